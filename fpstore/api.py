@@ -205,7 +205,7 @@ def dedup(
     source: Any,
     output: PathLike | None = None,
     *,
-    text: str | bool | None = None,
+    text: Any = None,
     fingerprint: str | None = None,
     id: str | None = None,  # noqa: A002 - the word that users know
     score: str | None = None,
@@ -239,8 +239,9 @@ def dedup(
     output : path-like, optional
         Where to write the rows that are kept, in the format of the input, with all columns and in the same order: lines byte by
         byte. Of texts, a folder to copy the files to. It appears complete or not at all.
-    text : str or bool
-        The column of texts, whose fingerprints are made; or True: see ``source``.
+    text : str, sequence of str, mapping of str to int, or bool
+        The column of texts, whose fingerprints are made; several columns, with weights or without, as for
+        :class:`fpstore.hashing.TextReader`; or True: see ``source``.
     fingerprint : str
         The column of fingerprints, instead of texts: integers, hexadecimal digits, or bytes.
     id : str, optional
@@ -261,7 +262,7 @@ def dedup(
     unknown : {"keep", "drop", "refuse"}
         What becomes of a row whose text is null or has no words, or whose fingerprint or id is null. It is not compared.
     fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts; by default ``SimHash(width=width)``.
+        Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`); by default ``SimHash(width=width)``.
     decimal : bool
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool
@@ -315,12 +316,12 @@ def dedup(
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.choices import Rules
-    from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates, kept_of
+    from fpstore.jobs.dedup import check_output, check_outside, chosen_and_maker, dedup_job, find_duplicates, kept_of
 
     check_progress(progress)
     how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding)
-    chosen = chosen_columns(replace(how, decimal=decimal, signed=signed), text, fingerprint)
-    job = dedup_job(chosen, Rules(radius, keep, group, unknown), fingerprinter, html)
+    chosen, maker = chosen_and_maker(replace(how, decimal=decimal, signed=signed), text, fingerprint, fingerprinter)
+    job = dedup_job(chosen, Rules(radius, keep, group, unknown), maker, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)

@@ -94,7 +94,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "photos" / "readme.txt").write_text("no picture")
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
     (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))
-    pq.write_table(pa.table({"id": IDS[:4], "text": texts}), folder / "corpus.parquet")
+    titles = ["A word", "A word with an ending", None, "Another word"]
+    pq.write_table(pa.table({"id": IDS[:4], "text": texts, "title": titles}), folder / "corpus.parquet")
     vectors = np.random.default_rng(1).normal(size=(len(IDS), 16)).astype(np.float32)
     np.save(folder / "embeddings.npy", vectors)
     pq.write_table(pa.table({"name": IDS, "number": range(len(IDS)), "embedding": list(vectors)}), folder / "embeddings.parquet")
@@ -114,6 +115,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert run("build", folder / f"{name}.fps", folder / f"{part}.npy", "-q").exit_code == 0
     with chdir(folder):
         assert run("build", "notes.fps", "notes", "--text", "-q").exit_code == 0
+        fields = ("--text-field", "title=4", "--text-field", "text", "--id-field", "id")
+        assert run("build", "titled.fps", "corpus.parquet", *fields, "-q").exit_code == 0
+        assert run("weights", "corpus.parquet", "--text-field", "text", "-o", "weights.json", "-q").exit_code == 0
         assert run("build", "photos.fps", "photos", "--image", "-q").exit_code == 0
         assert run("build", "site.fps", "site", "--text", "--html", "-q").exit_code == 0
     return folder

@@ -181,7 +181,8 @@ def test_threads_that_meet_new_characters_at_once():
 
 
 def test_the_kernel_refuses_what_it_would_read_outside():
-    given = (False, 1, "count", "xxh64", 0, 1, np.empty(0, np.uint64), np.empty(0, np.uint32), 1, np.empty(0, np.uint64))
+    none, fields = np.empty(0, np.uint64), np.ones(1, np.uint32)
+    given = (False, 1, "count", "xxh64", 0, 1, none, np.empty(0, np.uint32), 1, none, fields)
     table, pages, entries = bytes(range(128)), np.full(0x1100, -1, np.int32), np.zeros(256, np.uint32)
     text, offsets = "\u00e9".encode(), np.array([0, 2], np.uint64)
 

@@ -21,6 +21,7 @@ def kernel(text, offsets, tables=AS_THEY_ARE, **given):
     values = {
         "words": True, "length": 1, "counting": "count", "hashing": "xxh64", "seed": 0, "row_words": 1, "weighted": none,
         "weights": np.empty(0, np.uint32), "other_weight": 1, "stops": none,
+        "fields": np.ones(1, np.uint32),
     } | given  # fmt: skip
     return _kernel.simhash(text, offsets, tables.ascii, tables.pages, tables.entries, tables.pool, **values)
 
@@ -37,6 +38,10 @@ def test_the_kernel_checks_its_arguments():
         (b"abc", offsets, {"hashing": "md5"}, "xxh64 and fnv1a"),
         (b"abc", offsets, {"stops": two}, "stop words ascend"),
         (b"abc", offsets, {"weighted": two}, "a weight for each"),
+        (b"abc", offsets, {"fields": np.empty(0, np.uint32)}, "a text for each field"),
+        (b"abc", offsets, {"fields": np.ones(2, np.uint32)}, "a text for each field"),
+        (b"abc", offsets, {"fields": np.zeros(1, np.uint32)}, "1 to 65535"),
+        (b"abc", offsets, {"fields": np.full(1, 2**16, np.uint32)}, "1 to 65535"),
         (b"abc", offsets, {"weighted": two, "weights": np.ones(2, np.uint32)}, "weighted features ascend"),
     ):
         with pytest.raises(ValueError, match=message):

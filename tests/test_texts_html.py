@@ -163,7 +163,7 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
         with pytest.raises(InputError, match="fingerprinter must be one of texts"):
             MainText(wrong)
     nested = {"name": "main-text", "version": 1, "parameters": {"fingerprinter": hasher.describe()}}
-    with pytest.raises(InputError, match="has one of texts"):
+    with pytest.raises(InputError, match="in another one is one of texts"):
         from_description(nested)
     with pytest.raises(InputError, match="described by name, version and parameters"):
         from_description({**nested, "parameters": {"fingerprinter": None}})

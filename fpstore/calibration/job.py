@@ -243,6 +243,8 @@ def calibrate(
         raise InputError("no setting is given: leave them out to compare the usual ones")
     if pairs is not None and changes is not None:
         raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
+    if isinstance(text, tuple):
+        raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
     resources = Resources(0, parse_threads(threads), progress)
     if image:
         if source is None or any(value is not None for value in (text, pairs, id)):
@@ -281,7 +283,8 @@ def from_corpus(
     corpus: Corpus, columns: Chosen, changes: Sequence[Change], amounts: Amounts, resources: Resources
 ) -> tuple[Facts, Evidence]:
     """Return what a sample of a corpus tells, with copies that are changed."""
-    found = sample_of(corpus, columns.text, amounts.sample, amounts.seed, resources.progress)
+    (field,) = columns.texts
+    found = sample_of(corpus, field, amounts.sample, amounts.seed, resources.progress)
     facts = Facts(found.documents, found.empty, found.shortened)
     return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.bound(BOUND), resources)
 

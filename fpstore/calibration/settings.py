@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.hashing.weights_file import read_weights
 from fpstore.io.packages import is_installed
+from fpstore.width import WORD_BITS, check_width
 
 #: The settings of a calibration that names none.
 SETTINGS = (
@@ -63,14 +65,17 @@ def parse_setting(text: str, kind: type[SimHash] | type[ImageHash] = SimHash) ->
     ----------
     text : str
         Parameters of the fingerprinter with values, separated by commas; all others have their defaults. A value is a JSON value
-        where it can be read as one, and a string where it cannot.
+        where it can be read as one, and a string where it cannot. For texts, ``weights=FILE`` names a file of
+        ``fpstore weights``, which has all others but ``width``.
     kind : type
         `SimHash` for texts, `ImageHash` for pictures.
 
     Raises
     ------
     InputError
-        A parameter is not known, is given twice, or has a value that the fingerprinter refuses.
+        A parameter is not known, is given twice, or has a value that the fingerprinter refuses; or a file has no weights.
+    StorageError
+        A file of weights cannot be read.
     """
     known = list(inspect.signature(kind).parameters)
     given: dict[str, Any] = {}
@@ -84,7 +89,20 @@ def parse_setting(text: str, kind: type[SimHash] | type[ImageHash] = SimHash) ->
         if name in given:
             raise InputError(f"the setting {show(text)} has {name} twice", got=text)
         given[name] = _value(value)
+    if isinstance(given.get("weights"), str):
+        return Setting(text, _with_weights(text, given))
     return Setting(text, kind(**given))
+
+
+def _with_weights(text: str, given: dict[str, Any]) -> SimHash:
+    """Return the fingerprinter in a file of weights."""
+    others = set(given) - {"weights", "width"}
+    if others:
+        raise InputError(
+            f"the setting {show(text)} has a file of weights, which says what {', '.join(sorted(others))} is: leave that out",
+            got=text,
+        )
+    return read_weights(given["weights"], check_width(given.get("width", WORD_BITS)).bits)
 
 
 def usual_settings(images: bool) -> tuple[str, ...]:

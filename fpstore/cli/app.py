@@ -42,6 +42,7 @@ from fpstore.cli.stats import stats
 from fpstore.cli.streams import CLOSED, occupy_closed_streams, output_is_closed
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.cli.verify import verify
+from fpstore.cli.weights import weights
 from fpstore.errors import CorruptStoreError, FpstoreError
 
 EXIT_USAGE = 2
@@ -214,6 +215,7 @@ for _verb in (
     plan,
     calibrate,
     compare,
+    weights,
     hash_,
     demo,
 ):

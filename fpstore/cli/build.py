@@ -123,8 +123,8 @@ def build(
     width / 4 hexadecimal digits, 16 by default, or 0x and fewer, then an optional id), .jsonl or .parquet; - is
     standard input. Without ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the
     path is the id; with --image, a picture or a folder of them. With --text-field, the fingerprints of the texts in a
-    column are made, and rows without words are left out. With --vector, an INPUT is an array of shape (n, dimension) in
-    .npy, or a .parquet file with a column of lists of numbers.
+    column are made, or of those in several, and rows without words are left out. With --vector, an INPUT is an array of
+    shape (n, dimension) in .npy, or a .parquet file with a column of lists of numbers.
 
     Above 64 bits, .npy has uint8 rows, as FAISS takes them, and Parquet has fixed_size_binary; both have the most
     significant byte first.
@@ -150,6 +150,8 @@ def build(
     $ fpstore build drafts.fps draft.txt --text --encoding utf-8
     $ fpstore build site.fps site --text --html
     $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
+    $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force
+    $ fpstore build weighed.fps notes --text --weights weights.json
     $ fpstore build photos.fps photos --image
     $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 20 --frame all --force
     """

@@ -102,8 +102,8 @@ chosen_options = grouped(
     Chosen,
     click.option(
         "--setting", "settings", multiple=True, metavar="LIST",
-        help="Parameters of SimHash, such as shingle=words,size=2, or with --image of ImageHash, such as method=pdq or "
-        "method=difference,width=256; may be repeated. By default some usual ones are compared.",
+        help="Parameters of SimHash, such as shingle=words,size=2 or weights=FILE of fpstore weights, or with --image of "
+        "ImageHash, such as method=pdq or method=difference,width=256; may be repeated. By default some usual ones are compared.",
     ),
     click.option(
         "--change", "changes", multiple=True, metavar="KIND=AMOUNT",
@@ -179,6 +179,7 @@ def calibrate(
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html --threads 1 --quiet
     $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
+    $ fpstore calibrate stories --text --setting weights=weights.json --setting size=1
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
     $ fpstore calibrate --pairs labelled.jsonl --output page.html --force

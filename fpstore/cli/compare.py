@@ -43,6 +43,7 @@ def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, as_json:
     $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --digits zero --limit 5
     $ fpstore compare draft.txt notes/one.txt --feature-hash blake2b --stop-words frequent.txt --width 128
     $ fpstore compare draft.txt notes/one.txt --tokenizer unicode
+    $ fpstore compare draft.txt notes/one.txt --weights weights.json
     $ fpstore compare draft.txt notes/one.txt --longest-sentences 5
     $ cat notes/two.txt | fpstore compare - draft.txt --json
     """

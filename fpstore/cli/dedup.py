@@ -27,13 +27,14 @@ from fpstore.cli.options import (
 from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
-from fpstore.cli.texts import encoding_option, html_option
+from fpstore.cli.texts import Columns, encoding_option, html_option, text_field_option
 from fpstore.cli.verb import Verb
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fpstore.hashing import Fingerprinter
     from fpstore.io.corpus import Chosen, Corpus
     from fpstore.jobs.dedup import Duplicates
     from fpstore.width import Width
@@ -47,7 +48,7 @@ class CorpusColumns:
     """Which columns are read, and how: see `fpstore.dedup`."""
 
     text: bool
-    text_field: str | None
+    text_field: Columns | None
     fingerprint_field: str | None
     id_field: str | None
     score_field: str | None
@@ -70,7 +71,7 @@ columns_options = grouped(
     "columns",
     CorpusColumns,
     click.option("--text", is_flag=True, help="Each file is a document; OUTPUT is a folder that the kept files are copied to."),
-    click.option("--text-field", metavar="NAME", help="Column or JSON field of the texts, of which fingerprints are made."),
+    text_field_option("Column or JSON field of the texts, of which fingerprints are made"),
     click.option("--fingerprint-field", metavar="NAME", help="Column or JSON field of the fingerprints, if there are some."),
     click.option("--id-field", metavar="NAME", help="Column or JSON field of the ids; by default the row number is the id."),
     click.option("--score-field", metavar="NAME", help="Column or JSON field of numbers, for --keep highest."),
@@ -149,6 +150,8 @@ def dedup(
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --width 128 --radius 10 --force
+    $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text
+    $ fpstore dedup corpus.parquet weighed.parquet --text-field text --weights weights.json
     $ fpstore dedup notes uncopied --text --longest-sentences 3 --radius 0
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --encoding utf-8 --html --force --json
     $ fpstore dedup notes cleaner --text --tokenizer unicode --stop-words frequent.txt --digits zero --feature-hash fnv1a
@@ -156,7 +159,7 @@ def dedup(
     """
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.tables import renamed
-    from fpstore.jobs.dedup import check_output, check_outside, chosen_columns, dedup_job, find_duplicates
+    from fpstore.jobs.dedup import check_output, check_outside, chosen_and_maker, dedup_job, find_duplicates
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
@@ -168,14 +171,14 @@ def dedup(
         refuse({"suffix"}, "is for folders of texts: with --text")
     if clusters is None:
         refuse({"names"}, "is for the columns of --clusters")
-    maker = None if columns.fingerprint_field else shingles.fingerprinter(width)
+    maker: Fingerprinter[Any] | None = None if columns.fingerprint_field else shingles.fingerprinter(width)
     how = columns.chosen(check_width(width))
     with usage_errors():
         renamed(COLUMNS, names)  # told before the work
-        chosen = chosen_columns(how, columns.text or columns.text_field, columns.fingerprint_field)
+        chosen, maker = chosen_and_maker(how, columns.text or columns.text_field, columns.fingerprint_field, maker)
         job = dedup_job(chosen, rules, maker, columns.html)
     notices = Notices()
-    corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding)
+    notices.source = corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding)
     target = check_output(output, corpus, force)
     listing = None if clusters is None else _listing(clusters, corpus, force, target, names)
     folder = folder_of(output, resume, talk)

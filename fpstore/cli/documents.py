@@ -13,7 +13,7 @@ import click
 from fpstore.cli import types
 from fpstore.cli.options import Talk, grouped, refuse
 from fpstore.cli.output import count
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.format.manifest import is_store
 from fpstore.io import Chunk
 from fpstore.io.encodings import decoded
@@ -38,8 +38,8 @@ suffix_option = click.option(
 
 
 @dataclass(frozen=True)
-class Shingles:
-    """The parameters of SimHash that the command line offers."""
+class Features:
+    """The parameters of SimHash that say what the features of a text are."""
 
     shingle: str
     shingle_size: int
@@ -48,15 +48,10 @@ class Shingles:
     feature_hash: str
     tokenizer: str | None
     stop_words: str | None
-    longest_sentences: int | None
 
-    def fingerprinter(self, width: int = 64) -> SimHash | LongestSentences:
-        """Return the fingerprinter."""
-        from fpstore.hashing import LongestSentences, SimHash
-
-        if self.longest_sentences is not None:
-            refuse(SIMHASH_PARAMETERS - {"longest_sentences"}, "does not go with --longest-sentences")
-            return LongestSentences(n=self.longest_sentences, width=width)
+    def simhash(self, width: int) -> SimHash:
+        """Return the fingerprinter of these features."""
+        from fpstore.hashing import SimHash
 
         return SimHash(
             shingle=self.shingle, size=self.shingle_size, weighting=self.weighting, width=width, hash=self.feature_hash,
@@ -74,11 +69,31 @@ class Shingles:
         return words
 
 
+@dataclass(frozen=True)
+class Shingles(Features):
+    """How fingerprints of texts are made."""
+
+    weights: str | None
+    longest_sentences: int | None
+
+    def fingerprinter(self, width: int = 64) -> SimHash | LongestSentences:
+        """Return the fingerprinter."""
+        from fpstore.hashing import LongestSentences
+
+        if self.longest_sentences is not None:
+            refuse(SIMHASH_PARAMETERS - {"longest_sentences"}, "does not go with --longest-sentences")
+            return LongestSentences(n=self.longest_sentences, width=width)
+        if self.weights is not None:
+            from fpstore.hashing.weights_file import read_weights
+
+            refuse(SIMHASH_PARAMETERS - {"weights"}, "does not go with --weights: the file says how its weights were learnt")
+            return read_weights(self.weights, width)
+        return self.simhash(width)
+
+
 SIMHASH_PARAMETERS = {field.name for field in fields(Shingles)}
 
-shingle_options = grouped(
-    "shingles",
-    Shingles,
+_feature_options = (
     click.option(
         "--shingle", type=click.Choice(["auto", "words", "chars"]), default="auto", show_default=True,
         help="Unit of the overlapping pieces of a text. With auto, words, and characters of scripts without spaces.",
@@ -109,6 +124,16 @@ shingle_options = grouped(
         "--stop-words", metavar="FILE", default=None,
         help="Only pieces with one of the words in this file count: adverts and menus have few.",
     ),
+)  # fmt: skip
+feature_options = grouped("features", Features, *_feature_options)
+shingle_options = grouped(
+    "shingles",
+    Shingles,
+    *_feature_options,
+    click.option(
+        "--weights", metavar="FILE", default=None,
+        help="Weigh pieces as this file of fpstore weights says; it says, too, what a piece is.",
+    ),
     click.option(
         "--longest-sentences", type=types.whole(1, 255), default=None, metavar="N",
         help="Instead of a simhash, hash the N longest sentences: copies with the same ones are found with radius 0.",
@@ -121,6 +146,7 @@ class Notices:
 
     def __init__(self, what: str = "file") -> None:
         self._what = what
+        self.source: Any = None  # what is read, if it may lack columns
         self._seen: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
 
@@ -135,6 +161,8 @@ class Notices:
         """Report how many were left out for each reason, and in which encodings others were read."""
         from fpstore.hashing.documents import SENTENCES
 
+        for name in getattr(self.source, "absent", ()):
+            talk.note(f"no row has the field {show(name)}")
         for reason, number in sorted(self._seen.items()):
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""

@@ -89,6 +89,8 @@ def text(
     $ fpstore hash text notes --width 128 --digits zero --feature-hash blake2b
     $ fpstore hash text notes --longest-sentences 3
     $ fpstore hash text notes --tokenizer unicode --stop-words frequent.txt
+    $ fpstore hash text notes --weights weights.json
+    $ fpstore hash text corpus.parquet --text-field title=4 --text-field text --id-field id
     $ fpstore hash text draft.txt --encoding utf-8
     $ fpstore hash text site --html
     $ fpstore hash text corpus.parquet --text-field text --id-field id --threads 2

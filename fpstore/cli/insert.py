@@ -158,6 +158,7 @@ def insert(
     $ fpstore insert notes.fps draft.txt --text --encoding utf-8
     $ fpstore insert site.fps site --text --html
     $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
+    $ fpstore insert titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id
     $ fpstore insert photos.fps new.png photos --image
     $ fpstore insert vectors.fps embeddings.npy --vector
     $ fpstore insert vectors.fps embeddings.parquet --vector --vector-field embedding --id-field number --upsert

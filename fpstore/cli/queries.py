@@ -51,7 +51,7 @@ SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until 
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
-_OPTIONS = {"texts": "--text", "pictures": "--image", "vectors": "--vector"}  # by what a fingerprinter takes
+_OPTIONS = {"texts": "--text", "rows": "--text-field", "pictures": "--image", "vectors": "--vector"}  # by what is hashed
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def _chunks(
 def _texts_of_rows(
     store: Store, queries: Queries, rows: Rows, notices: documents.Notices, threads: int | None
 ) -> Iterator[Asked]:
-    """Return the texts of a column as queries."""
+    """Return the texts of columns as queries."""
     if queries.words or not queries.input:
         raise click.UsageError(
             "--text-field names a column of --input, and does not go with fingerprints as arguments", click.get_current_context()
@@ -338,6 +338,8 @@ def fingerprinter_of(store: Store, items: str = "texts") -> Any:
             path=store.path,
         )
     made = from_description(store.fingerprinter)
+    if items == "rows" and made.items == "texts":
+        return made  # one column of the rows
     if made.items != items:
         raise InputError(
             f"{store.path}: the fingerprints of this store were made of {made.items} ({made.name}), so it cannot be asked for "
@@ -351,7 +353,7 @@ def fingerprinter_of_texts(store: Store, texts: Texts) -> Any:
     """Return the fingerprinter of texts of a store, which says whether they are pages; InputError if --html contradicts it."""
     from fpstore.hashing import MainText
 
-    made = fingerprinter_of(store)
+    made = fingerprinter_of(store, "texts" if texts.text_field is None else "rows")
     if texts.html and not isinstance(made, MainText):
         raise InputError(
             f"{store.path}: the fingerprints of this store were made of texts as they are, and --html makes others: "

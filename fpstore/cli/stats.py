@@ -62,9 +62,9 @@ def stats(store: str, as_json: bool, full: bool, prometheus: bool) -> None:
 def _print_store(store: str, found: dict[str, Any]) -> None:
     made = found["fingerprinter"]
     if made is not None:
-        from fpstore.hashing.registry import shown_description
+        from fpstore.hashing.registry import in_words
 
-        made = shown_description(made)
+        made = in_words(made)
     rows = [
         ("fingerprints", f"{found['fingerprints']:,}"),
         ("ids", f"{found['ids']:,} ({found['id_kind']})"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ import click
 
 from fpstore.cli import types
 from fpstore.cli.documents import FOLDER_PARAMETERS, Notices, reader, suffix_option
-from fpstore.cli.options import ROW_PARAMETERS, Rows, grouped, refuse
+from fpstore.cli.options import ROW_PARAMETERS, Decorator, Rows, grouped, refuse
+from fpstore.errors import show
 from fpstore.resources import parse_threads
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
 READING_PARAMETERS = {"encoding", "html"}
 OF_FINGERPRINTS = {"decimal", "signed", "fingerprint_field"}
 CHUNK_ROWS = 1 << 14  # that are hashed before the first are used
+MOST_FIELD_WEIGHT = 2**16 - 1
+_NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
+
+Columns = str | tuple[str, ...] | dict[str, int]  # of texts: one, or several, with weights or without
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,7 @@ class Texts:
     """Where texts are: in the files of folders, or in a column."""
 
     suffix: tuple[str, ...]
-    text_field: str | None
+    text_field: Columns | None
     encoding: str | None
     html: bool
 
@@ -49,18 +55,19 @@ class Texts:
     def row_reader(
         self, paths: Sequence[str], fingerprinter: Fingerprinter[Any], rows: Rows, notices: Notices, **more: Any
     ) -> TextReader:
-        """Return the reader of a column of texts; ``more`` has further arguments of `TextReader`."""
+        """Return the reader of columns of texts; ``more`` has further arguments of `TextReader`."""
         from fpstore.hashing import TextReader
 
         refuse(OF_FINGERPRINTS, "is for fingerprints, and does not go with --text-field")
-        if not self.text_field:
-            types.fail("--text-field: must be the name of a column, got ''")
         if rows.format is not None and rows.format not in FIELD_FORMATS:
             types.fail(f"--format {rows.format} has no column of texts: --text-field is for {', '.join(FIELD_FORMATS)}")
-        return TextReader(
-            paths, fingerprinter, text=self.text_field or "", id=rows.id_field, id_type=rows.id_type, format=rows.format,
+        assert self.text_field is not None
+        made = TextReader(
+            paths, fingerprinter, text=self.text_field, id=rows.id_field, id_type=rows.id_type, format=rows.format,
             on_notice=notices, **self.reading, **more,
         )  # fmt: skip
+        notices.source = made
+        return made
 
 
 encoding_option = click.option(
@@ -75,15 +82,58 @@ html_option = click.option(
     is_flag=True,
     help="Texts are pages of HTML; make fingerprints of their titles and main texts. A store remembers it. Needs fpstore[html].",
 )
+
+
+def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Columns | None:
+    """Return the columns that are named, with weights if one has its own; None if none is named."""
+    weights: dict[str, int | None] = {}
+    for text in value:
+        name, weight = _weighted(ctx, text)
+        if not name:
+            raise click.UsageError(f"--text-field: must be the name of a column, got {show(text)}", ctx)
+        if name in weights:
+            raise click.UsageError(f"--text-field: the column {show(name)} is named twice", ctx)
+        weights[name] = weight
+    if len(weights) < 2:
+        return next(iter(weights), None)
+    if not any(weights.values()):
+        return tuple(weights)
+    return {name: weight or 1 for name, weight in weights.items()}
+
+
+def _weighted(ctx: click.Context, text: str) -> tuple[str, int | None]:
+    """Return the name of a column and its weight: what stands behind the last =, if it is a number."""
+    name, equals, number = text.rpartition("=")
+    if not equals or not _NUMBER.fullmatch(number):
+        return text, None
+    try:
+        return name, types.whole(1, MOST_FIELD_WEIGHT).convert(number, None, ctx)
+    except click.UsageError:
+        raise click.UsageError(
+            f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_FIELD_WEIGHT}; "
+            f"a column with this name is {show(f'{text}=1')}",
+            ctx,
+        ) from None
+
+
+def text_field_option(text: str) -> Decorator:
+    """Return the option ``--text-field``."""
+    return click.option(
+        "--text-field",
+        metavar="NAME[=WEIGHT]",
+        multiple=True,
+        callback=_read_columns,
+        help=f"{text}. May be repeated: each field counts as much as its weight, a whole number, by default 1.",
+    )
+
+
 text_options = grouped(
     "texts",
     Texts,
     suffix_option,
-    click.option(
-        "--text-field",
-        metavar="NAME",
-        help="Column or JSON field of texts, of which fingerprints are made: in Parquet, JSON lines, CSV or TSV with a header, "
-        "or folders of such files.",
+    text_field_option(
+        "Column or JSON field of texts, of which fingerprints are made: in Parquet, JSON lines, CSV or TSV with a header, "
+        "or folders of such files"
     ),
     encoding_option,
     html_option,

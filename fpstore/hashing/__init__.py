@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.registry import from_description
@@ -23,6 +24,7 @@ __all__ = [
     "BitSample",
     "Document",
     "DocumentReader",
+    "Fields",
     "Fingerprinter",
     "HyperplaneHash",
     "ImageHash",

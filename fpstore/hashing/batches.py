@@ -10,7 +10,7 @@ from fpstore.errors import InputError
 
 Item = TypeVar("Item")
 
-_BATCH_CHARS = 1 << 20
+BATCH_CHARS = 1 << 20
 _SLICE = 1 << 10  # values of a column that are made at a time
 
 
@@ -47,10 +47,10 @@ def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], An
             got=type(items),
         )
     texts = (
-        item if isinstance(item, str) else "" if _is_null(item) else otherwise(item, place)
+        item if isinstance(item, str) else "" if is_null(item) else otherwise(item, place)
         for place, item in enumerate(_values(items))
     )
-    return batched(texts, lambda text: len(text) + 8, _BATCH_CHARS)
+    return batched(texts, lambda text: len(text) + 8, BATCH_CHARS)
 
 
 def _values(items: Any) -> Iterable[Any]:
@@ -61,7 +61,7 @@ def _values(items: Any) -> Iterable[Any]:
     return chain.from_iterable(part.to_pylist() for part in parts)
 
 
-def _is_null(item: object) -> bool:
+def is_null(item: object) -> bool:
     """Return whether an item is a null of pyarrow or Polars (None), or of pandas (None, NaN, NA)."""
     return item is None or (isinstance(item, float) and item != item) or type(item).__name__ == "NAType"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.fields import length_of
 from fpstore.io.corpus import Chosen, Flags, Part, Rows
 from fpstore.threads import in_order
 
@@ -36,7 +37,7 @@ class Read(NamedTuple):
 
 
 def hashed_rows(
-    rows: Rows, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, skipped: int = 0
+    rows: Rows, chosen: Chosen, fingerprinter: Fingerprinter[Any] | None, threads: int, skipped: int = 0
 ) -> Iterator[Read]:
     """Yield rows with the fingerprints of the known ones.
 
@@ -60,10 +61,10 @@ def hashed_rows(
         yield read
 
 
-def _fingerprinted(fingerprinter: Fingerprinter[str], part: Part) -> Read:
+def _fingerprinted(fingerprinter: Fingerprinter[Any], part: Part) -> Read:
     """Return the fingerprints of the texts of a part; a text without words is not known."""
     assert part.texts is not None
-    chars = sum(map(len, part.texts))
+    chars = sum(map(length_of, part.texts))
     rows, filled = fingerprinter.hashed(part.texts)
     if filled.all():
         return Read(part._replace(texts=None), rows, chars, part.known)

@@ -56,6 +56,8 @@ class MainText(Fingerprinter[str]):
 
     def __post_init__(self) -> None:
         own = self.fingerprinter
+        if isinstance(own, Fingerprinter) and own.items == "rows":
+            raise InputError("html=True (--html) is for one column of pages, whose titles count too: name it alone", got=own)
         if not isinstance(own, Fingerprinter) or own.items != "texts" or isinstance(own, MainText):
             raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(own).__name__}", got=own)
         _trafilatura()

@@ -173,20 +173,23 @@ class CharMap:
         table = bytes(self._ascii(chr(code)) for code in range(128))
         self._tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
 
-    def hashed(self, texts: Sequence[str], work: Work) -> tuple[Words, NDArray[np.bool_]]:
-        """Return what the kernel makes of the normal forms of texts.
+    def hashed(self, texts: Sequence[str], work: Work, fields: int = 1) -> tuple[Words, NDArray[np.bool_]]:
+        """Return what the kernel makes of the normal forms of rows of texts.
 
         Parameters
         ----------
         texts : sequence of str
+            Those of the first row, of the second, and so on.
         work : callable
-            Makes fingerprints of texts with tables: rows, the state of each text (`_native/text/simhash.hpp`) and missing pages.
+            Makes fingerprints of rows with tables: rows, the state of each row (`_native/text/simhash.hpp`) and missing pages.
+        fields : int
+            The texts of a row.
 
         Returns
         -------
         rows : ndarray of uint64
         known : ndarray of bool
-            Whether a text has features.
+            Whether a row has features.
         """
         given = encoded(texts)
         while True:
@@ -196,7 +199,7 @@ class CharMap:
             self._add(missing.tolist())
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if len(places):
-            forms = [self._form.of(texts[place]) for place in places.tolist()]
+            forms = [self._form.of(text) for place in places.tolist() for text in texts[place * fields : (place + 1) * fields]]
             rows[places], states[places], _ = work(encoded(forms), AS_THEY_ARE)
         return rows, states == _STATE_KNOWN
 

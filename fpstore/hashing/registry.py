@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fpstore.errors import FormatVersionError, InputError, show
+from fpstore.errors import FormatVersionError, InputError, cut, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.sentences import LongestSentences
@@ -13,7 +14,9 @@ from fpstore.hashing.text import SimHash
 from fpstore.hashing.unary import Unary
 from fpstore.hashing.vectors import HyperplaneHash
 
-_KINDS: tuple[type[Fingerprinter[Any]], ...] = (SimHash, LongestSentences, MainText, ImageHash, HyperplaneHash, BitSample, Unary)
+_KINDS: tuple[type[Fingerprinter[Any]], ...] = (
+    SimHash, Fields, LongestSentences, MainText, ImageHash, HyperplaneHash, BitSample, Unary,
+)  # fmt: skip
 _KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
@@ -62,25 +65,26 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
             expected=known,
             got=parameters,
         )
-    if kind is MainText:
-        parameters = {"fingerprinter": _of_main_texts(parameters["fingerprinter"])}
+    if "fingerprinter" in parameters:  # of main texts, or of the texts of fields
+        parameters = {**parameters, "fingerprinter": _inner(parameters["fingerprinter"])}
     return kind(**parameters)
 
 
-def shown_description(description: Mapping[str, Any]) -> str:
-    """Return a description in one line: that of a fingerprinter which this fpstore does not know, too."""
+def _inner(description: Any) -> Fingerprinter[Any]:
+    """Return the fingerprinter that another one has."""
+    name, version, parameters = _checked(description)
+    if _kind(name, version) and "fingerprinter" in parameters:  # which would have one in turn, and so on
+        raise InputError(f"a fingerprinter in another one is one of texts, got {show(description)}", got=description)
+    return from_description(description)
+
+
+def in_words(description: Mapping[str, Any]) -> str:
+    """Return a description for people, that of a fingerprinter which this fpstore does not know, too; long values are cut."""
     shown = []
     for name, value in description.get("parameters", {}).items():
         nested = isinstance(value, Mapping) and "name" in value
-        shown.append(f"{name}={shown_description(value) if nested else value}")
+        shown.append(f"{name}={in_words(value) if nested else cut(str(value))}")
     return f"{description['name']} {description.get('version', '')} ({', '.join(shown)})"
-
-
-def _of_main_texts(description: Any) -> Fingerprinter[Any]:
-    """Return the fingerprinter that a `MainText` has."""
-    if _checked(description)[0] == MainText.name:  # which would have one in turn, and so on
-        raise InputError(f"a fingerprinter {MainText.name!r} has one of texts: got {show(description)}", got=description)
-    return from_description(description)
 
 
 def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:

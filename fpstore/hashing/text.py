@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from fpstore.hashing.weights import FeatureWeights
 from fpstore.width import Width, check_width
 
 _MAX_SIZE = 255
+_ONE_FIELD = np.ones(1, np.uint32)
 
 WeightedFeatures = Mapping[str, float] | Iterable[tuple[str, float]]
 
@@ -233,9 +235,16 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         InputError
             No text has features.
         """
+        return self.learn_from_rows(([text] for text in texts), most)
+
+    def learn_from_rows(self, rows: Iterable[Sequence[str | None]], most: int = 4096) -> SimHash:
+        """Return the same from documents that have several texts: see `learn_weights`."""
         plain = replace(self, weights=None)
-        documents = (np.unique(plain._keys(found)) for text in texts if (found := plain.features(text)))
+        documents = (np.unique(plain._keys(found)) for row in rows if (found := plain._features_of(row)))
         return replace(self, weights=FeatureWeights.learn(documents, most))
+
+    def _features_of(self, row: Sequence[str | None]) -> dict[str, int]:
+        return {feature: 1 for text in row if text is not None for feature in self.features(text)}
 
     def lack(self, item: str | WeightedFeatures) -> str:
         """Say that a text has no features."""
@@ -247,10 +256,41 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
 
     def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
         """Return the fingerprints of some texts."""
-        if self.tokenizer is None and self.hash in IN_KERNEL and all(isinstance(item, str) for item in items):
-            rows, known = char_map(self._form).hashed(items, self._kernel_rows)  # type: ignore[arg-type]
-            return Hashed(rows & unused_mask(Width(self.width)) if self.width < 64 else rows, known)
-        found = [self._signs(self.features(item).items() if isinstance(item, str) else item) for item in items]  # type: ignore[arg-type]
+        if self._in_kernel and all(isinstance(item, str) for item in items):
+            return self._by_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
+        return self._of_features(self.features(item).items() if isinstance(item, str) else item for item in items)  # type: ignore[misc]
+
+    def hashed_fields(self, rows: Sequence[Sequence[str | None]], weights: Sequence[int]) -> Hashed:
+        """Return the fingerprints of rows of several texts: see `fpstore.hashing.Fields`.
+
+        Parameters
+        ----------
+        rows : sequence of sequences of str or None
+            Rows that fit into memory together, each with a text or None for each field.
+        weights : sequence of int
+            That of each field, 1 to 65,535.
+        """
+        if self._in_kernel:
+            return self._by_kernel([text or "" for row in rows for text in row], np.array(weights, np.uint32))
+        return self._of_features(
+            [
+                (feature, weight * times)
+                for text, times in zip(row, weights, strict=True)
+                for feature, weight in self.features(text or "").items()
+            ]
+            for row in rows
+        )
+
+    @property
+    def _in_kernel(self) -> bool:
+        return self.tokenizer is None and self.hash in IN_KERNEL
+
+    def _by_kernel(self, texts: Sequence[str], fields: Counts) -> Hashed:
+        rows, known = char_map(self._form).hashed(texts, partial(self._kernel_rows, fields=fields), len(fields))
+        return Hashed(rows & unused_mask(Width(self.width)) if self.width < 64 else rows, known)
+
+    def _of_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
+        found = [self._signs(features) for features in items]
         empty = Width(self.width).rows([0])
         rows = np.concatenate([empty if row is None else row for row in found]) if found else empty[:0]
         return Hashed(rows, np.array([row is not None for row in found], bool))
@@ -275,7 +315,9 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         rows = rows_of(features, self.hash, self.seed, Width(max(self.width, 64)))
         return np.ascontiguousarray(rows.reshape(len(rows), -1)[:, 0])
 
-    def _kernel_rows(self, texts: Encoded, tables: CharTables) -> tuple[Words, npt.NDArray[np.uint8], Counts]:
+    def _kernel_rows(
+        self, texts: Encoded, tables: CharTables, fields: Counts = _ONE_FIELD
+    ) -> tuple[Words, npt.NDArray[np.uint8], Counts]:
         none = np.empty(0, np.uint64)
         hashes, weights, other = none, np.empty(0, np.uint32), 1
         if self.weights is not None:
@@ -283,7 +325,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         return _kernel.simhash(
             *texts, tables.ascii, tables.pages, tables.entries, tables.pool, self.shingle != "chars",
             self.size, self.weighting, self.hash, self.seed, Width(self.width).words,
-            hashes, weights, other, self._stops if self.stop_words else none,
+            hashes, weights, other, self._stops if self.stop_words else none, fields,
         )  # fmt: skip
 
     def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:

@@ -13,6 +13,7 @@ from fpstore.arguments import check_choice, check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import open_rows
+from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.hashed_rows import Read, hashed_rows
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.io.corpus import Chosen, Flags, Rows
@@ -30,8 +31,9 @@ NAMED = 3  # files in a message
 class TextReader(Reader):
     """Texts in a column, as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
 
-    A row whose text is null or has no words has no fingerprint, and is left out. The rows are read as a stream: those that
-    wait for a thread are in memory, about a megabyte each.
+    A row whose text is null or has no words has no fingerprint, and is left out. Of several columns of texts, a row uses those
+    that are not null; a row of JSON may lack some. The rows are read as a stream: those that wait for a thread are in memory,
+    about a megabyte each.
 
     Parameters
     ----------
@@ -40,9 +42,11 @@ class TextReader(Reader):
         input. Or a table, a record batch or a record batch reader of pyarrow, a data frame of Polars or pandas (which needs
         pyarrow), or another object with the Arrow C stream interface.
     fingerprinter : Fingerprinter
-        A fingerprinter of texts, such as `SimHash`.
-    text : str
-        The column or JSON field of the texts.
+        A fingerprinter of texts, such as `SimHash`, or `Fields`.
+    text : str, sequence of str, or mapping of str to int
+        The column or JSON field of the texts. Or several, whose weights say how much each counts, as in
+        ``{"title": 4, "text": 1}``: the fingerprints are those of `Fields`. Names without weights count 1, or what the given
+        `Fields` say. One column alone needs no weight.
     id : str, optional
         That of the ids, strings or integers. By default the id is the number of the row, counted from ``first_row`` over all
         files, with the rows that are left out.
@@ -71,11 +75,13 @@ class TextReader(Reader):
     has_ids : bool
         True.
     fingerprinter : Fingerprinter
-        With ``html=True`` a `MainText`.
+        What makes the fingerprints: with ``html=True`` a `MainText`, for several columns `Fields`.
     row_numbers : bool
         Whether the ids are the numbers of the rows.
     next_row : int
         The number of the row after those read so far.
+    absent : list of str
+        Of several columns of texts, those that no row read so far has.
     null, empty : int
         Rows left out so far, because the text is null, or has no words (a page no main text).
     bytes_total, bytes_done : int or None
@@ -108,9 +114,9 @@ class TextReader(Reader):
     def __init__(
         self,
         source: Any,
-        fingerprinter: Fingerprinter[str],
+        fingerprinter: Fingerprinter[Any],
         *,
-        text: str,
+        text: TextColumns,
         id: str | None = None,  # noqa: A002 - the word that users know
         format: str | None = None,  # noqa: A002
         encoding: str | None = None,
@@ -123,15 +129,15 @@ class TextReader(Reader):
     ) -> None:
         if not isinstance(fingerprinter, Fingerprinter):
             raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
-        for what, name in (("text", text), ("id", id)):
-            if not (isinstance(name, str) and name) and (name is not None or what == "text"):
-                raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
+        if not (id is None or (isinstance(id, str) and id)):
+            raise InputError(f"id must be the name of a column, got {show(id)}", got=id)
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (row, reason), got {show(on_notice)}")
         check_choice(id_type, get_args(IdType), "id_type")
+        fingerprinter, columns = maker_of_columns(fingerprinter, text)
         fingerprinter = of_pages(fingerprinter, html)
         width = Width(fingerprinter.width)
-        chosen = Chosen(text=text, id=id, width=width, every_id=True, alike_ids=id_type == "auto")
+        chosen = Chosen(text=columns, id=id, width=width, every_id=True, alike_ids=id_type == "auto")
         self._texts = _TextSource(open_rows(source, format, encoding), chosen, fingerprinter, parse_threads(threads), on_notice)
         self._texts.first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
         super().__init__([self._texts], id_type, check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows"), width)
@@ -142,6 +148,11 @@ class TextReader(Reader):
     def next_row(self) -> int:
         """The number of the row after those read so far."""
         return self._texts.first_row + self._texts.done
+
+    @property
+    def absent(self) -> list[str]:
+        """Of several columns of texts, those that no row read so far has: a row of JSON may lack some."""
+        return self._texts.absent
 
     @property
     def null(self) -> int:
@@ -193,7 +204,7 @@ class _TextSource(BatchSource):
     """Hashes rows, and yields those that have a fingerprint."""
 
     def __init__(
-        self, rows: Rows, chosen: Chosen, fingerprinter: Fingerprinter[str], threads: int, on_notice: RowNotice | None
+        self, rows: Rows, chosen: Chosen, fingerprinter: Fingerprinter[Any], threads: int, on_notice: RowNotice | None
     ) -> None:
         self._label = ", ".join(rows.names[:NAMED]) + ("" if len(rows.names) <= NAMED else " and more")
         super().__init__(self._label, rows.bytes_total)
@@ -203,6 +214,11 @@ class _TextSource(BatchSource):
         self.places: _Places | None = None
         self._rows, self._chosen, self._fingerprinter, self._threads = rows, chosen, fingerprinter, threads
         self._on_notice = on_notice
+
+    @property
+    def absent(self) -> list[str]:
+        """Columns of texts that no row has."""
+        return sorted(self._rows.absent)
 
     def batches(self, rule: IdRule) -> Iterator[Batch]:
         """Read and hash the rows; InputError if none has a fingerprint."""

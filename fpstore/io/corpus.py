@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -33,10 +33,11 @@ class Chosen:
     """The columns to read, None for those that are not wanted, and how fingerprints are written.
 
     A row without an id is not known; with ``every_id``, it is an error. Integers among strings become strings; with
-    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named.
+    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named. Several columns of
+    texts are a tuple: a row without any of them is not known, and a text of a row is a tuple, with None where a column is null.
     """
 
-    text: str | None = None
+    text: str | tuple[str, ...] | None = None
     fingerprint: str | None = None
     id: str | None = None
     score: str | None = None
@@ -48,15 +49,20 @@ class Chosen:
     encoding: str | None = None
 
     @property
-    def names(self) -> list[str]:
-        """The columns that are read."""
-        return [name for name in dict.fromkeys((self.text, self.fingerprint, self.id, self.score)) if name is not None]
+    def texts(self) -> tuple[str, ...]:
+        """The columns of texts."""
+        return self.text if isinstance(self.text, tuple) else () if self.text is None else (self.text,)
 
     @property
-    def needed(self) -> list[str]:
-        """The columns in which a null makes a row unknown."""
-        columns = (self.text, self.fingerprint, None if self.every_id else self.id)
-        return [name for name in columns if name is not None]
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        return [name for name in dict.fromkeys((*self.texts, self.fingerprint, self.id, self.score)) if name is not None]
+
+    @property
+    def needed(self) -> list[tuple[str, ...]]:
+        """Groups of columns: a row in which all of a group are null is unknown."""
+        columns = (self.fingerprint, None if self.every_id else self.id)
+        return [*([self.texts] if self.texts else []), *((name,) for name in columns if name is not None)]
 
 
 class Part(NamedTuple):
@@ -66,7 +72,7 @@ class Part(NamedTuple):
     ----------
     known : ndarray of bool, shape (rows,)
         False for a row whose text, fingerprint or id is null. The columns have a value for each of the others.
-    texts : list of str, optional
+    texts : list of str, or of tuples of str and None, optional
     fingerprints : Words, optional
     ids : ndarray of uint64 or StringColumn, optional
     scores : ndarray of float64, optional
@@ -74,7 +80,7 @@ class Part(NamedTuple):
     """
 
     known: Flags
-    texts: list[str] | None = None
+    texts: list[Any] | None = None
     fingerprints: Words | None = None
     ids: IdColumn = None
     scores: Scores | None = None
@@ -98,12 +104,15 @@ class Rows(ABC):
         The files, for messages.
     typed : bool
         Whether ids have a type of their own; in delimited text, all are strings.
+    absent : collection of str
+        Of several columns of texts, those that no row has that the reading under way has met: a row of JSON may lack some.
     bytes_total : int or None
     bytes_done : int
         How much the reading under way has read.
     """
 
     names: Sequence[str] = ()
+    absent: Collection[str] = ()
     typed = True
     bytes_total: int | None = None
     bytes_done: int = 0
@@ -282,8 +291,9 @@ def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Seq
         The line of each row in it.
     """
     known = np.ones(len(lines), bool)
-    for column in chosen.needed:
-        known &= np.fromiter((value is not None for value in columns[column]), bool, len(lines))
+    for group in chosen.needed:
+        rows = zip(*(columns[column] for column in group), strict=True)
+        known &= np.fromiter((any(value is not None for value in row) for row in rows), bool, len(lines))
 
     def converted(column: str, convert: Callable[[Any], Any]) -> list[Any]:
         out = []
@@ -295,7 +305,10 @@ def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Seq
         return out
 
     part = Part(known)
-    if chosen.text is not None:
+    if isinstance(chosen.text, tuple):
+        fields = (converted(name, lambda value: None if value is None else _text(value)) for name in chosen.text)
+        part = part._replace(texts=list(zip(*fields, strict=True)))
+    elif chosen.text is not None:
         part = part._replace(texts=converted(chosen.text, _text))
     if chosen.fingerprint is not None:
         numbers = converted(chosen.fingerprint, lambda value: _fingerprint(value, chosen))

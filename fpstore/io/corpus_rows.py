@@ -34,6 +34,7 @@ class JsonlCorpus(_LineFiles):
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""
         self.bytes_done, skip = 0, Skip(skipped)
+        self.absent = set(chosen.text) if isinstance(chosen.text, tuple) and not skipped else set()
         for file in self.files:
             for block, first in self._blocks(file):
                 rows, lines = [], []
@@ -45,18 +46,29 @@ class JsonlCorpus(_LineFiles):
                 if filled and not rows:
                     continue
                 columns = {name: [row.get(name) for row in rows] for name in chosen.names}
-                self._check_fields(file, rows, lines, columns)
+                self.absent -= self._check_fields(file, rows, lines, columns, chosen.texts)
                 yield part_of(columns, chosen, file.name, lines)
         skip.finish()
 
     @staticmethod
-    def _check_fields(file: InputFile, rows: list[dict[str, Any]], lines: list[int], columns: dict[str, list[Any]]) -> None:
-        """Refuse rows without a field: null is a value, and a name that was mistyped is not."""
+    def _check_fields(
+        file: InputFile, rows: list[dict[str, Any]], lines: list[int], columns: dict[str, list[Any]], texts: tuple[str, ...]
+    ) -> set[str]:
+        """Refuse rows without a field, or without all of several texts: null is a value, and a name that was mistyped is not.
+
+        Return the fields that some row has.
+        """
+        found = set()
         for name, values in columns.items():
+            enough = texts if name in texts else (name,)
             if None in values:
                 for row, line in zip(rows, lines, strict=True):
-                    if name not in row:
-                        raise at(file.name, line, f"the field {show(name)} is missing{fields_of(row)}")
+                    if not any(field in row for field in enough):
+                        lacking = f"the field {show(name)} is" if len(enough) == 1 else f"the fields {', '.join(enough)} are"
+                        raise at(file.name, line, f"{lacking} missing{fields_of(row)}")
+            if any(name in row for row in rows):
+                found.add(name)
+        return found
 
     def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Write the rows that are kept, byte for byte."""
@@ -115,7 +127,7 @@ class DelimitedCorpus(_LineFiles):
                 for name in chosen.names:
                     place = self._place(name)
                     cells = [record.cells[place] for record in records]
-                    columns[name] = cells if name == chosen.text else [cell or None for cell in cells]
+                    columns[name] = cells if name in chosen.texts else [cell or None for cell in cells]
                 yield part_of(columns, chosen, file.name, [record.line for record in records])
         skip.finish()
 

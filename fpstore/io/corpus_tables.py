@@ -51,10 +51,10 @@ class ArrowColumns:
     def __init__(self, schema: Any, chosen: Chosen) -> None:
         self._chosen = chosen
         self._rule = IdRule("auto")
-        if chosen.text is not None:
-            found = plain_type(find_column(schema, chosen.text))
-            if not is_text(found):
-                raise InputError(f"column {chosen.text!r} has type {found}, texts must be strings")
+        for name in chosen.texts:
+            found = plain_type(find_column(schema, name))
+            if not is_text(found) and not (len(chosen.texts) > 1 and str(found) == "null"):
+                raise InputError(f"column {name!r} has type {found}, texts must be strings")
         if chosen.fingerprint is not None:
             self._fingerprints = FingerprintColumns(chosen.fingerprint, chosen.width, chosen.decimal, chosen.signed)
             self._fingerprints.check_type(find_column(schema, chosen.fingerprint))
@@ -68,9 +68,10 @@ class ArrowColumns:
     def part(self, batch: Any, done: int) -> Part:
         """Return the chosen columns of a batch that has so many rows before it."""
         chosen, known = self._chosen, np.ones(batch.num_rows, bool)
-        for name in chosen.needed:
-            if batch.column(name).null_count:
-                known &= batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        for group in chosen.needed:
+            if all(batch.column(name).null_count for name in group):
+                given = [batch.column(name).is_valid().to_numpy(zero_copy_only=False) for name in group]
+                known &= np.logical_or.reduce(given)
         if known.all():
             return self._converted(batch, known, done)
         try:
@@ -84,7 +85,8 @@ class ArrowColumns:
         """Return the columns of a batch whose values are all known."""
         chosen, part = self._chosen, Part(known)
         if chosen.text is not None:
-            part = part._replace(texts=dense(batch.column(chosen.text)).to_pylist())
+            fields = [dense(batch.column(name)).to_pylist() for name in chosen.texts]
+            part = part._replace(texts=list(zip(*fields, strict=True)) if isinstance(chosen.text, tuple) else fields[0])
         if chosen.fingerprint is not None:
             part = part._replace(fingerprints=self._fingerprints.rows(batch.column(chosen.fingerprint), done))
         if chosen.id is not None:

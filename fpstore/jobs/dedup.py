@@ -15,6 +15,7 @@ from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpus import TextCorpus
+from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import of_pages
 from fpstore.hashing.text import SimHash
 from fpstore.io.corpus import Chosen, Corpus, Flags
@@ -64,8 +65,8 @@ class Duplicates(NamedTuple):
     unknown: int
 
 
-def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None) -> Chosen:
-    """Return the columns to read: either one of texts, True where files are texts, or one of fingerprints."""
+def chosen_columns(how: Chosen, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Chosen:
+    """Return the columns to read: either some of texts, True where files are texts, or one of fingerprints."""
     if (text in (None, False)) == (fingerprint is None):
         raise InputError(
             "name either the column of texts (text=, --text-field) or that of fingerprints (fingerprint=, --fingerprint-field); "
@@ -75,8 +76,8 @@ def chosen_columns(how: Chosen, text: str | bool | None, fingerprint: str | None
         raise InputError("signed=True (--signed) is for a column of fingerprints")
     if check_flag(how.decimal, "decimal") and fingerprint is None:
         raise InputError("decimal=True (--decimal) is for a column of fingerprints")
-    names = {"text": PATHS_TEXT if text is True else text or None, "fingerprint": fingerprint, "id": how.id, "score": how.score}
-    for what, name in names.items():
+    columns = None if text is True or isinstance(text, tuple) else text or None
+    for what, name in {"text": columns, "fingerprint": fingerprint, "id": how.id, "score": how.score}.items():
         if name is not None and not (isinstance(name, str) and name):
             raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
     if text is True:
@@ -135,7 +136,7 @@ class DedupJob(NamedTuple):
 
     chosen: Chosen
     rules: Rules
-    fingerprinter: Fingerprinter[str] | None
+    fingerprinter: Fingerprinter[Any] | None
 
     def identity(self, corpus: Corpus) -> JobIdentity:
         """Return what the duplicates of a corpus depend on."""
@@ -146,16 +147,31 @@ class DedupJob(NamedTuple):
         return {"job": "dedup", **chosen, **rules, **maker, **files}
 
 
-def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[str] | None, html: bool = False) -> DedupJob:
+def chosen_and_maker(
+    how: Chosen, text: Any, fingerprint: str | None, fingerprinter: Fingerprinter[Any] | None
+) -> tuple[Chosen, Fingerprinter[Any] | None]:
+    """Return the columns to read, of which several may be texts with weights, and what makes the fingerprints of texts."""
+    columns = text
+    if text is not None and not isinstance(text, bool):
+        own = SimHash(width=how.width.bits) if fingerprinter is None else fingerprinter
+        fingerprinter, columns = maker_of_columns(own, text)
+    return chosen_columns(how, columns, fingerprint), fingerprinter
+
+
+def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[Any] | None, html: bool = False) -> DedupJob:
     """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash(width=width)``."""
     bits = chosen.width.bits
     if fingerprinter is None and chosen.text is not None:
         fingerprinter = SimHash(width=bits)
-    if fingerprinter is not None and (not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items != "texts"):
+    if fingerprinter is not None and (
+        not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in ("texts", "rows")
+    ):
         raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
     if fingerprinter is not None:
         if chosen.text is None:
             raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
+        if isinstance(chosen.text, tuple) != (fingerprinter.items == "rows"):
+            raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=chosen.text)
         if bits not in (WORD_BITS, fingerprinter.width):
             message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={bits}: leave width out"
             raise InputError(message, expected=fingerprinter.width, got=bits)

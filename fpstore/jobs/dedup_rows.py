@@ -101,7 +101,7 @@ def _read_of(batch: dict[str, npt.NDArray[Any]]) -> Read:
 def read_documents(
     corpus: Corpus,
     chosen: Chosen,
-    fingerprinter: Fingerprinter[str] | None,
+    fingerprinter: Fingerprinter[Any] | None,
     resources: Resources,
     refused: bool,
     kept: Checkpoint | None,
@@ -149,7 +149,7 @@ def read_documents(
 
 
 def _rows(
-    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[str] | None, threads: int, saved: SavedRows | None
+    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[Any] | None, threads: int, saved: SavedRows | None
 ) -> Iterator[Read]:
     """Yield all rows: first those that were read before."""
     if saved is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fpstore.hashing.registry import shown_description
+from fpstore.hashing.registry import in_words
 from fpstore.jobs.markup import Html, element, joined
 from fpstore.jobs.page_parts import boxes, few, figure, folded, keys, page, paragraph, section, table
 from fpstore.jobs.pictures import Bar, Scale, lines, lying_bars, standing_bars
@@ -61,7 +61,7 @@ def _head(figures: Figures) -> Html:
 def _made(description: dict[str, Any] | None) -> str:
     if description is None:
         return "The store does not say how its fingerprints were made."
-    return f"Fingerprints by {shown_description(description)}."
+    return f"Fingerprints by {in_words(description)}."
 
 
 def _sizes(figures: Figures) -> Html:

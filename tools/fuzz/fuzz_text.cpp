@@ -1,5 +1,6 @@
 // Fingerprints of texts: whatever the bytes, nothing outside them is read; those of valid texts are what a slow oracle finds, with
 // any map of characters.
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -99,8 +100,11 @@ std::vector<std::string> units_of(const std::string& form, bool words) {
 
 bool has(const std::vector<uint64_t>& hashes, uint64_t hash) { return std::find(hashes.begin(), hashes.end(), hash) != hashes.end(); }
 
-// False when no feature weighs anything.
-bool slow_fingerprint(const std::string& form, const SimhashOptions& options, const std::vector<uint64_t>& stops, uint64_t* row) {
+using Sums = std::array<int64_t, 64 * kMostRowWords>;
+
+// Adds the features of a text. Returns what they weigh.
+uint64_t slow_sums(const std::string& form, const SimhashOptions& options, const std::vector<uint64_t>& stops, uint64_t times,
+                   Sums* sums) {
   const std::vector<std::string> units = units_of(form, options.words);
   const auto hash_of = [&](const std::string& text) {
     return feature_hash(options.hash, reinterpret_cast<const uint8_t*>(text.data()), text.size(), options.seed);
@@ -117,7 +121,6 @@ bool slow_fingerprint(const std::string& form, const SimhashOptions& options, co
     }
     if (stop) ++counts[hash_of(shingle)];
   }
-  int64_t sums[64 * kMostRowWords] = {};
   uint64_t total = 0;
   for (const auto& [hash, count] : counts) {
     uint64_t weight = count;
@@ -127,14 +130,13 @@ bool slow_fingerprint(const std::string& form, const SimhashOptions& options, co
     uint64_t factor = options.weights.other, words[kMostRowWords];
     for (size_t i = 0; i < options.weights.count; ++i)
       if (options.weights.hashes[i] == hash) factor = options.weights.weights[i];
-    weight *= factor;
+    weight *= factor * times;
     total += weight;
     feature_row(hash, options.row_words, words);
     for (unsigned b = 0; b < 64 * options.row_words; ++b)
-      sums[b] += words[b / 64] >> b % 64 & 1 ? static_cast<int64_t>(weight) : -static_cast<int64_t>(weight);
+      (*sums)[b] += words[b / 64] >> b % 64 & 1 ? static_cast<int64_t>(weight) : -static_cast<int64_t>(weight);
   }
-  for (unsigned b = 0; b < 64 * options.row_words; ++b) row[b / 64] |= uint64_t{sums[b] > 0} << b % 64;
-  return total != 0;
+  return total;
 }
 
 }  // namespace
@@ -149,11 +151,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.seed = input.byte();
   options.row_words = 1u << input.byte() % 3;
   const bool valid = input.byte() % 4, weighted = input.byte() % 2, stopped = input.byte() % 4 == 0;
-  const unsigned texts = 1 + input.byte() % 3;
+  const unsigned rows = 1 + input.byte() % 3;
+  std::vector<uint32_t> fields(1 + input.byte() % 3);
+  for (uint32_t& weight : fields) weight = 1 + input.word(2) % kMostFieldWeight;
+  options.field_count = static_cast<unsigned>(fields.size());
+  options.field_weights = fields.data();
   fuzz::Input drawn = input;
   const Map map(&drawn);
 
-  std::vector<std::vector<uint32_t>> points(texts);
+  std::vector<std::vector<uint32_t>> points(rows * fields.size());
   std::string whole;
   std::vector<uint64_t> offsets{0};
   for (std::vector<uint32_t>& text : points) {
@@ -178,22 +184,28 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.stops = stops.data();
   options.stop_count = stops.size();
 
-  std::vector<uint64_t> rows(texts * options.row_words);
-  std::vector<TextState> states(texts);
+  std::vector<uint64_t> found(rows * options.row_words);
+  std::vector<TextState> states(rows);
   std::vector<bool> missing(kCodePoints / kPagePoints);
-  REQUIRE(simhash_texts(map.view(), bytes.get(), offsets.data(), texts, options, rows.data(), states.data(), &missing));
+  REQUIRE(simhash_texts(map.view(), bytes.get(), offsets.data(), rows, options, found.data(), states.data(), &missing));
   if (!valid) return 0;
-  for (unsigned i = 0; i < texts; ++i) {
-    std::string form;
-    uint64_t row[kMostRowWords] = {};
-    const uint64_t* const found = rows.data() + i * options.row_words;
-    if (!slow_form(map, points[i], &form)) {
+  for (unsigned i = 0; i < rows; ++i) {
+    Sums sums{};
+    uint64_t total = 0;
+    bool readable = true;
+    for (unsigned f = 0; f < fields.size(); ++f) {
+      std::string form;
+      readable &= slow_form(map, points[i * fields.size() + f], &form);
+      total += slow_sums(form, options, stops, fields.size() > 1 ? fields[f] : 1, &sums);
+    }
+    if (!readable) {
       REQUIRE(states[i] == TextState::unknown);
-    } else if (!slow_fingerprint(form, options, stops, row)) {
+    } else if (!total) {
       REQUIRE(states[i] == TextState::empty);
     } else {
       REQUIRE(states[i] == TextState::known);
-      REQUIRE(std::equal(found, found + options.row_words, row));
+      for (unsigned b = 0; b < 64 * options.row_words; ++b)
+        REQUIRE((found[i * options.row_words + b / 64] >> b % 64 & 1) == uint64_t{sums[b] > 0});
     }
   }
   return 0;

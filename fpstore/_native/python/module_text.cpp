@@ -65,11 +65,15 @@ nb::object flags_of(const std::vector<bool>& flags) {
   return out.array(n);
 }
 
-// (fingerprints, what became of each text, missing pages of the map); see text/simhash.hpp.
+// (fingerprints, what became of each row, missing pages of the map); see text/simhash.hpp.
 nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, bool words, unsigned length,
                   const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words, Words weighted, Counts weights,
-                  uint32_t other_weight, Words stops) {
-  const size_t n = count_of_texts(text, offsets);
+                  uint32_t other_weight, Words stops, Counts fields) {
+  const size_t texts = count_of_texts(text, offsets);
+  if (!fields.size() || texts % fields.size()) throw nb::value_error("a row has a text for each field");
+  for (size_t i = 0; i < fields.size(); ++i)
+    if (fields.data()[i] < 1 || fields.data()[i] > kMostFieldWeight) throw nb::value_error("the weight of a field is 1 to 65535");
+  const size_t n = texts / fields.size();
   const CharMap map = char_map(ascii, pages, entries, pool);
   if (length < 1) throw nb::value_error("shingle length is at least 1");
   if (weighted.size() != weights.size()) throw nb::value_error("a weight for each feature");
@@ -83,7 +87,9 @@ nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, 
                                checked_row_words(row_words),
                                {weighted.data(), weights.data(), weighted.size(), other_weight},
                                stops.data(),
-                               stops.size()};
+                               stops.size(),
+                               static_cast<unsigned>(fields.size()),
+                               fields.data()};
   Buffer<uint64_t> rows(n * row_words);
   Buffer<uint8_t> states(n);
   std::vector<bool> missing(kCodePoints / kPagePoints);
@@ -120,7 +126,7 @@ nb::object weighted_signs(Rows rows, Doubles weights, unsigned row_words) {
 void bind_text(nb::module_& m) {
   m.def("simhash", &simhash, "text"_a, "offsets"_a.noconvert(), "table"_a, "pages"_a.noconvert(), "entries"_a.noconvert(), "pool"_a,
         "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_a.noconvert(), "weights"_a.noconvert(),
-        "other_weight"_a, "stops"_a.noconvert());
+        "other_weight"_a, "stops"_a.noconvert(), "fields"_a.noconvert());
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_a.noconvert(), "hashing"_a, "seed"_a, "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_a.noconvert(), "weights"_a.noconvert(), "row_words"_a);
 }

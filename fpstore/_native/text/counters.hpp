@@ -77,7 +77,7 @@ class BitCounter {
 // The same with weights, by a counter for each bit of a weight: most weights have few.
 class WeightCounter {
  public:
-  static constexpr unsigned kWeightBits = 48;
+  static constexpr unsigned kWeightBits = 56;
 
   // A weight has at most kWeightBits; all together have 63.
   void add(uint64_t word, uint64_t weight) {

@@ -77,42 +77,19 @@ class WeightTable {
   uint64_t other_;
 };
 
-// Fingerprints of texts, one after the other, with one set of options.
+// Fingerprints of rows of texts, one after the other, with one set of options.
 class Simhash {
  public:
   explicit Simhash(const SimhashOptions& options) : options_(options), weights_(options.weights) {}
 
-  // False when the text has no features.
+  // The fingerprint of one text. False when it has no features.
   bool make(const NormalText& text, uint64_t* row) {
-    if (text.size() == 0) return false;
-    return options_.words ? with_units(text, row, NextWord{}) : with_units(text, row, NextChar{});
-  }
-
- private:
-  template <class Next>
-  bool with_units(const NormalText& text, uint64_t* row, Next next) {
-    return options_.hash == FeatureHash::xxh64 ? with_hash(text, row, next, Xxh64{options_.seed}) : with_hash(text, row, next, Fnv1a{});
-  }
-
-  template <class Next, class Hash>
-  bool with_hash(const NormalText& text, uint64_t* row, Next next, Hash hash) {
-    const auto run = [&](auto use) {
-      if (Next::kGap && options_.stop_count)
-        each_with_stop(text, next, hash, use);
-      else
-        each_shingle(text, next, hash, use);
-    };
     if (options_.weights.count || options_.weights.other != 1 || options_.counting == Counting::log) {
-      seen_.clear(text.size());
-      run([&](uint64_t h) { seen_.insert(h); });
-      seen_.each([&](uint64_t h, uint64_t count) { add_weighted(h, weight_of(h, count)); });
-      if (!weighed_) return false;
-      for (unsigned w = 0; w < options_.row_words; ++w) row[w] = weighted_[w].take_majority();
-      weighed_ = 0;
-      return true;
+      add(text, 1);
+      return take(row);
     }
     uint64_t added = 0;
-    const auto add = [&](uint64_t h) {
+    const auto count = [&](uint64_t h) {
       ++added;
       if (options_.row_words == 1) return plain_[0].add(h);
       uint64_t words[kMostRowWords];
@@ -121,17 +98,59 @@ class Simhash {
     };
     if (options_.counting == Counting::distinct) {
       seen_.clear(text.size());
-      run([&](uint64_t h) {
-        if (seen_.insert(h)) add(h);
+      each_feature(text, [&](uint64_t h) {
+        if (seen_.insert(h)) count(h);
       });
     } else {
-      run(add);
+      each_feature(text, count);
     }
     for (unsigned w = 0; w < options_.row_words; ++w) {
       row[w] = plain_[w].majority(added);
       plain_[w].clear();
     }
     return added != 0;
+  }
+
+  // Adds the features of one text of a row, which weigh `factor` times as much as they would alone.
+  void add(const NormalText& text, uint32_t factor) {
+    seen_.clear(text.size());
+    each_feature(text, [&](uint64_t h) { seen_.insert(h); });
+    seen_.each([&](uint64_t h, uint64_t count) { add_weighted(h, weight_of(h, count) * factor); });
+  }
+
+  // The fingerprint of what was added, which is forgotten. False when it has no features.
+  bool take(uint64_t* row) {
+    if (!weighed_) return false;
+    for (unsigned w = 0; w < options_.row_words; ++w) row[w] = weighted_[w].take_majority();
+    weighed_ = 0;
+    return true;
+  }
+
+ private:
+  // Calls use(hash) for every feature of a text.
+  template <class Use>
+  void each_feature(const NormalText& text, Use use) {
+    if (text.size() == 0) return;
+    if (options_.words)
+      each_unit(text, NextWord{}, use);
+    else
+      each_unit(text, NextChar{}, use);
+  }
+
+  template <class Next, class Use>
+  void each_unit(const NormalText& text, Next next, Use use) {
+    if (options_.hash == FeatureHash::xxh64)
+      each_hash(text, next, Xxh64{options_.seed}, use);
+    else
+      each_hash(text, next, Fnv1a{}, use);
+  }
+
+  template <class Next, class Hash, class Use>
+  void each_hash(const NormalText& text, Next next, Hash hash, Use use) {
+    if (Next::kGap && options_.stop_count)
+      each_with_stop(text, next, hash, use);
+    else
+      each_shingle(text, next, hash, use);
   }
 
   uint64_t weight_of(uint64_t hash, uint64_t count) const {
@@ -187,7 +206,7 @@ class Simhash {
   HashCounts seen_;
   BitCounter plain_[kMostRowWords];
   WeightCounter weighted_[kMostRowWords];
-  uint64_t weighed_ = 0;  // in the text under way
+  uint64_t weighed_ = 0;  // in the row under way
 };
 
 }  // namespace
@@ -209,10 +228,14 @@ bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offs
     for (uint64_t i = 0; i < n; ++i) {
       uint64_t* const row = rows + i * options.row_words;
       std::fill_n(row, options.row_words, 0);
-      if (!normal.set(map, text + offsets[i], text + offsets[i + 1], missing))
-        states[i] = TextState::unknown;
-      else
-        states[i] = simhash->make(normal, row) ? TextState::known : TextState::empty;
+      bool readable = true;
+      for (unsigned f = 0; f < options.field_count && readable; ++f) {
+        const uint64_t at = i * options.field_count + f;
+        readable = normal.set(map, text + offsets[at], text + offsets[at + 1], missing);
+        if (readable && options.field_count > 1) simhash->add(normal, options.field_weights[f]);
+      }
+      const bool known = options.field_count > 1 ? simhash->take(row) : readable && simhash->make(normal, row);
+      states[i] = !readable ? TextState::unknown : known ? TextState::known : TextState::empty;
     }
     return true;
   } catch (const std::bad_alloc&) {

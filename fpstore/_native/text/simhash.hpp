@@ -29,20 +29,24 @@ struct SimhashOptions {
   FeatureWeights weights;
   const uint64_t* stops = nullptr;  // ascending hashes of words: if there are any, shingles without one of them do not count
   size_t stop_count = 0;
+  unsigned field_count = 1;  // texts of a row
+  const uint32_t* field_weights = nullptr;  // for each of them, if there are several
 };
 
 constexpr unsigned kMostRowWords = 4;
+constexpr uint32_t kMostFieldWeight = (1u << 16) - 1;
 
-// What became of a text.
+// What became of a row of texts.
 enum class TextState : uint8_t { known, empty, unknown };
 
-// Fingerprints of the texts [offsets[i], offsets[i + 1]), i < n, as row_words words each, and what became of each text. A text
-// without features is empty; that of an unknown normal form has to be normalised by others. Pages of the map that are missing are
-// noted: then the results are of no use.
+// Fingerprints of n rows, as row_words words each, and what became of each row. A row has field_count texts, one after the other:
+// text i is at [offsets[i], offsets[i + 1]). A row without features is empty; one with a text of an unknown normal form has to be
+// normalised by others. Pages of the map that are missing are noted: then the results are of no use.
 //
 // A shingle is hashed as the bytes it spans in the normal form, with the spaces in it. A text shorter than one shingle is one
-// feature. Bit i of a fingerprint is set when features whose hashes have it weigh more than half of all. Works in memory of the
-// longest text and its different shingles. False when memory runs out.
+// feature. Bit i of a fingerprint is set when features whose hashes have it weigh more than half of all; those of a field weigh as
+// many times more as its weight says, and the weights of a feature in several fields add up. Works in memory of the longest text
+// and its different shingles. False when memory runs out.
 bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offsets, uint64_t n, const SimhashOptions& options,
                    uint64_t* rows, TextState* states, std::vector<bool>* missing);
 

@@ -1,0 +1,95 @@
+"""Weights of features, learnt from a random sample of a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from fpstore.aliases import Progress
+from fpstore.calibration.draws import Draws
+from fpstore.hashing.html import main_texts
+from fpstore.hashing.text import SimHash
+from fpstore.io.corpus import Chosen, Rows
+
+
+class Learning(NamedTuple):
+    """What weights are learnt from.
+
+    Attributes
+    ----------
+    sample : int
+        The most documents that are looked at.
+    most : int
+        The most features whose weights are kept.
+    seed : int
+        The same seed gives the same sample of the same corpus.
+    html : bool
+        Texts are pages of HTML, of which the main texts count.
+    """
+
+    sample: int
+    most: int
+    seed: int
+    html: bool = False
+
+
+class Learnt(NamedTuple):
+    """Learnt weights.
+
+    Attributes
+    ----------
+    simhash : SimHash
+        With `weights`.
+    looked_at : int
+        The documents of the sample.
+    documents : int
+        Those of the corpus that have a text.
+    """
+
+    simhash: SimHash
+    looked_at: int
+    documents: int
+
+
+def learnt_weights(rows: Rows, chosen: Chosen, simhash: SimHash, learning: Learning, progress: Progress | None = None) -> Learnt:
+    """Return a fingerprinter with weights of features, learnt from a random sample of some rows, which are read once.
+
+    Parameters
+    ----------
+    rows : Rows
+    chosen : Chosen
+        Names one column of texts, or several: then a document has the features of all of them.
+    simhash : SimHash
+        Says what a feature is.
+    learning : Learning
+    progress : callable, optional
+        Called as ``progress("reading", rows, None)``, and ``progress("learning", documents, documents of the sample)``.
+
+    Raises
+    ------
+    InputError
+        No text of the sample has features, or rows are wrong.
+
+    Notes
+    -----
+    Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
+    """
+    draws, held = Draws(learning.seed, "weights"), list[Any]()
+    read = documents = 0
+    for part in rows.parts(chosen):
+        for text in part.texts or ():
+            place = documents if documents < learning.sample else draws.below(documents + 1)
+            if place < learning.sample:
+                held[place : place + 1] = [text]
+            documents += 1
+        read += len(part.known)
+        if progress is not None:
+            progress("reading", read, None)
+
+    def sampled() -> Iterator[tuple[str | None, ...]]:
+        for done, text in enumerate(held):
+            if progress is not None and done % 100 == 0:
+                progress("learning", done, len(held))
+            yield text if isinstance(text, tuple) else tuple(main_texts([text])) if learning.html else (text,)
+
+    return Learnt(simhash.learn_from_rows(sampled(), learning.most), len(held), documents)

@@ -1,0 +1,229 @@
+"""Simhash of rows with several texts, such as a title and a body, each with a weight of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from fpstore.arguments import check_whole
+from fpstore.errors import InputError, show
+from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.batches import BATCH_CHARS, batched, is_null, not_text
+from fpstore.hashing.text import SimHash
+
+MOST_FIELD_WEIGHT = 2**16 - 1
+
+Row = Mapping[str, str | None]
+Texts = tuple[str | None, ...]  # of a row, in the order of the fields
+TextColumns = str | Sequence[str] | Mapping[str, int]  # how a caller names columns of texts
+
+
+@dataclass(frozen=True)
+class Fields(Fingerprinter[Row]):
+    """Simhash of rows with several texts, whose weights say how much each text counts.
+
+    Version 1 is, exactly: each text has the features of `fingerprinter`, with the weights that they have there. The weight of a
+    feature is multiplied by that of its field, and the weights of a feature that several fields have add up. Bit i of the
+    fingerprint is 1 if the features whose hashes have bit i weigh more than half of all. A text that is missing or null has no
+    features. A row without features has no fingerprint.
+
+    Parameters
+    ----------
+    fingerprinter : SimHash
+        Makes the features of each text.
+    weights : mapping of str to int
+        The names of the fields, and what a feature of each counts: whole numbers, 1 to 65,535. Their order does not matter.
+
+    Raises
+    ------
+    InputError
+        There are no fields, a weight is out of range, or `fingerprinter` is no `SimHash`.
+
+    Notes
+    -----
+    Weighted features: M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002, section 3. Weights of
+    fields: S. Robertson, H. Zaragoza, M. Taylor, *Simple BM25 extension to multiple weighted fields*, CIKM 2004, section 3.
+
+    Examples
+    --------
+    >>> from fpstore.hashing import Fields, SimHash
+    >>> fields = Fields(SimHash(), {"title": 4, "text": 1})
+    >>> row = {"title": "A quick fox", "text": "The quick brown fox jumps over the lazy dog"}
+    >>> fields.fingerprint(row) == fields.fingerprint(row | {"title": "a QUICK fox!"})
+    True
+    >>> fields.fingerprint({"title": None, "text": "some words"}) == SimHash().fingerprint("some words")
+    True
+    """
+
+    name: ClassVar[str] = "fields"
+    version: ClassVar[int] = 1
+    items: ClassVar[str] = "rows"
+
+    fingerprinter: SimHash
+    weights: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.fingerprinter, SimHash):
+            raise InputError(
+                f"several fields need SimHash, whose features have weights, got {type(self.fingerprinter).__name__}",
+                got=type(self.fingerprinter),
+            )
+        if not isinstance(self.weights, Mapping):
+            raise InputError(f"the weights of fields are a mapping such as {{'title': 4, 'text': 1}}, got {show(self.weights)}")
+        object.__setattr__(self, "weights", checked_fields(self.weights))
+
+    def __hash__(self) -> int:
+        return hash((self.fingerprinter, frozenset(self.weights.items())))
+
+    @property
+    def width(self) -> int:
+        """Bits of a fingerprint: 32, 64, 128 or 256."""
+        return self.fingerprinter.width
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments that make an equal fingerprinter; InputError if the tokenizer is a function."""
+        return {"fingerprinter": self.fingerprinter.describe(), "weights": dict(self.weights)}
+
+    def learn_weights(self, rows: Iterable[Row], most: int = 4096) -> Fields:
+        """Return a fingerprinter that weighs features by how rare they are in the rows of a sample of the corpus.
+
+        Parameters
+        ----------
+        rows : iterable of mapping
+            A row has a feature if one of its texts has it.
+        most : int
+            As for `SimHash.learn_weights`.
+
+        Returns
+        -------
+        Fields
+            The same one, whose `fingerprinter` has weights.
+
+        Raises
+        ------
+        InputError
+            A row has a wrong type, or no row has features.
+
+        Examples
+        --------
+        >>> from fpstore.hashing import Fields, SimHash
+        >>> rows = [{"title": "the fox", "text": "the fox jumps"}, {"title": None, "text": "the dog sleeps"}]
+        >>> learnt = Fields(SimHash(), {"title": 4, "text": 1}).learn_weights(rows)
+        >>> learnt.fingerprinter.features("the fox")
+        {'the': 1, 'fox': 17}
+        """
+        texts = (row for batch in self.batches(rows) for row in batch)
+        return replace(self, fingerprinter=self.fingerprinter.learn_from_rows(texts, most))
+
+    def hashed(self, items: Sequence[Texts]) -> Hashed:
+        """Return the fingerprints of some rows, of which `batches` has made tuples of texts."""
+        return self.fingerprinter.hashed_fields(items, tuple(self.weights.values()))
+
+    def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
+        """Cut rows into batches of about a million characters."""
+        if isinstance(items, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(items, Iterable):
+            raise InputError(
+                f"fingerprints() takes an iterable of rows, got {type(items).__name__}: "
+                "wrap a single row in a list or pass it to fingerprint()",
+                got=type(items),
+            )
+        rows = (self._texts(item, place) for place, item in enumerate(items))
+        return batched(rows, lambda row: length_of(row) + 8 * len(row), BATCH_CHARS)
+
+    def lack(self, item: Texts) -> str:  # type: ignore[override]
+        """Say that no text of a row has features."""
+        given = show(dict(zip(self.weights, item, strict=True)))
+        return f"the row {given} has no features in any field, and so no fingerprint: leave it out (is_empty() finds such rows)"
+
+    def _texts(self, item: object, place: int) -> Texts:
+        """Return the texts of a row; InputError with its position if it has another type, or none of the fields."""
+        if not isinstance(item, Mapping):
+            raise not_text(item, f"item {place}: a row, which is a mapping of {', '.join(self.weights)} to texts")
+        if not any(name in item for name in self.weights):
+            found = show(list(item))
+            raise InputError(f"item {place}: a row has one of the fields {', '.join(self.weights)}, got {found}", got=item)
+        texts = tuple(None if is_null(text := item.get(name)) else text for name in self.weights)
+        for name, text in zip(self.weights, texts, strict=True):
+            if text is not None and not isinstance(text, str):
+                raise not_text(text, f"item {place}: {name}: a text (str) or None")
+        return texts
+
+
+def length_of(texts: str | Texts) -> int:
+    """Return the characters of a text, or of all texts of a row."""
+    return len(texts) if isinstance(texts, str) else sum(len(text) for text in texts if text is not None)
+
+
+def checked_fields(given: object) -> dict[str, int]:
+    """Return the names of columns of texts with their weights, 1 where none are given.
+
+    Parameters
+    ----------
+    given : str, sequence of str, or mapping of str to int
+
+    Raises
+    ------
+    InputError
+        There are none, one is named twice, or a name or a weight cannot be one.
+    """
+    names = [given] if isinstance(given, str) else given
+    if isinstance(names, (bytes, bytearray, memoryview)) or not isinstance(names, Iterable):
+        raise _no_name(given)
+    weights: dict[str, int] = {}
+    for name in names:
+        if not (isinstance(name, str) and name):
+            raise _no_name(name)
+        if name in weights:
+            raise InputError(f"text: the column {show(name)} is named twice", got=given)
+        weight = given[name] if isinstance(given, Mapping) else 1
+        weights[name] = check_whole(weight, 1, MOST_FIELD_WEIGHT, f"the weight of {name}")
+    if not weights:
+        raise _no_name(given)
+    return weights
+
+
+def _no_name(got: object) -> InputError:
+    return InputError(f"text must be the name of a column, several names, or names with weights, got {show(got)}", got=got)
+
+
+def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fingerprinter[Any], str | tuple[str, ...]]:
+    """Return what makes the fingerprints of columns of texts, and the columns that it needs.
+
+    Parameters
+    ----------
+    fingerprinter : Fingerprinter
+        Of texts, or `Fields`.
+    text : str, sequence of str, or mapping of str to int
+        The columns. One alone needs no weight. Those of `Fields` have the same names; weights may be left out.
+
+    Returns
+    -------
+    fingerprinter : Fingerprinter
+    columns : str or tuple of str
+        One column for a fingerprinter of texts, or those of `Fields`.
+
+    Raises
+    ------
+    InputError
+        The names or weights are not those of `Fields`, or the fingerprinter cannot weigh several fields.
+    """
+    weights = checked_fields(text)
+    if isinstance(fingerprinter, Fields):
+        own = fingerprinter.weights
+        if set(weights) != set(own) or (isinstance(text, Mapping) and weights != own):
+            raise InputError(
+                f"the fingerprints are those of the fields {shown_fields(own)}, not {shown_fields(weights)}: "
+                f"name them all, with these weights or with none",
+                expected=dict(own), got=weights,
+            )  # fmt: skip
+        return fingerprinter, tuple(own)
+    if len(weights) == 1:
+        return fingerprinter, next(iter(weights))
+    return Fields(fingerprinter, weights), tuple(weights)  # type: ignore[arg-type]
+
+
+def shown_fields(weights: Mapping[str, int]) -> str:
+    """Return fields as the command line has them."""
+    return ", ".join(f"{name}={weight}" for name, weight in weights.items())

@@ -184,7 +184,7 @@ def test_a_description_survives_json_and_rebuilds_the_fingerprinter():
     parameters = description["parameters"]
     with pytest.raises(FormatVersionError, match="unknown fingerprinter 'later'"):
         from_description({**description, "parameters": {**parameters, "fingerprinter": {**fields.describe(), "name": "later"}}})
-    with pytest.raises(InputError, match="need SimHash"):
+    with pytest.raises(InputError, match="in another one is one of texts"):
         from_description({**description, "parameters": {**parameters, "fingerprinter": description}})
     with pytest.raises(InputError, match="lacks weights"):
         from_description({**description, "parameters": {"fingerprinter": parameters["fingerprinter"]}})

@@ -85,6 +85,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "site").mkdir()
     page = f"<html><head><title>A page</title></head><body><nav>Home</nav><article><p>{TEXT}</p></article></body></html>"
     (folder / "site" / "page.html").write_text(page)
+    (folder / "site" / "other.html").write_text(page.replace(TEXT, " ".join(f"{n * n * n % 997:b}" for n in range(300))))
     (folder / "draft.txt").write_text(TEXT.replace("everybody", "everybody", 1) + "and another ending")
     (folder / "photos").mkdir()
     drawn = Image.radial_gradient("L").crop((20, 0, 220, 120))

@@ -372,7 +372,7 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
         "on_notice": NONE,
         "encoding": NONE,
         "html": FLAGS,
-        "threads": {"1", "numpy 1", "99"},
+        "threads": THREADS,
     }
     assert names(DocumentReader.__init__) == set(table)
     sweep(DocumentReader, {"paths": ["a.txt"], "fingerprinter": fpstore.SimHash()}, table)

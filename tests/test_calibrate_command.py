@@ -156,7 +156,7 @@ def test_the_page_in_a_browser(corpora):
         (("d", "--text", "--json", "-o", "-"), 2, "both write to standard output"), (("--pairs", "c.csv"), 1, "text_a"),
         (("--pairs", "c.csv", "--text-field", "x"), 2, "name files or folders"),
         (("d", "--text", "--documents", "many"), 2, "not a number"),
-        (("d", "--text", "--documents", "1"), 2, "number of documents must be"),
+        (("d", "--text", "--documents", "1"), 2, "documents must be a whole number from 2"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_refused(corpora, arguments, code, told):

@@ -24,6 +24,7 @@ from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import open_corpus
+from fpstore.io.corpus import Chosen
 from fpstore.resources import Resources
 from fpstore.width import WIDTHS, Width
 
@@ -222,7 +223,7 @@ def test_the_suggestion_is_the_cheapest_of_those_that_are_as_good():
 
 def test_a_sample_is_random_and_the_same_again():
     table = pa.table({"text": [*map(str, range(1000)), None, " \n", ""]})
-    found = [sample_of(open_corpus(table, texts=False), "text", 100, seed) for seed in (1, 1, 2)]
+    found = [sample_of(open_corpus(table, texts=False), Chosen(text="text"), 100, seed) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
     assert found[0].documents == 1000
     assert found[0].empty == 3
@@ -230,13 +231,13 @@ def test_a_sample_is_random_and_the_same_again():
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 100
     assert 400 < np.mean(numbers) < 600
-    everything = sample_of(open_corpus(table, texts=False), "text", 5000, 1)
+    everything = sample_of(open_corpus(table, texts=False), Chosen(text="text"), 5000, 1)
     assert everything.texts == [*map(str, range(1000))]
 
 
 def test_long_texts_are_shortened():
     table = pa.table({"text": ["a " * LONGEST, "b"]})
-    found = sample_of(open_corpus(table, texts=False), "text", 10, 1)
+    found = sample_of(open_corpus(table, texts=False), Chosen(text="text"), 10, 1)
     assert found.shortened == 1
     assert [len(text) for text in found.texts] == [LONGEST, 1]
 
@@ -351,7 +352,7 @@ def test_too_little_is_refused(texts, told):
     ("arguments", "told"),
     [
         ({"sample": 1}, "sample must be"), ({"copies": 0}, "copies must be"), ({"resemblance": 0}, "resemblance must be"),
-        ({"recall": 1.5}, "recall must be"), ({"false_pairs": 0}, "false pairs must be"), ({"documents": 1}, "documents must be"),
+        ({"recall": 1.5}, "recall must be"), ({"false_pairs": 0}, "false_pairs must be"), ({"documents": 1}, "documents must be"),
         ({"settings": []}, "no setting is given"), ({"settings": [7]}, "a setting is a str"), ({"seed": -1}, "seed must be"),
         ({"text": None}, "name either the column"), ({"progress": 1}, "progress must be"),
         ({"changes": ["x=1"]}, "a change is one"), ({"settings": [ImageHash()]}, "a fingerprinter of texts"),

@@ -385,3 +385,34 @@ def brute_force(values, radius):
                 least, other = sorted((names[i], names[j]))
                 names = [least if name == other else name for name in names]
     return sorted(set(names))
+
+
+def test_stop_words_are_brought_to_their_normal_form():
+    text = "we don't see the fox at dawn, nor any crow"
+    for words, normal in ((["The"], ["the"]), (["DON'T"], ["don", "t"]), (["\uff34he", "..."], ["the"])):
+        assert SimHash(size=2, stop_words=words).features(text) == SimHash(size=2, stop_words=normal).features(text) != {}
+        assert SimHash(size=2, stop_words=words).fingerprint(text) == SimHash(size=2, stop_words=normal).fingerprint(text)
+    with pytest.raises(InputError, match="no word is left"):
+        SimHash(stop_words=["...", "!"])
+    with pytest.raises(InputError, match="no shingle of the text 'a crow' has a stop word"):
+        SimHash(size=2, stop_words=["the"]).fingerprint("a crow")
+
+
+@pytest.mark.parametrize("tokenizer", ["jieba", str.split])
+@pytest.mark.parametrize(
+    "parameters", [{"size": 2}, {"shingle": "chars"}, {"case": "keep"}, {"digits": "zero"}, {"stop_words": ["a"]}]
+)
+def test_parameters_that_a_tokenizer_does_not_use_are_refused(tokenizer, parameters):
+    with pytest.raises(InputError, match=f"{next(iter(parameters))} has no effect"):
+        SimHash(tokenizer=tokenizer, **parameters)
+    assert SimHash(tokenizer=tokenizer, width=128, hash="md5", weighting="set").fingerprint("a fox")
+
+
+@pytest.mark.parametrize("weights", [[0], [1, 0]])
+def test_weights_of_nothing_are_refused(weights):
+    hashes = np.arange(len(weights), dtype=np.uint64)
+    value = FeatureWeights(hashes, np.array(weights, np.uint32), 3).as_json()
+    with pytest.raises(InputError, match="1 or more"):
+        FeatureWeights.of_json(value)
+    with pytest.raises(InputError, match="weights of features are hashes"):
+        FeatureWeights.of_json(value | {"other": 0})

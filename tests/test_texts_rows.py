@@ -15,7 +15,7 @@ from commandline import COMMAND, failure, fine, run
 import fpstore
 from fpstore import SimHash
 from fpstore.errors import InputError, StorageError
-from fpstore.hashing import TextReader
+from fpstore.hashing import ImageHash, TextReader
 
 SUFFIXES = ["parquet", "jsonl", "csv", "tsv"]
 WORDS = [f"word{i}" for i in range(300)]
@@ -294,7 +294,7 @@ def test_wrong_arguments_are_refused(tmp_path, monkeypatch, source, options, mes
         Path(name).touch()
     with pytest.raises(InputError, match=message):
         list(TextReader(source, SimHash(), **options))
-    with pytest.raises(InputError, match="fingerprinter must be one such as"):
+    with pytest.raises(InputError, match="fingerprinter must be one of texts"):
         TextReader("p.jsonl", "simhash", text="t")
     with pytest.raises(StorageError, match=r"gone\.jsonl: no such file"):
         TextReader("gone.jsonl", SimHash(), text="t")
@@ -314,7 +314,7 @@ def test_wrong_arguments_are_refused(tmp_path, monkeypatch, source, options, mes
         (["build", "x.fps", "p.jsonl", "--text-field", "t", "--format", "npy"], "--format npy has no column of texts"),
         (["build", "x.fps", "p.jsonl", "--shingle", "chars"], "--shingle needs --text or --text-field"),
         (["hash", "text", "p.jsonl", "--id-field", "i"], "--id-field needs --text-field"),
-        (["hash", "text", "p.jsonl", "--threads", "2"], "--threads needs --text-field"),
+        (["hash", "text", "p.jsonl", "--format", "jsonl"], "--format needs --text-field"),
         (["hash", "text", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix does not go with --text-field"),
         (["probe", "x.fps", "p.jsonl", "--text-field", "t"], "--text-field names a column of --input"),
         (["probe", "x.fps", "--input", "p.jsonl", "--text-field", "t", "--null"], "--null does not go with --text-field"),
@@ -335,3 +335,18 @@ def test_rows_are_no_texts_and_the_message_says_how_to_read_them(tmp_path):
     fpstore.build(tmp_path / "plain.fps", [1]).close()
     message = failure("probe", tmp_path / "plain.fps", "--input", path, "--text-field", "text")
     assert "does not know how its fingerprints were made" in message
+
+
+def test_a_reader_of_rows_takes_fingerprinters_of_texts_only():
+    for wrong in (ImageHash(), None, SimHash):
+        with pytest.raises(InputError, match="fingerprinter must be one of texts"):
+            TextReader(pa.table({"text": ["a"]}), wrong, text="text")
+
+
+def test_places_are_kept_only_while_they_are_asked_for():
+    reader = TextReader(pa.table({"text": ["a", None, "b"]}), SimHash(), text="text")
+    assert [places.tolist() for _, places in reader.placed()] == [[0, 2]]
+    for _ in range(3):
+        assert sum(len(chunk.fingerprints) for chunk in reader) == 2
+    assert reader._texts.places is None
+    assert [places.tolist() for _, places in reader.placed()] == [[0, 2]]

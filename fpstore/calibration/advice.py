@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fpstore.arguments import check_share
 from fpstore.calibration.measures import Measured
 from fpstore.calibration.rates import Rate
 from fpstore.design.estimates import Plan
@@ -39,10 +40,9 @@ class Wish(NamedTuple):
         """Return the same; InputError for a value out of range."""
         if self.documents == 1:
             raise InputError("the number of documents must be 2 or more: one has no pair", got=self.documents)
-        if self.recall is not None and not 0 < self.recall <= 1:
-            raise InputError(f"the recall must be a share up to 1, such as 0.95, got {show(self.recall)}", got=self.recall)
-        if self.false_pairs is not None and not 0 < self.false_pairs < float("inf"):
-            raise InputError(f"the number of false pairs must be above 0, got {show(self.false_pairs)}", got=self.false_pairs)
+        if (check_share(self.recall, "recall") or 0) > 1:
+            raise InputError(f"recall must be a share up to 1, such as 0.95, got {show(self.recall)}", got=self.recall)
+        check_share(self.false_pairs, "false_pairs")
         return self
 
 

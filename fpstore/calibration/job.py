@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fpstore.aliases import Progress
-from fpstore.arguments import check_progress, check_whole
+from fpstore.arguments import check_flag, check_progress, check_share, check_whole
 from fpstore.calibration.advice import Suggestion, Wish, suggestions
 from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
 from fpstore.calibration.image_evidence import IMAGE_BOUND, ImageWork, LookedAt, image_sample, look_at
@@ -41,6 +41,7 @@ class Amounts(NamedTuple):
     copies: int = COPIES
     resemblance: float | None = None
     seed: int = 0
+    html: bool = False
 
     def bound(self, usual: float) -> float:
         """Return the least resemblance of what are no strangers."""
@@ -48,13 +49,14 @@ class Amounts(NamedTuple):
 
     def checked(self) -> Amounts:
         """Return the same; InputError for a value out of range."""
-        if self.resemblance is not None and not 0 < self.resemblance <= 1:
+        if (check_share(self.resemblance, "resemblance") or 0) > 1:
             raise InputError(f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}")
         return Amounts(
             check_whole(self.sample, 2, MOST_SAMPLE, "sample"),
             check_whole(self.copies, 1, MOST_SAMPLE, "copies"),
             self.resemblance,
             check_whole(self.seed, 0, 2**64 - 1, "seed"),
+            check_flag(self.html, "html"),
         )
 
 
@@ -146,6 +148,8 @@ def calibrate(
     image: bool = False,
     pairs: Any = None,
     id: str | None = None,  # noqa: A002 (as in fpstore.dedup)
+    encoding: str | None = None,
+    html: bool = False,
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
     changes: Iterable[str] | None = None,
     documents: int | None = None,
@@ -177,6 +181,8 @@ def calibrate(
         without, ``text_a``, ``text_b`` and ``label``. The label is 1 for near-duplicates, 0 for others.
     id : str, optional
         The column of the ids that the pairs name. Files that are texts have their paths as ids.
+    encoding, html
+        How the texts are read, as for :func:`fpstore.dedup`. Copies are made of the main texts of pages.
     settings : iterable of str or Fingerprinter, optional
         Parameters of `SimHash`, such as ``"shingle=words,size=2"``, for pictures of `ImageHash`, such as
         ``"method=difference,width=256"``; or fingerprinters. By default some usual ones.
@@ -233,16 +239,21 @@ def calibrate(
     >>> best.measured.setting.name, best.radius, best.recall
     ('size=1', 8, Rate(found=40, total=40))
     """
-    amounts = Amounts(sample, copies, resemblance, seed).checked()
+    amounts = Amounts(sample, copies, resemblance, seed, html).checked()
     check_progress(progress)
     if documents is not None:
         check_whole(documents, 2, 2**64, "documents")
     wish = Wish(0 if documents is None else documents, recall, false_pairs).checked()
+    for what, given in {"settings": settings, "changes": changes}.items():
+        if isinstance(given, str):
+            raise InputError(f"{what} must be a list, got one str: wrap {show(given)} in a list", got=given)
     made = [_setting(one, image) for one in (usual_settings(image) if settings is None else settings)]
     if not made:
         raise InputError("no setting is given: leave them out to compare the usual ones")
     if pairs is not None and changes is not None:
         raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
+    if html and (pairs is not None or image):
+        raise InputError("html=True is for documents of which copies are made: leave it out with pairs and pictures")
     if isinstance(text, tuple):
         raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
     resources = Resources(0, parse_threads(threads), progress)
@@ -252,7 +263,7 @@ def calibrate(
         pictures = Walk(paths_of(source), None, True, False, None)
         facts, looked_at = from_images(pictures, _work(made, changes, amounts), amounts, on_notice, resources)
         return calibrated(facts, looked_at.evidence, looked_at.each_measured(made), wish)
-    corpus = None if source is None else open_corpus(source, texts=text is True, on_notice=on_notice)
+    corpus = None if source is None else open_corpus(source, texts=text is True, on_notice=on_notice, encoding=encoding)
     columns = None if corpus is None else chosen_columns(Chosen(id=id), text, None)
     if pairs is not None:
         facts, evidence = from_pairs(open_corpus(pairs, texts=False), corpus, columns, amounts)
@@ -283,8 +294,7 @@ def from_corpus(
     corpus: Corpus, columns: Chosen, changes: Sequence[Change], amounts: Amounts, resources: Resources
 ) -> tuple[Facts, Evidence]:
     """Return what a sample of a corpus tells, with copies that are changed."""
-    (field,) = columns.texts
-    found = sample_of(corpus, field, amounts.sample, amounts.seed, resources.progress)
+    found = sample_of(corpus, columns, amounts.sample, amounts.seed, resources.progress, html=amounts.html)
     facts = Facts(found.documents, found.empty, found.shortened)
     return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.bound(BOUND), resources)
 

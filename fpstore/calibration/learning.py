@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fpstore.aliases import Progress
-from fpstore.calibration.draws import Draws
+from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.hashing.html import main_texts
 from fpstore.hashing.text import SimHash
 from fpstore.io.corpus import Chosen, Rows
@@ -69,27 +69,22 @@ def learnt_weights(rows: Rows, chosen: Chosen, simhash: SimHash, learning: Learn
     ------
     InputError
         No text of the sample has features, or rows are wrong.
-
-    Notes
-    -----
-    Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
     """
-    draws, held = Draws(learning.seed, "weights"), list[Any]()
-    read = documents = 0
+    held = Reservoir[Any](learning.sample, Draws(learning.seed, "weights"))
+    read = 0
     for part in rows.parts(chosen):
         for text in part.texts or ():
-            place = documents if documents < learning.sample else draws.below(documents + 1)
-            if place < learning.sample:
-                held[place : place + 1] = [text]
-            documents += 1
+            held.see(text)
         read += len(part.known)
         if progress is not None:
             progress("reading", read, None)
 
+    sample = held.sample()
+
     def sampled() -> Iterator[tuple[str | None, ...]]:
-        for done, text in enumerate(held):
+        for done, text in enumerate(sample):
             if progress is not None and done % 100 == 0:
-                progress("learning", done, len(held))
+                progress("learning", done, len(sample))
             yield text if isinstance(text, tuple) else tuple(main_texts([text])) if learning.html else (text,)
 
-    return Learnt(simhash.learn_from_rows(sampled(), learning.most), len(held), documents)
+    return Learnt(simhash.learn_from_rows(sampled(), learning.most), len(sample), held.seen)

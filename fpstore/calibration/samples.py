@@ -11,6 +11,7 @@ from fpstore.aliases import Progress
 from fpstore.arguments import printable
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.errors import InputError
+from fpstore.hashing.html import main_texts
 from fpstore.io.corpus import Chosen, Corpus, Part
 from fpstore.string_column import StringColumn
 
@@ -59,34 +60,41 @@ class LabelledPairs(NamedTuple):
     shortened: int
 
 
-def sample_of(corpus: Corpus, field: str | None, size: int, seed: int, progress: Progress | None = None) -> Sample:
+def sample_of(
+    corpus: Corpus, chosen: Chosen, size: int, seed: int, progress: Progress | None = None, *, html: bool = False
+) -> Sample:
     """Return a random sample of the texts of a corpus, which is read once.
 
     Parameters
     ----------
     corpus : Corpus
-    field : str, optional
-        The column of the texts; None for a corpus of files.
+    chosen : Chosen
+        Names the column of the texts.
     size : int
         The most texts in the sample.
     seed : int
         The same seed gives the same sample of the same corpus.
     progress : callable, optional
+    html : bool
+        Texts are pages of HTML, of which the main texts count; pages of the sample without one are empty texts.
     """
-    held = Reservoir[tuple[str, bool]](size, Draws(seed, "sample"))
+    held = Reservoir[str](size, Draws(seed, "sample"))
     empty = rows = 0
-    for part in corpus.parts(Chosen(text=field or "text")):
+    for part in corpus.parts(chosen):
         rows += len(part.known)
         empty += len(part.known) - int(part.known.sum())
         for text in part.texts or ():
             if not text or text.isspace():
                 empty += 1
                 continue
-            held.see((text[:LONGEST], len(text) > LONGEST))
+            held.see(text if html else text[: LONGEST + 1])
         if progress is not None:
             progress("reading", rows, None)
-    chosen = held.sample()
-    return Sample([text for text, _ in chosen], held.seen, empty, sum(shortened for _, shortened in chosen))
+    taken = held.sample()
+    texts = list(filter(None, main_texts(taken))) if html else taken
+    lost = len(taken) - len(texts)
+    shortened = sum(len(text) > LONGEST for text in texts)
+    return Sample([text[:LONGEST] for text in texts], held.seen - lost, empty + lost, shortened)
 
 
 def labelled_texts(pairs: Corpus) -> LabelledPairs:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from fpstore.arguments import printable
+from fpstore.arguments import check_whole, printable
 from fpstore.cli import types
 from fpstore.cli.documents import Notices, suffix_option
 from fpstore.cli.options import Talk, check_output, grouped, json_option, refuse, talk_options, threads_option, usage_errors
 from fpstore.cli.output import print_json, print_table
 from fpstore.cli.plan import parse_count
 from fpstore.cli.progress import Bars
+from fpstore.cli.texts import READING_PARAMETERS, encoding_option, html_option
 from fpstore.cli.verb import Verb
 from fpstore.errors import StoreExistsError
 
@@ -38,6 +39,8 @@ class Documents:
     id_field: str | None
     pairs: str | None
     suffix: Sequence[str]
+    encoding: str | None
+    html: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Limits:
         """What is wanted."""
         from fpstore.calibration.advice import Wish
 
+        if self.documents is not None:
+            check_whole(self.documents, 2, 2**64, "documents")
         return Wish(self.documents or 0, self.recall, self.false_pairs).checked()
 
     @property
@@ -96,6 +101,8 @@ documents_options = grouped(
         "label; or, with documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
     ),
     suffix_option,
+    encoding_option,
+    html_option,
 )  # fmt: skip
 chosen_options = grouped(
     "chosen",
@@ -139,7 +146,7 @@ limits_options = grouped(
         "pictures whose brightnesses correlate as much; by default 0.9.",
     ),
     click.option(
-        "--seed", type=types.whole(0, 2**63 - 1), default=0, show_default=True, metavar="N",
+        "--seed", type=types.whole(0, 2**64 - 1), default=0, show_default=True, metavar="N",
         help="Seed of the sample and of the changes.",
     ),
 )  # fmt: skip
@@ -183,6 +190,7 @@ def calibrate(
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
     $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
+    $ fpstore calibrate site --text --html --encoding utf-8
     $ fpstore calibrate photos --image --change resize=0.5 --change jpeg=20 --change crop=0.05
     $ fpstore calibrate photos --image --suffix .png --setting method=difference --setting method=perceptual,width=256
     """
@@ -207,9 +215,9 @@ def calibrate(
 def _check_usage(inputs: Sequence[str], given: Documents) -> None:
     """Raise a usage error for options that do not go together."""
     if given.image:
-        refuse({"text", "text_field", "id_field", "pairs"}, "does not go with --image")
+        refuse({"text", "text_field", "id_field", "pairs", *READING_PARAMETERS}, "does not go with --image")
     if given.pairs is not None:
-        refuse({"changes", "sample", "copies", "seed"}, "is for copies that are changed, not for pairs with labels")
+        refuse({"changes", "sample", "copies", "seed", "html"}, "is for copies that are changed, not for pairs with labels")
     else:
         refuse({"id_field"}, "is for --pairs")
     if not (given.text or given.image):
@@ -249,9 +257,9 @@ def _of_texts(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: L
     with usage_errors():
         settings = chosen.parsed(image=False)
         changes = list(map(parse_change, chosen.changes)) or CHANGES
-        amounts, wish = limits.amounts, limits.wish
+        amounts, wish = limits.amounts._replace(html=given.html), limits.wish
         columns = chosen_columns(Columns(id=given.id_field), given.text or given.text_field, None) if inputs else None
-    corpus = open_corpus(inputs, given.text, list(given.suffix) or None, reporting.notices) if inputs else None
+    corpus = open_corpus(inputs, given.text, list(given.suffix) or None, reporting.notices, given.encoding) if inputs else None
     with Bars(reporting.talk.bars, corpus) as bars:
         resources = Resources(0, parse_threads(reporting.threads), bars)
         if given.pairs is not None:

@@ -10,8 +10,9 @@ import click
 from fpstore.arguments import check_path, printable
 from fpstore.cli import types
 from fpstore.cli.documents import Notices, Shingles, shingle_options, standard_input
-from fpstore.cli.options import json_option, width_option
+from fpstore.cli.options import Talk, json_option, width_option
 from fpstore.cli.output import print_json, print_table
+from fpstore.cli.texts import encoding_option, html_option
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, one_line
 
@@ -31,8 +32,10 @@ COLUMNS = ("feature", "in A", "in B")
     "--limit", type=types.COUNT, default=SHOWN, show_default=True, metavar="N",
     help="Most differing features that are shown; JSON has all by default.",
 )  # fmt: skip
+@encoding_option
+@html_option
 @json_option
-def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, as_json: bool) -> None:
+def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, encoding: str | None, html: bool, as_json: bool) -> None:
     """Compare two texts: their fingerprints, the distance, and the features that pull them apart.
 
     A and B are text files; one of them may be - for standard input. Features are the pieces of a text that make its fingerprint,
@@ -45,6 +48,8 @@ def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, as_json:
     $ fpstore compare draft.txt notes/one.txt --tokenizer unicode
     $ fpstore compare draft.txt notes/one.txt --weights weights.json
     $ fpstore compare draft.txt notes/one.txt --longest-sentences 5
+    $ fpstore compare draft.txt notes/one.txt --encoding utf-8
+    $ fpstore compare site/page.html site/other.html --html
     $ cat notes/two.txt | fpstore compare - draft.txt --json
     """
     from fpstore.calibration.comparison import Comparison
@@ -52,11 +57,13 @@ def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, as_json:
     if a == b == "-":
         raise click.UsageError("only one of A and B can be standard input")
     maker = shingles.fingerprinter(width)
-    text_a, text_b = _read(a), _read(b)
+    notices = Notices()
+    text_a, text_b = (_read(path, notices, encoding, html) for path in (a, b))
     for name, text in ((a, text_a), (b, text_b)):
         if maker.is_empty(text):
             raise InputError(f"{_named(name)}: {maker.lack('')}".replace("the text '' has", "the text has"), path=name)
     found = Comparison(maker, text_a, text_b)
+    notices.report(Talk(False, True))
     if as_json:
         print_json(_record(found, None if _is_default() else limit))
     else:
@@ -72,15 +79,22 @@ def _named(path: str) -> str:
     return "standard input" if path == "-" else printable(path)
 
 
-def _read(path: str) -> str:
+def _read(path: str, notices: Notices, encoding: str | None, html: bool) -> str:
     """Return a text: a file that --text would take."""
-    if path == "-":
-        return standard_input(Notices())
-    from fpstore.hashing import iter_documents
+    from fpstore.hashing.html import main_texts
+
+    text = standard_input(notices, encoding) if path == "-" else _read_file(path, notices, encoding)
+    return main_texts([text])[0] if html else text
+
+
+def _read_file(path: str, notices: Notices, encoding: str | None) -> str:
+    from fpstore.hashing.documents import documents_of
+    from fpstore.hashing.walk import Walk
 
     if check_path(path).is_dir():
         raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
-    (document,) = iter_documents(Path(path))
+    ((_, document),) = documents_of(Walk(Path(path), None, True, False, None, encoding), None, notices)
+    assert document is not None  # a named file that is no text is an error
     return document.text
 
 

@@ -30,8 +30,9 @@ from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
 from fpstore.cli.vectors import Hyperplanes, hyperplane_options
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.io import Chunk, open_writer
+from fpstore.resources import parse_threads
 
-FIELD_PARAMETERS = {"format", "id_field", "id_type", "threads"}
+FIELD_PARAMETERS = {"format", "id_field", "id_type"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,9 @@ def text(
     notices = texts.notices()
     if texts.text_field is None:
         refuse(FIELD_PARAMETERS, "needs --text-field")
-        chunks: Any = documents.chunks(paths, maker, texts.suffix, notices, **texts.reading)
+        chunks: Any = documents.chunks(
+            paths, maker, texts.suffix, notices, threads=parse_threads(reading.threads), **texts.reading
+        )
     else:
         refuse(documents.FOLDER_PARAMETERS, "does not go with --text-field")
         rows = Rows(reading.format, False, False, None, reading.id_field, reading.id_type)

@@ -242,7 +242,8 @@ def _check_usage(inputs: Sequence[str], unmatched: bool, upsert: bool, contents:
     if unmatched and upsert:
         types.fail("--upsert does not go with --unmatched: give one of them")
     if not unmatched:
-        refuse(UNMATCHED_PARAMETERS - ({"threads"} if contents.of_rows else set()), "needs --unmatched")
+        in_threads = contents.text or contents.image or contents.of_rows
+        refuse(UNMATCHED_PARAMETERS - ({"threads"} if in_threads else set()), "needs --unmatched")
     if contents.image:
         images.check_usage(inputs, contents.text)
     elif contents.vector:

@@ -43,6 +43,7 @@ from fpstore.io.reader import format_of, format_of_input
 from fpstore.io.source import LINE_FORMATS
 from fpstore.query.advice import scan_advice
 from fpstore.query.matches import Matches
+from fpstore.resources import parse_threads
 from fpstore.store import Store
 from fpstore.width import Width
 
@@ -254,9 +255,8 @@ def _chunks(
         refuse(ROW_PARAMETERS | {"input", "text_field"}, "does not go with --text")
         if not queries.words:
             raise click.UsageError("--text needs a file", click.get_current_context())
-        return documents.chunks(
-            queries.words, fingerprinter_of_texts(store, queries.texts), queries.texts.suffix, notices, **queries.texts.reading
-        ), None
+        made, reading = fingerprinter_of_texts(store, queries.texts), {"threads": parse_threads(threads), **queries.texts.reading}
+        return documents.chunks(queries.words, made, queries.texts.suffix, notices, **reading), None
     refuse(documents.FOLDER_PARAMETERS, "needs --text")
     if queries.texts.text_field is not None:
         return _texts_of_rows(store, queries, rows, notices, threads), None

@@ -80,7 +80,7 @@ encoding_option = click.option(
 html_option = click.option(
     "--html",
     is_flag=True,
-    help="Texts are pages of HTML; make fingerprints of their titles and main texts. A store remembers it. Needs fpstore[html].",
+    help="Texts are pages of HTML; make fingerprints of their titles and main texts. Needs fpstore[html].",
 )
 
 

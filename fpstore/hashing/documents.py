@@ -15,7 +15,7 @@ from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
-from fpstore.resources import MOST_THREADS
+from fpstore.resources import parse_threads
 from fpstore.threads import in_order
 
 Notice = Callable[[Path, str], None]
@@ -172,8 +172,8 @@ class DocumentReader:
         As in `iter_documents`.
     html : bool
         The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already.
-    threads : int
-        Chunks of which fingerprints are made at the same time. The result does not depend on it.
+    threads : int, optional
+        Chunks of which fingerprints are made at the same time; by default one per processor. The result does not depend on it.
     on_notice : callable, optional
         Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"``, ``"encoding"`` or
         ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint
@@ -229,7 +229,7 @@ class DocumentReader:
         max_bytes: int | None = None,
         encoding: str | None = None,
         html: bool = False,
-        threads: int = 1,
+        threads: int | None = None,
         on_notice: Notice | None = None,
     ) -> None:
         self._chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
@@ -238,7 +238,7 @@ class DocumentReader:
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
-        self._threads = check_whole(threads, 1, MOST_THREADS, "threads")
+        self._threads = parse_threads(threads)
         self.fingerprinter = of_pages(fingerprinter, html)
         self._on_notice = on_notice
         self._reasons: Counter[str] = Counter()

@@ -11,7 +11,7 @@ from fpstore.hashing.image import ImageHash, Lack
 from fpstore.hashing.image_open import Given
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
-from fpstore.resources import MOST_THREADS
+from fpstore.resources import parse_threads
 from fpstore.threads import in_order
 from fpstore.width import Width
 
@@ -35,8 +35,8 @@ class ImageReader:
         A chunk ends after the file with which it has this many fingerprints or more.
     suffixes, recursive, follow_symlinks, max_bytes
         As in `iter_documents`.
-    threads : int
-        Files that are decoded at the same time. The result does not depend on it.
+    threads : int, optional
+        Files that are decoded at the same time; by default one per processor. The result does not depend on it.
     on_notice : callable, optional
         Called, in the order of the files, with the path of each file that is left out, and the reason: for a file in a folder
         ``"other"`` (not a picture), ``"broken"`` (truncated or damaged) or ``"large"`` (larger than `max_bytes`, or than the
@@ -94,11 +94,11 @@ class ImageReader:
         recursive: bool = True,
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
-        threads: int = 1,
+        threads: int | None = None,
         on_notice: Notice | None = None,
     ) -> None:
         self._chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
-        self._threads = check_whole(threads, 1, MOST_THREADS, "threads")
+        self._threads = parse_threads(threads)
         if not isinstance(fingerprinter, ImageHash):
             raise InputError(f"fingerprinter must be one of pictures such as ImageHash(), got {type(fingerprinter).__name__}")
         if on_notice is not None and not callable(on_notice):

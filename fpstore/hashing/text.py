@@ -25,6 +25,8 @@ from fpstore.hashing.weights import FeatureWeights
 from fpstore.width import Width, check_width
 
 _MAX_SIZE = 255
+# Parameters that say how a text is cut into pieces, which a tokenizer does instead.
+_OF_PIECES = ("shingle", "size", "normalize", "case", "punctuation", "marks", "digits", "spaces", "stop_words")
 _ONE_FIELD = np.ones(1, np.uint32)
 
 WeightedFeatures = Mapping[str, float] | Iterable[tuple[str, float]]
@@ -42,8 +44,11 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     bit i weigh more than half of all (a tie gives 0). A small edit changes few shingles and so flips few bits; unrelated texts
     differ in about half of the bits.
 
-    Version 1 is, exactly: the text becomes its normal form, as `fpstore.hashing.normal.NormalForm` says. Units are words, which
-    are what single spaces separate in it, or characters. With ``shingle="auto"``, each character of a script that is written
+    An item may also be a mapping of features to weights, or pairs of both, such as keywords with their TF-IDF: these are hashed
+    as they are, and `weighting` and `weights` do not apply to them.
+
+    Version 1 is, exactly: the text becomes its normal form, as `fpstore.hashing.normal.NormalForm` says. Units are the parts of
+    the normal form between spaces (words), or its characters. With ``shingle="auto"``, each character of a script that is written
     without spaces (Chinese, Japanese, Thai) is a word of its own. A shingle is `size` successive units, words with spaces between
     them, in UTF-8, a lone surrogate as three bytes (``surrogatepass``). A text of fewer units than `size` is one shingle. A text
     without units has no fingerprint; `is_empty` tells which texts have none. The first 64 bits of the hash are XXH64 with the
@@ -81,13 +86,14 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         What stands for white space; ``"remove"`` is for characters only.
     stop_words : iterable of str
         If there are any, only shingles with one of them count: adverts and menus have few (Theobald, Siddharth, Paepcke,
-        *SpotSigs*, SIGIR 2008). Words only. They are compared with the words of the normal form.
+        *SpotSigs*, SIGIR 2008). Words only. They are brought to their normal form: ``"Don't"`` stands for "don" and "t".
     weights : FeatureWeights, optional
         Weights of shingles, by which the others are multiplied; see `learn_weights`.
     tokenizer : {"jieba", "unicode"} or callable, optional
         Cuts the text. ``"unicode"`` finds the words of Unicode Standard Annex 29 (package regex), and `size` makes shingles of
         them. ``"jieba"`` finds Chinese keywords with TF-IDF weights of 1 to 5 (package jieba), each a feature. A callable takes
-        the text and returns features, or pairs of a feature and a weight; a store cannot remember it.
+        the text and returns features, or pairs of a feature and a weight; a store cannot remember it. These two take the text as
+        it is, so parameters of shingles and of the normal form are refused beside them.
 
     Raises
     ------
@@ -144,9 +150,13 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         if self.tokenizer is not None and not callable(self.tokenizer):
             check_choice(self.tokenizer, tuple(NAMED), "tokenizer")
             tokenizer_named(self.tokenizer)
-        if self.stop_words and (self.shingle == "chars" or self.tokenizer not in (None, "unicode")):
+        if self.stop_words and self.shingle == "chars":
             raise InputError("stop_words need shingles of words", got=self.stop_words)
+        if self.tokenizer not in (None, "unicode"):
+            self._check_unused()
         _ = self._form
+        if self.stop_words and not self._stop_units:
+            raise InputError(f"no word is left of the stop words {show(self.stop_words)}", got=self.stop_words)
 
     @classmethod
     def of_simhash_package(cls, width: int = 64) -> SimHash:
@@ -250,9 +260,10 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         """Say that a text has no features."""
         if not isinstance(item, str):
             return "a collection without features has no fingerprint: leave it out"
+        if self.stop_words:
+            return f"no shingle of the text {show(item)} has a stop word, so it has no fingerprint: leave it out"
         unit = "features" if self.tokenizer else "characters" if self.shingle == "chars" else "words"
-        stop = " next to a stop word" if self.stop_words else ""
-        return f"the text {show(item)} has no {unit}{stop}, and so no fingerprint: leave it out (is_empty() finds such texts)"
+        return f"the text {show(item)} has no {unit}, and so no fingerprint: leave it out (is_empty() finds such texts)"
 
     def hashed(self, items: Sequence[str | WeightedFeatures]) -> Hashed:
         """Return the fingerprints of some texts."""
@@ -306,9 +317,20 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             digits=self.digits, spaces=self.spaces,
         )  # fmt: skip
 
+    def _check_unused(self) -> None:
+        """Raise InputError for a parameter that has no effect on what a tokenizer returns."""
+        for name in _OF_PIECES:
+            if getattr(self, name) != getattr(type(self), name):
+                raise InputError(f"{name} has no effect on the features of this tokenizer: leave it out", got=getattr(self, name))
+
+    @cached_property
+    def _stop_units(self) -> frozenset[str]:
+        """The words of the normal forms of the stop words."""
+        return frozenset(unit for word in self.stop_words for unit in self._form.of(word).split(" ") if unit)
+
     @cached_property
     def _stops(self) -> Words:
-        return np.unique(self._keys(self.stop_words))
+        return np.unique(self._keys(self._stop_units))
 
     def _keys(self, features: Iterable[str]) -> Words:
         """Return the first words of the hashes of features, by which their weights are known."""
@@ -338,7 +360,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             form = " ".join(tokenizer_named(self.tokenizer)(replace(self._form, units="words", punctuation="keep").of(text)))
         else:
             form = self._form.of(text)
-        yield from shingles(form, self.shingle != "chars", self.size, frozenset(self.stop_words))
+        yield from shingles(form, self.shingle != "chars", self.size, self._stop_units)
 
     def _signs(self, features: Iterable[tuple[str, float]]) -> Words | None:
         """Return the fingerprint of weighted features as a row; None if there are none."""

@@ -127,13 +127,13 @@ class TextReader(Reader):
         first_row: int = 0,
         on_notice: RowNotice | None = None,
     ) -> None:
-        if not isinstance(fingerprinter, Fingerprinter):
-            raise InputError(f"fingerprinter must be one such as SimHash(), got {type(fingerprinter).__name__}")
         if not (id is None or (isinstance(id, str) and id)):
             raise InputError(f"id must be the name of a column, got {show(id)}", got=id)
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (row, reason), got {show(on_notice)}")
         check_choice(id_type, get_args(IdType), "id_type")
+        if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in ("texts", "rows"):
+            raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
         fingerprinter, columns = maker_of_columns(fingerprinter, text)
         fingerprinter = of_pages(fingerprinter, html)
         width = Width(fingerprinter.width)
@@ -174,8 +174,12 @@ class TextReader(Reader):
             The number of each row in the input, in which rows that are left out count.
         """
         places = self._texts.places = _Places()
-        for chunk in self:
-            yield chunk, places.take(len(chunk.fingerprints))
+        try:
+            for chunk in self:
+                yield chunk, places.take(len(chunk.fingerprints))
+        finally:
+            if self._texts.places is places:
+                self._texts.places = None
 
 
 class _Places:

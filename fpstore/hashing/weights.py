@@ -32,9 +32,9 @@ class FeatureWeights:
     hashes : ndarray of uint64, shape (n,)
         Ascending.
     weights : ndarray of uint32, shape (n,)
-        0 to 65,535.
+        1 to 65,535.
     other : int
-        The weight of all other features.
+        The weight of all other features, 1 to 65,535.
     """
 
     hashes: Words
@@ -102,11 +102,13 @@ class FeatureWeights:
         try:
             hashes = np.frombuffer(base64.b64decode(value["hashes"], validate=True), "<u8")
             weights = np.frombuffer(base64.b64decode(value["weights"], validate=True), "<u2")
-            other = check_whole(value["other"], 0, MOST_WEIGHT, "other")
+            other = check_whole(value["other"], 1, MOST_WEIGHT, "other")
         except (KeyError, TypeError, ValueError, binascii.Error):
             raise InputError(f"weights of features are hashes, weights and other, got {show(value)}", got=value) from None
         if len(hashes) != len(weights) or len(hashes) > MOST_FEATURES or not (hashes[1:] > hashes[:-1]).all():
             raise InputError("the hashes of weighted features ascend, and each has a weight", got=value)
+        if not weights.all():
+            raise InputError("the weight of a feature is 1 or more: without one it would be none", got=value)
         return cls(hashes.astype(np.uint64), weights.astype(np.uint32), other)
 
 

@@ -61,7 +61,7 @@ def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, encoding
     text_a, text_b = (_read(path, notices, encoding, html) for path in (a, b))
     for name, text in ((a, text_a), (b, text_b)):
         if maker.is_empty(text):
-            raise InputError(f"{_named(name)}: {maker.lack('')}".replace("the text '' has", "the text has"), path=name)
+            raise InputError(f"{_named(name)}: {maker.lack(text)}", path=name)
     found = Comparison(maker, text_a, text_b)
     notices.report(Talk(False, True))
     if as_json:

@@ -8,7 +8,7 @@ import numpy as np
 
 import fpstore
 from bench.harness import Bench, Result, ratio
-from fpstore.hashing.hyperplanes import weights
+from fpstore.hashing.hyperplanes import Hyperplanes, weights
 
 SHAPES = ((384, 64), (384, 256), (768, 64), (1536, 64))  # dimension, width
 BLOCK_ROWS = 1 << 12  # of a product, at a rate that larger ones do not exceed
@@ -39,8 +39,24 @@ def hyperplanes(bench: Bench) -> Result:
             "vectors_per_second": round(count / hashed),
             "float64_vectors_per_second": round(len(doubles) / slow),
             "share_of_the_product": ratio(statistics.median(a / b for a, b, _ in rounds), 1),
+            "percent_of_bits_summed_again": round(100 * _share_again(hasher, vectors), 4),
         }
     return out
+
+
+def _share_again(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> float:
+    """Return the share of bits whose sums in float32 are too near 0 to tell."""
+    bits = 0
+
+    class Counting(Hyperplanes):
+        def _sides_again(self, values: np.ndarray, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+            nonlocal bits
+            bits += len(rows)
+            return super()._sides_again(values, rows, places)
+
+    squares = np.vecdot(vectors, vectors)
+    Counting(weights(hasher.dimension, hasher.width, hasher.seed)).sides(vectors, vectors, squares, np.ones(len(vectors), bool))
+    return bits / (len(vectors) * hasher.width)
 
 
 def _check(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> None:

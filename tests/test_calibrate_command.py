@@ -15,6 +15,8 @@ from pages import Page, look
 from fpstore import SimHash
 from fpstore.calibration import calibrate
 from fpstore.calibration.perturbations import CHANGES
+from fpstore.cli.calibrate import build_options
+from fpstore.hashing import ImageHash, LongestSentences
 
 QUICK = ["--setting", "size=1", "--setting", "shingle=chars,size=4", "--threads", "1", "-q"]
 
@@ -230,3 +232,28 @@ def test_compare_refuses_what_is_no_text(pair):
     assert "is a folder" in failure("compare", "a.txt", ".")
     assert "no such" in failure("compare", "a.txt", "none.txt").lower()
     assert "only one of A and B" in failure("compare", "-", "-", code=2)
+
+
+@pytest.mark.parametrize(
+    ("made", "options"),
+    [
+        (SimHash(), []),
+        (SimHash(shingle="chars", size=4, width=128), ["--shingle", "chars", "--shingle-size", "4", "--width", "128"]),
+        (
+            SimHash(hash="md5", digits="zero", weighting="set"),
+            ["--weighting", "set", "--feature-hash", "md5", "--digits", "zero"],
+        ),
+        (SimHash(case="keep"), None),
+        (SimHash(tokenizer=str.split), None),
+        (SimHash().learn_weights(["a"]), None),
+        (LongestSentences(), None),
+        (ImageHash(method="difference", width=256), ["--image-hash", "difference", "--width", "256"]),
+        (ImageHash(method="pdq"), ["--image-hash", "pdq", "--width", "256", "--min-quality", "50"]),
+    ],
+)
+def test_options_that_build_takes(made, options):
+    found = build_options(made)
+    assert found == options
+    if options is not None:
+        of = ["--image"] if isinstance(made, ImageHash) else ["--text"]
+        assert "No such option" not in run("build", "x.fps", "no such file", *of, *found, "--radius", "3").output

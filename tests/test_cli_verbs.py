@@ -254,6 +254,14 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkey
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
 
 
+def test_matches_of_an_insert_name_the_row_that_matched(folder: Path) -> None:
+    Path("new.tsv").write_text(f"{FINGERPRINTS[0]:016x}\tother\nffff0000ffff0000\tnew\n")
+    lines = run("insert", "crawl.fps", "new.tsv", "--unmatched", "--with-queries").stdout.splitlines()
+    assert lines
+    assert {(line.split("\t")[0], line.split("\t")[4]) for line in lines} == {(f"{FINGERPRINTS[0]:016x}", "other")}
+    assert "--with-queries needs --unmatched" in failure("insert", "crawl.fps", "new.tsv", "--with-queries", code=2)
+
+
 def test_matches_of_an_insert_as_json(folder: Path) -> None:
     Path("new.tsv").write_text(f"{FINGERPRINTS[0]:016x}\tother\nffff0000ffff0000\tnew\n")
     result = run("insert", "crawl.fps", "new.tsv", "--unmatched", "--json")
@@ -261,6 +269,7 @@ def test_matches_of_an_insert_as_json(folder: Path) -> None:
     matched, unmatched = map(json.loads, result.stdout.splitlines())
     assert matched["matches"][0]["fingerprint"] == f"{FINGERPRINTS[0]:016x}"
     assert unmatched["matches"] == []
+    assert (matched["query_id"], unmatched["query_id"]) == ("other", "new")
     assert "1 row of 2 inserted" in result.stderr
     done = json.loads(fine("insert", "crawl.fps", "new.tsv", "--unmatched", "--json", "-o", "m.tsv"))
     assert (done["rows"], done["inserted"]) == (2, 0)

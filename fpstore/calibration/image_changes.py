@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from fpstore import _kernel
 from fpstore.calibration.draws import Draws
 from fpstore.errors import InputError, show
 
@@ -160,25 +161,25 @@ class ImageChange(NamedTuple):
             return self.kind
         return f"{self.kind} {100 * self.amount:.3g}%" if kind.share else f"{self.kind} {self.amount:.3g}"
 
-    def copy(self, picture: Image, key: str, seed: int = 0) -> Image | None:
+    def copy(self, picture: Image, seed: int = 0) -> Image | None:
         """Return a changed copy of a picture.
 
         Parameters
         ----------
         picture : PIL.Image.Image
             In the mode RGB.
-        key : str
-            What tells the picture from others: copies of other pictures lose other edges.
         seed : int
-            The same seed and key give the same copy, with the same version of Pillow.
+            The same seed and picture give the same copy, with the same version of Pillow; other pictures lose other edges.
 
         Returns
         -------
         PIL.Image.Image or None
             In the mode RGB. None if the copy would be equal, such as the grey copy of a grey picture.
         """
-        made = _KINDS[self.kind].make(_Case(picture, self.amount, Draws(seed, self.kind, str(self.amount), key)))
-        return None if made.size == picture.size and made.tobytes() == picture.tobytes() else made
+        data = picture.tobytes()
+        draws = Draws(seed, self.kind, str(self.amount), _kernel.xxh64(data))
+        made = _KINDS[self.kind].make(_Case(picture, self.amount, draws))
+        return None if made.size == picture.size and made.tobytes() == data else made
 
 
 def parse_image_change(text: str) -> ImageChange:

@@ -168,7 +168,7 @@ class ImageWork(NamedTuple):
             return Skipped("blank", "is blank")
         forms, names = [picture], list[str]()
         for change in self.changes if copied else ():
-            copy = change.copy(picture, id_of(file.path), self.seed)
+            copy = change.copy(picture, self.seed)
             if copy is not None:
                 forms.append(copy)
                 names.append(change.name)

@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -25,8 +25,14 @@ if TYPE_CHECKING:
     from fpstore.calibration.advice import Wish
     from fpstore.calibration.job import Amounts, Calibration
     from fpstore.calibration.settings import Setting
+    from fpstore.hashing import Fingerprinter
 
 LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
+TEXT_OPTIONS = {
+    "shingle": "--shingle", "size": "--shingle-size", "weighting": "--weighting", "width": "--width", "digits": "--digits",
+    "hash": "--feature-hash", "tokenizer": "--tokenizer",
+}  # fmt: skip
+IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,12 +94,22 @@ class Chosen:
         return [parse_setting(text, kind) for text in self.settings or usual_settings(image)]
 
 
+def _only_field(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> str | None:
+    """Return the one column that is named."""
+    if len(value) > 1:
+        raise click.UsageError("--text-field: a calibration looks at one column of texts: name the one that tells most", ctx)
+    return next(iter(value), None)
+
+
 documents_options = grouped(
     "given",
     Documents,
     click.option("--text", is_flag=True, help="Each file is a document; its path is its id."),
     click.option("--image", is_flag=True, help="Files are pictures; those in folders are looked for."),
-    click.option("--text-field", metavar="NAME", help="Column or JSON field of the texts."),
+    click.option(
+        "--text-field", metavar="NAME", multiple=True, callback=_only_field,
+        help="Column or JSON field of the texts. Of several, calibrate the one that tells most.",
+    ),
     click.option("--id-field", metavar="NAME", help="Column or JSON field of the ids that --pairs names."),
     click.option(
         "--pairs", metavar="FILE",
@@ -295,6 +311,19 @@ def _of_images(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: 
         return calibrated(facts, looked_at.evidence, looked_at.each_measured(settings), wish)
 
 
+def build_options(made: Fingerprinter[Any]) -> list[str] | None:
+    """Return the options of ``fpstore build`` that make a fingerprinter; None if there are none for some parameter."""
+    from fpstore.hashing import ImageHash, SimHash
+
+    names, usual = (IMAGE_OPTIONS, ImageHash()) if isinstance(made, ImageHash) else (TEXT_OPTIONS, SimHash())
+    if type(made) is not type(usual) or (isinstance(made, SimHash) and callable(made.tokenizer)):
+        return None
+    changed = {key: value for key, value in made.parameters.items() if value != usual.parameters[key]}
+    if not changed.keys() <= names.keys():
+        return None
+    return [word for key, value in changed.items() for word in (names[key], str(value))]
+
+
 def print_calibration(found: Calibration) -> None:
     """Print the suggestions, what the first one finds, and what was looked at."""
     from fpstore.calibration.tables import SUMMARY, facts_of, recall_table, summary_rows, wanted
@@ -304,6 +333,9 @@ def print_calibration(found: Calibration) -> None:
     headings, rows = recall_table(first.measured)
     print_table(f"\nNear-duplicates found with {first.measured.setting.name}, by radius", headings, rows)
     print_table("\nLooked at", ("", ""), facts_of(found))
+    options = build_options(first.measured.setting.fingerprinter)
+    if options is not None and first.radius is not None:
+        click.echo(f"\nfpstore build takes the first setting as {' '.join([*options, '--radius', str(first.radius)])}")
     if not all(one.observed for one in found.suggestions if one.radius is not None):
         click.echo("\n~ is extrapolated below the distances that the sample has met: docs/calibration.md says how.")
     if first.radius is None:

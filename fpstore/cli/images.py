@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from fpstore.cli import types
 from fpstore.cli.documents import SIMHASH_PARAMETERS, Notices, suffix_option
-from fpstore.cli.options import ROW_PARAMETERS, grouped, refuse, threads_option, usage_errors, width_option
+from fpstore.cli.options import ROW_PARAMETERS, grouped, is_given, refuse, threads_option, usage_errors, width_option
 from fpstore.cli.texts import READING_PARAMETERS
 from fpstore.cli.vectors import VECTOR_PARAMETERS
 from fpstore.errors import InputError, StorageError
@@ -43,7 +42,7 @@ class Images:
         with usage_errors():
             return ImageHash(
                 method=self.image_hash,
-                width=width if _is_given("width") else None,
+                width=width if is_given("width") else None,
                 frame=self.frame,
                 min_quality=self.min_quality,
             )
@@ -98,7 +97,7 @@ def settle(images: Images | None, width: int, options: dict[str, Any]) -> int:
         refuse(PARAMETERS, "needs --image")
         return width
     fingerprinter = options["fingerprinter"] = images.fingerprinter(width)
-    if not _is_given("radius"):
+    if not is_given("radius"):
         options["radius"] = fingerprinter.usual_radius
     return fingerprinter.width
 
@@ -146,7 +145,3 @@ def _standard_input(fingerprinter: ImageHash) -> Chunk:
         raise InputError(f"standard input {next(value.sentence for value in found if isinstance(value, Lack))}", path="-")
     ids = ["-" if len(found) == 1 else f"-#{number}" for number in numbers]
     return Chunk(Width(fingerprinter.width).rows(numbers.values()), ids)
-
-
-def _is_given(parameter: str) -> bool:
-    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fpstore.store import Store
 
 CHUNK_ROWS = 1 << 16
-UNMATCHED_PARAMETERS = {"radius", "output", "threads"}
+UNMATCHED_PARAMETERS = {"radius", "output", "threads", "with_queries"}
 UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot replace others"
 
 
@@ -98,6 +98,7 @@ contents_options = grouped(
     help="With --unmatched, the largest distance of a match, up to the width; by default the store's radius.",
 )
 @output_option("With --unmatched, where to write the matches: .tsv, .csv, .jsonl or .parquet")
+@click.option("--with-queries", is_flag=True, help="With --unmatched, add a column with the id of the row that matched.")
 @row_options
 @contents_options
 @click.option(
@@ -123,6 +124,7 @@ def insert(
     upsert: bool,
     radius: int | None,
     output: str,
+    with_queries: bool,
     rows: Rows,
     contents: Contents,
     sync: str,
@@ -135,10 +137,10 @@ def insert(
 
     When this returns, the rows are durable, and every process that has the store open finds them. With --unmatched,
     a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
-    distance id` are written, as by fpstore probe (with --json to standard output: an object per row). A row is not
-    written as a match of itself. Inserts are kept in a log beside the tables until fpstore merge. An id that is
-    already stored keeps its old fingerprint too; with --upsert, it leaves it, and rows whose ids are new or have
-    another fingerprint are told as changed.
+    distance id` are written, as by fpstore probe (with --json to standard output: an object per row, with its id as
+    query_id). A row is not written as a match of itself. Inserts are kept in a log beside the tables until fpstore
+    merge. An id that is already stored keeps its old fingerprint too. With --upsert, the id moves to the new
+    fingerprint; such rows, and rows with new ids, are counted as changed.
 
     Texts, pictures and vectors get fingerprints in the way that the store remembers from its build: --html, too, and the
     dimension of vectors. Where rows have no ids, their numbers go on from those in the store.
@@ -149,6 +151,7 @@ def insert(
 
     $ fpstore insert crawl.fps new.tsv
     $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv --threads 1
+    $ fpstore insert crawl.fps new.tsv --unmatched --with-queries
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
     $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
     $ fpstore insert crawl.fps new.csv --decimal
@@ -178,7 +181,7 @@ def insert(
         if getattr(source, "row_numbers", False):
             _check_row_numbers(known, upsert, contents)
     counts = _Counts("changed" if upsert else "inserted", getattr(source, "row_numbers", False))
-    matches = _writer_of_matches(output, as_json, width) if unmatched else nullcontext()
+    matches = _writer_of_matches(output, as_json, width, with_queries) if unmatched else nullcontext()
     with _told(counts), Bars(talk.bars, source) as bars, matches as write:
         chunks = _begun(source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
@@ -319,9 +322,12 @@ def _told(counts: _Counts) -> Iterator[None]:
         raise interrupted from None
 
 
-def _writer_of_matches(output: str, as_json: bool, width: int) -> AbstractContextManager[match_writers.Write | None]:
-    json_lines = match_writers.is_json(output, as_json and output == "-")
-    return match_writers.json_lines_writer(output, width) if json_lines else match_writers.rows_writer(output, width)
+def _writer_of_matches(
+    output: str, as_json: bool, width: int, with_queries: bool
+) -> AbstractContextManager[match_writers.Write | None]:
+    if match_writers.is_json(output, as_json and output == "-"):
+        return match_writers.json_lines_writer(output, width)
+    return match_writers.rows_writer(output, width, [match_writers.NOTHING_MORE.id] if with_queries else [])
 
 
 def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -349,5 +355,5 @@ def _add_unmatched(store: Store, write: match_writers.Write, radius: int | None,
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
-    write(match_writers.Asked(chunk.fingerprints), matches, chunk.ids)
+    write(match_writers.Asked(chunk.fingerprints, chunk.ids), matches, chunk.ids)
     return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]

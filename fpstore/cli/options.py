@@ -142,6 +142,11 @@ def grouped(name: str, kind: type, *options: Decorator) -> Decorator:
     return decorate
 
 
+def is_given(parameter: str) -> bool:
+    """Return whether a parameter was given on the command line."""
+    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+
+
 def refuse(names: set[str], reason: str) -> None:
     """Raise a usage error if one of these parameters was given on the command line."""
     ctx = click.get_current_context()

@@ -133,8 +133,8 @@ def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
         told = f"For {count(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
         told += f"above which there are none. At radius {radius} a scan is cheaper for "
     else:
-        told = f"By time alone, a scan is cheaper than look-ups from radius {crossing.radius} on for {count(n, 'fingerprint')}, "
-        told += f"and at radius {radius} for "
+        told = f"By time alone, for {count(n, 'fingerprint')} a scan is cheaper than look-ups from radius {crossing.radius} on. "
+        told += f"At radius {radius}, it is cheaper for "
     if crossing.fingerprints is None:
         return told + "any number."
     return told + (f"up to {count(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")

@@ -385,3 +385,24 @@ def brute_force(values, radius):
                 least, other = sorted((names[i], names[j]))
                 names = [least if name == other else name for name in names]
     return sorted(set(names))
+
+
+@pytest.mark.parametrize("parameters", [{}, {"hash": "md5"}, {"hash": "blake2b", "width": 256}, {"tokenizer": "unicode"}])
+def test_a_text_without_words_has_no_fingerprint_with_weights_either(parameters):
+    learnt = SimHash(**parameters).learn_weights(["some words", "some others"])
+    assert learnt.features("") == {}
+    assert learnt.fingerprints(["some words", "", "?!"], empty="mask")[1].tolist() == [True, False, False]
+
+
+def test_negative_weights_set_no_bits_below_a_narrow_fingerprint(tmp_path):
+    narrow = SimHash(width=32, tokenizer=lambda text: [(word, -1) for word in text.split()])
+    assert not (narrow.hashed(["some words"]).rows & np.uint64(0xFFFFFFFF)).any()
+    texts = ["some words", "other things", "some words"]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
+    assert fpstore.dedup(tmp_path / "t.jsonl", text="t", fingerprinter=narrow, width=32, radius=0).kept.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("weights", "other"), [([2**16], 1), ([1], 2**16), ([1], -1)])
+def test_weights_that_the_kernel_cannot_add_up_are_refused(weights, other):
+    with pytest.raises(InputError, match="0 to 65,535"):
+        FeatureWeights(np.array([7], np.uint64), np.array(weights, np.uint32), other)

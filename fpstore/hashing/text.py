@@ -313,7 +313,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     def _keys(self, features: Iterable[str]) -> Words:
         """Return the first words of the hashes of features, by which their weights are known."""
         rows = rows_of(features, self.hash, self.seed, Width(max(self.width, 64)))
-        return np.ascontiguousarray(rows.reshape(len(rows), -1)[:, 0])
+        return np.ascontiguousarray(rows if rows.ndim == 1 else rows[:, 0])
 
     def _kernel_rows(
         self, texts: Encoded, tables: CharTables, fields: Counts = _ONE_FIELD
@@ -353,7 +353,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         # Sums of floats depend on the order of their terms.
         order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))
         signs: Words = _kernel.simhash_weighted(np.ascontiguousarray(rows[order]), weights[order], width.words)
-        return signs
+        return signs & unused_mask(width) if width.bits < 64 else signs
 
 
 def _set(simhash: SimHash, **values: Any) -> None:

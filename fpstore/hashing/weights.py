@@ -41,6 +41,11 @@ class FeatureWeights:
     weights: Counts
     other: int
 
+    def __post_init__(self) -> None:
+        # The kernel adds them up in 63 bits.
+        if not 0 <= self.other <= MOST_WEIGHT or self.weights.max(initial=0) > MOST_WEIGHT:
+            raise InputError(f"a weight of a feature is 0 to {MOST_WEIGHT:,}", got=self)
+
     @classmethod
     def learn(cls, documents: Iterable[Words], most: int) -> Self:
         """Count documents.

@@ -335,3 +335,10 @@ def test_rows_are_no_texts_and_the_message_says_how_to_read_them(tmp_path):
     fpstore.build(tmp_path / "plain.fps", [1]).close()
     message = failure("probe", tmp_path / "plain.fps", "--input", path, "--text-field", "text")
     assert "does not know how its fingerprints were made" in message
+
+
+def test_a_null_among_the_values_of_a_dictionary_is_a_null():
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), pa.array(["some words", None]))
+    reader = TextReader(pa.table({"t": column}), SimHash(), text="t")
+    assert [list(map(int, chunk.ids)) for chunk in reader] == [[0, 3]]
+    assert (reader.null, reader.empty) == (2, 0)

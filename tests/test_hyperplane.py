@@ -278,6 +278,8 @@ def test_numbers_too_large_for_float32_are_finite():
         (np.ones(5), "pass a single vector to fingerprint"),
         (np.array(1.0), "pass a single vector to fingerprint"),
         (np.ma.masked_equal(np.ones((2, 5)), 1), "masked"),
+        ([np.ma.masked_equal([1.0, 2.0, 3.0, 4.0, 5.0], 1)], "masked"),
+        ([np.ones(5), np.ma.masked_equal([1.0, 2.0, 3.0, 4.0, 5.0], 1)], "masked"),
         ("vectors.npy", "numpy.load"),
         (7, "an array of shape"),
         (pa.array(["a"]), "vectors must be lists of numbers"),

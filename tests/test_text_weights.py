@@ -408,11 +408,27 @@ def test_parameters_that_a_tokenizer_does_not_use_are_refused(tokenizer, paramet
     assert SimHash(tokenizer=tokenizer, width=128, hash="md5", weighting="set").fingerprint("a fox")
 
 
-@pytest.mark.parametrize("weights", [[0], [1, 0]])
-def test_weights_of_nothing_are_refused(weights):
-    hashes = np.arange(len(weights), dtype=np.uint64)
-    value = FeatureWeights(hashes, np.array(weights, np.uint32), 3).as_json()
-    with pytest.raises(InputError, match="1 or more"):
-        FeatureWeights.of_json(value)
+@pytest.mark.parametrize("parameters", [{}, {"hash": "md5"}, {"hash": "blake2b", "width": 256}, {"tokenizer": "unicode"}])
+def test_a_text_without_words_has_no_fingerprint_with_weights_either(parameters):
+    learnt = SimHash(**parameters).learn_weights(["some words", "some others"])
+    assert learnt.features("") == {}
+    assert learnt.fingerprints(["some words", "", "?!"], empty="mask")[1].tolist() == [True, False, False]
+
+
+def test_negative_weights_set_no_bits_below_a_narrow_fingerprint(tmp_path):
+    narrow = SimHash(width=32, tokenizer=lambda text: [(word, -1) for word in text.split()])
+    assert not (narrow.hashed(["some words"]).rows & np.uint64(0xFFFFFFFF)).any()
+    texts = ["some words", "other things", "some words"]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
+    assert fpstore.dedup(tmp_path / "t.jsonl", text="t", fingerprinter=narrow, width=32, radius=0).kept.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("weights", "other"), [([2**16], 1), ([1], 2**16), ([1], -1), ([0], 1), ([1], 0)])
+def test_weights_that_the_kernel_cannot_add_up_are_refused(weights, other):
+    with pytest.raises(InputError, match="1 to 65,535"):
+        FeatureWeights(np.array([7], np.uint64), np.array(weights, np.uint32), other)
+    value = FeatureWeights(np.array([7], np.uint64), np.array([1], np.uint32), 1).as_json()
+    with pytest.raises(InputError, match="1 to 65,535"):
+        FeatureWeights.of_json(value | {"weights": "AAA="})
     with pytest.raises(InputError, match="weights of features are hashes"):
         FeatureWeights.of_json(value | {"other": 0})

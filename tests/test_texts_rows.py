@@ -15,7 +15,7 @@ from commandline import COMMAND, failure, fine, run
 import fpstore
 from fpstore import SimHash
 from fpstore.errors import InputError, StorageError
-from fpstore.hashing import ImageHash, TextReader
+from fpstore.hashing import DocumentReader, ImageHash, TextReader
 
 SUFFIXES = ["parquet", "jsonl", "csv", "tsv"]
 WORDS = [f"word{i}" for i in range(300)]
@@ -350,3 +350,25 @@ def test_places_are_kept_only_while_they_are_asked_for():
         assert sum(len(chunk.fingerprints) for chunk in reader) == 2
     assert reader._texts.places is None
     assert [places.tolist() for _, places in reader.placed()] == [[0, 2]]
+
+
+def test_a_null_among_the_values_of_a_dictionary_is_a_null():
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), pa.array(["some words", None]))
+    reader = TextReader(pa.table({"t": column}), SimHash(), text="t")
+    assert [list(map(int, chunk.ids)) for chunk in reader] == [[0, 3]]
+    assert (reader.null, reader.empty) == (2, 0)
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_folders_of_texts_have_fingerprints_of_every_width(tmp_path, monkeypatch, width):
+    monkeypatch.chdir(tmp_path)
+    Path("notes").mkdir()
+    for number, text in enumerate(texts_of(5)):
+        Path(f"notes/{number}.txt").write_text(text)
+    fine("build", "n.fps", "notes", "--text", "--width", str(width))
+    (chunk,) = DocumentReader("notes", SimHash(width=width))
+    made = SimHash(width=width).fingerprints(texts_of(5))
+    assert chunk.fingerprints.dtype == made.dtype
+    assert (chunk.fingerprints == made).all()
+    fine("insert", "n.fps", "notes", "--text")
+    assert len(fine("probe", "n.fps", "--text", "notes").splitlines()) == 5

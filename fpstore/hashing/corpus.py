@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -103,7 +104,8 @@ class TextCorpus(Corpus):
             sync_folder(folder.parent)
         except OSError as error:
             remove_tree(temporary)
-            raise refused(Path(error.filename or folder), error) from error
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
+            raise refused(folder if full else Path(error.filename or folder), error) from error
         except BaseException:
             remove_tree(temporary)
             raise

@@ -17,6 +17,7 @@ from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
 from fpstore.resources import parse_threads
 from fpstore.threads import in_order
+from fpstore.width import Width
 
 Notice = Callable[[Path, str], None]
 
@@ -297,4 +298,4 @@ class DocumentReader:
         if kept.any():
             self._made += int(kept.sum())
             ids = [document.id for document in documents]
-            yield Chunk(found.rows[kept], list(itertools.compress(ids, kept)))
+            yield Chunk(Width(self.fingerprinter.width).outside(found.rows[kept]), list(itertools.compress(ids, kept)))

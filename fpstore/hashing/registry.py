@@ -80,8 +80,10 @@ def _inner(description: Any) -> Fingerprinter[Any]:
 
 def in_words(description: Mapping[str, Any]) -> str:
     """Return a description for people, that of a fingerprinter which this fpstore does not know, too; long values are cut."""
-    shown = []
-    for name, value in description.get("parameters", {}).items():
+    parameters, shown = description.get("parameters", {}), []
+    if not isinstance(parameters, Mapping):
+        return f"{description['name']} {description.get('version', '')} ({cut(str(parameters))})"
+    for name, value in parameters.items():
         nested = isinstance(value, Mapping) and "name" in value
         shown.append(f"{name}={in_words(value) if nested else cut(str(value))}")
     return f"{description['name']} {description.get('version', '')} ({', '.join(shown)})"

@@ -64,7 +64,8 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     size : int
         Units in a shingle, 1 to 255.
     weighting : {"count", "log", "set"}
-        The weight of a shingle: how often it occurs; the number of binary digits of that, which is 1 + floor(log2); or 1.
+        The weight of a shingle: how often it occurs; the number of binary digits of that, which is 1 + floor(log2); or 1. Beside
+        `weights`, or with several fields, XXH64 and FNV-1a have a shingle count at most 2^24 times in a text.
         Weights that a tokenizer gives are taken as they are, and added up where a feature has several.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
@@ -335,7 +336,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     def _keys(self, features: Iterable[str]) -> Words:
         """Return the first words of the hashes of features, by which their weights are known."""
         rows = rows_of(features, self.hash, self.seed, Width(max(self.width, 64)))
-        return np.ascontiguousarray(rows.reshape(len(rows), -1)[:, 0])
+        return np.ascontiguousarray(rows if rows.ndim == 1 else rows[:, 0])
 
     def _kernel_rows(
         self, texts: Encoded, tables: CharTables, fields: Counts = _ONE_FIELD
@@ -375,7 +376,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         # Sums of floats depend on the order of their terms.
         order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))
         signs: Words = _kernel.simhash_weighted(np.ascontiguousarray(rows[order]), weights[order], width.words)
-        return signs
+        return signs & unused_mask(width) if width.bits < 64 else signs
 
 
 def _set(simhash: SimHash, **values: Any) -> None:

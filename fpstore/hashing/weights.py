@@ -41,6 +41,11 @@ class FeatureWeights:
     weights: Counts
     other: int
 
+    def __post_init__(self) -> None:
+        # The kernel adds them up in 63 bits.
+        if not (1 <= self.other <= MOST_WEIGHT and self.weights.all() and self.weights.max(initial=1) <= MOST_WEIGHT):
+            raise InputError(f"a weight of a feature is 1 to {MOST_WEIGHT:,}", got=self)
+
     @classmethod
     def learn(cls, documents: Iterable[Words], most: int) -> Self:
         """Count documents.
@@ -107,8 +112,6 @@ class FeatureWeights:
             raise InputError(f"weights of features are hashes, weights and other, got {show(value)}", got=value) from None
         if len(hashes) != len(weights) or len(hashes) > MOST_FEATURES or not (hashes[1:] > hashes[:-1]).all():
             raise InputError("the hashes of weighted features ascend, and each has a weight", got=value)
-        if not weights.all():
-            raise InputError("the weight of a feature is 1 or more: without one it would be none", got=value)
         return cls(hashes.astype(np.uint64), weights.astype(np.uint32), other)
 
 

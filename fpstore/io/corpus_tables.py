@@ -69,9 +69,9 @@ class ArrowColumns:
         """Return the chosen columns of a batch that has so many rows before it."""
         chosen, known = self._chosen, np.ones(batch.num_rows, bool)
         for group in chosen.needed:
-            if all(batch.column(name).null_count for name in group):
-                given = [batch.column(name).is_valid().to_numpy(zero_copy_only=False) for name in group]
-                known &= np.logical_or.reduce(given)
+            columns = [_with_its_nulls(batch.column(name)) for name in group]
+            if all(column.null_count for column in columns):
+                known &= np.logical_or.reduce([column.is_valid().to_numpy(zero_copy_only=False) for column in columns])
         if known.all():
             return self._converted(batch, known, done)
         try:
@@ -103,6 +103,11 @@ class ArrowColumns:
             except InputError as error:
                 raise InputError(f"row {done + place + 1}: {self._chosen.score}: {error}") from None
         return out
+
+
+def _with_its_nulls(column: Any) -> Any:
+    """Return a column that counts all of its nulls: that of a dictionary with a null among its values does not."""
+    return dense(column) if getattr(getattr(column, "dictionary", None), "null_count", 0) else column
 
 
 def in_pieces(batch: Any) -> Iterator[tuple[int, Any]]:

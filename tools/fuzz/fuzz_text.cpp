@@ -153,7 +153,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool valid = input.byte() % 4, weighted = input.byte() % 2, stopped = input.byte() % 4 == 0;
   const unsigned rows = 1 + input.byte() % 3;
   std::vector<uint32_t> fields(1 + input.byte() % 3);
-  for (uint32_t& weight : fields) weight = 1 + input.word(2) % kMostFieldWeight;
+  for (uint32_t& weight : fields) weight = 1 + input.word(2) % kMostWeight;
   options.field_count = static_cast<unsigned>(fields.size());
   options.field_weights = fields.data();
   fuzz::Input drawn = input;

@@ -65,14 +65,20 @@ nb::object flags_of(const std::vector<bool>& flags) {
   return out.array(n);
 }
 
+void check_weights(const Counts& weights, const char* rule) {
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (weights.data()[i] < 1 || weights.data()[i] > kMostWeight) throw nb::value_error(rule);
+}
+
 // (fingerprints, what became of each row, missing pages of the map); see text/simhash.hpp.
 nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, bool words, unsigned length,
                   const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words, Words weighted, Counts weights,
                   uint32_t other_weight, Words stops, Counts fields) {
   const size_t texts = count_of_texts(text, offsets);
   if (!fields.size() || texts % fields.size()) throw nb::value_error("a row has a text for each field");
-  for (size_t i = 0; i < fields.size(); ++i)
-    if (fields.data()[i] < 1 || fields.data()[i] > kMostFieldWeight) throw nb::value_error("the weight of a field is 1 to 65535");
+  check_weights(fields, "the weight of a field is 1 to 65535");
+  check_weights(weights, "the weight of a feature is 1 to 65535");
+  if (other_weight < 1 || other_weight > kMostWeight) throw nb::value_error("the weight of other features is 1 to 65535");
   const size_t n = texts / fields.size();
   const CharMap map = char_map(ascii, pages, entries, pool);
   if (length < 1) throw nb::value_error("shingle length is at least 1");

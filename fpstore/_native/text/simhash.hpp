@@ -34,7 +34,7 @@ struct SimhashOptions {
 };
 
 constexpr unsigned kMostRowWords = 4;
-constexpr uint32_t kMostFieldWeight = (1u << 16) - 1;
+constexpr uint32_t kMostWeight = (1u << 16) - 1;
 
 // What became of a row of texts.
 enum class TextState : uint8_t { known, empty, unknown };

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
@@ -17,7 +17,10 @@ from fpstore.jobs.checkpoint import checkpoint_in
 from fpstore.jobs.clusters import Deduplication
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
-from fpstore.width import check_width
+from fpstore.width import WORD_BITS, check_width
+
+if TYPE_CHECKING:
+    from fpstore.hashing import Fingerprinter
 
 PathLike = str | os.PathLike[str]
 
@@ -28,7 +31,7 @@ def build(
     ids: Any = None,
     *,
     radius: int = 3,
-    width: int = 64,
+    width: int | None = None,
     design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
     memory: int | str | None = None,
     threads: int | None = None,
@@ -58,8 +61,8 @@ def build(
         iterable of as many arrays. By default the row number.
     radius : int
         The largest radius that probes answer from the tables, 0 to the width. Above a quarter of it, ``scan`` is the only design.
-    width : int
-        Bits of a fingerprint: 32, 64, 128 or 256.
+    width : int, optional
+        Bits of a fingerprint: 32, 64, 128 or 256; by default those of the fingerprinter, or 64.
     design : str or iterable of table descriptions
         See :func:`fpstore.design.families.design`. ``auto`` is the planner's choice.
     memory : int or str, optional
@@ -121,14 +124,18 @@ def build(
     elif read_with is not None:
         _check_same(fingerprinter, read_with)
     overwrite = check_flag(overwrite, "overwrite")
+    made = None if fingerprinter is None else _made(fingerprinter)
+    bits = check_width(width if width is not None else made.width if made is not None else WORD_BITS).bits
+    if made is not None and made.width != bits:
+        raise InputError(f"fingerprinter: it makes {made.width} bits, the store has width={bits}", expected=bits, got=made.width)
     options = Options(
         radius=radius,
-        width=width,
-        design=check_design(design, radius, check_width(width).bits),
+        width=bits,
+        design=check_design(design, radius, bits),
         memory=memory,
         threads=threads,
         block_bytes=block_bytes,
-        fingerprinter=None if fingerprinter is None else _described(fingerprinter, width),
+        fingerprinter=None if made is None else made.describe(),
         disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,
         prefer=prefer,
@@ -150,19 +157,14 @@ def _check_same(fingerprinter: Any, read_with: Any) -> None:
         )
 
 
-def _described(fingerprinter: Any, width: int) -> dict[str, Any]:
-    """Return the description of a fingerprinter, or raise InputError if a store could not use it later."""
+def _made(fingerprinter: Any) -> Fingerprinter[Any]:
+    """Return a fingerprinter, or raise InputError if a store could not use it later."""
     from fpstore.hashing import from_description
 
     try:
-        made = from_description(fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter)
+        return from_description(fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter)
     except FormatVersionError as error:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
-    if made.width != width:
-        raise InputError(
-            f"fingerprinter: it makes {made.width} bits, the store has width={width}", expected=width, got=made.width
-        )
-    return made.describe()
 
 
 def open(

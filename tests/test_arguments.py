@@ -61,7 +61,7 @@ BUILD = {
     "disk_budget": NONE | SIZES - {"1", "numpy 1", "1.0", "numpy 1.0", "99", "2000", "3"},
     "storage": set(),
     "prefer": set(),
-    "width": set(),
+    "width": NONE,
     "fingerprinter": NONE,
     "index_ids": FLAGS,
     "ids": NONE,

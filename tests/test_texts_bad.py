@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from building import run_python
-from commandline import failure, run
+from commandline import failure, fine, run
 from test_memory import LIMITED
 
 import fpstore
@@ -165,3 +165,8 @@ def test_a_text_above_the_limit_is_left_out(place):
         file.truncate((1 << 30) + 1)  # a hole, which takes no space
     done = run("hash", "text", "notes")
     assert (done.exit_code, done.stderr) == (0, "fpstore: 1 file left out, too large: notes/huge.txt\n")
+
+
+def test_standard_input_with_zero_bytes_is_no_text():
+    assert "standard input: a NUL byte in its first 8 KiB" in failure("hash", "text", "-", stdin="a b\0c")
+    assert fine("hash", "text", "-", "--encoding", "utf-16-le", stdin="a\0 \0b\0").endswith("\t-\n")

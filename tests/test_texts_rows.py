@@ -372,3 +372,26 @@ def test_folders_of_texts_have_fingerprints_of_every_width(tmp_path, monkeypatch
     assert (chunk.fingerprints == made).all()
     fine("insert", "n.fps", "notes", "--text")
     assert len(fine("probe", "n.fps", "--text", "notes").splitlines()) == 5
+
+
+def test_texts_that_are_not_utf_8_are_named():
+    bad = pa.Array.from_buffers(pa.string(), 3, [None, *pa.array([b"a fox", b"\xff", b"b"], pa.binary()).buffers()[1:]])
+    with pytest.raises(InputError, match="row 2: t: a text that is not valid UTF-8"):
+        list(TextReader(pa.table({"t": bad}), SimHash(), text="t"))
+    rest = pa.table({"t": pa.chunked_array([pa.array(["c", None, "d"]), bad])})
+    with pytest.raises(InputError, match="row 5: t: a text that is not valid UTF-8"):
+        list(TextReader(rest, SimHash(), text="t"))
+    with pytest.raises(InputError, match="items 0 to 2: a text that is not valid UTF-8"):
+        SimHash().fingerprints(bad)
+
+
+def test_a_store_has_the_width_of_the_fingerprinter(tmp_path):
+    table = pa.table({"text": ["a fox", "a crow"]})
+    maker = SimHash(width=128)
+    with fpstore.build(tmp_path / "wide.fps", TextReader(table, maker, text="text")) as store:
+        assert store.width == 128
+        assert len(store.probe(maker.fingerprint("a crow"), radius=0)) == 1
+    with fpstore.build(tmp_path / "given.fps", maker.fingerprints(["a fox"]), fingerprinter=maker) as store:
+        assert store.width == 128
+    with pytest.raises(InputError, match="it makes 128 bits, the store has width=64"):
+        fpstore.build(tmp_path / "no.fps", TextReader(table, maker, text="text"), width=64)

@@ -15,6 +15,7 @@ from fpstore.cli.options import Talk, grouped, refuse
 from fpstore.cli.output import count
 from fpstore.errors import InputError, show
 from fpstore.format.manifest import is_store
+from fpstore.hashing.walk import BINARY, HEAD_BYTES, is_binary
 from fpstore.io import Chunk
 from fpstore.io.encodings import decoded
 from fpstore.io.packed import unpacked
@@ -231,6 +232,8 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
             data += part
             if len(data) > MOST_BYTES:
                 raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one text", path="-")
+    if is_binary(data[:HEAD_BYTES], encoding):
+        raise InputError(f"standard input: {BINARY.sentence}", path="-")
     found = decoded(bytes(data), encoding)
     if found is None:
         raise InputError("standard input: no encoding explains its bytes: name it with --encoding", path="-")

@@ -57,8 +57,16 @@ def _values(items: Any) -> Iterable[Any]:
     """Return the Python values of items: iteration over a column of pyarrow gives its scalars instead."""
     if not hasattr(items, "to_pylist"):
         return items  # type: ignore[no-any-return]
-    parts = (items.slice(start, _SLICE) for start in range(0, len(items), _SLICE))
-    return chain.from_iterable(part.to_pylist() for part in parts)
+    return chain.from_iterable(_slice_of(items, start) for start in range(0, len(items), _SLICE))
+
+
+def _slice_of(column: Any, start: int) -> list[Any]:
+    try:
+        values: list[Any] = column.slice(start, _SLICE).to_pylist()
+    except UnicodeDecodeError as error:
+        end = min(start + _SLICE, len(column))
+        raise InputError(f"items {start} to {end - 1}: a text that is not valid UTF-8 ({error.reason})") from None
+    return values
 
 
 def is_null(item: object) -> bool:

@@ -69,7 +69,7 @@ class TextCorpus(Corpus):
             self.bytes_done += file.size
             if document is None:
                 continue
-            self._read.append(state_of(str(document.path)))
+            self._read.append(file.state)  # before it was read
             if not skip.of([document]):
                 continue
             held.append(document)

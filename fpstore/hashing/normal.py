@@ -93,6 +93,12 @@ class NormalForm:
 
     def translated(self, text: str) -> str:
         """Return it with all of its spaces."""
+        if text.isascii():
+            return self._translated(text)
+        # A line feed depends on no neighbour, and none on what is behind it. Most lines are ASCII, which is faster.
+        return self.piece("\n").join(map(self._translated, text.split("\n")))
+
+    def _translated(self, text: str) -> str:
         if self.normalize and not text.isascii():
             text = nfkc(text)
         if self.case != "keep":

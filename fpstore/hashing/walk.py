@@ -13,22 +13,28 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.format.manifest import is_store
 from fpstore.io import SUFFIXES
+from fpstore.io.corpus import FileState
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.packed import inner_name, reading
 from fpstore.io.source import MOST_BYTES
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
-_HEAD_BYTES = 8192  # where a NUL byte is looked for
+HEAD_BYTES = 8192  # where a NUL byte is looked for
 _PART_BYTES = 1 << 20
 
 
 class File(NamedTuple):
-    """A regular file, its size in bytes, and whether it was named rather than found in a folder."""
+    """A regular file, its state before it is read, and whether it was named rather than found in a folder."""
 
     path: Path
-    size: int
+    state: FileState
     named: bool
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.state.size
 
 
 class Skipped(NamedTuple):
@@ -40,10 +46,16 @@ class Skipped(NamedTuple):
 
 #: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. A .txt file may be a text.
 ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
+BINARY = Skipped("binary", "a NUL byte in its first 8 KiB: not a text in UTF-8")
 ROWS_SKIPPED = Skipped(
     "rows",
     "holds rows, not one text: --text-field NAME (TextReader in Python) makes a fingerprint of the text in each row",
 )
+
+
+def is_binary(head: bytes | bytearray, encoding: str | None) -> bool:
+    """Return whether the first bytes of a file are no text."""
+    return b"\0" in head and not is_wide(bytes(head), encoding)
 
 
 class Walk:
@@ -84,7 +96,7 @@ class Walk:
             if stat.S_ISDIR(found.st_mode):
                 yield from self._folder(path, found)
             else:
-                yield File(path, found.st_size, named=True)
+                yield File(path, FileState.of(str(path), found), named=True)
 
     def text(self, file: File) -> Decoded | Skipped:
         """Return the text of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
@@ -123,9 +135,9 @@ class Walk:
             return _large(size, self._max_bytes)
         try:
             read = reading(stream, printable(file.path), file.path, lambda _: None)
-            parts = [read(_HEAD_BYTES)]
-            if b"\0" in parts[0] and not is_wide(parts[0], self.encoding):
-                return Skipped("binary", "a NUL byte in its first 8 KiB: not a text in UTF-8")
+            parts = [read(HEAD_BYTES)]
+            if is_binary(parts[0], self.encoding):
+                return BINARY
             held = len(parts[0])
             while parts[-1]:
                 if held > self._max_bytes:
@@ -143,7 +155,7 @@ class Walk:
             for path, entry in open_folders[-1][0]:
                 if stat.S_ISREG(entry.st_mode):
                     if self._takes(path.name):
-                        yield File(path, entry.st_size, named=False)
+                        yield File(path, FileState.of(str(path), entry), named=False)
                 elif self._recursive and stat.S_ISDIR(entry.st_mode) and not _holds_a_store(path):
                     identity = (entry.st_dev, entry.st_ino)
                     if all(identity != above for _, above in open_folders):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +94,11 @@ class FileState(NamedTuple):
     size: int
     inode: int
     changed: int
+
+    @classmethod
+    def of(cls, path: str, status: os.stat_result) -> Self:
+        """Return the state that the system has told."""
+        return cls(path, status.st_size, status.st_ino, status.st_mtime_ns)
 
 
 class Rows(ABC):
@@ -246,7 +252,7 @@ def state_of(path: str) -> FileState:
     """Return what tells a file from what it may be later."""
     with storage_errors(printable(path)):
         status = Path(path).stat()
-    return FileState(path, status.st_size, status.st_ino, status.st_mtime_ns)
+    return FileState.of(path, status)
 
 
 class KeptRows:

@@ -85,7 +85,7 @@ class ArrowColumns:
         """Return the columns of a batch whose values are all known."""
         chosen, part = self._chosen, Part(known)
         if chosen.text is not None:
-            fields = [dense(batch.column(name)).to_pylist() for name in chosen.texts]
+            fields = [_texts(batch.column(name), name, done) for name in chosen.texts]
             part = part._replace(texts=list(zip(*fields, strict=True)) if isinstance(chosen.text, tuple) else fields[0])
         if chosen.fingerprint is not None:
             part = part._replace(fingerprints=self._fingerprints.rows(batch.column(chosen.fingerprint), done))
@@ -103,6 +103,17 @@ class ArrowColumns:
             except InputError as error:
                 raise InputError(f"row {done + place + 1}: {self._chosen.score}: {error}") from None
         return out
+
+
+def _texts(column: Any, name: str, done: int) -> list[str]:
+    try:
+        texts: list[str] = dense(column).to_pylist()
+    except UnicodeDecodeError as error:
+        if len(column) > 1:  # which row it is
+            for place in range(len(column)):
+                _texts(column.slice(place, 1), name, done + place)
+        raise InputError(f"row {done + 1}: {name}: a text that is not valid UTF-8 ({error.reason})") from None
+    return texts
 
 
 def _with_its_nulls(column: Any) -> Any:

@@ -478,7 +478,7 @@ def test_bad_parameters_are_named_with_their_range(parameters, message):
 
 def test_every_character_alone():
     simhashes = [SimHash(shingle=shingle, size=1) for shingle in ("auto", "words", "chars")]
-    sample = [*range(0x3000), *range(0xA000, 0x110000, 97)]
+    sample = [*range(0, 0x3000, 5), *range(0xA000, 0x110000, 997)]  # tests/test_char_map.py has more
     for simhash in simhashes:
         expected = [oracle(f"x{chr(i)}y", shingle=simhash.shingle, size=1) for i in sample]
         assert simhash.fingerprints(f"x{chr(i)}y" for i in sample).tolist() == expected

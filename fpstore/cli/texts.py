@@ -22,7 +22,6 @@ FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
 READING_PARAMETERS = {"encoding", "html"}
 OF_FINGERPRINTS = {"decimal", "signed", "fingerprint_field"}
 CHUNK_ROWS = 1 << 14  # that are hashed before the first are used
-MOST_FIELD_WEIGHT = 2**16 - 1
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 
 Columns = str | tuple[str, ...] | dict[str, int]  # of texts: one, or several, with weights or without
@@ -103,14 +102,16 @@ def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[s
 
 def _weighted(ctx: click.Context, text: str) -> tuple[str, int | None]:
     """Return the name of a column and its weight: what stands behind the last =, if it is a number."""
+    from fpstore.hashing.weights import MOST_WEIGHT
+
     name, equals, number = text.rpartition("=")
     if not equals or not _NUMBER.fullmatch(number):
         return text, None
     try:
-        return name, types.whole(1, MOST_FIELD_WEIGHT).convert(number, None, ctx)
+        return name, types.whole(1, MOST_WEIGHT).convert(number, None, ctx)
     except click.UsageError:
         raise click.UsageError(
-            f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_FIELD_WEIGHT}; "
+            f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
             f"a column with this name is {show(f'{text}=1')}",
             ctx,
         ) from None

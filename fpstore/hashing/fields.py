@@ -11,8 +11,7 @@ from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import BATCH_CHARS, batched, is_null, not_text
 from fpstore.hashing.text import SimHash
-
-MOST_FIELD_WEIGHT = 2**16 - 1
+from fpstore.hashing.weights import MOST_WEIGHT
 
 Row = Mapping[str, str | None]
 Texts = tuple[str | None, ...]  # of a row, in the order of the fields
@@ -178,7 +177,7 @@ def checked_fields(given: object) -> dict[str, int]:
         if name in weights:
             raise InputError(f"text: the column {show(name)} is named twice", got=given)
         weight = given[name] if isinstance(given, Mapping) else 1
-        weights[name] = check_whole(weight, 1, MOST_FIELD_WEIGHT, f"the weight of {name}")
+        weights[name] = check_whole(weight, 1, MOST_WEIGHT, f"the weight of {name}")
     if not weights:
         raise _no_name(given)
     return weights

@@ -4,9 +4,13 @@ import hashlib
 import re
 import unicodedata
 
+import numpy as np
 import xxhash
 
-from fpstore.hashing.normal import is_unspaced
+from fpstore.hashing.normal import CharTables, is_unspaced
+
+#: Each character as it is, as the kernel takes tables.
+AS_THEY_ARE = CharTables(bytes(range(128)), np.zeros(0x1100, np.int32), np.zeros(256, np.uint32), b"")
 
 DEFAULTS = {
     "shingle": "auto", "size": 1, "weighting": "log", "width": 64, "hash": "xxh64", "seed": 0, "normalize": True,

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simhash_oracle import AS_THEY_ARE
 
 from fpstore import _kernel
-from fpstore.hashing import SimHash, normal
-from fpstore.hashing.normal import AS_THEY_ARE, CharMap, NormalForm, encoded
+from fpstore.hashing import Fields, SimHash, normal
+from fpstore.hashing.normal import CharMap, NormalForm, encoded
 
 FORMS = [
     NormalForm(units=units, normalize=normalize, case=case, punctuation=punctuation, marks=marks, digits=digits, spaces=spaces)
@@ -41,9 +42,9 @@ def simhash_of(form):
 def by_python(simhash, texts):
     """Return fingerprints of texts whose normal forms Python has made."""
     forms = encoded([simhash._form.of(text) for text in texts])
-    rows, states, missing = simhash._kernel_rows(forms, AS_THEY_ARE)
-    assert len(missing) == 0
-    return rows.tolist(), (states == 0).tolist()
+    made = simhash._kernel_rows(forms, AS_THEY_ARE)
+    assert len(made.missing) == len(made.lines) == 0
+    return made.rows.tolist(), (made.states == 0).tolist()
 
 
 def by_kernel(simhash, texts):
@@ -55,9 +56,10 @@ def handed_back(text):
     """Return whether the kernel leaves the normal form of a text to Python."""
     simhash = SimHash()
     simhash.hashed([text])  # makes the tables
-    _, states, missing = simhash._kernel_rows(encoded([text]), normal.char_map(simhash._form)._tables)
-    assert len(missing) == 0
-    return states.tolist() == [2]
+    made = simhash._kernel_rows(encoded([text]), normal.char_map(simhash._form)._tables)
+    assert len(made.missing) == 0
+    assert len(made.lines) == (made.states.tolist() == [2])
+    return made.states.tolist() == [2]
 
 
 def test_which_characters_of_scripts_are_handed_back():
@@ -115,13 +117,47 @@ def test_what_depends_on_neighbours_is_left_to_python(text, left):
 
     def work(texts, tables):
         found = simhash._kernel_rows(texts, tables)
-        if not len(found[2]):
-            states.append(found[1].tolist())
+        if not len(found.missing):
+            states.append(found.states.tolist())
         return found
 
     rows, known = chars.hashed([text], work)
-    assert states[0] == [2 if left else 0]
+    assert states == ([[2], [0]] if left else [[0]])
     assert (rows.tolist(), known.tolist()) == by_python(simhash, [text])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(["", "a b", "\u4e2d", "e\u0301", "x\u0301 \u1100\u1161", " \u0301", "\u0323"])), max_size=6)
+)
+def test_lines_of_which_some_depend_on_neighbours(texts):
+    for form in FORMS[:5]:
+        simhash = simhash_of(form)
+        joined = ["\n".join(lines) for lines in texts]
+        assert by_kernel(simhash, joined) == by_python(simhash, joined)
+
+
+def test_only_lines_that_depend_on_neighbours_are_left_to_python(monkeypatch):
+    simhash = SimHash()
+    text = "one\n\u4e2de\u0301\n\nthree\r\nfour e\u0301"
+    rows = by_kernel(simhash, [text, "a\u0301", "b", "\u0301\n"])
+    lines = []
+    translated = NormalForm.translated
+    monkeypatch.setattr(NormalForm, "translated", lambda form, line: lines.append(line) or translated(form, line))
+    assert by_kernel(simhash, [text, "a\u0301", "b", "\u0301\n"]) == rows
+    assert lines == ["\u4e2de\u0301", "four e\u0301", "a\u0301", "\u0301"]
+
+
+def test_fields_of_which_one_depends_on_neighbours():
+    simhash = SimHash(shingle="words", size=1)
+    rows = [["e\u0301", "b\nc"], ["a", "b"], ["a\u0301\nd", "e\u0301"]]
+    composed = [[unicodedata.normalize("NFC", text) for text in row] for row in rows]
+    weights = {"title": 3, "text": 1}
+
+    def made(given):
+        return Fields(simhash, weights).hashed([dict(zip(weights, row, strict=True)) for row in given]).rows.tolist()
+
+    assert made(rows) == made(composed)
 
 
 @pytest.mark.parametrize("sigma", ["\u03a3", "\u03f9", "\U0001d6ba", "\U0001d7a4"])

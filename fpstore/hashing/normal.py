@@ -22,6 +22,7 @@ _SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN = (kind << 29 for kind in ra
 _FORM_SHIFT = 23
 _MOST_FORM = 63  # bytes
 _ASCII_REMOVED = 0xFF
+_AS_IT_IS = b"\xff"
 _LAST_PAIR = 0x1E000  # no canonical decomposition into two characters is at or above it
 _HANGUL_VOWELS, _HANGUL_TAILS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
 _SAMPLE_STEP = 512
@@ -93,12 +94,6 @@ class NormalForm:
 
     def translated(self, text: str) -> str:
         """Return it with all of its spaces."""
-        if text.isascii():
-            return self._translated(text)
-        # A line feed depends on no neighbour, and none on what is behind it. Most lines are ASCII, which is faster.
-        return self.piece("\n").join(map(self._translated, text.split("\n")))
-
-    def _translated(self, text: str) -> str:
         if self.normalize and not text.isascii():
             text = nfkc(text)
         if self.case != "keep":
@@ -152,16 +147,25 @@ class Encoded(NamedTuple):
 
 def encoded(texts: Sequence[str]) -> Encoded:
     """Return texts as bytes."""
-    parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return _joined([text.encode("utf-8", "surrogatepass") for text in texts])
+
+
+def _joined(parts: Sequence[bytes]) -> Encoded:
     offsets = np.zeros(len(parts) + 1, np.uint64)
     np.cumsum(list(map(len, parts)), out=offsets[1:])
     return Encoded(b"".join(parts), offsets)
 
 
-#: Each character as it is.
-AS_THEY_ARE = CharTables(bytes(range(128)), np.zeros(0x110000 // _PAGE, np.int32), np.zeros(_PAGE, np.uint32), b"")
+class Made(NamedTuple):
+    """What the kernel made of rows of texts (`_native/text/simhash.hpp`)."""
 
-Work = Callable[[Encoded, CharTables], tuple[Words, NDArray[np.uint8], Counts]]
+    rows: Words
+    states: NDArray[np.uint8]
+    missing: Counts
+    lines: Words
+
+
+Work = Callable[[Encoded, CharTables], Made]
 
 
 class CharMap:
@@ -187,7 +191,7 @@ class CharMap:
         texts : sequence of str
             Those of the first row, of the second, and so on.
         work : callable
-            Makes fingerprints of rows with tables: rows, the state of each row (`_native/text/simhash.hpp`) and missing pages.
+            Makes fingerprints of rows with tables.
         fields : int
             The texts of a row.
 
@@ -199,15 +203,31 @@ class CharMap:
         """
         given = encoded(texts)
         while True:
-            rows, states, missing = work(given, self._tables)
-            if not len(missing):
+            made = work(given, self._tables)
+            if not len(made.missing):
                 break
-            self._add(missing.tolist())
+            self._add(made.missing.tolist())
+        rows, states, _, lines = made
         places = np.flatnonzero(states == _STATE_UNKNOWN)
         if len(places):
-            forms = [self._form.of(text) for place in places.tolist() for text in texts[place * fields : (place + 1) * fields]]
-            rows[places], states[places], _ = work(encoded(forms), AS_THEY_ARE)
+            of_places = (places[:, None] * fields + np.arange(fields)).ravel()
+            made = work(self._with_forms(given, of_places.tolist(), lines), self._tables)
+            rows[places], states[places] = made.rows, made.states
         return rows, states == _STATE_KNOWN
+
+    def _with_forms(self, given: Encoded, places: list[int], lines: Words) -> Encoded:
+        """Return the texts at some places, with the normal forms of some lines as they are."""
+        of_texts = np.searchsorted(lines[:, 0], given.offsets)
+        texts = []
+        for place in places:
+            at, parts = int(given.offsets[place]), []
+            for start, end in lines[of_texts[place] : of_texts[place + 1]].tolist():
+                line = given.data[start:end].decode("utf-8", "surrogatepass")
+                form = self._form.translated(line).encode("utf-8", "surrogatepass")
+                parts += [given.data[at:start], _AS_IT_IS, form, _AS_IT_IS]
+                at = end
+            texts.append(b"".join([*parts, given.data[at : given.offsets[place + 1]]]))
+        return _joined(texts)
 
     def _ascii(self, char: str) -> int:
         piece = self._form.piece(char if self._form.case == "keep" else char.lower())

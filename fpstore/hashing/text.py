@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Counts, Words
@@ -19,7 +18,7 @@ from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import batches_of_texts, not_text
 from fpstore.hashing.features import HASHES, IN_KERNEL, check_hash, rows_of, shingles, unused_mask
-from fpstore.hashing.normal import CharTables, Encoded, NormalForm, char_map
+from fpstore.hashing.normal import CharTables, Encoded, Made, NormalForm, char_map
 from fpstore.hashing.tokenizers import NAMED, Tokenizer, tokenizer_named
 from fpstore.hashing.weights import FeatureWeights
 from fpstore.width import Width, check_width
@@ -338,18 +337,16 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         rows = rows_of(features, self.hash, self.seed, Width(max(self.width, 64)))
         return np.ascontiguousarray(rows if rows.ndim == 1 else rows[:, 0])
 
-    def _kernel_rows(
-        self, texts: Encoded, tables: CharTables, fields: Counts = _ONE_FIELD
-    ) -> tuple[Words, npt.NDArray[np.uint8], Counts]:
+    def _kernel_rows(self, texts: Encoded, tables: CharTables, fields: Counts = _ONE_FIELD) -> Made:
         none = np.empty(0, np.uint64)
         hashes, weights, other = none, np.empty(0, np.uint32), 1
         if self.weights is not None:
             hashes, weights, other = self.weights.hashes, self.weights.weights, self.weights.other
-        return _kernel.simhash(
+        return Made(*_kernel.simhash(
             *texts, tables.ascii, tables.pages, tables.entries, tables.pool, self.shingle != "chars",
             self.size, self.weighting, self.hash, self.seed, Width(self.width).words,
             hashes, weights, other, self._stops if self.stop_words else none, fields,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:
         """Yield the features of a text as they occur, those with a weight of their own as pairs."""

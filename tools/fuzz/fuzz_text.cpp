@@ -1,5 +1,5 @@
 // Fingerprints of texts: whatever the bytes, nothing outside them is read; those of valid texts are what a slow oracle finds, with
-// any map of characters.
+// any map of characters, and with passages in the place of lines that depend on neighbours.
 #include <array>
 #include <map>
 #include <memory>
@@ -14,7 +14,9 @@ using namespace fpstore;
 namespace {
 
 constexpr unsigned kPages = 3;  // of code points that texts have, from 0
+constexpr unsigned kLine = '\n';
 constexpr uint32_t kPoolBytes = 80;
+constexpr char kPassage[] = " b  \xC3\xA4 ";  // the form of each line that depends on neighbours
 
 // What each code point of some pages becomes.
 struct Map {
@@ -48,9 +50,9 @@ std::string utf8(uint32_t point) {
   return {static_cast<char>(0xC0 | point >> 6), static_cast<char>(0x80 | (point & 0x3F))};
 }
 
-// The units of a text by the words of text/normal.hpp; false when a character depends on its neighbours.
-bool slow_form(const Map& map, const std::vector<uint32_t>& points, std::string* form) {
-  std::string all;
+// The form of a line by the words of text/normal.hpp; false when a character depends on its neighbours.
+bool slow_line(const Map& map, const std::vector<uint32_t>& points, std::string* form) {
+  std::string& all = *form;
   unsigned before = 0;
   for (const uint32_t point : points) {
     if (point < 0x80) {
@@ -82,10 +84,44 @@ bool slow_form(const Map& map, const std::vector<uint32_t>& points, std::string*
     if (combining && combining != 0xFF && before > combining) return false;
     before = combining;
   }
-  for (const char c : all)
-    if (c != ' ' || (!form->empty() && form->back() != ' ')) *form += c;
-  if (!form->empty() && form->back() == ' ') form->pop_back();
   return true;
+}
+
+struct SlowText {
+  std::string form;       // units with one space between two
+  std::string settled;    // the text with passages
+  bool readable = true;   // without them
+};
+
+SlowText slow_text(const Map& map, const std::vector<uint32_t>& points) {
+  SlowText out;
+  std::string all, given;
+  std::vector<uint32_t> line;
+  for (size_t i = 0; i <= points.size(); ++i) {
+    if (i < points.size() && points[i] != kLine) {
+      line.push_back(points[i]);
+      given += utf8(points[i]);
+      continue;
+    }
+    std::string form;
+    if (!slow_line(map, line, &form)) {
+      out.readable = false;
+      form = kPassage;
+      given = '\xFF' + form + '\xFF';
+    }
+    all += form;
+    out.settled += given;
+    if (i < points.size()) {
+      if (map.ascii[kLine] != kRemovedByte) all += static_cast<char>(map.ascii[kLine]);
+      out.settled += '\n';
+    }
+    line.clear();
+    given.clear();
+  }
+  for (const char c : all)
+    if (c != ' ' || (!out.form.empty() && out.form.back() != ' ')) out.form += c;
+  if (!out.form.empty() && out.form.back() == ' ') out.form.pop_back();
+  return out;
 }
 
 std::vector<std::string> units_of(const std::string& form, bool words) {
@@ -98,7 +134,20 @@ std::vector<std::string> units_of(const std::string& form, bool words) {
   return units;
 }
 
-bool has(const std::vector<uint64_t>& hashes, uint64_t hash) { return std::find(hashes.begin(), hashes.end(), hash) != hashes.end(); }
+bool has(const std::vector<uint64_t>& values, uint64_t value) { return std::find(values.begin(), values.end(), value) != values.end(); }
+
+// Whether these are lines of a text, in their order.
+void check_lines(const std::string& text, const std::vector<uint64_t>& lines, const std::vector<uint64_t>& offsets) {
+  uint64_t before = 0;
+  for (size_t i = 0; i < lines.size(); i += 2) {
+    const uint64_t start = lines[i], end = lines[i + 1];
+    REQUIRE(before <= start && start < end && end <= text.size());
+    REQUIRE(text.find('\n', start) >= end);
+    REQUIRE(has(offsets, start) || text[start - 1] == '\n');
+    REQUIRE(has(offsets, end) || text[end] == '\n');
+    before = end;
+  }
+}
 
 using Sums = std::array<int64_t, 64 * kMostRowWords>;
 
@@ -139,6 +188,20 @@ uint64_t slow_sums(const std::string& form, const SimhashOptions& options, const
   return total;
 }
 
+struct Found {
+  std::vector<uint64_t> rows;
+  std::vector<TextState> states;
+};
+
+Found hashed(const Map& map, const std::string& texts, const std::vector<uint64_t>& offsets, unsigned rows, const SimhashOptions& options,
+             UnknownForms* unknown) {
+  const std::unique_ptr<uint8_t[]> bytes(new uint8_t[texts.size()]);  // in memory of just that size
+  std::copy(texts.begin(), texts.end(), bytes.get());
+  Found found{std::vector<uint64_t>(rows * options.row_words), std::vector<TextState>(rows)};
+  REQUIRE(simhash_texts(map.view(), bytes.get(), offsets.data(), rows, options, found.rows.data(), found.states.data(), unknown));
+  return found;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -164,15 +227,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<uint64_t> offsets{0};
   for (std::vector<uint32_t>& text : points) {
     for (unsigned left = input.word(2) % 300; left && input.left(); --left) {
-      const uint32_t point = input.byte() < 128 ? "ab c"[input.byte() % 4] : input.word(2) % (kPages * kPagePoints);
+      const uint32_t point = input.byte() < 128 ? "ab c\n"[input.byte() % 5] : input.word(2) % (kPages * kPagePoints);
       text.push_back(point);
       whole += valid ? utf8(point) : std::string(1, static_cast<char>(point));
     }
     offsets.push_back(whole.size());
   }
-  const std::unique_ptr<uint8_t[]> bytes(new uint8_t[whole.size()]);  // in memory of just that size
-  std::copy(whole.begin(), whole.end(), bytes.get());
-
   std::vector<uint64_t> stops, hashes;
   std::vector<uint32_t> weights;
   if (stopped) stops = {feature_hash(options.hash, reinterpret_cast<const uint8_t*>("a"), 1, options.seed)};
@@ -184,29 +244,32 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.stops = stops.data();
   options.stop_count = stops.size();
 
-  std::vector<uint64_t> found(rows * options.row_words);
-  std::vector<TextState> states(rows);
-  std::vector<bool> missing(kCodePoints / kPagePoints);
-  REQUIRE(simhash_texts(map.view(), bytes.get(), offsets.data(), rows, options, found.data(), states.data(), &missing));
+  UnknownForms unknown;
+  const Found found = hashed(map, whole, offsets, rows, options, &unknown);
   if (!valid) return 0;
+  check_lines(whole, unknown.lines, offsets);
+  std::string settled;
+  std::vector<uint64_t> settled_offsets{0};
+  std::vector<Sums> sums(rows, Sums{});
+  std::vector<uint64_t> totals(rows);
+  for (size_t i = 0; i < points.size(); ++i) {
+    const SlowText text = slow_text(map, points[i]);
+    const size_t row = i / fields.size(), field = i % fields.size();
+    if (!text.readable) REQUIRE(found.states[row] == TextState::unknown);
+    totals[row] += slow_sums(text.form, options, stops, fields.size() > 1 ? fields[field] : 1, &sums[row]);
+    settled += text.settled;
+    settled_offsets.push_back(settled.size());
+  }
+  const size_t lines = unknown.lines.size();
+  const Found of_settled = hashed(map, settled, settled_offsets, rows, options, &unknown);
+  REQUIRE(unknown.lines.size() == lines);
   for (unsigned i = 0; i < rows; ++i) {
-    Sums sums{};
-    uint64_t total = 0;
-    bool readable = true;
-    for (unsigned f = 0; f < fields.size(); ++f) {
-      std::string form;
-      readable &= slow_form(map, points[i * fields.size() + f], &form);
-      total += slow_sums(form, options, stops, fields.size() > 1 ? fields[f] : 1, &sums);
-    }
-    if (!readable) {
-      REQUIRE(states[i] == TextState::unknown);
-    } else if (!total) {
-      REQUIRE(states[i] == TextState::empty);
-    } else {
-      REQUIRE(states[i] == TextState::known);
-      for (unsigned b = 0; b < 64 * options.row_words; ++b)
-        REQUIRE((found[i * options.row_words + b / 64] >> b % 64 & 1) == uint64_t{sums[b] > 0});
-    }
+    REQUIRE(of_settled.states[i] == (totals[i] ? TextState::known : TextState::empty));
+    for (unsigned b = 0; totals[i] && b < 64 * options.row_words; ++b)
+      REQUIRE((of_settled.rows[i * options.row_words + b / 64] >> b % 64 & 1) == uint64_t{sums[i][b] > 0});
+    if (found.states[i] == TextState::unknown) continue;
+    REQUIRE(found.states[i] == of_settled.states[i]);
+    for (unsigned w = i * options.row_words; w < (i + 1) * options.row_words; ++w) REQUIRE(found.rows[w] == of_settled.rows[w]);
   }
   return 0;
 }

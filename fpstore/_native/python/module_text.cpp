@@ -70,7 +70,7 @@ void check_weights(const Counts& weights, const char* rule) {
     if (weights.data()[i] < 1 || weights.data()[i] > kMostWeight) throw nb::value_error(rule);
 }
 
-// (fingerprints, what became of each row, missing pages of the map); see text/simhash.hpp.
+// (fingerprints, what became of each row, missing pages of the map, bounds of lines of unknown form); see text/simhash.hpp.
 nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, bool words, unsigned length,
                   const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words, Words weighted, Counts weights,
                   uint32_t other_weight, Words stops, Counts fields) {
@@ -98,14 +98,16 @@ nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, 
                                fields.data()};
   Buffer<uint64_t> rows(n * row_words);
   Buffer<uint8_t> states(n);
-  std::vector<bool> missing(kCodePoints / kPagePoints);
+  UnknownForms unknown;
   bool fine;
   {
     ReleasedGil released;
-    fine = simhash_texts(map, data_of(text), offsets.data(), n, options, rows.get(), reinterpret_cast<TextState*>(states.get()), &missing);
+    fine = simhash_texts(map, data_of(text), offsets.data(), n, options, rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown);
   }
   if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones", nb::dict());
-  return nb::make_tuple(rows.array(n, row_words), states.array(n), flags_of(missing));
+  Buffer<uint64_t> lines(unknown.lines.size());
+  std::copy(unknown.lines.begin(), unknown.lines.end(), lines.get());
+  return nb::make_tuple(rows.array(n, row_words), states.array(n), flags_of(unknown.pages), lines.array(unknown.lines.size() / 2, 2));
 }
 
 // The rows of the hashes of features.

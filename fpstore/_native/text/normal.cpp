@@ -8,8 +8,8 @@ namespace fpstore {
 
 namespace {
 
-constexpr uint64_t kHighBits = 0x8080808080808080u;
 constexpr size_t kMostForm = 64 + 2;  // bytes for one character, with separators
+constexpr unsigned kDepends = 0x100;  // above all combining classes
 
 // The code point at p, and how many bytes it has. Nothing is read from `end` on: what a wrong text lacks is zero.
 uint32_t code_point(const uint8_t* p, const uint8_t* end, unsigned* size) {
@@ -33,98 +33,153 @@ const uint8_t* behind_ascii(const uint8_t* p, const uint8_t* end) {
   return p;
 }
 
+// The first byte of this value from p on, or the end.
+const uint8_t* find(const uint8_t* p, const uint8_t* end, uint8_t value) {
+  const void* const found = memchr(p, value, static_cast<size_t>(end - p));
+  return found ? static_cast<const uint8_t*>(found) : end;
+}
+
+// Where the line of p starts.
+const uint8_t* line_start(const uint8_t* start, const uint8_t* p) {
+  while (p > start && p[-1] != '\n') --p;
+  return p;
+}
+
+// Puts units into bytes, with one space between two. A local copy of this stays in registers; members of a text would not: bytes that
+// are written may be theirs.
+class UnitWriter {
+ public:
+  explicit UnitWriter(std::vector<uint8_t>* bytes) : bytes_(bytes), out_(bytes->data()), room_(bytes->size()) {}
+
+  // Makes room for so many bytes, and for the padding.
+  void reserve(size_t more) {
+    if (room_ - size_ >= more + NormalText::kPadding) return;
+    bytes_->resize(2 * room_ + more + NormalText::kPadding);
+    out_ = bytes_->data();
+    room_ = bytes_->size();
+  }
+
+  void put_ascii(const uint8_t* ascii, bool removes, const uint8_t* p, const uint8_t* end) {
+    if (removes) return put_some_ascii(ascii, p, end);
+    for (; p < end; ++p) {
+      const uint8_t c = ascii[*p];
+      const unsigned is_unit = c != ' ';
+      out_[size_] = c;
+      size_ += is_unit | in_unit_;
+      in_unit_ = is_unit;
+    }
+  }
+  void put(const uint8_t* p, unsigned size) {
+    for (unsigned i = 0; i < size; ++i) out_[size_ + i] = p[i];
+    size_ += size;
+    in_unit_ = 1;
+  }
+  void put_space() {
+    out_[size_] = ' ';
+    size_ += in_unit_;
+    in_unit_ = 0;
+  }
+  void put_forms(const uint8_t* p, const uint8_t* end) {
+    for (; p < end; ++p)
+      if (*p == ' ')
+        put_space();
+      else
+        put(p, 1);
+  }
+
+  // Puts the padding. Returns the size without it.
+  size_t finish() {
+    if (size_ && !in_unit_) --size_;
+    memset(out_ + size_, ' ', NormalText::kPadding);
+    return size_;
+  }
+
+ private:
+  void put_some_ascii(const uint8_t* ascii, const uint8_t* p, const uint8_t* end) {
+    for (; p < end; ++p) {
+      const uint8_t c = ascii[*p];
+      const unsigned is_unit = c != ' ', stays = c != kRemovedByte;
+      out_[size_] = c;
+      size_ += (is_unit | in_unit_) & stays;
+      in_unit_ = stays ? is_unit : in_unit_;
+    }
+  }
+
+  std::vector<uint8_t>* bytes_;
+  uint8_t* out_;
+  size_t room_, size_ = 0;
+  unsigned in_unit_ = 0;  // 1: the last byte is no separator
+};
+
 }  // namespace
 
-// Makes room for so many bytes behind those that are there, and for the padding.
-inline void NormalText::reserve(size_t more) {
-  if (bytes_.size() - size_ < more + kPadding) bytes_.resize(2 * bytes_.size() + more + kPadding);
-}
-
-inline void NormalText::put_ascii(const uint8_t* ascii, const uint8_t* p, const uint8_t* end) {
-  uint8_t* const out = bytes_.data();
-  size_t n = size_;
-  unsigned in_unit = in_unit_;
-  for (; p < end; ++p) {
-    const uint8_t c = ascii[*p];
-    const unsigned is_unit = c != ' ', stays = c != kRemovedByte;
-    out[n] = c;
-    n += (is_unit | in_unit) & stays;
-    in_unit = stays ? is_unit : in_unit;
-  }
-  size_ = n;
-  in_unit_ = in_unit;
-}
-
-inline void NormalText::put(const uint8_t* p, size_t size) {
-  memcpy(bytes_.data() + size_, p, size);
-  size_ += size;
-  in_unit_ = true;
-}
-
-inline void NormalText::put_space() {
-  bytes_[size_] = ' ';
-  size_ += in_unit_;
-  in_unit_ = false;
-}
-
-bool NormalText::set(const CharMap& map, const uint8_t* p, const uint8_t* end, std::vector<bool>* missing) {
-  size_ = 0;
-  in_unit_ = false;
-  reserve(static_cast<size_t>(end - p));
+void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t stop, UnknownForms* unknown) {
+  UnitWriter writer(&bytes_);
+  const bool removes = memchr(map.ascii, kRemovedByte, 128) != nullptr;
+  const uint8_t *p = text + start, *const end = text + stop;
+  writer.reserve(static_cast<size_t>(end - p));
   unsigned combining = 0;  // the class of the character before: marks in another order would be sorted
   while (p < end) {
     const uint8_t* const rest = behind_ascii(p, end);
     if (rest != p) {
-      put_ascii(map.ascii, p, rest);
+      writer.put_ascii(map.ascii, removes, p, rest);
       combining = 0;
       p = rest;
       if (p == end) break;
+    }
+    if (*p == kAsItIs) {
+      const uint8_t* const behind = find(p + 1, end, kAsItIs);
+      writer.reserve(static_cast<size_t>(end - p));
+      writer.put_forms(p + 1, behind);
+      combining = 0;
+      p = behind + (behind < end);
+      continue;
     }
     unsigned size;
     const uint32_t point = code_point(p, end, &size);
     const int32_t page = map.pages[point / kPagePoints];
     if (page < 0) {
-      (*missing)[point / kPagePoints] = true;
+      unknown->pages[point / kPagePoints] = true;
       p += size;
       continue;
     }
     const uint32_t entry = map.entries[static_cast<size_t>(page) * kPagePoints + point % kPagePoints];
-    reserve(static_cast<size_t>(end - p) + kMostForm);
+    writer.reserve(static_cast<size_t>(end - p) + kMostForm);
     const unsigned before = combining;
     combining = entry & 0xFF;
     switch (static_cast<CharKind>(entry >> kKindShift)) {
       case CharKind::unit:
-        put_space();
-        put(p, size);
-        put_space();
+        writer.put_space();
+        writer.put(p, size);
+        writer.put_space();
         break;
       case CharKind::same:
-        put(p, size);
+        writer.put(p, size);
         break;
       case CharKind::space:
-        put_space();
+        writer.put_space();
         break;
       case CharKind::removed:
         break;
       case CharKind::replaced: {
         const uint8_t* const form = map.pool + (entry & kPlaceMask);
-        for (const uint8_t *f = form, *last = form + (entry >> kFormShift & kFormMask); f < last; ++f)
-          if (*f == ' ')
-            put_space();
-          else
-            put(f, 1);
+        writer.put_forms(form, form + (entry >> kFormShift & kFormMask));
         combining = 0xFF;  // not known, and above all others
         break;
       }
       default:
-        return false;
+        combining = kDepends;
     }
-    if (combining && before > combining && combining != 0xFF) return false;
+    if (combining == kDepends || (combining && before > combining && combining != 0xFF)) {
+      unknown->lines.push_back(static_cast<uint64_t>(line_start(text + start, p) - text));
+      p = find(p, end, '\n');
+      unknown->lines.push_back(static_cast<uint64_t>(p - text));
+      combining = 0;
+      continue;
+    }
     p += size;
   }
-  if (size_ && !in_unit_) --size_;
-  memset(bytes_.data() + size_, ' ', kPadding);
-  return true;
+  size_ = writer.finish();
 }
 
 }  // namespace fpstore

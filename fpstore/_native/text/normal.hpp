@@ -7,7 +7,10 @@
 namespace fpstore {
 
 constexpr uint32_t kCodePoints = 0x110000, kPagePoints = 256;
+constexpr uint64_t kHighBits = 0x8080808080808080u;  // of eight bytes: of ASCII none is set
 constexpr uint8_t kRemovedByte = 0xFF;  // in the table of ASCII characters: nothing stands for them
+// In a text, before and behind a passage that is in its normal form but for the number of its spaces. UTF-8 has no such byte.
+constexpr uint8_t kAsItIs = 0xFF;
 
 // What a character becomes, in the highest three bits of its entry.
 enum class CharKind : uint32_t {
@@ -28,27 +31,27 @@ struct CharMap {
   const uint8_t* pool;
 };
 
+// What the map does not say of texts.
+struct UnknownForms {
+  std::vector<bool> pages = std::vector<bool>(kCodePoints / kPagePoints);  // those that are missing
+  std::vector<uint64_t> lines;  // where those begin and end whose form depends on neighbours of characters, ascending
+};
+
 // A text in its normal form: units are words with one space between two, or characters.
 class NormalText {
  public:
-  static constexpr size_t kPadding = 8;  // spaces behind it, which may be read
+  static constexpr size_t kPadding = 32;  // spaces behind it, which may be read
 
-  // Takes the UTF-8 bytes from p to end, which may have surrogates, and any bytes without harm. False when the form is not known;
-  // pages that are not there are noted, and what comes of the text then is of no use.
-  bool set(const CharMap& map, const uint8_t* p, const uint8_t* end, std::vector<bool>* missing);
+  // Takes the UTF-8 bytes of a text from start to end, which may have surrogates, and any bytes without harm. Notes what is unknown: if
+  // there is anything, what comes of the text is of no use.
+  void set(const CharMap& map, const uint8_t* text, uint64_t start, uint64_t end, UnknownForms* unknown);
 
   const uint8_t* data() const { return bytes_.data(); }
   size_t size() const { return size_; }
 
  private:
-  void reserve(size_t more);
-  void put_ascii(const uint8_t* ascii, const uint8_t* p, const uint8_t* end);
-  void put(const uint8_t* p, size_t size);
-  void put_space();
-
   std::vector<uint8_t> bytes_;
   size_t size_ = 0;
-  bool in_unit_ = false;  // the last byte is no separator
 };
 
 }  // namespace fpstore

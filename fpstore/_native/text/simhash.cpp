@@ -11,6 +11,35 @@ namespace fpstore {
 
 namespace {
 
+// XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are taken without a branch, from memory
+// of which 8 bytes behind may be read.
+struct Xxh64 {
+  uint64_t seed;
+  uint64_t operator()(const uint8_t* p, size_t size) const {
+    using namespace xxh;
+    if (size >= 32) return xxh64(p, size, seed);
+    uint64_t h = seed + kP5 + size;
+    for (const uint8_t* const end = p + (size & 24); p < end; p += 8) h = rotl(h ^ lane(0, load64(p)), 27) * kP1 + kP4;
+    const uint64_t four = rotl(h ^ (load32(p) * kP1), 23) * kP2 + kP3;
+    h = size & 4 ? four : h;
+    p += size & 4;
+    for (size_t i = 0; i < 3; ++i) {
+      const uint64_t next = rotl(h ^ (p[i] * kP5), 11) * kP1;
+      h = i < (size & 3) ? next : h;
+    }
+    return avalanche(h);
+  }
+};
+
+// Fowler, Noll and Vo's hash of 64 bits, variant 1a.
+struct Fnv1a {
+  uint64_t operator()(const uint8_t* data, size_t size) const {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001B3u;
+    return hash;
+  }
+};
+
 // The start of the word behind the one at p. Needs a space behind every word, and reads at most 7 bytes past it.
 struct NextWord {
   static constexpr size_t kGap = 1;  // bytes between successive units
@@ -24,27 +53,11 @@ struct NextWord {
   }
 };
 
-// The start of the code point behind the one at p. Needs a byte that begins one behind the last.
+// The start of the code point behind the one at p, by its first byte.
 struct NextChar {
   static constexpr size_t kGap = 0;
   const uint8_t* operator()(const uint8_t* p) const {
-    do ++p;
-    while ((*p & 0xC0) == 0x80);
-    return p;
-  }
-};
-
-struct Xxh64 {
-  uint64_t seed;
-  uint64_t operator()(const uint8_t* data, size_t size) const { return xxh64(data, size, seed); }
-};
-
-// Fowler, Noll and Vo's hash of 64 bits, variant 1a.
-struct Fnv1a {
-  uint64_t operator()(const uint8_t* data, size_t size) const {
-    uint64_t hash = 0xCBF29CE484222325u;
-    for (size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001B3u;
-    return hash;
+    return p + 1 + (*p >= 0xC0) + (*p >= 0xE0) + (*p >= 0xF0);
   }
 };
 
@@ -97,7 +110,7 @@ class Simhash {
       for (unsigned w = 0; w < options_.row_words; ++w) plain_[w].add(words[w]);
     };
     if (options_.counting == Counting::distinct) {
-      seen_.clear(text.size());
+      seen_.clear(text.size() / kFeatureBytes);
       each_feature(text, [&](uint64_t h) {
         if (seen_.insert(h)) count(h);
       });
@@ -113,7 +126,7 @@ class Simhash {
 
   // Adds the features of one text of a row, which weigh `factor` times as much as they would alone.
   void add(const NormalText& text, uint32_t factor) {
-    seen_.clear(text.size());
+    seen_.clear(text.size() / kFeatureBytes);
     each_feature(text, [&](uint64_t h) { seen_.insert(h); });
     seen_.each([&](uint64_t h, uint64_t count) { add_weighted(h, weight_of(h, count) * factor); });
   }
@@ -175,6 +188,13 @@ class Simhash {
     for (unsigned i = 0; i < options_.length && front < end; ++i) front = next(front);
     use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
     while (front < end) {
+      if (!Next::kGap && end - front >= 8 && !((load64(back) | load64(front)) & kHighBits)) {
+        // Characters of one byte each leave and enter: the next shingles have as many bytes.
+        const size_t size = static_cast<size_t>(front - back);
+        for (unsigned i = 0; i < 8; ++i) use(hash(++back, size));
+        front += 8;
+        continue;
+      }
       back = next(back);
       front = next(front);
       use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
@@ -199,6 +219,7 @@ class Simhash {
     }
   }
 
+  static constexpr size_t kFeatureBytes = 8;  // of a text, for one different feature: at first
   static constexpr uint64_t kMostTimes = uint64_t{1} << 24;
 
   const SimhashOptions& options_;
@@ -217,23 +238,24 @@ void feature_row(uint64_t hash, unsigned row_words, uint64_t* row) {
 }
 
 uint64_t feature_hash(FeatureHash hash, const uint8_t* data, size_t size, uint64_t seed) {
-  return hash == FeatureHash::xxh64 ? Xxh64{seed}(data, size) : Fnv1a{}(data, size);
+  return hash == FeatureHash::xxh64 ? xxh64(data, size, seed) : Fnv1a{}(data, size);
 }
 
 bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offsets, uint64_t n, const SimhashOptions& options,
-                   uint64_t* rows, TextState* states, std::vector<bool>* missing) {
+                   uint64_t* rows, TextState* states, UnknownForms* unknown) {
   try {
     const auto simhash = std::make_unique<Simhash>(options);  // larger than a stack may be
     NormalText normal;
     for (uint64_t i = 0; i < n; ++i) {
       uint64_t* const row = rows + i * options.row_words;
       std::fill_n(row, options.row_words, 0);
-      bool readable = true;
-      for (unsigned f = 0; f < options.field_count && readable; ++f) {
+      const size_t before = unknown->lines.size();
+      for (unsigned f = 0; f < options.field_count; ++f) {
         const uint64_t at = i * options.field_count + f;
-        readable = normal.set(map, text + offsets[at], text + offsets[at + 1], missing);
-        if (readable && options.field_count > 1) simhash->add(normal, options.field_weights[f]);
+        normal.set(map, text, offsets[at], offsets[at + 1], unknown);
+        if (unknown->lines.size() == before && options.field_count > 1) simhash->add(normal, options.field_weights[f]);
       }
+      const bool readable = unknown->lines.size() == before;
       const bool known = options.field_count > 1 ? simhash->take(row) : readable && simhash->make(normal, row);
       states[i] = !readable ? TextState::unknown : known ? TextState::known : TextState::empty;
     }

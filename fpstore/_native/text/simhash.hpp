@@ -40,15 +40,15 @@ constexpr uint32_t kMostWeight = (1u << 16) - 1;
 enum class TextState : uint8_t { known, empty, unknown };
 
 // Fingerprints of n rows, as row_words words each, and what became of each row. A row has field_count texts, one after the other:
-// text i is at [offsets[i], offsets[i + 1]). A row without features is empty; one with a text of an unknown normal form has to be
-// normalised by others. Pages of the map that are missing are noted: then the results are of no use.
+// text i is at [offsets[i], offsets[i + 1]). A row without features is empty, one with lines of
+// unknown form is unknown: others have to make it. With missing pages the results are of no use.
 //
 // A shingle is hashed as the bytes it spans in the normal form, with the spaces in it. A text shorter than one shingle is one
 // feature. Bit i of a fingerprint is set when features whose hashes have it weigh more than half of all; those of a field weigh as
 // many times more as its weight says, and the weights of a feature in several fields add up. Works in memory of the longest text
 // and its different shingles. False when memory runs out.
 bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offsets, uint64_t n, const SimhashOptions& options,
-                   uint64_t* rows, TextState* states, std::vector<bool>* missing);
+                   uint64_t* rows, TextState* states, UnknownForms* unknown);
 
 // The words of a feature's hash, from its first: the others are mixed from it.
 void feature_row(uint64_t hash, unsigned row_words, uint64_t* row);

@@ -10,15 +10,20 @@ template <class Width_>
 struct Avx2 : Portable<Width_> {
   using W = Width_;
 
+  // Reads up to 31 bytes past n: h is scratch with that much room.
   static uint32_t tail_bits(const uint8_t* h, uint32_t n) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i sum = zero;
     uint32_t i = 0;
-    __m256i sum = _mm256_setzero_si256();
     for (; i + 32 <= n; i += 32)
-      sum = _mm256_add_epi64(sum, _mm256_sad_epu8(at_most_last(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + i))),
-                                                  _mm256_setzero_si256()));
+      sum = _mm256_add_epi64(sum, _mm256_sad_epu8(at_most_last(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + i))), zero));
+    const __m256i places = _mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+                                            27, 28, 29, 30, 31);
+    const __m256i inside = _mm256_cmpgt_epi8(_mm256_set1_epi8(static_cast<char>(n - i)), places);
+    const __m256i last = at_most_last(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(h + i)));
+    sum = _mm256_add_epi64(sum, _mm256_sad_epu8(_mm256_and_si256(last, inside), zero));
     const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    const uint32_t total = static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
-    return W::kLast * i - total + Portable<W>::tail_bits(h + i, n - i);
+    return W::kLast * n - static_cast<uint32_t>(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
   }
 
   // An entry that differs behind its leading word has no tail, like one that differs in the last bit of it.

@@ -11,7 +11,7 @@ from building import run_python
 from commandline import run
 from speeds import crossed
 from test_cli_processes import process
-from test_resume import folder, near, outputs, parts  # noqa: F401 - fixtures
+from test_resume import folder, inputs_of_jobs, near, outputs, parts  # noqa: F401 - fixtures
 
 import fpstore
 

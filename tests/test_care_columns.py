@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import reference_columns as reference
 from commandline import run
+from speeds import crossed
 from test_faults_read import ASK
 
 import fpstore
@@ -234,8 +235,7 @@ def asked(code, path, file, length):
     return json.loads(process.stdout)
 
 
-@pytest.mark.parametrize("table", [0, 2])
-@pytest.mark.parametrize("share", [0, 1, 2])
+@pytest.mark.parametrize(("good", "table", "share"), crossed(list(DESIGNS), [0, 2], [0, 1, 2]), indirect=["good"])
 def test_a_table_truncated_under_an_open_store(store, table, share):
     """It is mapped, and a read through the mapping would end the process."""
     path, bits = store

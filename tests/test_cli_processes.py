@@ -131,7 +131,7 @@ def test_ignored_signals_stay_ignored(folder: Path) -> None:
 
 
 def test_a_closed_pipe_is_quiet(folder: Path) -> None:
-    fpstore.build("many.fps", np.arange(50_000, dtype=np.uint64)).close()
+    fpstore.build("many.fps", np.arange(15_000, dtype=np.uint64)).close()
     for arguments in (
         ["export", "many.fps"],
         ["scan", "many.fps", "0x0", "-r", "64"],

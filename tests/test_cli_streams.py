@@ -32,7 +32,7 @@ def query(form: str, fingerprint: int, name: str) -> str:
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
 def test_each_line_is_answered_before_the_next_is_sent(folder: Path, verb: tuple[str, ...], form: str) -> None:
     rng = np.random.default_rng(7)
-    asked = [int(f) ^ 1 << int(bit) for f, bit in zip(rng.choice(FINGERPRINTS, 300), rng.integers(0, 64, 300), strict=True)]
+    asked = [int(f) ^ 1 << int(bit) for f, bit in zip(rng.choice(FINGERPRINTS, 100), rng.integers(0, 64, 100), strict=True)]
     Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(asked)))
     wanted = fine(*verb, "--input", "q.tsv", "--json").splitlines()
     with Conversation(*verb, "--input", "-", "--format", form, "--json") as one:
@@ -189,7 +189,7 @@ def test_a_terminal_is_read_by_lines_and_once_to_its_end(folder: Path) -> None:
 
 def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     """Not in one batch for each of the producer's writes: the calls of the store are counted."""
-    rows = 300_000
+    rows = 60_000
     Path("many.txt").write_text("".join(f"{i << 20:016x}\n" for i in range(rows)))
     script = (
         "import sys, fpstore.store as s\nfrom fpstore.cli import main\nplain, calls = s.Store.probe_many, []\n"

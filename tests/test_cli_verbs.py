@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import FINGERPRINTS, IDS, TEXT, failure, fine, run
+from speeds import crossed
 
 import fpstore
 from fpstore.cli.plan import parse_count
@@ -147,8 +148,7 @@ def test_plan_shows_the_best_rows_and_with_all_every_one(folder: Path) -> None:
     assert (found["width"], len(found["plans"])) == (128, len(fpstore.plan(1 << 24, width=128)))
 
 
-@pytest.mark.parametrize("prefer", ["balance", "speed", "space"])
-@pytest.mark.parametrize("n", [100, 1000, 5000, 1 << 20])
+@pytest.mark.parametrize(("n", "prefer"), crossed([100, 1000, 5000, 1 << 20], ["balance", "speed", "space"], share=2))
 def test_plan_says_why_auto_takes_another_design_than_the_fastest(folder: Path, n: int, prefer: str) -> None:
     told = fine("plan", n, "--radius", 10, "--prefer", prefer)
     scan_is_cheaper = json.loads(fine("plan", n, "--radius", 10, "--json"))["scan"]["cheaper_from_radius"] <= 10

@@ -202,13 +202,14 @@ def near(made, lookups_tables, radius, rng, most=1500):
         ("custom", 4),
     ],
 )
-def test_kernel_reports_each_placement_exactly_once(name, radius):
+@pytest.mark.parametrize("most", [400, pytest.param(1500, marks=pytest.mark.slow)])
+def test_kernel_reports_each_placement_exactly_once(name, radius, most):
     made = design(CUSTOM, radius) if name == "custom" else design(name, radius)
     rng = np.random.default_rng(len(made.tables) * 10 + radius)
     for size in (2**5, 2**10, 2**24):
         for smaller in {radius, max(radius - 2, 0)}:
             lookups, tables = looked_up(made, size, smaller)
-            query, fingerprints = near(made, tables, min(radius + 1, 7) if radius < 8 else radius, rng)
+            query, fingerprints = near(made, tables, min(radius + 1, 7) if radius < 8 else radius, rng, most)
             prober = _kernel.Prober()
             for lookup in lookups:
                 permutation = np.frombuffer(made.tables[lookup.table].permutation, np.uint8)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import run
+from speeds import crossed
 from test_full_disk import fill
 from test_resume import near
 
@@ -52,7 +53,7 @@ def names(disk):
 
 
 @pytest.mark.parametrize(
-    ("job", "pages"), [(job, pages) for job in JOBS for pages in (0, 3, 100) if job != "report" or pages < 100]
+    ("job", "pages"), [case for case in crossed(list(JOBS), [0, 3, 100], share=2) if case.values != ("report", 100)]
 )
 def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
     monkeypatch.chdir(inputs)

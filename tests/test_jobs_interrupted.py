@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from building import run_python
 from commandline import run
+from speeds import crossed
 from test_cli_processes import process
-from test_resume import folder, near, outputs, parts  # noqa: F401 - fixtures
+from test_resume import folder, inputs_of_jobs, near, outputs, parts  # noqa: F401 - fixtures
 
 import fpstore
 
@@ -29,7 +30,7 @@ MOMENTS = """
     from fpstore.jobs.report_texts import Texts
     from fpstore.resources import Resources
 
-    name = sys.argv[1]
+    name, moments = sys.argv[1], int(sys.argv[2])
     joining.LEAST_ROWS, pieces.PIECE = 500, 700
     store, few = fpstore.open("s.fps"), fpstore.open("few.fps")
 
@@ -91,7 +92,7 @@ MOMENTS = """
     random.seed(1)
     interrupted = 0
     signal.signal(signal.SIGALRM, signal.default_int_handler)
-    for _ in range(60):
+    for _ in range(moments):
         try:
             signal.setitimer(signal.ITIMER_REAL, random.random() * took * 1.1 + 1e-4)
             job(out)
@@ -114,9 +115,10 @@ MOMENTS = """
 JOBS = ["pairs", "join", "cluster", "report", "dedup", "dedup hashes", "dedup folder", "dedup resumed"]
 
 
+@pytest.mark.parametrize("moments", [20, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("job", JOBS)
-def test_interrupts_at_many_moments(folder, job):  # noqa: F811
-    code, out, err = run_python(MOMENTS, job)
+def test_interrupts_at_many_moments(folder, job, moments):  # noqa: F811
+    code, out, err = run_python(MOMENTS, job, moments)
     assert (code, out) == (0, "interrupted True\n"), err
 
 
@@ -129,13 +131,22 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(("job", "seconds"), [(job, seconds) for job in COMMANDS for seconds in (0.4, 0.9)])
-def test_a_signal_to_a_command(tmp_path, monkeypatch, job, seconds):
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Return a folder with stores and a file that the commands read for a while."""
+    place = tmp_path_factory.mktemp("large")
+    fpstore.build(place / "big.fps", near(1, 200_000)).close()
+    fpstore.build(place / "other.fps", near(2, 200_000)).close()
+    (place / "big.tsv").write_text("hash\n" + "".join(f"{f:016x}\n" for f in near(3, 200_000).tolist()))
+    return place
+
+
+@pytest.mark.parametrize(("job", "seconds"), crossed(list(COMMANDS), [0.4, 0.9]))
+def test_a_signal_to_a_command(large, tmp_path, monkeypatch, job, seconds):
     """It ends with one line, and with nothing at the output; what is kept to go on stays."""
     monkeypatch.chdir(tmp_path)
-    fpstore.build("big.fps", near(1, 200_000)).close()
-    fpstore.build("other.fps", near(2, 200_000)).close()
-    Path("big.tsv").write_text("hash\n" + "".join(f"{f:016x}\n" for f in near(3, 200_000).tolist()))
+    for entry in large.iterdir():
+        Path(entry.name).symlink_to(entry)
     before = sorted(path.name for path in Path().iterdir())
     command = process(*COMMANDS[job].split())
     with suppress(subprocess.TimeoutExpired):

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from column_sets import KINDS, as_given, make_set
 from commandline import failure, fine, run
+from speeds import crossed
 
 import fpstore
 from fpstore.errors import InputError
@@ -30,7 +31,10 @@ def found(batches):
     return sorted(out)
 
 
-@pytest.fixture(params=["chosen", "probes", "tables"])
+WAYS = ["chosen", "probes", "tables"]
+
+
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """Ask in the way that the estimates choose, by probes where the tables serve the radius, or by a join of tables."""
     if request.param == "probes":
@@ -40,8 +44,7 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "kind", "way"), crossed(WIDTHS, KINDS, WAYS), indirect=["way"])
 def test_pairs_of_a_store_and_fingerprints(tmp_path, width, kind, way):
     rng = np.random.default_rng([width, len(kind)])
     rows = as_given(make_set(kind, width, 500, rng))

@@ -212,13 +212,15 @@ def check_as_reference(path, data):
     return expected
 
 
-def test_torn_at_every_byte(full):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_torn_at_every_byte(full, every):
     """What was not told may go; what was durable is an error, which names the place."""
     path, places = full
     data = path.read_bytes()
     for told in (HEADER_BYTES, places[3], len(data)):
         stale = with_words(data, told, boot_word() ^ 1)
-        for size in range(HEADER_BYTES, len(data) + 1, 1 if told == places[3] else 7):
+        step = every if told == places[3] else 7 * every
+        for size in sorted({*range(HEADER_BYTES, len(data) + 1, step), *places, len(data)}):
             for torn in {stale[:size], stale[:size].ljust(len(data) + 100, b"\0")}:
                 seen = check_as_reference(path, torn)
                 missing = not torn.startswith(data[HEADER_BYTES:told], HEADER_BYTES)  # zeros may be what was there
@@ -239,7 +241,8 @@ def test_cut_short_before_its_end(full):
             open_writer(path)
 
 
-def test_damage_at_every_byte(full):
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_damage_at_every_byte(full, every):
     """Without its place told: only where nothing says that it was durable, in the last record, and behind the records."""
     path, places = full
     data = path.read_bytes()
@@ -249,7 +252,7 @@ def test_damage_at_every_byte(full):
             if boot == boot_word() and told != len(data):
                 continue
             good = with_words(data, told, boot)
-            for at in (*range(88), *range(WORDS_AT, WORDS_AT + 16), *range(HEADER_BYTES, len(data))):
+            for at in (*range(88), *range(WORDS_AT, WORDS_AT + 16), *range(HEADER_BYTES, len(data), every)):
                 damaged = bytearray(good)
                 damaged[at] ^= 1 << at % 8
                 seen = check_as_reference(path, bytes(damaged))

@@ -58,7 +58,7 @@ def rows(matches):
 
 @pytest.mark.parametrize(
     ("isa", "size", "kind", "design"),
-    crossed(ISAS, SIZES, KINDS, ["flip-2", "manku-10", "scan", "auto", "columns-4-12"]),
+    crossed(ISAS, SIZES, KINDS, ["flip-2", "manku-10", "scan", "auto", "columns-4-12"], share=5),
     indirect=["isa"],
 )
 def test_nearest_and_limits_are_those_of_brute_force(tmp_path, isa, kind, design, size):

@@ -4,8 +4,9 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 
 import numpy as np
@@ -41,21 +42,30 @@ def parts(monkeypatch):
     monkeypatch.setattr("fpstore.io.lines.line_blocks.__defaults__", (1 << 14, b"\n", False, None))
 
 
+@pytest.fixture(scope="session")
+def inputs_of_jobs(tmp_path_factory):
+    """Return a folder with what the jobs work on."""
+    place = tmp_path_factory.mktemp("jobs")
+    with chdir(place):
+        rng = np.random.default_rng(3)
+        fpstore.build("s.fps", near(1), [f"doc {i}" for i in range(len(near(1)))], radius=3).close()
+        fpstore.build("few.fps", near(1)[::5] ^ np.uint64(4), radius=3).close()
+        texts = [" ".join(rng.choice(WORDS, 30)) for _ in range(400)]
+        rows = [{"id": f"i{n}", "text": texts[n % 380] if n % 50 else None, "score": n % 7} for n in range(900)]
+        Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        Path("c.csv").write_text("id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows)))
+        Path("h.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist())))
+        Path("notes").mkdir()
+        for n, text in enumerate(texts[:250]):
+            Path(f"notes/{n % 230}.txt").write_text(text)
+            Path(f"notes/copy-{n % 9}.txt").write_text(text)
+    return place
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch, parts):
+def folder(inputs_of_jobs, tmp_path, monkeypatch, parts):
+    shutil.copytree(inputs_of_jobs, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(3)
-    fpstore.build("s.fps", near(1), [f"doc {i}" for i in range(len(near(1)))], radius=3).close()
-    fpstore.build("few.fps", near(1)[::5] ^ np.uint64(4), radius=3).close()
-    texts = [" ".join(rng.choice(WORDS, 30)) for _ in range(400)]
-    rows = [{"id": f"i{n}", "text": texts[n % 380] if n % 50 else None, "score": n % 7} for n in range(900)]
-    Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Path("c.csv").write_text("id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows)))
-    Path("h.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist())))
-    Path("notes").mkdir()
-    for n, text in enumerate(texts[:250]):
-        Path(f"notes/{n % 230}.txt").write_text(text)
-        Path(f"notes/copy-{n % 9}.txt").write_text(text)
     return tmp_path
 
 

@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from speeds import crossed
 
 import fpstore
 from fpstore.errors import InputError
@@ -67,8 +68,7 @@ def chunked(table):
 FORMS = {"whole": lambda table: table, "sliced": sliced, "chunked": chunked}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize(("bits", "form"), crossed(WIDTHS, list(FORMS), share=2))
 def test_columns_of_every_kind_are_deduplicated(tmp_path, bits, form):
     for number, (kind, (fingerprints, how)) in enumerate(fingerprint_columns(bits).items()):
         for name, ids in id_columns().items():

@@ -33,7 +33,7 @@ OTHER_DESIGNS = (
     ("auto", 4),
 )
 CASES = [
-    *crossed(DESIGNS, KINDS, share=2),
+    *crossed(DESIGNS, KINDS, share=3),
     *crossed(OTHER_DESIGNS, ("near", "families", "few-prefixes")),
 ]
 

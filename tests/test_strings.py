@@ -14,6 +14,7 @@ from damage import STRINGS_FILE, records_of, rewrite_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_value
+from speeds import crossed
 
 import fpstore
 from fpstore.building.sample import Sample
@@ -179,8 +180,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize("size", [0, 1, 2])
-@pytest.mark.parametrize("limits", [*LIMITS, "all"])
+@pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=2))
 def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, size):
     for limit in LIMITS if limits == "all" else [limits]:
         monkeypatch.setattr(f"fpstore.{limit}", LIMITS[limit][size])

@@ -87,8 +87,9 @@ def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
 
 def test_page_about_texts_prints_what_is_shown(tmp_path):
     run_session("docs/texts.md", tmp_path)
-    (code,), (shown,) = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")
-    assert run_python(code, tmp_path) == shown
+    code, shown = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")
+    assert len(code) == len(shown) == 2
+    assert run_python("\n".join(code), tmp_path) == "".join(shown)
 
 
 def run_session(page, folder):

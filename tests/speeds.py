@@ -5,6 +5,11 @@ import itertools
 import pytest
 
 
+def slow(*values):
+    """Return a case of a parametrized test that the default run leaves out."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def crossed(*dimensions, share=None):
     """Return all combinations of some values, to parametrize a test with; one of each ``share`` is in the default run.
 
@@ -15,5 +20,5 @@ def crossed(*dimensions, share=None):
     cases = []
     for places in itertools.product(*(range(len(values)) for values in dimensions)):
         case = [values[place] for values, place in zip(dimensions, places, strict=True)]
-        cases.append(pytest.param(*case, marks=[pytest.mark.slow] if sum(places) % share else []))
+        cases.append(slow(*case) if sum(places) % share else pytest.param(*case))
     return cases

@@ -52,8 +52,7 @@ def test_the_error_is_that_of_the_part_which_failed_even_if_it_ends_last():
     assert interrupted.is_set()
 
 
-@pytest.mark.parametrize("spilled", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("threads", "spilled"), crossed([1, 2], [False, True]))
 def test_a_failing_callback_leaves_nothing_and_keeps_the_old_store(tmp_path, request, spilled, threads):
     if spilled:
         request.getfixturevalue("tiny")

@@ -235,7 +235,7 @@ def asked(code, path, file, length):
     return json.loads(process.stdout)
 
 
-@pytest.mark.parametrize(("good", "table", "share"), crossed(list(DESIGNS), [0, 2], [0, 1, 2]), indirect=["good"])
+@pytest.mark.parametrize(("good", "table", "share"), crossed(list(DESIGNS), [0, 2], [0, 1, 2], share=4), indirect=["good"])
 def test_a_table_truncated_under_an_open_store(store, table, share):
     """It is mapped, and a read through the mapping would end the process."""
     path, bits = store

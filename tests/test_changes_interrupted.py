@@ -112,7 +112,7 @@ def build(path, kind):
 
 @pytest.mark.parametrize(
     ("sync", "kind", "change", "name", "moment"),
-    crossed(["commit", "batch"], list(IDS), list(CHANGES), list(CALLS), ["before", "after"], share=4),
+    crossed(["commit", "batch"], list(IDS), list(CHANGES), list(CALLS), ["before", "after"], share=7),
 )
 def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, name, moment):
     """Other strings were found under a number, or verify failed."""
@@ -171,7 +171,7 @@ CALLS_OF_A_MERGE = {
 }
 
 
-@pytest.mark.parametrize(("kind", "name", "moment"), crossed(list(IDS), list(CALLS_OF_A_MERGE), ["before", "after"]))
+@pytest.mark.parametrize(("kind", "name", "moment"), crossed(list(IDS), list(CALLS_OF_A_MERGE), ["before", "after"], share=4))
 def test_control_c_where_a_merge_makes_its_generation_current(tmp_path, kind, name, moment):
     owner, name = CALLS_OF_A_MERGE[name], name.rpartition(".")[2]
     path = build(tmp_path / "s", kind)
@@ -226,7 +226,12 @@ def interrupt_often(work, count, seconds):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a file that was being opened
 @pytest.mark.parametrize(
     ("what", "sync", "kind"),
-    crossed(["insert", "probe_insert", "probe_insert_many", "delete", "flush", "merge"], ["commit", "batch", "none"], list(IDS)),
+    crossed(
+        ["insert", "probe_insert", "probe_insert_many", "delete", "flush", "merge"],
+        ["commit", "batch", "none"],
+        list(IDS),
+        share=3,
+    ),
 )
 def test_interrupts_anywhere_lock_nobody_out(tmp_path, what, sync, kind):
     """A note that a thread is in the middle of a change could stay behind: then it could change the store no more."""

@@ -203,7 +203,7 @@ def test_a_fork_in_the_middle_of_changes_can_close(path):
         thread = threading.Thread(target=change)
         thread.start()
         try:
-            for _ in range(30):
+            for _ in range(12):
                 child = Child(lambda pipe: (pipe.send(1 in store), store.close(), pipe.send("closed")))
                 assert child.receive(20) is True
                 assert child.receive(20) == "closed"

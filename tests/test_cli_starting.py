@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from speeds import crossed
 
 import fpstore
 
@@ -40,8 +41,7 @@ def command_of(folder: Path, way: str) -> list[str]:
     return [sys.executable, "-P", str(folder / "fpstore"), "--version"]
 
 
-@pytest.mark.parametrize("way", ["module", "script"])
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize(("module", "way"), crossed(MODULES, ["module", "script"]))
 def test_an_interrupt_while_modules_are_loaded_is_one_line(tmp_path: Path, module: str, way: str) -> None:
     assert started(tmp_path, module, command_of(tmp_path, way)) == (130, "", "fpstore: interrupted\n")
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from commandline import COMMAND, FAR, FINGERPRINTS, NEAR, fine, folder, prepared
 from conversation import TIMEOUT_SECONDS, Conversation
+from speeds import crossed
 
 import fpstore
 
@@ -28,8 +29,7 @@ def query(form: str, fingerprint: int, name: str) -> str:
     return f"{fingerprint:016x}{GAPS[form]}{name}\n"
 
 
-@pytest.mark.parametrize("form", ["txt", "tsv", "csv", "jsonl"])
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb[0])
+@pytest.mark.parametrize(("form", "verb"), crossed(["txt", "tsv", "csv", "jsonl"], VERBS))
 def test_each_line_is_answered_before_the_next_is_sent(folder: Path, verb: tuple[str, ...], form: str) -> None:
     rng = np.random.default_rng(7)
     asked = [int(f) ^ 1 << int(bit) for f, bit in zip(rng.choice(FINGERPRINTS, 100), rng.integers(0, 64, 100), strict=True)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import FINGERPRINTS, IDS, TEXT, failure, fine, run
-from speeds import crossed
+from speeds import crossed, slow
 
 import fpstore
 from fpstore.cli.plan import parse_count
@@ -162,7 +162,7 @@ def test_stats_and_plan_show_the_width(folder: Path) -> None:
     assert json.loads(fine("stats", "wide.fps", "--json"))["width"] == 256
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 5, 1000, 5000])
+@pytest.mark.parametrize("n", [0, slow(1), 2, slow(5), slow(1000), 5000])
 def test_a_tiny_store_prints_no_ratio(folder: Path, n: int) -> None:
     """Two fingerprints were said to take 291.780 x the limit, and one 49688.0 bytes per fingerprint."""
     fingerprints = np.random.default_rng(n).integers(0, 2**64, n, np.uint64)

@@ -65,8 +65,7 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
             assert matches(built.prober.probe(as_given(queries[i : i + 1]), radius, None if i % 2 else chosen)) == [right[i]]
 
 
-@pytest.mark.parametrize(("isa", "kind"), crossed(ISAS, KINDS), indirect=["isa"])
-@pytest.mark.parametrize("width", [64, 128])
+@pytest.mark.parametrize(("isa", "kind", "width"), crossed(ISAS, KINDS, [64, 128], share=4), indirect=["isa"])
 def test_large_sets(tmp_path, isa, kind, width):
     rng = np.random.default_rng(7)
     words = make_set(kind, width, 100_000, rng)
@@ -79,8 +78,7 @@ def test_large_sets(tmp_path, isa, kind, width):
                 assert matches(built.prober.probe(as_given(queries), radius, thresholds)) == right
 
 
-@pytest.mark.parametrize("count", [1023, 1024, 3000])
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
+@pytest.mark.parametrize(("width", "count"), crossed([32, 64, 128, 256], [1023, 1024, 3000]))
 def test_many_queries_are_answered_in_their_own_order(tmp_path, width, count):
     """They are asked in the order of the buckets of each table, in which some are equal."""
     rng = np.random.default_rng(width)
@@ -94,7 +92,7 @@ def test_many_queries_are_answered_in_their_own_order(tmp_path, width, count):
         assert sum(map(bool, found)) > count // 4
 
 
-@pytest.mark.parametrize(("width", "chosen"), crossed([32, 64, 128, 256], [False, True]))
+@pytest.mark.parametrize(("width", "chosen"), crossed([32, 64, 128, 256], [False, True], share=4))
 def test_more_queries_than_go_through_a_table_at_once(tmp_path, width, chosen):
     rng = np.random.default_rng(width)
     words = make_set("clustered", width, 500, rng)

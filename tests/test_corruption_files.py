@@ -161,7 +161,7 @@ def test_a_file_overwritten(copy, right, name, kind):
     [
         (8, 4, 2, "unknown format version"),
         (8, 4, 0, "unknown format version"),
-        (12, 4, 1, "unknown flags"),
+        (12, 4, 2, "unknown flags"),
         (12, 4, 1 << 31, "unknown flags"),
         (16, 2, 48, "unknown fingerprint width"),
         (16, 2, 512, "unknown fingerprint width"),

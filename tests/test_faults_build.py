@@ -118,7 +118,7 @@ def check_outcomes(outcomes, calls):
 
 
 @pytest.mark.parametrize(
-    ("kind", "modes", "every"), [("rows", FEWER, 5), ("overwrite", MODES, 9), ("strings", FEWER, 13), ("spilled", FEWER, 17)]
+    ("kind", "modes", "every"), [("rows", FEWER, 7), ("overwrite", MODES, 13), ("strings", FEWER, 19), ("spilled", FEWER, 29)]
 )
 def test_a_fault_at_calls_of_a_build(sweep, kind, modes, every):
     calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, modes, every)

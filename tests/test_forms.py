@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from speeds import crossed
 from test_io_widths import Bits, as_bits, as_uint8, numbers
 
 import fpstore
@@ -48,8 +49,7 @@ def test_every_form_of_one_fingerprint_is_one_for_each_method(tmp_path, bits):
         assert len(store.nearest(as_bits(values, bits), 2)) == len(values)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("ids", [False, True])
+@pytest.mark.parametrize(("bits", "ids"), crossed(WIDTHS, [False, True]))
 def test_lists_and_generators_of_rows_are_built_and_inserted(tmp_path, bits, ids):
     values = sorted(set(numbers(bits, COUNT)))
     names = [f"row {place}" for place in range(len(values))] if ids else None

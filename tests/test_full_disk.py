@@ -221,9 +221,10 @@ def go_through(disk, template, stage, rooms):
     assert enough[-1]
 
 
+@pytest.mark.parametrize("pages", [(0, 30, 640), pytest.param((7, 120), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_disk_that_is_full_at_a_stage(disk, template, stage):
-    go_through(disk, template, stage, (0, 7, 30, 120, 640))
+def test_a_disk_that_is_full_at_a_stage(disk, template, stage, pages):
+    go_through(disk, template, stage, pages)
 
 
 def join_without_room_for_numbers(disk, other):

@@ -53,7 +53,7 @@ def names(disk):
 
 
 @pytest.mark.parametrize(
-    ("job", "pages"), [case for case in crossed(list(JOBS), [0, 3, 100], share=2) if case.values != ("report", 100)]
+    ("job", "pages"), [case for case in crossed(list(JOBS), [0, 3, 100], share=5) if case.values != ("report", 100)]
 )
 def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
     monkeypatch.chdir(inputs)
@@ -69,8 +69,7 @@ def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
     assert "out" in names(disk)[-1]
 
 
-@pytest.mark.parametrize("pages", [0, 1, 6, 40, 150])
-@pytest.mark.parametrize("job", ["pairs", "join", "cluster", "dedup lines"])
+@pytest.mark.parametrize(("job", "pages"), crossed(["pairs", "join", "cluster", "dedup lines"], [0, 1, 6, 40, 150], share=3))
 def test_a_disk_that_gets_full_while_parts_are_kept(inputs, mounted_disk, monkeypatch, job, pages):
     """What is finished stays, and the same command goes on when there is room."""
     monkeypatch.chdir(inputs)

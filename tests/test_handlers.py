@@ -14,7 +14,7 @@ import fpstore
 from fpstore.format.log_writer import LogWriter
 from fpstore.threads import Pool, is_held
 
-ROWS = 1 << 17
+ROWS = 1 << 13
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import reference_vectors as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from speeds import slow
 
 from fpstore import HyperplaneHash, InputError
 from fpstore.hashing import hyperplanes as planes_module
@@ -104,7 +105,11 @@ def test_a_vector_on_a_plane_or_one_unit_beside_it(dtype, exponent):
 
 @pytest.mark.parametrize(
     ("dtype", "exponent"),
-    [*((np.float32, e) for e in (0, -90, 90)), *((np.float64, e) for e in (0, -90, -400, -990, 90, 400, 990))],
+    [
+        *((np.float32, e) for e in (0, -90, 90)),
+        *((np.float64, e) for e in (0, -400, -990, 990)),
+        *(slow(np.float64, e) for e in (-90, 90, 400)),
+    ],
 )
 def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype, exponent):
     """Each vector is moved onto one plane, as near as rounding allows: there float32 alone gets many signs wrong."""

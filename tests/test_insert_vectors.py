@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +26,24 @@ def fingerprints(vectors):
     return [HASHER.fingerprint(vector) for vector in vectors]
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
     """Make files of vectors, and a store of some whose ids are row numbers and one whose ids are names."""
+    place = tmp_path_factory.mktemp("made")
+    with chdir(place):
+        make()
+    return place
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """Copy them, and make that the current folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make():
     np.save("old.npy", OLD)
     np.save("new.npy", NEW)
     for name, vectors in (("old", OLD), ("new", NEW)):
@@ -37,7 +53,9 @@ def here(tmp_path, monkeypatch):
     fine("build", "rows", "old.npy", *options)
     fine("build", "names", "old.parquet", *options)
     fine("build", "numbers", "old.parquet", "--id-field", "number", *options)
-    return tmp_path
+    Path("t.jsonl").write_text('{"text": "some words"}\n')
+    fine("build", "texts", "t.jsonl", "--text-field", "text", "-q")
+    fpstore.build("plain", [1, 2]).close()
 
 
 def test_a_store_makes_fingerprints_of_new_vectors_as_it_did_of_the_old(here):
@@ -101,8 +119,6 @@ def test_unmatched_and_upsert_take_vectors(here):
 
 
 def test_upsert_of_texts_without_ids_is_refused_too(here):
-    Path("t.jsonl").write_text('{"text": "some words"}\n')
-    fine("build", "texts", "t.jsonl", "--text-field", "text", "-q")
     assert "--upsert needs an id in each row" in failure("insert", "texts", "t.jsonl", "--text-field", "text", "--upsert")
     with fpstore.open("texts") as store:
         assert len(store.ids) == 1
@@ -168,9 +184,6 @@ def test_a_wrong_file_behind_others_says_what_is_in(here):
     ],
 )
 def test_wrong_use_is_refused_and_changes_nothing(here, arguments, code, message):
-    Path("t.jsonl").write_text('{"text": "some words"}\n')
-    fine("build", "texts", "t.jsonl", "--text-field", "text", "-q")
-    fpstore.build("plain", [1, 2]).close()
     assert message in failure("insert", *arguments, code=code)
     with fpstore.open(arguments[0]) as store:
         assert len(store) in (1, 2, 20)

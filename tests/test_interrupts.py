@@ -143,20 +143,23 @@ def test_signals_are_met_inside_a_join(met, name):
 
 
 def sets():
-    """Return calls that name, count or bring together the members of many sets."""
+    """Return makers of calls that name, count or bring together the members of many sets."""
     rng = np.random.default_rng(1)
-    labels, documents = rng.integers(0, 1 << 22, 1 << 22, np.uint32), rng.permutation(1 << 24).astype(np.uint32)
-    united = _kernel.Sets(1 << 25)
-    return {
-        "members": lambda: _kernel.documents_in_sets(labels, documents[: len(labels)]),
-        "distinct": lambda: _kernel.are_distinct(documents),
-        "names": united.names,
-    }
+
+    def members():
+        labels, documents = rng.integers(0, 1 << 22, 1 << 22, np.uint32), rng.permutation(1 << 22).astype(np.uint32)
+        return lambda: _kernel.documents_in_sets(labels, documents)
+
+    def distinct():
+        documents = rng.permutation(1 << 24).astype(np.uint32)
+        return lambda: _kernel.are_distinct(documents)
+
+    return {"members": members, "distinct": distinct, "names": lambda: _kernel.Sets(1 << 25).names}
 
 
 @pytest.mark.parametrize("name", ["members", "distinct", "names"])
 def test_signals_are_met_inside_sets(met, name):
-    assert met(sets()[name]) > 5
+    assert met(sets()[name]()) > 5
 
 
 def test_signals_are_met_while_rows_are_grouped(met):

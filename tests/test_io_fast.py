@@ -69,7 +69,7 @@ def text_files(draw, bits):
     return content[: len(content) - draw(st.integers(0, 2))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     bits_and_content=st.sampled_from(WIDTHS).flatmap(lambda bits: st.tuples(st.just(bits), text_files(bits))),
     dialect=st.sampled_from(["tsv", "csv", "txt"]),

@@ -115,7 +115,7 @@ MOMENTS = """
 JOBS = ["pairs", "join", "cluster", "report", "dedup", "dedup hashes", "dedup folder", "dedup resumed"]
 
 
-@pytest.mark.parametrize("moments", [20, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moments", [4, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("job", JOBS)
 def test_interrupts_at_many_moments(folder, job, moments):  # noqa: F811
     code, out, err = run_python(MOMENTS, job, moments)
@@ -125,9 +125,9 @@ def test_interrupts_at_many_moments(folder, job, moments):  # noqa: F811
 COMMANDS = {
     "pairs": "pairs big.fps -o out.tsv --threads 2 --radius 8",
     "join": "join big.fps other.fps -o out.tsv --threads 2 --radius 8",
+    "dedup": "dedup big.tsv out.tsv --fingerprint-field hash --threads 2 --resume",
     "cluster": "cluster big.fps -o out.tsv --threads 1",
     "report": "report big.fps -o out.html --threads 2",
-    "dedup": "dedup big.tsv out.tsv --fingerprint-field hash --threads 2 --resume",
 }
 
 
@@ -141,7 +141,7 @@ def large(tmp_path_factory):
     return place
 
 
-@pytest.mark.parametrize(("job", "seconds"), crossed(list(COMMANDS), [0.4, 0.9]))
+@pytest.mark.parametrize(("job", "seconds"), crossed(list(COMMANDS), [0.4, 0.9], share=3))
 def test_a_signal_to_a_command(large, tmp_path, monkeypatch, job, seconds):
     """It ends with one line, and with nothing at the output; what is kept to go on stays."""
     monkeypatch.chdir(tmp_path)

@@ -44,7 +44,7 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize(("width", "kind", "way"), crossed(WIDTHS, KINDS, WAYS), indirect=["way"])
+@pytest.mark.parametrize(("width", "kind", "way"), crossed(WIDTHS, KINDS, WAYS, share=5), indirect=["way"])
 def test_pairs_of_a_store_and_fingerprints(tmp_path, width, kind, way):
     rng = np.random.default_rng([width, len(kind)])
     rows = as_given(make_set(kind, width, 500, rng))

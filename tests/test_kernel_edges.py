@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tableimage
+from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
@@ -122,8 +123,7 @@ def test_every_prefix_with_few_queries(size):
         check_probes(size, count, PREFIXES[(i + size) % 3 :: 3], 1, (1,))
 
 
-@pytest.mark.parametrize("size", [0, 1, 64, 300])
-@pytest.mark.parametrize("count", MANY)
+@pytest.mark.parametrize(("size", "count"), crossed([0, 300, 1, 64], MANY))
 def test_many_queries(size, count):
     check_probes(size, count, FEW_PREFIXES, 1, (0,))
     check_probes(size, count, FEW_PREFIXES[::3], 3, (0, 1) if count == MANY[0] else (0,))

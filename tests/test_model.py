@@ -316,7 +316,7 @@ QUIET = {
 
 
 def test_any_changes():
-    run_state_machine_as_test(Machine, settings=settings(max_examples=7, stateful_step_count=25, **QUIET))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=4, stateful_step_count=25, **QUIET))
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def no_wait():
     signal.alarm(0)
 
 
-@pytest.mark.parametrize(("name", "what"), crossed(FILES, ["missing", "folder", "loop", "nowhere", "pipe", "socket"], share=3))
+@pytest.mark.parametrize(("name", "what"), crossed(FILES, ["missing", "folder", "loop", "nowhere", "pipe", "socket"], share=5))
 def test_something_else_in_place_of_a_file(good, tmp_path, name, what):
     path, right = good
     copy = shutil.copytree(path, tmp_path / "s")

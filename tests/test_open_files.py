@@ -145,7 +145,7 @@ QUICK = ("probe", "insert", "build", "backup", "verify", "repair", "repair_sound
 @pytest.mark.parametrize(
     ("operation", "step"),
     [
-        *((name, 5) for name in QUICK),
+        *((name, 9) for name in QUICK),
         *(pytest.param(name, 1, marks=pytest.mark.slow) for name in (*QUICK, "merge", "redesign", "join", "split")),
     ],
 )

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from speeds import crossed
 
 from fpstore import _kernel
 from fpstore.calibration.draws import Draws
@@ -98,8 +99,7 @@ def edits(a, b):
     return row[-1]
 
 
-@pytest.mark.parametrize("place", range(4))
-@pytest.mark.parametrize("amount", [0.01, 0.1, 1, 5])
+@pytest.mark.parametrize(("place", "amount"), crossed(range(4), [0.01, 0.1, 1, 5]))
 def test_typos_are_bounded(amount, place):
     text = TEXTS[place]
     letters = sum(map(str.isalnum, text))

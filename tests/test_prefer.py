@@ -55,7 +55,7 @@ def test_a_tiny_set_and_a_huge_radius_take_a_scan(tmp_path):
         assert [m.fingerprint for m in store.probe(7, 1)] == [7, 3, 5, 6, 15, 23, 39, 71, 135, 263]
 
 
-@pytest.mark.parametrize("radius", [1, 3, 8, 12, 16])
+@pytest.mark.parametrize("radius", [1, 8, 16, *(pytest.param(radius, marks=pytest.mark.slow) for radius in (3, 12))])
 def test_the_crossing_is_where_the_fastest_plan_changes(radius):
     def scans(n, within):
         return plan(n, within, memory_budget=1 << 62, prefer="speed")[0].name == "scan"

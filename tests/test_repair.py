@@ -48,7 +48,7 @@ PARTS = ["manifest.json", "ids.mdb", "strings.mdb", "hashes.fpt", "numbers.mdb",
 
 
 @pytest.mark.parametrize(
-    ("part", "left"), crossed(PARTS, ["nothing", "no byte", "4095 bytes", "5000 bytes", "half", "all but a byte"], share=3)
+    ("part", "left"), crossed(PARTS, ["nothing", "no byte", "4095 bytes", "5000 bytes", "half", "all but a byte"], share=5)
 )
 def test_a_file_deleted_or_cut_short(changed, tmp_path, part, left):
     path, right = changed
@@ -80,12 +80,12 @@ def sections(file):
     return sorted({*random.Random(5).sample(some, 3), *(p for p in (12, 44, 200, 4096 + 12, 8192 + 12) if p < len(data))})
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in (1, 2))])
+@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 6))])
 def test_flips_in_each_file(changed, tmp_path, start):
     path, right = changed
     noticed = 0
     for number, name in enumerate(files_of(path)):
-        for at in sections(path / name)[(start + number) % 3 :: 3]:
+        for at in sections(path / name)[(start + number) % 6 :: 6]:
             copy = damaged(path, tmp_path)
             flip(copy / name, at, at % 8)
             report, held = repaired(copy, right)
@@ -93,7 +93,7 @@ def test_flips_in_each_file(changed, tmp_path, start):
             if name.endswith(".fpt"):
                 assert held == right
                 assert not report.sound
-    assert noticed > 8
+    assert noticed > 4
 
 
 @pytest.mark.slow

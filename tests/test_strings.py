@@ -180,7 +180,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=2))
+@pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=4))
 def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, size):
     for limit in LIMITS if limits == "all" else [limits]:
         monkeypatch.setattr(f"fpstore.{limit}", LIMITS[limit][size])

@@ -11,6 +11,7 @@ import reference_vectors as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from speeds import crossed
 
 from fpstore import BitSample, HyperplaneHash, InputError, Unary
 
@@ -31,8 +32,7 @@ def pair_at(cosine, kind, rng, dimension=48):
     return np.array([base[0], cosine * base[0] + math.sqrt(1 - cosine**2) * base[1]])
 
 
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-@pytest.mark.parametrize("cosine", [0.99, 0.95, 0.8, 0.5, 0.0, -0.7])
+@pytest.mark.parametrize(("kind", "cosine"), crossed(["dense", "sparse"], [0.99, 0.95, 0.8, 0.5, 0.0, -0.7]))
 def test_a_bit_differs_with_the_probability_of_the_angle(kind, cosine):
     rng = np.random.default_rng(1)
     differing, bits = 0, 0

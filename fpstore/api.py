@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
+from fpstore.design.blocks import HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import FormatVersionError, InputError
@@ -38,6 +39,7 @@ def build(
     progress: Progress | None = None,
     overwrite: bool = False,
     block_bytes: int | None = None,
+    codec: str = HUFFMAN,
     disk_budget: int | str | None = None,
     storage: str = "hot",
     prefer: str = "balance",
@@ -78,6 +80,9 @@ def build(
     block_bytes : int, optional
         128 to 4096, a power of two; by default 512, and 1024 above 64 bits. Larger blocks are smaller on disk and slower to
         probe.
+    codec : {"huffman", "elias-fano"}
+        How the tables of sorted blocks are packed: the differing bits of successive fingerprints in a Huffman code (Manku,
+        section 3.3), or Elias-Fano, which is smaller and faster. Tables of columns have no blocks.
     disk_budget : int or str, optional
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}
@@ -135,6 +140,7 @@ def build(
         memory=memory,
         threads=threads,
         block_bytes=block_bytes,
+        codec=codec,
         fingerprinter=None if made is None else made.describe(),
         disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,

@@ -2,6 +2,7 @@
 
 import random
 
+import brute_force
 import numpy as np
 import reference
 
@@ -22,7 +23,7 @@ def octets(values) -> np.ndarray:
 
 
 def lists(lims: np.ndarray, *columns: np.ndarray) -> list[list]:
-    plain = [c.tolist() if c.ndim == 1 else reference.numbers_of(c) for c in columns]
+    plain = [c.tolist() if c.ndim == 1 else brute_force.numbers_of(c) for c in columns]
     rows = list(zip(*plain, strict=True)) if len(plain) > 1 else plain[0]
     return [rows[a:b] for a, b in zip(lims[:-1].tolist(), lims[1:].tolist(), strict=True)]
 
@@ -108,7 +109,7 @@ class Pair:
         self.version = 0
 
     def rows(self, values) -> np.ndarray:
-        return reference.rows_of(values, self.width)
+        return brute_force.rows_of(values, self.width)
 
     def row(self) -> tuple[int, int, int]:
         """Make a change that a store would log, to the model, and return it."""

@@ -1,17 +1,15 @@
-"""The readable decoder: docs/format.md in plain Python, section by section, and a brute-force search.
+"""The readable decoder: docs/format.md in plain Python, section by section; reference_*.py have the other files.
 
 Slow on purpose and independent of the kernel: what the two agree on is what the format page says. Bit strings
 are ``bitarray`` objects, most significant bit first. A fingerprint is the number that its words stand for, read as one: a number
 of 64, 128 or 256 bits, of which those of 32 bits take the upper half.
 """
 
-import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 import xxhash
 from bitarray import bitarray
 from bitarray.util import ba2int, canonical_decode, int2ba, zeros
@@ -19,7 +17,8 @@ from bitarray.util import ba2int, canonical_decode, int2ba, zeros
 MAGIC = b"FPSTABLE"
 VERSION = 1
 HEADER_BYTES = 4096
-BLOCK_HEADER_BYTES = 20
+BLOCK_HEADER_BYTES = 16
+ELIAS_FANO, ELIAS_FANO_HEADER_BYTES = 1, 8  # the flag of a table, and the header of its blocks
 RECORD_HEADER_BYTES = 16
 MIN_BLOCK_BYTES, MAX_BLOCK_BYTES = 128, 4096
 MAX_ENTRIES = 32768
@@ -126,7 +125,7 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
     fields = FIELDS.unpack_from(data, 8)
     width = fields[2]
     header = Header(*fields, tuple(data[128 : 128 + width]), tuple(data[384:449]))
-    if header.flags:
+    if header.flags & ~ELIAS_FANO:
         raise VersionError(f"flags {header.flags:#x}")
     if width not in WIDTHS:
         raise VersionError(f"width {width}")
@@ -141,7 +140,10 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
     )
     require(header.block_count > 0 or header.fingerprint_count == 0, "fingerprints without a block")
     require(sorted(header.permutation) == list(range(width)), "not a permutation")
-    check_code(header.code_bits, width)
+    if header.flags & ELIAS_FANO:
+        require(not any(header.code_bits), "a code, which this codec does not have")
+    else:
+        check_code(header.code_bits, width)
     require(header.blocks_offset == HEADER_BYTES, "blocks offset")
     require(header.keys_offset == header.blocks_offset + header.block_count * header.block_bytes, "keys offset")
     require(header.directory_offset == header.keys_offset + header.block_count * 8 * words_of(width), "directory offset")
@@ -215,6 +217,23 @@ def block_seed(table_seed: int, index: int, key: int, previous_key: int) -> int:
     return (table_seed + key * PRIME_1 + previous_key * PRIME_2 + index * PRIME_3) % WORD
 
 
+def block_sum(block: bytes, seed: int) -> int:
+    """Return the checksum of a block, whose first four bytes, its own, count as zero."""
+    lanes = [0] * 8
+    for i, (word,) in enumerate(struct.iter_unpack("<Q", bytes(4) + bytes(block[4:]))):
+        mixed = word ^ (seed + (i + 1) * PRIME_1) % WORD
+        lanes[i % 8] += mixed % 2**32 * (mixed >> 32)
+        lanes[i % 8 ^ 1] += word
+    total = seed
+    for j in range(0, 8, 2):
+        a, b = (lanes[k] % WORD ^ (seed + (k + 1) * PRIME_2) % WORD for k in (j, j + 1))
+        total += a * b % WORD ^ a * b >> 64
+    total %= WORD
+    total = (total ^ total >> 33) * PRIME_2 % WORD
+    total = (total ^ total >> 29) * PRIME_3 % WORD
+    return (total ^ total >> 32) % 2**32
+
+
 def symbol_between(before: int, key: int, width: int) -> int:
     """Return h: the first bit in which two entries differ, 64 if it is behind the leading word."""
     bits = 64 * words_of(width)
@@ -236,27 +255,54 @@ def decode_block(
 ) -> list[int]:
     """Return the entries of a block; ``previous_key`` is None for block 0."""
     block = bytes(block)
-    checksum, first, count, length = struct.unpack_from("<QQHH", block)
-    seed = block_seed(table_seed, index, leading_word(key, width), leading_word(previous_key or 0, width))
-    require(checksum == xxh64(block[8:], seed), "the block checksum differs")
+    checksum, count, length = struct.unpack_from("<IHH", block)
+    last, previous = leading_word(key, width), leading_word(previous_key or 0, width)
+    require(checksum == block_sum(block, block_seed(table_seed, index, last, previous)), "the block checksum differs")
     require(1 <= count <= MAX_ENTRIES, "entry count")
     end = len(block) - count * rest_bytes(width)
-    require(end >= BLOCK_HEADER_BYTES, "the words behind the leading ones are longer than the block")
-    bits = bitarray(endian="big")
-    bits.frombytes(block[BLOCK_HEADER_BYTES:end])
-    require(length <= len(bits), "the code stream is longer than the block")
-    try:
-        symbols = list(canonical_decode(bits[:length], *canonical_order(code_bits)))
-    except ValueError as error:
-        raise FormatError("the code stream ends inside a code") from error
-    require(len(symbols) == count - 1, "the code stream does not hold count - 1 codes")
-    leads = decode_leads(first, symbols, bits[length:], width)
+    if any(code_bits):
+        leads = huffman_leads(block[:end], code_bits, count, length, width)
+    else:
+        leads = elias_fano_leads(block[:end], (previous, last), count, length, width)
     rests = struct.iter_unpack(f"<{words_of(width) - 1}Q", block[end:]) if width > 64 else [()] * count
     keys = [joined_words((lead, *rest)) for lead, rest in zip(leads, rests, strict=True)]
     require(all(a < b for a, b in pairwise(keys)), "entries out of order")
     require(keys[-1] == key, "the last entry is not the key")
     require(previous_key is None or keys[0] > previous_key, "blocks out of order")
     return keys
+
+
+def huffman_leads(block: bytes, code_bits: Sequence[int], count: int, length: int, width: int) -> list[int]:
+    """Return the leading words of a block, which is given without the words behind them."""
+    require(len(block) >= BLOCK_HEADER_BYTES, "the words behind the leading ones are longer than the block")
+    (first,) = struct.unpack_from("<Q", block, 8)
+    bits = bitarray(endian="big")
+    bits.frombytes(block[BLOCK_HEADER_BYTES:])
+    require(length <= len(bits), "the code stream is longer than the block")
+    try:
+        symbols = list(canonical_decode(bits[:length], *canonical_order(code_bits)))
+    except ValueError as error:
+        raise FormatError("the code stream ends inside a code") from error
+    require(len(symbols) == count - 1, "the code stream does not hold count - 1 codes")
+    return decode_leads(first, symbols, bits[length:], width)
+
+
+def elias_fano_leads(block: bytes, around: tuple[int, int], count: int, low_bits: int, width: int) -> list[int]:
+    """Do the same for a block of the Elias-Fano codec between these leading words of keys."""
+    unused = max(64 - width, 0)
+    require(len(block) >= ELIAS_FANO_HEADER_BYTES, "the words behind the leading ones are longer than the block")
+    require(low_bits < min(width, 64), "low bits")
+    high, last = (word >> low_bits + unused for word in around)
+    require(high <= last, "the keys do not ascend")
+    bits = int.from_bytes(block[ELIAS_FANO_HEADER_BYTES:], "little")  # bit i of a stream is worth 2^i
+    length = count + last - high
+    require(length + count * low_bits <= 8 * (len(block) - ELIAS_FANO_HEADER_BYTES), "the streams are longer than the block")
+    ones = [at for at in range(length) if bits >> at & 1]
+    require(len(ones) == count, "the high parts do not hold count ones")
+    bits >>= length
+    lows = [bits >> i * low_bits & 2**low_bits - 1 for i in range(count)]
+    require(bits >> count * low_bits == 0, "padding is not zero")
+    return [(high + at - i << low_bits | low) << unused for i, (at, low) in enumerate(zip(ones, lows, strict=True))]
 
 
 def decode_leads(first: int, symbols: Iterable[int], tails: bitarray, width: int) -> list[int]:
@@ -288,33 +334,70 @@ def encode_block(
     width: int = 64,
 ) -> bytes:
     """Return a block of exactly these ascending entries, which must fit."""
+    rests = b"".join(struct.pack(f"<{words_of(width) - 1}Q", *split_words(key, width)[1:]) for key in keys)
+    first, last, previous = (leading_word(key, width) for key in (keys[0], keys[-1], previous_key))
+    if any(code_bits):
+        codes, tails = huffman_streams(keys, code_bits, width)
+        header, stream = struct.pack("<HHQ", len(keys), len(codes), first), (codes + tails).tobytes()
+    else:
+        low_bits, bits, length = elias_fano_streams(keys, previous, width)
+        header, stream = struct.pack("<HH", len(keys), low_bits), bits.to_bytes(-(-length // 8), "little")
+    padding = bytes(block_bytes - 4 - len(header) - len(stream) - len(rests))
+    body = bytes(4) + header + stream + padding + rests
+    return struct.pack("<I", block_sum(body, block_seed(table_seed, index, last, previous))) + body[4:]
+
+
+def huffman_streams(keys: Sequence[int], code_bits: Sequence[int], width: int) -> tuple[bitarray, bitarray]:
+    """Return the codes and the tails of entries."""
     book = codebook(code_bits)
     codes, tails = bitarray(), bitarray()
     for before, key in pairwise(keys):
         h = symbol_between(before, key, width)
         codes += book[h]
         tails += int2ba(leading_word(key, width), 64)[h + 1 : h + 1 + tail_length(h, width)]
-    rests = b"".join(struct.pack(f"<{words_of(width) - 1}Q", *split_words(key, width)[1:]) for key in keys)
-    stream = codes + tails
-    stream += zeros(8 * (block_bytes - BLOCK_HEADER_BYTES - len(rests)) - len(stream))
-    first, last, previous = (leading_word(key, width) for key in (keys[0], keys[-1], previous_key))
-    body = struct.pack("<QHH", first, len(keys), len(codes)) + stream.tobytes() + rests
-    return struct.pack("<Q", xxh64(body, block_seed(table_seed, index, last, previous))) + body
+    return codes, tails
+
+
+def elias_fano_bits(before: int, last: int, count: int, low_bits: int, width: int) -> int:
+    """Return the bits of both streams of so many entries between these leading words."""
+    shift = low_bits + max(64 - width, 0)
+    return count * (1 + low_bits) + (last >> shift) - (before >> shift)
+
+
+def elias_fano_streams(keys: Sequence[int], previous: int, width: int) -> tuple[int, int, int]:
+    """Return the low bits, both streams as a number, and their length."""
+    leads = [leading_word(key, width) for key in keys]
+    sizes = [elias_fano_bits(previous, leads[-1], len(keys), low_bits, width) for low_bits in range(min(width, 64))]
+    low_bits = sizes.index(min(sizes))
+    unused = max(64 - width, 0)
+    at = len(keys) + (leads[-1] >> low_bits + unused) - (previous >> low_bits + unused)
+    bits = 0
+    for i, lead in enumerate(leads):
+        bits |= 1 << (lead >> low_bits + unused) - (previous >> low_bits + unused) + i
+        bits |= (lead >> unused & 2**low_bits - 1) << at + i * low_bits
+    return low_bits, bits, sizes[low_bits]
 
 
 def cut(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, width: int = 64) -> list[list[int]]:
     """Distribute entries over blocks: one is closed when the next entry does not fit."""
-    capacity = 8 * (block_bytes - BLOCK_HEADER_BYTES)
     blocks: list[list[int]] = []
-    used = capacity
-    for i, key in enumerate(keys):
-        h = symbol_between(keys[i - 1], key, width) if i else 0
-        used += code_bits[h] + tail_length(h, width) + 8 * rest_bytes(width)
-        if i == 0 or used > capacity:
+    for key in keys:
+        previous = leading_word(blocks[-2][-1], width) if len(blocks) > 1 else 0
+        if not blocks or not fits([*blocks[-1], key], previous, code_bits, block_bytes, width):
             blocks.append([])
-            used = 8 * rest_bytes(width)
         blocks[-1].append(key)
     return blocks
+
+
+def fits(keys: Sequence[int], previous: int, code_bits: Sequence[int], block_bytes: int, width: int) -> bool:
+    """Whether these entries have room in a block behind a key with this leading word."""
+    room = 8 * (block_bytes - len(keys) * rest_bytes(width))
+    if any(code_bits):
+        symbols = [symbol_between(before, key, width) for before, key in pairwise(keys)]
+        return 8 * BLOCK_HEADER_BYTES + sum(code_bits[h] + tail_length(h, width) for h in symbols) <= room
+    last = leading_word(keys[-1], width)
+    sizes = [elias_fano_bits(previous, last, len(keys), low_bits, width) for low_bits in range(min(width, 64))]
+    return 8 * ELIAS_FANO_HEADER_BYTES + min(sizes) <= room
 
 
 def encode_blocks(keys: Sequence[int], code_bits: Sequence[int], block_bytes: int, table_seed: int, width: int = 64) -> bytes:
@@ -383,101 +466,3 @@ class Table:
         require(len(fingerprints) == self.header.fingerprint_count, "the number of fingerprints differs")
         require(set_digest(fingerprints, self.header.width) == self.header.set_digest, "the set digest differs")
         return fingerprints
-
-
-# --- Id records -----------------------------------------------------------------------------------
-
-
-def record_seed(digest: int, key: int, width: int = 64) -> int:
-    return (digest + sum(split_words(key, width))) % WORD
-
-
-def decode_record(record: bytes, seed: int) -> list[list[int]]:
-    """Return the ids of each entry of a block, in rank order."""
-    require(len(record) >= RECORD_HEADER_BYTES, "the record is shorter than its header")
-    checksum, id_bits, count_bits, count, base = struct.unpack_from("<IBBHQ", record)
-    require(checksum == xxh64(record[4:], seed) % 2**32, "the record checksum differs")
-    require(id_bits <= 64 and count_bits <= 56 and count > 0, "field widths")
-    require(id_bits > 0 or count_bits == 0, "equal ids of one fingerprint")
-    bits = int.from_bytes(record[RECORD_HEADER_BYTES:], "little")  # a field at bit position p is bits >> p
-    room = 8 * (len(record) - RECORD_HEADER_BYTES)
-    require(count * count_bits <= room, "the counts are longer than the record")
-    counts = [1 + (bits >> i * count_bits) % 2**count_bits for i in range(count)]
-    total = sum(counts)
-    used = count * count_bits + total * id_bits
-    require(len(record) == RECORD_HEADER_BYTES + (used + 7) // 8, "the record has another length")
-    bits >>= count * count_bits
-    ids = [(base + (bits >> i * id_bits) % 2**id_bits) % WORD for i in range(total)]
-    place = iter(ids)
-    return [[next(place) for _ in range(n)] for n in counts]
-
-
-def encode_record(lists: Sequence[Sequence[int]], seed: int) -> bytes:
-    ids = [number for part in lists for number in part]
-    base = min(ids)
-    id_bits = (max(ids) - base).bit_length()
-    count_bits = (max(len(part) for part in lists) - 1).bit_length()
-    bits = at = 0
-    for value, width in [(len(p) - 1, count_bits) for p in lists] + [(i - base, id_bits) for i in ids]:
-        bits |= value << at
-        at += width
-    body = struct.pack("<BBHQ", id_bits, count_bits, len(lists), base) + bits.to_bytes((at + 7) // 8, "little")
-    return struct.pack("<I", xxh64(body, seed) % 2**32) + body
-
-
-# --- Manifest -------------------------------------------------------------------------------------
-
-
-def manifest_checksum(content: dict[str, object]) -> str:
-    return f"{xxh64(json.dumps(content, sort_keys=True, separators=(',', ':')).encode()):016x}"
-
-
-def parse_manifest(data: bytes) -> dict[str, object]:
-    content = json.loads(data)
-    require(isinstance(content, dict), "not an object")
-    require(content.pop("checksum", None) == manifest_checksum(content), "the checksum differs")
-    if (content["format_version"], content["flags"]) != (1, 0) or content["width"] not in WIDTHS:
-        raise VersionError("format version, flags or width")
-    return content
-
-
-# --- Brute force ----------------------------------------------------------------------------------
-
-
-def rows_of(numbers: Iterable[int], width: int = 64) -> np.ndarray:
-    """Return fingerprints as the kernel has them: an array of words, of one dimension where a fingerprint is one word."""
-    rows = np.array([split_words(number, width) for number in numbers], np.uint64).reshape(-1, words_of(width))
-    return rows[:, 0] if rows.shape[1] == 1 else rows
-
-
-def numbers_of(rows: np.ndarray) -> list[int]:
-    return rows.tolist() if rows.ndim == 1 else [joined_words(row) for row in rows.tolist()]
-
-
-def distances_of(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Return the distances of rows from one: uint8, or uint16 for those of 256 bits."""
-    if rows.ndim == 1:
-        return np.bitwise_count(rows ^ np.uint64(row))
-    return np.bitwise_count(rows ^ row).sum(axis=1, dtype=np.uint16 if rows.shape[1] == 4 else np.uint8)
-
-
-def brute_force(fingerprints: np.ndarray, query: int | np.ndarray, radius: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return every fingerprint within the radius and its distance, by distance and then by fingerprint."""
-    distances = distances_of(fingerprints, query)
-    near = distances <= radius
-    found, distances = fingerprints[near], distances[near]
-    columns = [found] if found.ndim == 1 else list(found.T[::-1])
-    order = np.lexsort((*columns, distances))
-    return found[order], distances[order]
-
-
-def brute_force_many(
-    fingerprints: np.ndarray, queries: Iterable[int] | np.ndarray, radius: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Do the same for several queries: limits, fingerprints and distances as columns."""
-    parts = [brute_force(fingerprints, query, radius) for query in queries]
-    lims = np.cumsum([0, *(len(found) for found, _ in parts)], dtype=np.int64)
-    found = np.concatenate([fingerprints[:0], *(part[0] for part in parts)])
-    wide = fingerprints.ndim > 1 and fingerprints.shape[1] == 4
-    distances = np.concatenate([np.empty(0, np.uint16 if wide else np.uint8), *(part[1] for part in parts)])
-    return lims, found, distances

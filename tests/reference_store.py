@@ -10,6 +10,7 @@ from pathlib import Path
 import lmdb
 import reference
 import reference_columns
+import reference_records
 import zstandard
 from reference import WORD, require, xxh64
 
@@ -72,7 +73,7 @@ def read_lists(blocks: dict[int, list[int]], records: Records, digest: int, widt
     """Yield (entry, numbers) of blocks of ids by key."""
     require(list(records) == list(blocks), "each block has a record under its key, and there are no others")
     for key, entries in blocks.items():
-        lists = reference.decode_record(records[key], reference.record_seed(digest, key, width))
+        lists = reference_records.decode_record(records[key], reference_records.record_seed(digest, key, width))
         yield from zip(entries, lists, strict=True)
 
 
@@ -166,7 +167,7 @@ def read_dictionary(folder: Path, shape: dict[str, object]) -> dict[int, bytes]:
 
 def read_store(path: Path) -> dict[int, list[int] | list[str]]:
     """Return the ids of each fingerprint in the tables of a store; the log is not looked at."""
-    manifest = reference.parse_manifest((path / "manifest.json").read_bytes())
+    manifest = reference_records.parse_manifest((path / "manifest.json").read_bytes())
     generation, words = manifest["generation"], reference.words_of(manifest["width"])
     folder = path / f"gen-{generation['number']:08d}"
     data, records = (folder / "table-000.fpt").read_bytes(), read_records(folder / "ids.mdb", generation["ids_file"], words)

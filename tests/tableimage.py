@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
 
+import brute_force
 import numpy as np
 import reference
 from bitarray.util import canonical_huffman
@@ -16,6 +17,7 @@ from fpstore.format.table_file import TableFile
 IDENTITY = np.arange(64, dtype=np.uint8)
 MAX_CODE_BITS = 16
 SYMBOLS = 65
+NO_CODE = np.zeros(SYMBOLS, np.uint8)  # of the Elias-Fano codec
 WIDTHS = reference.WIDTHS
 
 
@@ -231,7 +233,7 @@ def permute_oracle(fingerprints: np.ndarray, permutation: np.ndarray) -> np.ndar
 
 def symbols_of(keys: np.ndarray) -> list[int]:
     width = 64 if keys.ndim == 1 else 64 * keys.shape[1]
-    return [reference.symbol_between(a, b, width) for a, b in pairwise(reference.numbers_of(keys))]
+    return [reference.symbol_between(a, b, width) for a, b in pairwise(brute_force.numbers_of(keys))]
 
 
 def top_mask(bits: int) -> np.uint64:
@@ -262,14 +264,14 @@ def queries_near(fingerprints: np.ndarray, seed: int, count: int = 12) -> np.nda
 def rows_near(rows: np.ndarray, seed: int, width: int, count: int = 12, most: int = 4) -> np.ndarray:
     """Return stored rows with up to ``most`` bits changed anywhere, neighbours in sort order, and both ends."""
     rng = np.random.default_rng(seed)
-    numbers = reference.numbers_of(rows[rng.integers(0, len(rows), count)])
+    numbers = brute_force.numbers_of(rows[rng.integers(0, len(rows), count)])
     bits = 64 * reference.words_of(width)
     for i in range(count):
         for bit in rng.integers(0, width, rng.integers(0, most + 1)).tolist():
             numbers[i] ^= 1 << (bits - 1 - bit)
     step, end = 2 ** (bits - width), 2**bits
-    first, last = reference.numbers_of(rows[[0, -1]])
-    return reference.rows_of([*numbers, (last + step) % end, (first - step) % end, 0, end - step], width)
+    first, last = brute_force.numbers_of(rows[[0, -1]])
+    return brute_force.rows_of([*numbers, (last + step) % end, (first - step) % end, 0, end - step], width)
 
 
 def flip_masks(prefix_bits: int, flips: int) -> np.ndarray:

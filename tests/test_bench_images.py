@@ -23,8 +23,8 @@ def bench(images, tmp_path):
     harness = importlib.import_module("bench.harness")
     return harness.Bench(
         harness.Options(
-            log2=None, width=None, repeats=1, seed=3, folder=tmp_path, smoke=True, designs=None, kinds=(), query_count=1,
-            memory=None, inputs=(), pictures=tmp_path, processor_time=False,
+            log2=None, width=None, repeats=1, seed=3, folder=tmp_path, smoke=True, designs=None, kinds=(), codecs=(),
+            query_count=1, memory=None, inputs=(), pictures=tmp_path, processor_time=False,
         )
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The kernel's codec and searches against the readable decoder of reference.py and plain NumPy."""
+"""The kernel's codec against the readable decoder of reference.py and plain NumPy."""
 
 import contextlib
 
@@ -12,15 +12,14 @@ from tableimage import (
     BLOCK_SIZES,
     IDENTITY,
     KINDS,
+    NO_CODE,
     check_index,
-    flip_masks,
     grouped,
     key_sets,
     make_keys,
     open_table,
     permutations,
     permute_oracle,
-    queries_near,
     seeds,
     symbols_of,
     top_mask,
@@ -28,10 +27,21 @@ from tableimage import (
 )
 
 from fpstore import _kernel
+from fpstore.design.blocks import CODECS
 from fpstore.errors import CorruptStoreError, InputError
 
 words = st.integers(0, 2**64 - 1)
 block_sizes = st.sampled_from(BLOCK_SIZES)
+
+
+# How keys are coded: by their own Huffman code, by any complete one, or by Elias-Fano.
+codes = st.one_of(st.none(), seeds, st.just(NO_CODE))
+
+
+def lengths_for(code, keys):
+    if code is None:
+        return tableimage.code_lengths(tableimage.histogram(keys))
+    return code if code is NO_CODE else tableimage.complete_lengths(code, set(symbols_of(keys)))
 
 
 def codec_settings(examples: int):
@@ -42,16 +52,14 @@ def codec_settings(examples: int):
 
 
 @codec_settings(60)
-@given(key_sets(), block_sizes, words, st.one_of(st.none(), seeds), st.lists(st.integers(0, 600), max_size=4))
+@given(key_sets(), block_sizes, words, codes, st.lists(st.integers(0, 600), max_size=4))
 @example(np.array([0], np.uint64), 128, 0, None, [])
 @example(make_keys("dense", 1, 3000), 128, 1, None, [1, 2])
-def test_encode_equals_the_reference(keys, block_bytes, seed, code_seed, pieces):
+@example(np.array([2**64 - 1], np.uint64), 128, 0, NO_CODE, [])
+@example(make_keys("dense", 1, 3000), 4096, 1, NO_CODE, [1, 2])
+def test_encode_equals_the_reference(keys, block_bytes, seed, code, pieces):
     """Also with codes of up to 16 bits that no histogram asks for, and whatever pieces the keys come in."""
-    present = set(symbols_of(keys))
-    if code_seed is None:
-        lengths = tableimage.code_lengths(tableimage.histogram(keys))
-    else:
-        lengths = tableimage.complete_lengths(code_seed, present)
+    lengths = lengths_for(code, keys)
     blocks, block_keys, counts = tableimage.encode(keys, lengths, block_bytes, seed, pieces)
     parts = reference.cut(keys.tolist(), lengths.tolist(), block_bytes)
     assert block_keys.tolist() == [part[-1] for part in parts]
@@ -60,13 +68,10 @@ def test_encode_equals_the_reference(keys, block_bytes, seed, code_seed, pieces)
 
 
 @codec_settings(60)
-@given(key_sets(), permutations(), block_sizes, st.one_of(st.none(), seeds), st.data())
-def test_decode_equals_the_reference(fingerprints, permutation, block_bytes, code_seed, data):
+@given(key_sets(), permutations(), block_sizes, codes, st.data())
+def test_decode_equals_the_reference(fingerprints, permutation, block_bytes, code, data):
     keys = np.sort(permute_oracle(fingerprints, permutation))
-    lengths = None
-    if code_seed is not None:
-        lengths = tableimage.complete_lengths(code_seed, set(symbols_of(keys)))
-    image = tableimage.build(fingerprints, permutation, block_bytes, lengths)
+    image = tableimage.build(fingerprints, permutation, block_bytes, lengths_for(code, keys))
     readable = reference.Table(image)
     assert list(readable.permuted()) == keys.tolist()
     assert readable.verify() == fingerprints.tolist()
@@ -83,9 +88,10 @@ def test_decode_equals_the_reference(fingerprints, permutation, block_bytes, cod
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block_bytes", BLOCK_SIZES)
-def test_every_kind_of_set_in_every_block_size(kind, block_bytes):
+@pytest.mark.parametrize("lengths", [None, NO_CODE], ids=CODECS)
+def test_every_kind_of_set_in_every_block_size(kind, block_bytes, lengths):
     fingerprints = make_keys(kind, 7, 4000)
-    image = tableimage.build(fingerprints, np.roll(IDENTITY, 21), block_bytes)
+    image = tableimage.build(fingerprints, np.roll(IDENTITY, 21), block_bytes, lengths)
     readable = reference.Table(image)
     assert readable.verify() == fingerprints.tolist()
     header = readable.header
@@ -125,7 +131,7 @@ def test_a_changed_count_is_an_error_whatever_the_room(count):
     for changed in ([0], [1], range(blocks)):
         damaged = bytearray(image)
         for block in changed:
-            at = 4096 + 128 * block + 16
+            at = 4096 + 128 * block + 4
             damaged[at : at + 2] = count.to_bytes(2, "little")
         table = open_table(bytes(damaged))
         for room in (0, 65536, 131072):
@@ -158,8 +164,8 @@ def test_code_lengths_stay_within_the_format_for_fibonacci_counts():
 
 @pytest.mark.parametrize(
     "lengths",
-    [[], [1], [1, 0], [0, 2, 2], [1, 1, 1], [1, 2, 3], [17, 17, 16, *range(15, 0, -1)], [255, 1]],
-    ids=["none", "one", "half", "incomplete", "over", "short", "17 bits", "255 bits"],
+    [[1], [1, 0], [0, 2, 2], [1, 1, 1], [1, 2, 3], [17, 17, 16, *range(15, 0, -1)], [255, 1]],
+    ids=["one", "half", "incomplete", "over", "short", "17 bits", "255 bits"],
 )
 def test_encoder_refuses_a_code(lengths):
     padded = np.array([*lengths, *[0] * (65 - len(lengths))], np.uint8)
@@ -197,10 +203,10 @@ def read_everything(image: bytes) -> None:
 
 
 @codec_settings(30)
-@given(key_sets(200), block_sizes, seeds)
-def test_a_changed_bit_of_a_section_is_found(keys, block_bytes, seed):
+@given(key_sets(200), block_sizes, seeds, st.sampled_from([None, NO_CODE]))
+def test_a_changed_bit_of_a_section_is_found(keys, block_bytes, seed, lengths):
     """Any bit of the blocks, the key index or the directory."""
-    image = tableimage.build(keys, block_bytes=block_bytes)
+    image = tableimage.build(keys, block_bytes=block_bytes, lengths=lengths)
     rng = np.random.default_rng(seed)
     for _ in range(20):
         changed = bytearray(image)
@@ -215,17 +221,18 @@ def test_a_changed_bit_of_a_section_is_found(keys, block_bytes, seed):
 @given(
     key_sets(60),
     st.sampled_from(BLOCK_SIZES[:2]),
-    st.lists(st.tuples(st.integers(16, 127), words), max_size=4),
+    st.lists(st.tuples(st.integers(4, 127), words), max_size=4),
+    st.sampled_from([None, NO_CODE]),
 )
-def test_blocks_with_a_right_checksum_are_judged_alike(keys, block_bytes, changes):
+def test_blocks_with_a_right_checksum_are_judged_alike(keys, block_bytes, changes, lengths):
     """Whatever else the block says; the reference alone looks at order and padding."""
-    image = bytearray(tableimage.build(keys, block_bytes=block_bytes))
+    image = bytearray(tableimage.build(keys, block_bytes=block_bytes, lengths=lengths))
     header = reference.parse_header(image, len(image))
     for offset, change in changes:
         image[4096 + offset] ^= change % 256
     key = int.from_bytes(image[header.keys_offset :][:8], "little") ^ (len(changes) == 3)
-    body = bytes(image[4104 : 4096 + block_bytes])
-    image[4096:4104] = reference.xxh64(body, reference.block_seed(header.seed, 0, key, 0)).to_bytes(8, "little")
+    seed = reference.block_seed(header.seed, 0, key, 0)
+    image[4096:4100] = reference.block_sum(bytes(image[4096 : 4096 + block_bytes]), seed).to_bytes(4, "little")
     image[header.keys_offset : header.keys_offset + 8] = key.to_bytes(8, "little")
     table = open_table(bytes(image))
     try:
@@ -239,9 +246,10 @@ def test_blocks_with_a_right_checksum_are_judged_alike(keys, block_bytes, change
 
 
 @pytest.mark.parametrize("section", ["keys", "directory"])
-def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(section):
-    fingerprints = make_keys("random", 2, 900)
-    image = tableimage.build(fingerprints, block_bytes=128)
+@pytest.mark.parametrize("lengths", [None, NO_CODE], ids=CODECS)
+def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(section, lengths):
+    fingerprints = make_keys("random", 2, 450)
+    image = tableimage.build(fingerprints, block_bytes=128, lengths=lengths)
     table = open_table(image)
     truth = table.locate(fingerprints)
     start, end = (table.keys_offset, table.directory_offset, len(image))[section == "directory" :][:2]
@@ -261,15 +269,16 @@ def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(section):
                     assert prober.probe(fingerprints[i : i + 1], 0)[1].tolist() == [fingerprint]
 
 
-def test_a_key_beyond_the_last_entry_is_found_though_every_checksum_is_right():
+@pytest.mark.parametrize("lengths", [None, NO_CODE], ids=CODECS)
+def test_a_key_beyond_the_last_entry_is_found_though_every_checksum_is_right(lengths):
     """What only a faulty or hostile writer can make: whoever looks for such a key is told, not answered."""
     keys = make_keys("random", 5, 12)
-    image = bytearray(tableimage.build(keys, block_bytes=256))
+    image = bytearray(tableimage.build(keys, block_bytes=256, lengths=lengths))
     header = reference.parse_header(image, len(image))
     assert header.block_count == 1
     key = int(keys[-1]) + 1
     seed = reference.block_seed(header.seed, 0, key, 0)
-    image[4096:4104] = reference.xxh64(bytes(image[4104 : 4096 + 256]), seed).to_bytes(8, "little")
+    image[4096:4100] = reference.block_sum(image[4096 : 4096 + 256], seed).to_bytes(4, "little")
     image[header.keys_offset : header.keys_offset + 8] = key.to_bytes(8, "little")
     table = open_table(bytes(image))
     prober = _kernel.Prober()
@@ -404,91 +413,3 @@ def test_sort_pairs_and_group_pairs(seed, size, kind):
 def test_make_directory(keys):
     bits = reference.directory_bits_for(len(keys))
     assert _kernel.make_directory(keys).tolist() == reference.make_directory(keys.tolist(), bits)
-
-
-# --- Searches -------------------------------------------------------------------------------------
-
-
-@codec_settings(40)
-@given(key_sets(), permutations(), block_sizes, seeds)
-def test_locate(fingerprints, permutation, block_bytes, seed):
-    image = tableimage.build(fingerprints, permutation, block_bytes)
-    table, readable = open_table(image), reference.Table(image)
-    places = {}
-    for block in range(table.block_count):
-        for rank, key in enumerate(readable.block(block)):
-            places[reference.unpermute(key, permutation.tolist())] = (block, rank)
-    queries = np.concatenate([fingerprints, queries_near(fingerprints, seed)])
-    blocks, ranks = table.locate(queries)
-    for query, block, rank in zip(queries.tolist(), blocks.tolist(), ranks.tolist(), strict=True):
-        assert (block, rank) == places.get(query, (2**64 - 1, 0))
-    assert table.locate_one(int(queries[-3])) == places.get(int(queries[-3]))
-
-
-@codec_settings(40)
-@given(key_sets(), permutations(), block_sizes, seeds, st.integers(0, 64))
-def test_scan(fingerprints, permutation, block_bytes, seed, radius):
-    table = open_table(tableimage.build(fingerprints, permutation, block_bytes))
-    queries = queries_near(fingerprints, seed, 4)
-    columns = table.scan(queries, radius, 0, table.block_count)
-    for got, expected in zip(columns, reference.brute_force_many(fingerprints, queries, radius), strict=True):
-        assert np.array_equal(got, expected)
-    first = seed % (table.block_count + 1)
-    values = _kernel.permute(table.decode(first, table.block_count, len(fingerprints))[0], permutation, True)
-    columns = table.scan(queries, radius, first, table.block_count)
-    for got, expected in zip(columns, reference.brute_force_many(values, queries, radius), strict=True):
-        assert np.array_equal(got, expected)
-
-
-table_shapes = st.tuples(permutations(), st.integers(0, 40), st.integers(0, 2), block_sizes)
-
-
-@codec_settings(60)
-@given(key_sets(400), st.lists(table_shapes, min_size=1, max_size=4), seeds, st.integers(0, 64))
-def test_probe(fingerprints, shapes, seed, radius):
-    """Once each: what lies within the radius and shares enough leading bits with the query in some table."""
-    prober = _kernel.Prober()
-    tables = []
-    queries = queries_near(fingerprints, seed)
-    differences = queries[:, None] ^ fingerprints[None, :]
-    near = np.bitwise_count(differences) <= radius
-    reached = np.zeros(near.shape, bool)
-    candidates = 0
-    for permutation, wanted_bits, wanted_flips, block_bytes in shapes:
-        flips = min(wanted_flips, wanted_bits if wanted_bits < 12 else 1)
-        table = open_table(tableimage.build(fingerprints, permutation, block_bytes))
-        tables.append(table)
-        prober.add(table, wanted_bits, flips, flip_masks(wanted_bits, flips))
-        leading = permute_oracle(differences.ravel(), permutation).reshape(differences.shape) & top_mask(wanted_bits)
-        looked_at = np.bitwise_count(leading) <= flips
-        candidates += int(looked_at.sum())
-        reached |= looked_at
-    lims, found, distances, blocks_read, counted = prober.probe(queries, radius)
-    assert counted >= candidates  # an instruction set may compare every entry of a block
-    assert blocks_read > 0
-    for options in ({"sweep_from": 0}, {"fetch": True}, {"sweep_from": 0, "fetch": True}, {"most": len(found)}):
-        for column, same in zip((lims, found, distances), prober.probe(queries, radius, **options), strict=False):
-            assert np.array_equal(column, same)
-    if len(found):
-        assert prober.probe(queries, radius, most=len(found) - 1) is None
-    for i, query in enumerate(queries.tolist()):
-        expected = reference.brute_force(fingerprints[near[i] & reached[i]], query, radius)
-        assert np.array_equal(found[lims[i] : lims[i + 1]], expected[0])
-        assert np.array_equal(distances[lims[i] : lims[i + 1]], expected[1])
-    one = prober.probe_one(int(queries[0]), radius, tables[0])
-    assert [(f, d) for f, d, _, _ in one] == list(zip(found[: lims[1]].tolist(), distances.tolist(), strict=False))
-    for fingerprint, _, block, rank in one:
-        assert tables[0].locate_one(fingerprint) == (block, rank)
-
-
-@codec_settings(20)
-@given(key_sets(400), seeds, block_sizes)
-def test_two_halves_with_one_flip_are_exact_for_radius_three(fingerprints, seed, block_bytes):
-    prober = _kernel.Prober()
-    for shift in (0, 32):
-        table = open_table(tableimage.build(fingerprints, np.roll(IDENTITY, -shift), block_bytes))
-        prober.add(table, 32, 1, flip_masks(32, 1))
-    queries = queries_near(fingerprints, seed, 40)
-    columns = prober.probe(queries, 3)[:3]
-    for got, expected in zip(columns, reference.brute_force_many(fingerprints, queries, 3), strict=True):
-        assert np.array_equal(got, expected)

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-import reference
+import reference_records
 from damage import (
     IDS,
     LMDB_FILES,
@@ -160,14 +160,14 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
 
     def change(records):
         seed = record_seed(digest, key)
-        lists = reference.decode_record(records[key.to_bytes(8, "big")], seed)
+        lists = reference_records.decode_record(records[key.to_bytes(8, "big")], seed)
         assert lists[rank] == [7]
         if damage == "no number":
             other = next(i for i in range(len(lists)) if i != rank)
             lists[rank] = lists[other]
         else:
             lists[rank] = [8 if damage == "another number" else len(STRINGS)]
-        records[key.to_bytes(8, "big")] = reference.encode_record(lists, seed)
+        records[key.to_bytes(8, "big")] = reference_records.encode_record(lists, seed)
 
     rewrite_records(copy, NUMBERS, change)
     with fpstore.open(copy) as store:

@@ -5,7 +5,8 @@ import itertools
 import column_sets
 import numpy as np
 import pytest
-from reference import brute_force_many
+from brute_force import brute_force_many
+from speeds import slow
 
 import fpstore
 from fpstore.design import column_costs
@@ -30,7 +31,9 @@ def sample_of(rows, width):
     return Sample(np.random.default_rng(9).permutation(rows), Width(width))
 
 
-@pytest.mark.parametrize(("width", "blocks", "bucket"), [(64, 4, 16), (64, 5, 12), (64, 6, 8), (256, 16, 16), (256, 7, 18)])
+@pytest.mark.parametrize(
+    ("width", "blocks", "bucket"), [(64, 4, 16), slow(64, 5, 12), slow(64, 6, 8), (256, 16, 16), slow(256, 7, 18)]
+)
 def test_dealt_blocks_are_exact_and_no_more_than_an_order_of_the_bits(pictures, width, blocks, bucket):
     radius = width // 6
     dealt = deal(blocks, bucket, radius, sample_of(pictures[width], width))
@@ -169,7 +172,7 @@ def test_even_rows_of_a_stream():
         assert not len(found) or found[0] == 0
 
 
-@pytest.mark.parametrize("design", ["auto", "dealt-4-16"])
+@pytest.mark.parametrize("design", [slow("auto"), "dealt-4-16"])
 def test_skew_is_seen_beside_many_rows_of_a_fingerprint_and_in_merges(tmp_path, design):
     """The sample was of rows, and a merge had one fingerprint of each block."""
     low = np.unique(np.random.default_rng(3).integers(0, 2**32, 21845, np.uint64))  # half of the bits are constant

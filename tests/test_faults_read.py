@@ -101,8 +101,8 @@ def test_a_file_cut_to_nothing_under_an_open_store(copy, name):
 
 
 PLACES = [
-    *crossed(["table-000.fpt", "hashes.fpt"], ["header", "blocks", "keys", "end"], share=3),
-    *crossed(["ids.mdb", "strings.mdb", "numbers.mdb"], ["header", "blocks", "end"]),
+    *crossed(["table-000.fpt", "hashes.fpt"], ["header", "blocks", "keys", "end"], share=4),
+    *crossed(["ids.mdb", "strings.mdb", "numbers.mdb"], ["header", "blocks", "end"], share=4),
     *crossed(["log"], ["end", "header"], share=2),
     ("manifest.json", "header"),
 ]

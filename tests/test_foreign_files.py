@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference
+import reference_records
 from building import rows_of
 from damage import records_of, rewrite, rewrite_records
 
@@ -119,8 +120,8 @@ def test_a_number_beyond_all_strings_does_not_survive_a_merge(tmp_path, monkeypa
     def change(records):
         key = max(records)
         seed = record_seed(digest, int.from_bytes(key, "big"))
-        *lists, _ = reference.decode_record(records[key], seed)
-        records[key] = reference.encode_record([*lists, [2**40]], seed)
+        *lists, _ = reference_records.decode_record(records[key], seed)
+        records[key] = reference_records.encode_record([*lists, [2**40]], seed)
 
     rewrite_records(path, "gen-00000001/numbers.mdb", change)
     refused_merge(path, monkeypatch)
@@ -150,8 +151,8 @@ def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path, 
     def change(records):
         key = max(records)
         seed = record_seed(reference.set_digest(FINGERPRINTS.tolist()), int.from_bytes(key, "big"))
-        *lists, _ = reference.decode_record(records[key], seed)
-        records[key] = reference.encode_record([*lists, [len(STRINGS)]], seed)
+        *lists, _ = reference_records.decode_record(records[key], seed)
+        records[key] = reference_records.encode_record([*lists, [len(STRINGS)]], seed)
 
     if damage == "an id that has no string":
         rewrite_records(path, "gen-00000001/ids.mdb", change)

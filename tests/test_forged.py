@@ -4,6 +4,8 @@ What a block says is read here leniently, also past its end, and the key is set 
 the lengths on trust would return the entries.
 """
 
+import struct
+
 import numpy as np
 import pytest
 import reference
@@ -45,9 +47,7 @@ def forge(
     code_bits = len(codes) if code_bits is None else code_bits
     first = 0x0123456789ABCDEF
     payload = (codes + tails[:room]).tobytes()
-    image[4104 : 4096 + size] = (
-        first.to_bytes(8, "little") + bytes([*count.to_bytes(2, "little"), *code_bits.to_bytes(2, "little")]) + payload
-    )
+    image[4096 : 4096 + size] = struct.pack("<IHHQ", 0, count, code_bits, first) + payload
     bits = bitarray(endian="big")
     bits.frombytes(bytes(image[4096 + reference.BLOCK_HEADER_BYTES : 4096 + 2 * size]))
     names = {code.to01(): symbol for symbol, code in book.items()}
@@ -60,7 +60,7 @@ def forge(
     key = entries[-1]
     image[header.keys_offset : header.keys_offset + 8] = key.to_bytes(8, "little")
     seed = reference.block_seed(header.seed, 0, key, 0)
-    image[4096:4104] = reference.xxh64(bytes(image[4104 : 4096 + size]), seed).to_bytes(8, "little")
+    image[4096:4100] = reference.block_sum(image[4096 : 4096 + size], seed).to_bytes(4, "little")
     return tableimage.open_table(bytes(image)), entries
 
 
@@ -131,10 +131,10 @@ def test_a_count_that_no_block_has(count):
     image = image_of(EVEN, 512)
     forge(image, [5])
     header = reference.parse_header(image, len(image))
-    image[4112:4114] = count.to_bytes(2, "little")
+    image[4100:4102] = count.to_bytes(2, "little")
     key = int.from_bytes(image[header.keys_offset :][:8], "little")
     seed = reference.block_seed(header.seed, 0, key, 0)
-    image[4096:4104] = reference.xxh64(bytes(image[4104 : 4096 + 512]), seed).to_bytes(8, "little")
+    image[4096:4100] = reference.block_sum(image[4096 : 4096 + 512], seed).to_bytes(4, "little")
     table = tableimage.open_table(bytes(image))
     refused(table, "block entry count out of range")
     with pytest.raises(CorruptStoreError, match="block entry count out of range"):
@@ -177,3 +177,56 @@ def test_codes_that_go_on_in_the_next_block():
         table, entries = forge(image, [63] * fits, count=fits + more + 1, code_bits=6 * (fits + more))
         assert len(entries) == fits + more + 1
         refused(table, FITS_NOT)
+
+
+# --- Elias-Fano -----------------------------------------------------------------------------------
+
+
+def forge_elias_fano(gaps: list[int], low_bits: int, *, count: int | None = None, key: int | None = None) -> _kernel.Table:
+    """Replace block 0 of a table by these gaps between high parts, with random low parts; the key is the last entry."""
+    image = image_of(tableimage.NO_CODE, 256)
+    header = reference.parse_header(image, len(image))
+    highs = bitarray(endian="little")
+    for gap in gaps:
+        highs += bitarray("0" * gap + "1")
+    lows = np.random.default_rng(1).integers(0, 1 << low_bits, len(gaps), np.uint64).tolist()
+    for low in lows:
+        highs += int2ba(low, low_bits, "little")
+    payload = highs.tobytes()[:248].ljust(248, b"\0")
+    image[4096 : 4096 + 256] = struct.pack("<IHH", 0, len(gaps) if count is None else count, low_bits) + payload
+    last = sum(gaps) << low_bits | lows[-1] if key is None else key
+    image[header.keys_offset : header.keys_offset + 8] = last.to_bytes(8, "little")
+    seed = reference.block_seed(header.seed, 0, last, 0)
+    image[4096:4100] = reference.block_sum(image[4096 : 4096 + 256], seed).to_bytes(4, "little")
+    return tableimage.open_table(bytes(image))
+
+
+GAPS = [0, 3, 1, 0, 0, 7, 20, 2, 1]
+
+
+@pytest.mark.parametrize("low_bits", [1, 13, 56])
+def test_a_forged_elias_fano_block_that_claims_the_truth_is_read(low_bits):
+    table = forge_elias_fano(GAPS, low_bits)
+    found = table.decode(0, 1, 0)[0]
+    assert (found >> np.uint64(low_bits)).tolist() == np.cumsum(GAPS).tolist()
+
+
+@pytest.mark.parametrize("low_bits", [64, 200, 65535])
+def test_low_parts_that_are_too_long(low_bits):
+    image = image_of(tableimage.NO_CODE, 256)
+    header = reference.parse_header(image, len(image))
+    image[4102:4104] = low_bits.to_bytes(2, "little")
+    key = int.from_bytes(image[header.keys_offset :][:8], "little")
+    seed = reference.block_seed(header.seed, 0, key, 0)
+    image[4096:4100] = reference.block_sum(image[4096 : 4096 + 256], seed).to_bytes(4, "little")
+    refused(tableimage.open_table(bytes(image)), FITS_NOT)
+
+
+@pytest.mark.parametrize("count", [len(GAPS) - 1, len(GAPS) + 1, 60, 130])
+def test_high_parts_that_are_not_as_many_as_the_count_says(count):
+    refused(forge_elias_fano(GAPS, 13, count=count), f"{FITS_NOT}|key index does not match the block")
+
+
+@pytest.mark.parametrize("more", [1, 5, 1000, 1 << 40])
+def test_a_key_whose_high_part_is_not_that_of_the_last_entry(more):
+    refused(forge_elias_fano(GAPS, 13, key=sum(GAPS) + more << 13), f"{FITS_NOT}|key index does not match the block")

@@ -16,6 +16,7 @@ from speeds import crossed
 from tableimage import IDENTITY, KINDS, make_keys, open_table
 
 from fpstore import _kernel
+from fpstore.design.blocks import CODECS
 from fpstore.errors import CorruptStoreError
 
 ISAS = _kernel.available_isas()
@@ -182,9 +183,9 @@ def test_sort_pairs_and_group_pairs(isa):
 def test_encode(isa, kind):
     for size in (*range(1, 71), 1500):
         keys = unaligned(make_keys(kind, size, size), size % 8)
-        lengths = tableimage.complete_lengths(size, set(range(64)))
-        for block_bytes in (128, 1024):
-            check(isa, tableimage.encode, keys, lengths, block_bytes, 77, [size // 3])
+        for lengths in (tableimage.complete_lengths(size, set(range(64))), tableimage.NO_CODE):
+            for block_bytes in (128, 1024):
+                check(isa, tableimage.encode, keys, lengths, block_bytes, 77, [size // 3])
 
 
 def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int, sweep_from: int) -> Arrays:
@@ -196,10 +197,10 @@ def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int, sweep_from: 
 def test_decode_scan_locate_and_probe(isa, kind, block_bytes):
     rng = np.random.default_rng(block_bytes)
     masks = np.array([0, *(1 << np.arange(48, 64, dtype=np.uint64))], np.uint64)
-    for size in (1, 2, 3, 5, 8, 9, 16, 17, 24, 31, 33, 47, 64, 65, 70, 1100):
+    for place, size in enumerate((1, 1, 1, 2, 2, 3, 5, 8, 9, 16, 17, 24, 31, 33, 47, 64, 65, 70, 1100, 1101, 1102)):
         fingerprints = make_keys(kind, size, size)
-        # Random code lengths for every second size: codes of up to 16 bits in plenty.
-        lengths = tableimage.complete_lengths(size, set(range(64))) if size % 2 else None
+        # In turn the code of the keys, random lengths, which give codes of up to 16 bits in plenty, and Elias-Fano.
+        lengths = (None, tableimage.complete_lengths(size, set(range(64))), tableimage.NO_CODE)[place % 3]
         images = [tableimage.build(fingerprints, p, block_bytes, lengths) for p in (IDENTITY, SHUFFLED)]
         queries = rng.choice(fingerprints, 37) ^ (np.uint64(1) << rng.integers(0, 64, 37, np.uint64))
         queries = unaligned(np.concatenate([queries, fingerprints[:30]]), size % 8)
@@ -229,8 +230,9 @@ def errors(table: _kernel.Table) -> list[str]:
     return found
 
 
-def test_damaged_blocks_give_the_same_error(isa):
-    image = tableimage.build(make_keys("clustered", 4, 300), SHUFFLED, 128)
+@pytest.mark.parametrize("lengths", [None, tableimage.NO_CODE], ids=CODECS)
+def test_damaged_blocks_give_the_same_error(isa, lengths):
+    image = tableimage.build(make_keys("clustered", 4, 300), SHUFFLED, 128, lengths)
     rng = np.random.default_rng(8)
     for place in rng.integers(4096, open_table(image).directory_offset, 200).tolist():
         damaged = bytearray(image)

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import reference
+import reference_records
 
 import fpstore
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
@@ -35,18 +36,18 @@ def path(store, tmp_path):
 def sealed(content):
     """Return the bytes of a manifest with a right checksum."""
     body = {key: value for key, value in content.items() if key != "checksum"}
-    return json.dumps(body | {"checksum": reference.manifest_checksum(body)}).encode()
+    return json.dumps(body | {"checksum": reference_records.manifest_checksum(body)}).encode()
 
 
 def test_a_manifest_is_what_the_reference_says(path):
     data = (path / MANIFEST_FILE).read_bytes()
-    content = reference.parse_manifest(data)
+    content = reference_records.parse_manifest(data)
     manifest = read_manifest(path)
     assert content["identity"] == manifest.identity.hex()
     assert content["generation"] == manifest.generation._asdict()
     assert content["design"] == manifest.design.to_json()
     assert list(json.loads(data)) == [
-        "format_version", "flags", "width", "identity", "design", "block_bytes", "fingerprinter", "auto", "index_ids",
+        "format_version", "flags", "width", "identity", "design", "block_bytes", "codec", "fingerprinter", "auto", "index_ids",
         "generation", "checksum",
     ]  # fmt: skip
     assert data.count(b"\n") > 20  # to be read by people
@@ -60,7 +61,7 @@ def test_a_manifest_is_written_and_read(path):
         write_manifest(folder, other)
         assert read_manifest(path, folder) == read_manifest(path) == other
         assert sorted(entry.name for entry in path.iterdir()) == ["gen-00000001", MANIFEST_FILE, "writer.lock"]
-        reference.parse_manifest((path / MANIFEST_FILE).read_bytes())
+        reference_records.parse_manifest((path / MANIFEST_FILE).read_bytes())
         moved = path.with_name("moved")
         path.rename(moved)
         write_manifest(folder, manifest)  # by the folder that is open
@@ -83,7 +84,7 @@ def test_damage_at_every_byte_of_a_manifest(path):
                 assert "run fpstore repair" in str(error)
                 assert "\n" not in str(error)
                 with pytest.raises((reference.FormatError, ValueError)):
-                    reference.parse_manifest(damaged)
+                    reference_records.parse_manifest(damaged)
     assert blank < len(good)
 
 
@@ -101,7 +102,7 @@ def test_another_version_is_told_apart_from_damage(path, key, value):
 WRONG = [
     ("identity", "00"), ("identity", "zz" * 16), ("identity", None), ("identity", 7),
     ("design", None), ("design", {}), ("design", {"name": "x", "radius": 3, "tables": 5}), ("design", []),
-    ("block_bytes", "512"), ("block_bytes", -1), ("block_bytes", 1.5), ("block_bytes", None),
+    ("codec", "zip"), ("codec", None), ("block_bytes", "512"), ("block_bytes", -1), ("block_bytes", 1.5), ("block_bytes", None),
     ("fingerprinter", 7), ("fingerprinter", []), ("auto", "hot"), ("generation", None), ("generation", 5), ("generation", {}),
     ("index_ids", 1), ("index_ids", None), ("more", 1),
 ]  # fmt: skip

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-import reference
+import reference_records
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -178,7 +178,7 @@ def test_a_union_needs_the_ids_of_a_common_key_in_order():
 
 def encoded(lists, first, seed):
     keys = keys_of(first, len(lists)).tolist()
-    return [reference.encode_record(part, (seed + key) % 2**64) for part, key in zip(lists, keys, strict=True)]
+    return [reference_records.encode_record(part, (seed + key) % 2**64) for part, key in zip(lists, keys, strict=True)]
 
 
 def keys_of(first, count):

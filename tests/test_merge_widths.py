@@ -1,21 +1,21 @@
 """Streaming merges of the kernel at every width, of rows that tie in their leading words, against plain Python."""
 
+import brute_force
 import numpy as np
 import pytest
-import reference
 from tableimage import WIDTHS, kinds_of, make_rows
 
 from fpstore import _kernel
 
 
 def rows_of(numbers, width):
-    return reference.rows_of(sorted(numbers), width)
+    return brute_force.rows_of(sorted(numbers), width)
 
 
 def drawn(width, kind, seed):
     """Return three sets of numbers that overlap."""
     rng = np.random.default_rng(seed)
-    numbers = reference.numbers_of(make_rows(kind, seed, 240, width))
+    numbers = brute_force.numbers_of(make_rows(kind, seed, 240, width))
     return tuple({numbers[i] for i in rng.choice(len(numbers), len(numbers) // 2, replace=False)} for _ in range(3))
 
 
@@ -30,7 +30,7 @@ def columns(groups, width):
 
 
 def as_dictionary(keys, counts, ids):
-    numbers = reference.numbers_of(keys)
+    numbers = brute_force.numbers_of(keys)
     assert numbers == sorted(set(numbers))
     assert counts.sum() == len(ids)
     parts = np.split(ids, np.cumsum(counts.astype(np.int64))[:-1])
@@ -45,7 +45,7 @@ def test_sets_and_groups_are_merged(width, kind):
         for dropped in (drop, set(), keys):
             out = np.empty((len(keys) + len(add), *rows_of(keys, width).shape[1:]), np.uint64)
             count = _kernel.merge_keys(rows_of(keys, width), rows_of(dropped, width), rows_of(add, width), out)
-            assert reference.numbers_of(out[:count]) == sorted(keys - dropped | add)
+            assert brute_force.numbers_of(out[:count]) == sorted(keys - dropped | add)
         groups, others = groups_of(keys, rng), groups_of(add, rng)
         merged = _kernel.merge_groups(*columns(groups, width), rows_of(drop | add, width), *columns(others, width))
         assert as_dictionary(*merged) == {key: ids for key, ids in groups.items() if key not in drop | add} | others

@@ -178,8 +178,8 @@ def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width
     with fpstore.build(tmp_path / "s", rows, width=width, radius=radius, design=design) as store:
         generation = store.snapshot().generation
         tried = list(_radii(generation, width, queries))
-        block_bytes, words = generation.manifest.block_bytes, generation.design.width.words
-        costs = [probe_nanoseconds(generation.design, 1 << 16, r, queries, block_bytes) for r in range(radius + 1)]
+        blocks, words = generation.manifest.blocks, generation.design.width.words
+        costs = [probe_nanoseconds(generation.design, 1 << 16, r, queries, blocks) for r in range(radius + 1)]
         scan = scan_nanoseconds(1 << 16, words, queries)
         assert tried == list(range(len(tried)))
         assert sum(costs[: len(tried)]) <= scan

@@ -2,9 +2,9 @@
 
 import threading
 
+import brute_force
 import numpy as np
 import pytest
-import reference
 
 import fpstore
 from fpstore.query import batches as probing
@@ -107,7 +107,7 @@ def test_a_scan_in_many_calls_is_brute_force(tmp_path, monkeypatch, threads):
                 for count in (0, 1, 5, 6):
                     queries = np.concatenate([fingerprints[:count] ^ np.uint64(5), np.full(min(count, 1), 2**64 - 1, np.uint64)])
                     found = store.scan(queries, 9, threads=threads)
-                    expected = reference.brute_force_many(fingerprints, queries, 9)
+                    expected = brute_force.brute_force_many(fingerprints, queries, 9)
                     for column, wanted in zip((found.lims, found.fingerprints, found.distances), expected, strict=True):
                         assert np.array_equal(column, wanted)
                         assert column.dtype == wanted.dtype

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reference
 from repairing import GENERATION, content, damage_block, flip
 
 import fpstore
@@ -294,8 +295,8 @@ def test_bits_behind_a_narrow_fingerprint_are_refused(tmp_path):
     )
     data = bytearray(file.read_bytes())
     data[4096 + 8] |= 1
-    checksum = _kernel.xxh64(bytes(data[4096 + 8 : 4096 + 128]), (seed + kernel.key_of(0) * P1) % 2**64)
-    data[4096 : 4096 + 8] = checksum.to_bytes(8, "little")
+    checksum = reference.block_sum(data[4096 : 4096 + 128], (seed + kernel.key_of(0) * P1) % 2**64)
+    data[4096 : 4096 + 4] = checksum.to_bytes(4, "little")
     file.write_bytes(data)
     with fpstore.open(path) as store:
         assert "bit streams do not fit" in store.verify().faults[0]["message"]

@@ -1,8 +1,8 @@
 """What probe, probe_many and scan return, against brute force: every design, radius and kind of set."""
 
+import brute_force
 import numpy as np
 import pytest
-import reference
 import tableimage
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +11,7 @@ from speeds import crossed
 
 import fpstore
 from fpstore.design import families as design_module
+from fpstore.design.blocks import CODECS
 from fpstore.design.families import MANKU
 
 pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")  # probes beyond the store's radius are meant
@@ -33,7 +34,7 @@ OTHER_DESIGNS = (
     ("auto", 4),
 )
 CASES = [
-    *crossed(DESIGNS, KINDS, share=3),
+    *crossed(DESIGNS, KINDS),
     *crossed(OTHER_DESIGNS, ("near", "families", "few-prefixes")),
 ]
 
@@ -50,7 +51,7 @@ def same(matches, expected):
 
 def check(store, fingerprints, queries, radius):
     """Compare probe_many, scan and probe with brute force, as lists: sets, counts and order."""
-    expected = reference.brute_force_many(fingerprints, queries.tolist(), radius)
+    expected = brute_force.brute_force_many(fingerprints, queries.tolist(), radius)
     same(store.probe_many(queries, radius, threads=1), expected)
     same(store.probe_many(queries, radius, threads=2), expected)
     same(store.scan(queries, radius), expected)
@@ -65,14 +66,15 @@ def check(store, fingerprints, queries, radius):
 # --- Oracle ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(("shape", "kind"), CASES)
-def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind):
+def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind, codec):
     name, radius = shape
     rng = np.random.default_rng(radius)
     fingerprints = make_set(kind)
     distinct = np.unique(fingerprints)
     queries = queries_for(distinct, rng)
-    with fpstore.build(tmp_path / "s", fingerprints, radius=radius, design=name, block_bytes=256) as store:
+    with fpstore.build(tmp_path / "s", fingerprints, radius=radius, design=name, block_bytes=256, codec=codec) as store:
         assert len(store) == len(distinct)
         for smaller in range(radius + 1):
             check(store, distinct, queries, smaller)
@@ -82,8 +84,9 @@ def test_matches_are_those_of_brute_force(tmp_path, small_pieces, shape, kind):
         assert total >= min(len(distinct), 40)
 
 
-@pytest.mark.parametrize("block_bytes", [128, 512, 1024, 2048, 4096])
-@pytest.mark.parametrize("kind", ["random", "near", "dense", "few-prefixes"])
+@pytest.mark.parametrize(
+    ("kind", "block_bytes"), crossed(["random", "near", "dense", "few-prefixes"], [128, 512, 1024, 2048, 4096], share=3)
+)
 def test_every_block_size(tmp_path, small_pieces, block_bytes, kind):
     distinct = np.unique(make_set(kind, 3000))
     queries = queries_for(distinct, np.random.default_rng(1))
@@ -131,15 +134,16 @@ radii_and_designs = st.integers(0, 7).flatmap(
 )
 
 
-@given(sets, radii_and_designs, st.sampled_from([128, 512]), st.integers(0, MAX), st.data())
-@settings(max_examples=60, deadline=None)
-def test_any_small_set(tmp_path_factory, fingerprints, radius_and_design, block_bytes, stranger, data):
+@given(sets, radii_and_designs, st.sampled_from([128, 512]), st.sampled_from(CODECS), st.integers(0, MAX), st.data())
+@settings(max_examples=80, deadline=None)
+def test_any_small_set(tmp_path_factory, fingerprints, radius_and_design, block_bytes, codec, stranger, data):
     radius, name = radius_and_design
     path = tmp_path_factory.mktemp("any") / "s"
     bits = data.draw(st.lists(st.integers(0, 63), max_size=radius + 1, unique=True))
     near = fingerprints[:12] ^ np.uint64(sum(1 << bit for bit in bits))
     queries = np.concatenate([near, np.array([stranger], np.uint64)])
-    with fpstore.build(path, fingerprints, radius=radius, design=name, block_bytes=block_bytes) as store:
+    options = {"design": name, "block_bytes": block_bytes, "codec": codec}
+    with fpstore.build(path, fingerprints, radius=radius, **options) as store:
         asked = data.draw(st.integers(0, min(radius + 1, 64)))
         check(store, fingerprints, queries, asked)
         lims, ids = store.probe_many(fingerprints, 0).ids()
@@ -152,7 +156,7 @@ def test_radius_above_the_store_is_exact(store):
     distinct = np.unique(make_set("families"))
     query = int(distinct[7])
     for radius in (4, 9, 31, 64):
-        expected = reference.brute_force(distinct, query, radius)[0].tolist()
+        expected = brute_force.brute_force(distinct, query, radius)[0].tolist()
         assert [m.fingerprint for m in store.probe(query, radius)] == expected
     assert len(store.probe(query, 64)) == len(store)
 

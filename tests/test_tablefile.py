@@ -9,6 +9,7 @@ from repairing import flip
 
 import fpstore
 from fpstore import _kernel
+from fpstore.design.blocks import Blocks
 from fpstore.format import table_file as tablefile
 from fpstore.format.histogram import Histogram
 from fpstore.format.mapping import MAPPING_DESIGN
@@ -55,7 +56,7 @@ def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, m
     keys = np.arange(100, dtype=np.uint64)
     histogram = Histogram()
     histogram.add(keys)
-    writer = TableWriter(tmp_path / "table", TableLayout(MAPPING_DESIGN, 0, 128, len(keys) - more, 0, histogram.counts))
+    writer = TableWriter(tmp_path / "table", TableLayout(MAPPING_DESIGN, 0, Blocks(128), len(keys) - more, 0, histogram.counts))
     writer.feed(keys)
     with pytest.raises(fpstore.CorruptStoreError, match=f"would hold 100 keys instead of {100 - more}"):
         writer.finish()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from speeds import crossed
 
 import fpstore
 from fpstore.format.stored_table import RingProber
@@ -55,9 +56,9 @@ def pairs(matches: list[fpstore.Match]) -> list[tuple[int, int]]:
     return [(match.distance, match.fingerprint) for match in matches]
 
 
-@pytest.mark.parametrize("count", [0, 1, 5, 129, 600])
-@pytest.mark.parametrize(("bits", "design"), SETS)
-def test_answers_are_those_of_brute_force(tmp_path: Path, bits: int, design: str, count: int) -> None:
+@pytest.mark.parametrize(("made", "count"), crossed(SETS, [0, 1, 5, 129, 600], share=2))
+def test_answers_are_those_of_brute_force(tmp_path: Path, made: tuple[int, str], count: int) -> None:
+    bits, design = made
     rng = random.Random(f"{bits}{design}{count}")
     values = tied(rng, bits, count)
     most = 3 if design.startswith(("manku", "blocks", "striped")) else min(bits // 8, 10)
@@ -88,9 +89,9 @@ def test_fingerprints_that_differ_in_all_of_256_bits(tmp_path: Path) -> None:
         assert pairs(store.nearest(0, 2)) == [(0, 0), (256, 2**256 - 1)]
 
 
-@pytest.mark.parametrize("kind", ["integer", "string"])
-@pytest.mark.parametrize(("bits", "design"), CHANGED)
-def test_changes_against_a_model(tmp_path: Path, bits: int, design: str, kind: str) -> None:
+@pytest.mark.parametrize(("changed", "kind"), crossed(CHANGED, ["integer", "string"]))
+def test_changes_against_a_model(tmp_path: Path, changed: tuple[int, str], kind: str) -> None:
+    bits, design = changed
     rng = random.Random(f"{bits}{design}{kind}")
     centres = [rng.getrandbits(bits) for _ in range(30)]
 
@@ -218,7 +219,7 @@ COLUMNS = {32: "columns-2-9", 64: "columns-3-19", 128: "columns-7-18", 256: "col
 def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(tmp_path, width, design, monkeypatch):
     """Some looked up in nearly all buckets, thousands of times as long."""
     rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
-    radius = width * 45 // 64
+    radius, asked = width * 45 // 64, rows[:10]
     monkeypatch.setattr(RingProber, "probe", None)
     monkeypatch.setattr(RingProber, "probe_one", None)
     fpstore.build(tmp_path / "s", rows, width=width, radius=1, design=design).close()
@@ -227,9 +228,9 @@ def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(tmp_
             if changed:
                 store.delete(fingerprints=rows[:9])
                 store.insert(rows[:5], np.arange(600, 605))
-            expected = [[tuple(match) for match in found] for found in store.scan(rows[:40], radius)]
-            parts = list(store.probe_batches(rows[:40], radius))
+            expected = [[tuple(match) for match in found] for found in store.scan(asked, radius)]
+            parts = list(store.probe_batches(asked, radius))
             assert [[tuple(match) for match in found] for part in parts for found in part] == expected
-            assert [[tuple(match) for match in store.probe(row.tobytes(), radius)] for row in rows[:40]] == expected
-            assert [[tuple(match) for match in found] for found in store.probe_many(rows[:40], radius)] == expected
+            assert [[tuple(match) for match in store.probe(row.tobytes(), radius)] for row in asked] == expected
+            assert [[tuple(match) for match in found] for found in store.probe_many(asked, radius)] == expected
         assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,7 @@ from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target
 from fpstore.building.work import Work
-from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
+from fpstore.design.blocks import HUFFMAN, Blocks, check_blocks
 from fpstore.design.dealing import make_for
 from fpstore.design.estimates import Requirements
 from fpstore.design.families import Design, check_design, check_radius
@@ -52,6 +52,7 @@ class Options:
     memory: int | str | None = None
     threads: int | None = None
     block_bytes: int | None = None
+    codec: str = HUFFMAN
     fingerprinter: dict[str, Any] | None = None
     disk_budget: int | None = None
     storage: str = "hot"
@@ -63,6 +64,7 @@ class Options:
     rows: int = 0
     reserved: int = 0  # bytes of the budget that are already used
     auto: dict[str, Any] | None = None  # if `auto` chose the design: what a later merge needs to choose again
+    blocks: Blocks = field(init=False)  # made of what was asked for
 
     def checked(self) -> Options:
         """Validate the options before any input is read."""
@@ -70,7 +72,7 @@ class Options:
         self.radius = check_radius(self.radius, self.width)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
-        self.block_bytes = default_block_bytes(self.width) if self.block_bytes is None else check_block_bytes(self.block_bytes)
+        self.blocks = check_blocks(self.block_bytes, self.codec, self.width)
         check_design(self.design, self.radius, self.width)
         check_choice(self.storage, STORAGE, "storage")
         check_choice(self.prefer, PREFER, "prefer")
@@ -91,8 +93,6 @@ class _Build:
         self._folder = folder
         self._options = options
         assert isinstance(options.memory, int)
-        assert isinstance(options.block_bytes, int)
-        self._block_bytes = options.block_bytes
         assert isinstance(options.threads, int)
         self._memory, self._threads = options.memory - options.reserved, options.threads
         self._work = Work(options.progress)
@@ -101,7 +101,7 @@ class _Build:
         generation.mkdir()
         self._temporary = folder / "tmp"
         self._temporary.mkdir()
-        self._writer = GenerationWriter(generation, options.block_bytes, self._work)
+        self._writer = GenerationWriter(generation, options.blocks, self._work)
         self._strings: StringSpool | None = None
         self._kind, self._next_row = "row", 0
 
@@ -195,7 +195,7 @@ class _Build:
         options = self._options
         if isinstance(options.design, str) and options.design == "auto":
             required = Requirements(
-                Width(options.width), options.disk_budget, storage=options.storage, block_bytes=options.block_bytes,
+                Width(options.width), options.disk_budget, storage=options.storage, blocks=options.blocks,
                 prefer=options.prefer,
             )  # fmt: skip
             return choose(count, options.radius, required, sample).design
@@ -267,7 +267,7 @@ class _Build:
 
     def _manifest(self, identity: _Identity, record: GenerationRecord) -> Manifest:
         return Manifest(
-            os.urandom(IDENTITY_BYTES), identity.design, self._block_bytes, self._options.fingerprinter,
+            os.urandom(IDENTITY_BYTES), identity.design, *self._options.blocks, self._options.fingerprinter,
             self._auto(identity.count), self._options.index_ids, record,
         )  # fmt: skip
 

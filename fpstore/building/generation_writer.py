@@ -15,6 +15,7 @@ from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
+from fpstore.design.blocks import HUFFMAN, Blocks
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import RUN_REPAIR
@@ -26,7 +27,7 @@ from fpstore.format.id_map import IDS_FILE, IdMap
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
-from fpstore.format.mapping import MAPPING_DESIGN, MappingFiles, MappingWriter, mapping_block_bytes
+from fpstore.format.mapping import MAPPING_DESIGN, MappingFiles, MappingWriter, mapping_blocks
 from fpstore.format.places import bits_of_ranks, pairs, places_files
 from fpstore.format.record import Totals
 from fpstore.format.stored_table import ColumnTableWriter, open_table, table_writer
@@ -59,14 +60,14 @@ class GenerationWriter:
     ----------
     folder : Path
         The folder of the generation; its own name is made durable by the caller.
-    block_bytes : int
+    blocks : Blocks
     work : Work
         Counts the fingerprints written.
     """
 
     design: Design
 
-    def __init__(self, folder: Path, block_bytes: int, work: Work) -> None:
+    def __init__(self, folder: Path, blocks: Blocks, work: Work) -> None:
         self.folder = folder
         self.work = work
         self.fingerprints = self.ids = self.digest = self.first_string = 0
@@ -74,7 +75,7 @@ class GenerationWriter:
         self.places: dict[str, Any] | None = None
         self._rank_bits = 0
         self._ids_file: dict[str, int] = {}
-        self._block_bytes = block_bytes
+        self._blocks = blocks
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
         self._syncs: list[tuple[TableWriter | ColumnTableWriter, Job[None]]] = []
@@ -146,10 +147,12 @@ class GenerationWriter:
         number : int
             Its place in the design.
         keys : callable
-            Starts a pass over its sorted keys. The first pass counts, the second writes.
+            Starts a pass over its sorted keys. Where there is a Huffman code to make, one that counts comes before the one that
+            writes.
         """
         histogram = Histogram()
-        for piece in in_pieces(keys()) if self.design.tables[number].kind == BLOCKS else ():
+        coded = self.design.tables[number].kind == BLOCKS and self._blocks.codec == HUFFMAN
+        for piece in in_pieces(keys()) if coded else ():
             histogram.add(piece)
             self.work.tick()
         table = table_writer(self.folder / table_name(number), self._layout(number, histogram.counts))
@@ -164,7 +167,7 @@ class GenerationWriter:
         self._sync(table)
 
     def _layout(self, number: int, histogram: Words) -> TableLayout:
-        return TableLayout(self.design, number, self._block_bytes, self.fingerprints, self.digest, histogram)
+        return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram)
 
     def _sync(self, table: TableWriter | ColumnTableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
@@ -247,7 +250,7 @@ class GenerationWriter:
 
 
 def _mapping_layout(keys: KeySummary) -> TableLayout:
-    return TableLayout(MAPPING_DESIGN, 0, mapping_block_bytes(keys.histogram), keys.count, keys.digest, keys.histogram)
+    return TableLayout(MAPPING_DESIGN, 0, mapping_blocks(keys.histogram), keys.count, keys.digest, keys.histogram)
 
 
 def create_generation_log(folder: Path, manifest: Manifest) -> None:

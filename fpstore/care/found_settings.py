@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fpstore.care.evidence import DAMAGE, Evidence, Told, set_of
 from fpstore.care.salvage import with_new_header
-from fpstore.design.block_bytes import default_block_bytes
+from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
 from fpstore.design.covering import covers
 from fpstore.design.families import Design
 from fpstore.design.named import named_like
@@ -63,15 +63,15 @@ class Settings:
         self._find_set(evidence)
         self.design = self._find_design()
         self.width = self.design.width
-        self.block_bytes = self._find_block_bytes()
+        self.blocks = self._find_blocks()
         self.tables = [table for table in self.tables if self._fits(table)]
         self.tables += self._without_headers()
 
-    def _find_block_bytes(self) -> int:
+    def _find_blocks(self) -> Blocks:
         for table in self.tables:
             if isinstance(table, TableFile):
-                return table.kernel.block_bytes
-        return default_block_bytes(self.width.bits) if self._related is None else self._related.block_bytes
+                return Blocks(table.kernel.block_bytes, HUFFMAN if any(table.kernel.code_bits) else ELIAS_FANO)
+        return Blocks(default_block_bytes(self.width.bits)) if self._related is None else self._related.blocks
 
     def _find_index(self) -> bool:
         """Whether integer ids are indexed. Strings always are, so an index beside a dictionary says nothing."""
@@ -150,7 +150,7 @@ class Settings:
             if file not in self._headless:
                 continue
             try:
-                yield with_new_header(file, self.design, number, self.count, self.digest, self.block_bytes)
+                yield with_new_header(file, self.design, number, self.count, self.digest, self.blocks.bytes)
             except DAMAGE as error:
                 self._told.note(error)
             else:

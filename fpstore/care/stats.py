@@ -51,6 +51,7 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         "delta": _delta(snapshot),
         **_compression(generation),
         "block_bytes": manifest.block_bytes,
+        "codec": manifest.codec,
         "id_kind": snapshot.totals.id_kind,
         "generation": record.number,
         "format_version": FORMAT_VERSION,
@@ -104,8 +105,8 @@ def _by_table(design: Design, n: int) -> list[Any]:
 def distribution(table: StoredTable) -> dict[str, Any]:
     """Read a whole table.
 
-    Of blocks, return the h histogram, code lengths and fill of blocks; of columns, how many entries the buckets have; and of both
-    the largest runs of equal leading bits.
+    Of blocks, return the h histogram, and of the Huffman codec the code lengths and the fill of blocks; of columns, how many
+    entries the buckets have; and of both the largest runs of equal leading bits.
     """
     return _of_columns(table) if isinstance(table, ColumnTableReader) else _of_blocks(table)
 
@@ -167,16 +168,17 @@ def _of_blocks(table: TableReader) -> dict[str, Any]:
     entries = np.concatenate(entry_counts) if entry_counts else np.empty(0, np.uint32)
     n = int(entries.sum())
     code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
+    coded = bool(code_bits.any())  # otherwise Elias-Fano
     pairs = int(histogram.sum())
     used = int((histogram * (code_bits + huffman.tail_bits(width))).sum()) + n * (width.words - 1) * WORD_BITS
     payload = len(entries) * (table.kernel.block_bytes - 20) * 8
     return {
         "h": {int(h): int(histogram[h]) for h in np.flatnonzero(histogram)},
-        "code_bits": {int(h): int(code_bits[h]) for h in np.flatnonzero(histogram)},
-        "mean_code_bits": float((histogram * code_bits).sum() / pairs) if pairs else 0.0,
+        "code_bits": {int(h): int(code_bits[h]) for h in np.flatnonzero(histogram)} if coded else None,
+        "mean_code_bits": (float((histogram * code_bits).sum() / pairs) if pairs else 0.0) if coded else None,
         "blocks": len(entries),
         "entries_per_block": _spread(entries),
         # The bits of a block's first entry count as header; the codes of h at block bounds are not stored.
-        "fill": min(used / payload, 1.0) if payload else 0.0,
+        "fill": (min(used / payload, 1.0) if payload else 0.0) if coded else None,
         "skew": skew.told(),
     }

@@ -160,7 +160,7 @@ class Merge:
 
     def _write(self, snapshot: Snapshot, temporary: Path) -> None:
         self._manifest = self._redesigned(snapshot)
-        self._written = written = GenerationWriter(temporary, self._manifest.block_bytes, self._work)
+        self._written = written = GenerationWriter(temporary, self._manifest.blocks, self._work)
         self._first_string = snapshot.delta.first_string + len(self._strings)
         if self._new_strings is not None:
             self._first_string += self._new_strings.count
@@ -183,7 +183,7 @@ class Merge:
         if auto is None or (self._design is None and auto["planned_for"] / GROWTH <= count <= auto["planned_for"] * GROWTH):
             return manifest
         required = Requirements(
-            width, auto.get("disk_budget"), storage=auto.get("storage", "hot"), block_bytes=manifest.block_bytes,
+            width, auto.get("disk_budget"), storage=auto.get("storage", "hot"), blocks=manifest.blocks,
             prefer=auto.get("prefer", "balance"),
         )  # fmt: skip
         chosen = choose(count, radius, required, self._sample(snapshot)).design

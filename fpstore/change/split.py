@@ -43,7 +43,7 @@ def _write_part(snapshot: Snapshot, part: Part, folder: Path, resources: Resourc
     generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
     generation.mkdir()
     delta, totals = snapshot.delta, snapshot.totals
-    writer = GenerationWriter(generation, manifest.block_bytes, Work(resources.progress))
+    writer = GenerationWriter(generation, manifest.blocks, Work(resources.progress))
     writer.first_string = delta.next_string
     used = np.zeros(delta.next_string, bool) if totals.id_kind == "string" else None
     write_sorted(writer, part, manifest.design, resources, used)

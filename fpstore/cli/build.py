@@ -19,6 +19,7 @@ from fpstore.cli.images import Images, image_options
 from fpstore.cli.options import (
     Rows,
     Talk,
+    codec_option,
     disk_budget_option,
     is_given,
     json_option,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     default=None,
     help="Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower probes.",
 )
+@codec_option
 @disk_budget_option
 @storage_option
 @prefer_option
@@ -138,6 +140,7 @@ def build(
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --index-ids --force
+    $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --force
     $ fpstore build short.fps short.tsv --width 32
     $ fpstore build signed.fps signed.csv --decimal --signed
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31

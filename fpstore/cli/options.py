@@ -15,6 +15,7 @@ from fpstore.arguments import check_path
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
+from fpstore.design.blocks import CODECS, HUFFMAN
 from fpstore.design.planner import PREFER, STORAGE
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io import FORMATS
@@ -63,6 +64,13 @@ prefer_option = click.option(
     default=PREFER[0],
     show_default=True,
     help="What auto takes of the designs that fit: the best compromise, the fastest, or the smallest.",
+)
+codec_option = click.option(
+    "--codec",
+    type=click.Choice(CODECS),
+    default=HUFFMAN,
+    show_default=True,
+    help="How tables of blocks are packed; elias-fano is smaller and faster.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")

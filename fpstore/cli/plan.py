@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fpstore.cli import types
-from fpstore.cli.options import disk_budget_option, json_option, prefer_option, storage_option, width_option
+from fpstore.cli.options import codec_option, disk_budget_option, json_option, prefer_option, storage_option, width_option
 from fpstore.cli.output import count, print_json, print_table
 from fpstore.cli.verb import Verb
 from fpstore.design.families import SCAN, lookup_radius
@@ -56,6 +56,7 @@ def parse_count(text: str) -> int:
     help="Largest radius of probes, 0 to the width; above a quarter of it, the only design is scan.",
 )
 @width_option
+@codec_option
 @disk_budget_option
 @click.option(
     "--memory-budget",
@@ -71,6 +72,7 @@ def plan(
     n: int,
     radius: int,
     width: int,
+    codec: str,
     disk_budget: int | None,
     memory_budget: int | None,
     storage: str,
@@ -97,13 +99,14 @@ def plan(
     $ fpstore plan 16M --storage cold --json
     $ fpstore plan 50M --radius 12 --prefer space
     $ fpstore plan 16M --width 128 --all
+    $ fpstore plan 2^26 --codec elias-fano
     """
     import fpstore
     from fpstore.design.planner import crossover
 
     types.usage_error_for_radius(radius, width)
     plans = fpstore.plan(
-        n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, prefer=prefer, width=width
+        n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, codec=codec, prefer=prefer, width=width
     )
     crossing = crossover(n, radius, storage, width)
     if as_json:

@@ -71,7 +71,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("width", f"{found['width']} bits"),
         ("radius", str(found["radius"])),
         ("design", found["design"]["name"]),
-        *([("block", f"{found['block_bytes']} bytes")] if _has_blocks(found) else []),
+        *([("block", f"{found['block_bytes']} bytes, {found['codec']}")] if _has_blocks(found) else []),
         ("fingerprinter", made or "unknown"),
         ("generation", str(found["generation"])),
         (
@@ -153,8 +153,9 @@ def _print_buckets(found: dict[str, Any]) -> None:
 
 def _print_blocks(found: dict[str, Any]) -> None:
     pairs = sum(found["h"].values())
-    mean = f"{found['mean_code_bits']:.2f}"
-    if pairs:
+    coded = found["code_bits"] is not None
+    if pairs and coded:
+        mean = f"{found['mean_code_bits']:.2f}"
         print_table(
             f"\nFirst differing bit h of neighbours in the first table (mean code {mean} bits)",
             ("h", "pairs", "share", "code bits"),
@@ -167,7 +168,7 @@ def _print_blocks(found: dict[str, Any]) -> None:
         [
             ("blocks", f"{found['blocks']:,}"),
             ("fingerprints per block", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
-            ("fill", f"{found['fill']:.1%}"),
+            *([("fill", f"{found['fill']:.1%}")] if coded else []),
         ],
         left=(0, 1),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fpstore.arguments import check_share
-from fpstore.design.block_bytes import BLOCK_BYTES
+from fpstore.design.blocks import BLOCK_BYTES
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import check_encoding

@@ -10,6 +10,8 @@ from __future__ import annotations
 from math import exp
 from typing import NamedTuple
 
+from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
+
 BATCH_QUERIES = 1 << 12  # the size of the costed batch: about the share of one thread in a large batch
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
 COLD_BYTE_NS = 1.0  # of a file that is read from its start to its end
@@ -31,8 +33,11 @@ class Work(NamedTuple):
     compared: float  # entries of these blocks compared
 
 
-# Fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
-NANOSECONDS = Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, compared=0.2)
+# By codec; fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
+NANOSECONDS = {
+    HUFFMAN: Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, compared=0.2),
+    ELIAS_FANO: Work(lookups=67.0, blocks=122.0, decoded=3.4, expanded=215.0, compared=0.17),
+}
 
 # Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of decoding an entry; and what each
 # further word of a fingerprint adds. Fitted in the same way.
@@ -75,7 +80,7 @@ def work(fingerprint_count: int, per_block: float, found: float, lookups: float)
     return Work(1, opened, 0, opened, spanned * per_block)
 
 
-def lookup_nanoseconds(fingerprint_count: int, per_block: float, found: float, lookups: float) -> float:
+def lookup_nanoseconds(fingerprint_count: int, per_block: float, codec: str, found: float, lookups: float) -> float:
     """Return the estimated time of one look-up, tables in memory, on one thread."""
     done = work(fingerprint_count, per_block, found, lookups)
-    return sum(amount * price for amount, price in zip(done, NANOSECONDS, strict=True))
+    return sum(amount * price for amount, price in zip(done, NANOSECONDS[codec], strict=True))

@@ -11,15 +11,18 @@ from typing import NamedTuple
 
 from fpstore import _kernel
 from fpstore.design import column_costs
-from fpstore.design.block_bytes import default_block_bytes
+from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
 from fpstore.design.costs import BATCH_QUERIES, COLD_BYTE_NS, COLD_READ_NS, lookup_nanoseconds, scan_nanoseconds
 from fpstore.design.families import Design
 from fpstore.design.sample import Sample
 from fpstore.design.tables import TableLookup
 from fpstore.width import WIDTH_64, WORD_BITS, Width
 
-CODE_BITS = 3.29  # mean code length of h on uniform keys
-ENTRY_OVERHEAD_BITS = (20 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
+ENTRY_BITS = {  # of uniform keys, above log2(2^width / n)
+    HUFFMAN: 3.29,  # mean code length of h
+    ELIAS_FANO: 1.96,  # between 1.91 and 2, as the mean gap is between two powers of two
+}
+ENTRY_OVERHEAD_BITS = (16 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
 ID_BYTES = 4.0
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 
@@ -31,7 +34,7 @@ class Requirements(NamedTuple):
     disk_budget: int | None = None
     memory_budget: int | None = None
     storage: str = "hot"
-    block_bytes: int | None = None
+    blocks: Blocks | None = None
     prefer: str = "balance"
 
 
@@ -104,13 +107,13 @@ def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
     return (falling - lgamma(n + 1) / log(2)) / n
 
 
-def table_bits(fingerprint_count: int, block_bytes: int | None = None, width: int = WORD_BITS) -> float:
+def table_bits(fingerprint_count: int, blocks: Blocks | None = None, width: int = WORD_BITS) -> float:
     """Return the estimated bits per fingerprint of one table for uniform keys, including all overhead."""
     n = max(fingerprint_count, 1)
-    block_bytes = default_block_bytes(width) if block_bytes is None else block_bytes
-    entry = max(width - log2(max(n, 2)), 1.0) + CODE_BITS
+    block_bytes, codec = blocks or Blocks(default_block_bytes(width))
+    entry = max(width - log2(max(n, 2)), 1.0) + ENTRY_BITS[codec]
     key_bytes = Width(width).words * 8  # in the index
-    per_block = max((block_bytes * 8 - 20 * 8 - 22) / entry + 1, 1.0)
+    per_block = max((block_bytes * 8 - 16 * 8 - 22) / entry + 1, 1.0)
     # A file has whole blocks, and at least one.
     bits = max(entry + (ENTRY_OVERHEAD_BITS + (key_bytes - 8) * 8) / min(per_block, n), (block_bytes + 16 + key_bytes) * 8 / n)
     return bits + _kernel.HEADER_BYTES * 8 / n
@@ -122,7 +125,7 @@ def estimate(
     """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
     n = max(fingerprint_count, 1)
     required = required or Requirements(candidate.width)
-    costs = _ring_costs(candidate, n, sample) if candidate.ring else _block_costs(candidate, n, sample, required.block_bytes)
+    costs = _ring_costs(candidate, n, sample) if candidate.ring else _block_costs(candidate, n, sample, required.blocks)
     disk_bytes = costs.bytes + int(n * ID_BYTES) + FOLDER_BYTES
     reason = ""
     if required.disk_budget is not None and disk_bytes > required.disk_budget:
@@ -146,18 +149,20 @@ class _Costs(NamedTuple):
     reads: float
 
 
-def _block_costs(candidate: Design, n: int, sample: Sample | None, block_bytes: int | None) -> _Costs:
-    block_bytes = default_block_bytes(candidate.width.bits) if block_bytes is None else block_bytes
-    bits = table_bits(n, block_bytes, candidate.width.bits)
-    per_block = max(block_bytes * 8 / bits, 1.0)
+def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Blocks | None) -> _Costs:
+    blocks = blocks or Blocks(default_block_bytes(candidate.width.bits))
+    bits = table_bits(n, blocks, candidate.width.bits)
+    per_block = max(blocks.bytes * 8 / bits, 1.0)
     tables_bytes = int(n * bits / 8 * len(candidate.tables))
     met = _met(candidate, n, candidate.radius, sample)
-    batch, single = (_block_nanoseconds(candidate, n, met, per_block, queries) for queries in (BATCH_QUERIES, 1))
+    batch, single = (
+        _block_nanoseconds(candidate, n, met, _Packed(per_block, blocks.codec), queries) for queries in (BATCH_QUERIES, 1)
+    )
     if _reads_all(met):
         return _Costs(tables_bytes, 1, float(n), batch, single, 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS)
     lookups = sum(lookup.variant_count for lookup, _ in met)
     candidates = sum(lookup.variant_count * found for lookup, found in met)
-    reads = sum(lookup.variant_count * (1 + found / per_block * block_bytes / 4096) for lookup, found in met)
+    reads = sum(lookup.variant_count * (1 + found / per_block * blocks.bytes / 4096) for lookup, found in met)
     return _Costs(tables_bytes, lookups, candidates, batch, single, reads)
 
 
@@ -181,11 +186,16 @@ def _reads_all(met: _Met) -> bool:
     return [lookup for lookup, _ in met] == [_WHOLE]
 
 
-def _block_nanoseconds(design: Design, n: int, met: _Met, per_block: float, queries: int) -> float:
+class _Packed(NamedTuple):
+    per_block: float  # entries
+    codec: str
+
+
+def _block_nanoseconds(design: Design, n: int, met: _Met, packed: _Packed, queries: int) -> float:
     if _reads_all(met):
         return scan_nanoseconds(n, design.width.words, queries)
     return sum(
-        lookup.variant_count * lookup_nanoseconds(n, per_block, found, queries * lookup.variant_count) for lookup, found in met
+        lookup.variant_count * lookup_nanoseconds(n, *packed, found, queries * lookup.variant_count) for lookup, found in met
     )
 
 
@@ -199,7 +209,7 @@ def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
     return _Costs(tables_bytes, int(done.lookups), done.candidates, time, time, reads)
 
 
-def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queries: int, block_bytes: int) -> float:
+def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queries: int, blocks: Blocks) -> float:
     """Return the estimated time of one of so many queries of a radius over a uniform set, tables in memory, on one thread.
 
     The radius is at most the design's.
@@ -207,5 +217,5 @@ def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queri
     n = max(fingerprint_count, 1)
     if design.ring:
         return column_costs.batch_nanoseconds(column_costs.work(design, n, radius), design, queries)
-    per_block = max(block_bytes * 8 / table_bits(n, block_bytes, design.width.bits), 1.0)
-    return _block_nanoseconds(design, n, _met(design, n, radius, None), per_block, queries)
+    packed = _Packed(max(blocks.bytes * 8 / table_bits(n, blocks, design.width.bits), 1.0), blocks.codec)
+    return _block_nanoseconds(design, n, _met(design, n, radius, None), packed, queries)

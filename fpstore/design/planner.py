@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
-from fpstore.design.block_bytes import check_block_bytes, default_block_bytes
+from fpstore.design.blocks import HUFFMAN, check_blocks
 from fpstore.design.candidates import candidates_for
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
@@ -35,6 +35,7 @@ def plan(
     memory_budget: int | str | None = None,
     storage: str = "hot",
     block_bytes: int | None = None,
+    codec: str = HUFFMAN,
     sample: Any = None,
     prefer: str = "balance",
     width: int = WORD_BITS,
@@ -53,7 +54,10 @@ def plan(
         Bytes of memory for the tables in the page cache; by default half of this machine's memory if ``storage`` is hot.
     storage : {"hot", "cold"}
         Whether the tables will be in the page cache (rank by the geometric mean of both times) or on disk (rank by reads).
-
+    block_bytes : int, optional
+        128 to 4096, a power of two; by default 512, and 1024 above 64 bits.
+    codec : {"huffman", "elias-fano"}
+        How blocks are packed.
     sample : array or sequence of fingerprints, optional
         A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
         estimated from its shared prefixes, and striped designs and columns with dealt bits are compared too.
@@ -85,11 +89,11 @@ def plan(
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
     check_choice(prefer, PREFER, "prefer")
-    block_bytes = default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes)
+    blocks = check_blocks(block_bytes, codec, width)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, checked)
-    return _ranked(n, radius, Requirements(checked, disk_budget, memory_budget, storage, block_bytes, prefer), rows)
+    return _ranked(n, radius, Requirements(checked, disk_budget, memory_budget, storage, blocks, prefer), rows)
 
 
 def _ranked(n: int, radius: int, required: Requirements, sample: Words | None) -> list[Plan]:

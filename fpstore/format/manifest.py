@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fpstore import _kernel
+from fpstore.design.blocks import CODECS, Blocks
 from fpstore.design.families import Design
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.disk.refusals import refusing
@@ -78,6 +79,8 @@ class Manifest(NamedTuple):
         16 random bytes, made with the store. Its log names them, and so fits no other store.
     design : Design
     block_bytes : int
+    codec : str
+        How blocks are packed.
     fingerprinter : dict or None
         How the fingerprints were made.
     auto : dict or None
@@ -91,10 +94,16 @@ class Manifest(NamedTuple):
     identity: bytes
     design: Design
     block_bytes: int
+    codec: str
     fingerprinter: dict[str, Any] | None
     auto: dict[str, Any] | None
     index_ids: bool
     generation: GenerationRecord
+
+    @property
+    def blocks(self) -> Blocks:
+        """The size of blocks, and their codec."""
+        return Blocks(self.block_bytes, self.codec)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file, without its checksum."""
@@ -217,6 +226,7 @@ def _check(manifest: Manifest, width: object) -> None:
         (len(manifest.identity) != IDENTITY_BYTES, "identity"),
         ({table.width.bits for table in manifest.design.tables} != {width}, "width"),
         (not _is_count(manifest.block_bytes), "block bytes"),
+        (manifest.codec not in CODECS, "codec"),
         (not isinstance(manifest.fingerprinter, dict | None), "fingerprinter"),
         (not isinstance(manifest.auto, dict | None), "auto"),
         (not all(map(_is_count, counts)), "counts"),

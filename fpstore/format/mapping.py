@@ -10,6 +10,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Counts, Groups, Lims, Words
+from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format import huffman
@@ -25,12 +26,12 @@ BLOCK_KEYS = 128  # or more in a block, so that the overhead of a block and of i
 BLOCK_BYTES = (128, 256, 512, 1024)
 
 
-def mapping_block_bytes(histogram: Words) -> int:
-    """Return the size of blocks for the keys with this histogram: the least that holds BLOCK_KEYS keys, but a small one."""
+def mapping_blocks(histogram: Words) -> Blocks:
+    """Return the blocks for the keys with this histogram: of the least size that holds BLOCK_KEYS keys, but a small one."""
     count = max(int(histogram.sum()), 1)
     tails = int((histogram * huffman.tail_bits(WIDTH_64)).sum()) / count
     wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
-    return next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1])
+    return Blocks(next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1]))
 
 
 SPREAD = np.uint64(0x9E3779B185EBCA87)  # P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)

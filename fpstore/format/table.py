@@ -15,6 +15,7 @@ from fpstore import _kernel
 from fpstore.aliases import Counts, Words
 from fpstore.arguments import printable
 from fpstore.cached import cached_property
+from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.refusals import refusing
@@ -95,7 +96,7 @@ class TableLayout(NamedTuple):
 
     design: Design
     table: int
-    block_bytes: int
+    blocks: Blocks
     fingerprint_count: int
     set_digest: int
     histogram: Words
@@ -104,6 +105,11 @@ class TableLayout(NamedTuple):
     def spec(self) -> TableSpec:
         """The table's place in the design."""
         return self.design.tables[self.table]
+
+    @property
+    def code(self) -> npt.NDArray[np.uint8]:
+        """The lengths of the Huffman code; all 0 for Elias-Fano, which has none."""
+        return huffman.code_lengths(self.histogram) if self.blocks.codec == HUFFMAN else np.zeros(huffman.SYMBOLS, np.uint8)
 
 
 class TableWriter:
@@ -120,13 +126,13 @@ class TableWriter:
     def __init__(self, path: Path, layout: TableLayout) -> None:
         self._path, self._layout = path, layout
         self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
-        self._code = huffman.code_lengths(layout.histogram)
+        self._code = layout.code
         seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
         width = layout.spec.width
-        self._encoder = _kernel.BlockEncoder(self._code, layout.block_bytes, seed, width.bits)
+        self._encoder = _kernel.BlockEncoder(self._code, layout.blocks.bytes, seed, width.bits)
         # The output of a feed stays in the second-level cache until it is written.
         most = self._encoder.most_blocks(FEED_KEYS)
-        self._blocks = np.empty(most * layout.block_bytes + _kernel.OVERREAD_BYTES, np.uint8)
+        self._blocks = np.empty(most * layout.blocks.bytes + _kernel.OVERREAD_BYTES, np.uint8)
         self._block_keys = width.empty(most)
         self._counts = np.empty(most, np.uint32)
         self._keys: list[Words] = []
@@ -139,7 +145,7 @@ class TableWriter:
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
             n = self._encoder.feed(keys[start : start + FEED_KEYS], self._blocks, self._block_keys, self._counts)
-            self._write(self._blocks[: n * self._layout.block_bytes])
+            self._write(self._blocks[: n * self._layout.blocks.bytes])
             self._keys.append(self._block_keys[:n].copy())
             counts.append(self._counts[:n].copy())
         self._fed += len(keys)
@@ -160,7 +166,7 @@ class TableWriter:
             self._write(part)
         self._write(_kernel.make_directory(keys))
         header = _kernel.make_header(
-            self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.block_bytes, layout.table,
+            self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.blocks.bytes, layout.table,
             len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
         )  # fmt: skip
         self._file.seek(0)
@@ -228,6 +234,14 @@ class TableReader:
         spec, kernel = design.tables[table], self.kernel
         told = {"prefix bits": (spec.prefix_bits, kernel.prefix_bits), "flips": (spec.flips, kernel.flips)}
         check_place(self.path, kernel, told, (design, table, fingerprint_count, set_digest))
+
+    def check_codec(self, codec: str) -> None:
+        """Refuse a table of another codec than the store's: a probe reads all its tables alike."""
+        got = HUFFMAN if any(self.kernel.code_bits) else ELIAS_FANO
+        if got != codec:
+            raise CorruptStoreError(
+                f"{self.path}: codec is {got}, the store expects {codec}", path=self.path, expected=codec, got=got
+            )
 
     def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
         """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""

@@ -168,7 +168,7 @@ def _probes_are_faster(stored: Snapshot, queries: int, radius: int, design: Join
     generation, count = stored.generation, stored.totals.fingerprints
     if radius > generation.design.radius:
         return False
-    probing = queries * probe_nanoseconds(generation.design, count, radius, queries, generation.manifest.block_bytes)
+    probing = queries * probe_nanoseconds(generation.design, count, radius, queries, generation.manifest.blocks)
     return probing < join_nanoseconds(design, count, queries) + READ_NANOSECONDS * count
 
 

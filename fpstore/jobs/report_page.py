@@ -116,23 +116,32 @@ def _code(codes: Codes, stats: dict[str, Any]) -> Html:
     if not pairs:
         return section(title, paragraph("The tables hold fewer than two fingerprints: there is nothing to code."))
     shown = range(min(codes.counts), max(codes.counts) + 1)
-    mean = sum(codes.counts[h] * codes.bits[h] for h in codes.counts) / pairs
-    words = (
-        "A table stores, for each fingerprint, the position h of the first bit in which it differs from the one before it, "
-        f"by a Huffman code: {mean:.2f} bits on average in the first table."
-    )
+    if codes.bits:
+        mean = sum(codes.counts[h] * codes.bits[h] for h in codes.counts) / pairs
+        words = (
+            "A table stores, for each fingerprint, the position h of the first bit in which it differs from the one before it, "
+            f"by a Huffman code: {mean:.2f} bits on average in the first table."
+        )
+    else:
+        words = (
+            "The position h of the first bit in which a fingerprint of the first table differs from the one before it. The table "
+            "is packed with the Elias-Fano codec, which has no code for it."
+        )
     if stats["width"] > 64 and 64 in codes.counts:
         words += " The h 64 stands for neighbours whose first 64 bits are equal."
     counts = [Bar(str(h), codes.counts.get(h, 0), f"{codes.counts.get(h, 0):,} fingerprints") for h in shown]
+    figures = [figure(standing_bars(counts, "Fingerprints by h"), "Fingerprints by h.")]
     bits = [Bar(str(h), codes.bits.get(h, 0), f"{codes.bits.get(h, 0)} bits", other=True) for h in shown]
-    rows = [(str(h), f"{n:,}", f"{n / pairs:.2%}", str(codes.bits[h])) for h, n in codes.counts.items()]
+    if codes.bits:
+        figures.append(figure(standing_bars(bits, "Bits of the code by h", height=80), "Bits of the code by h."))
+    headings = ("h", "Fingerprints", "Share", *(["Bits of the code"] if codes.bits else []))
+    rows = [(str(h), f"{n:,}", f"{n / pairs:.2%}", str(codes.bits.get(h, "")))[: len(headings)] for h, n in codes.counts.items()]
     return section(
         title,
         paragraph(words),
         _sampled("the successive fingerprints of some parts of the table" if codes.sampled else None),
-        figure(standing_bars(counts, "Fingerprints by h"), "Fingerprints by h."),
-        figure(standing_bars(bits, "Bits of the code by h", height=80), "Bits of the code by h."),
-        folded(table(("h", "Fingerprints", "Share", "Bits of the code"), rows)),
+        *figures,
+        folded(table(headings, rows)),
     )
 
 

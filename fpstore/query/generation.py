@@ -44,6 +44,8 @@ class Generation:
         self._tables = [open_table(self.folder / table_name(i), spec) for i, spec in enumerate(self.design.tables)]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
+            if isinstance(table, TableReader):
+                table.check_codec(manifest.codec)
         self.pairs = Mapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
         self.ids = self.pairs.numbers
         self.dictionary: Dictionary | None = None

@@ -46,7 +46,7 @@ def _radii(generation: Generation, most: int, query_count: int) -> Iterator[int]
     for radius in range(min(most, design.radius) + 1):
         if generation.scans(radius):
             return
-        left -= probe_nanoseconds(design, count, radius, query_count, generation.manifest.block_bytes)
+        left -= probe_nanoseconds(design, count, radius, query_count, generation.manifest.blocks)
         if left < 0:
             return
         yield radius

@@ -45,6 +45,7 @@ from bench import (
     vectors,
 )
 from bench.harness import Bench, Options, Result, machine, versions
+from fpstore.design.blocks import CODECS
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "sizes": kernel.sizes,
@@ -112,6 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--smoke", action="store_true", help="small sizes, run once: shows that answers agree, not how fast")
     parser.add_argument("--json-out", type=Path, help="write the report here after each operation, and not to standard output")
     parser.add_argument("--designs", type=_names, help="comma-separated; by default each operation's own")
+    parser.add_argument("--codecs", type=_names, default=CODECS, help="of probe, single and decode: huffman,elias-fano")
     parser.add_argument("--data", type=_names, default=tuple(data.KINDS), help="of probe and single: uniform,clustered")
     parser.add_argument("--queries", type=int, default=1 << 16, help="most queries of a timed run")
     parser.add_argument("--memory", help="memory budget of the builds, such as 1GiB")
@@ -126,6 +128,8 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := set(args.data) - set(data.KINDS):
         parser.error(f"unknown --data {', '.join(unknown)}")
+    if unknown := set(args.codecs) - set(CODECS):
+        parser.error(f"unknown --codecs {', '.join(unknown)}")
     names = args.operations
     if "all" in names:
         names = [name for name in OPERATIONS if args.smoke or name not in BY_NAME_ONLY]
@@ -133,7 +137,8 @@ def main() -> None:
         options = Options(
             log2=args.log2, width=args.width, repeats=1 if args.smoke else args.repeats, seed=args.seed,
             folder=Path(folder), smoke=args.smoke,
-            designs=args.designs, kinds=args.data, query_count=args.queries, memory=args.memory, inputs=tuple(args.json_in),
+            designs=args.designs, kinds=args.data, codecs=args.codecs,
+            query_count=args.queries, memory=args.memory, inputs=tuple(args.json_in),
             pictures=Path(folder) if args.smoke else args.plots_to, processor_time=args.processor_time,
         )  # fmt: skip
         bench = Bench(options)

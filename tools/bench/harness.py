@@ -25,6 +25,7 @@ import fpstore
 from bench import data
 from bench.data import Words
 from fpstore import _kernel
+from fpstore.design.blocks import HUFFMAN
 from fpstore.design.estimates import estimate
 from fpstore.design.families import design as make_design
 
@@ -51,6 +52,7 @@ class Options:
     smoke: bool
     designs: tuple[str, ...] | None
     kinds: tuple[str, ...]
+    codecs: tuple[str, ...]
     query_count: int
     memory: str | None
     inputs: tuple[Path, ...]
@@ -81,6 +83,10 @@ class Bench:
     def designs(self, *default: str) -> tuple[str, ...]:
         """Return the designs asked for, or an operation's own."""
         return self.options.designs or default
+
+    def packed(self, design: str) -> list[tuple[str, str]]:
+        """Return each codec asked for, with the name under which a design packed by it is reported."""
+        return [(codec, design if codec == HUFFMAN else f"{design}, {codec}") for codec in self.options.codecs]
 
     def keys(self, kind: str, log2: int) -> Words:
         """Return a set of keys; the last one made is kept."""

@@ -12,6 +12,7 @@ from bench.far import uniform
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.rivals import MissingError, Uncompressed, compile_rival
 from fpstore import _kernel
+from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 from fpstore.design.estimates import limit_bits
 
 DECODE_ROOM = 1 << 17
@@ -21,10 +22,10 @@ def sizes(bench: Bench) -> Result:
     """All bytes of a table file per fingerprint against the limit, at several sizes of blocks and widths."""
     out: Result = {}
     for log2 in (bench.log2(),) if bench.smoke or bench.options.log2 else (22, 24, 26):
-        for block_bytes in (1024, 512):
-            store = bench.store("flip-1", "uniform", log2, block_bytes=block_bytes, radius=0)
+        for codec, block_bytes in ((HUFFMAN, 1024), (HUFFMAN, 512), (ELIAS_FANO, 512), (ELIAS_FANO, 256)):
+            store = bench.store("flip-1", "uniform", log2, block_bytes=block_bytes, codec=codec, radius=0)
             stats = store.stats()
-            out[f"2^{log2}, {block_bytes}"] = {
+            out[f"2^{log2}, {codec}, {block_bytes}"] = {
                 "bits_per_fingerprint": round(stats["bits_per_fingerprint"], 3),
                 "limit_bits": round(limit_bits(len(store)), 3),
                 "ratio_to_limit": round(stats["ratio_to_limit"], 4),

@@ -17,6 +17,7 @@ from bench.data import Words
 from bench.far import KINDS, near
 from bench.harness import SMOKE_LOG2, Bench, Result, microseconds, ratio
 from fpstore import _kernel
+from fpstore.design.blocks import CODECS
 from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, Work, work
 from fpstore.design.estimates import Plan
 from fpstore.design.preference import SPEED_FOR_TWICE_THE_BYTES, weighted_cost
@@ -74,9 +75,9 @@ def fitted(rows: Sequence[tuple[float, ...]], times: list[float]) -> npt.NDArray
         used.remove(int(np.argmin(prices)))
 
 
-def _measured(bench: Bench, size: int) -> list[tuple[Result, Work]]:
+def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, Work]]:
     """Time look-ups in one table: for each case its figures, with nanoseconds by instruction set, and the work expected of it."""
-    table = bench.store("flip-1", "uniform", size, radius=0).kernel_tables[0]
+    table = bench.store("flip-1", "uniform", size, radius=0, codec=codec).kernel_tables[0]
     per_block = table.fingerprint_count / table.block_count
     keys = bench.queries("uniform", size, BATCH_QUERIES)
     cases: list[tuple[Result, Work]] = []
@@ -127,12 +128,18 @@ def costs(bench: Bench) -> Result:
     """Fit the constants of the planner to look-ups in one table that meet 1/4 to 16,384 entries, and to scans."""
     chosen = _kernel.isa()
     try:
-        cases = [case for size in bench.sizes(*SIZES) for case in _measured(bench, size)]
+        cases = {codec: [case for size in bench.sizes(*SIZES) for case in _measured(bench, size, codec)] for codec in CODECS}
         scans = [_scanned(bench, size, width) for size in bench.sizes(*SCANNED_SIZES) for width in (64, 128, 256)]
     finally:
         _kernel.select_isa(chosen)
+    out: Result = {codec: _fitted_to(NANOSECONDS[codec], measured) for codec, measured in cases.items()}
+    return {**out, "assumed of a scan": SCAN_ENTRY_NS, "scans": scans}
+
+
+def _fitted_to(assumed: Work, cases: list[tuple[Result, Work]]) -> Result:
+    """Fit the prices to the measured times of a codec, for each instruction set."""
     rows = [expected for _, expected in cases]
-    out: Result = {"assumed": {**NANOSECONDS._asdict(), "scan": SCAN_ENTRY_NS}, "scans": scans}
+    out: Result = {"assumed": assumed._asdict()}
     for isa in isas():
         times = [figures[isa] for figures, _ in cases]
         prices = fitted(rows, times)

@@ -11,6 +11,7 @@ from bench.answers import Answers, check_store, of_store, require_same
 from bench.data import Words
 from bench.harness import Bench, Result, microseconds, percentile, ratio
 from bench.rivals import Contender, MissingError
+from fpstore.design.blocks import HUFFMAN
 
 COMPANION = "manku-10"  # the store beside a rival that cannot take the whole set
 SINGLE_QUERIES = 1 << 14
@@ -41,9 +42,9 @@ class Field:
         lims = self.expected.lims[: count + 1]
         return Answers(lims, self.expected.fingerprints[: lims[-1]])
 
-    def store(self, design: str) -> Result:
+    def store(self, design: str, codec: str = HUFFMAN) -> Result:
         """Time ``probe_many`` of a store on one and two threads."""
-        store = self.bench.store(design, self.kind, self.log2)
+        store = self.bench.store(design, self.kind, self.log2, codec=codec)
         self.check(store)
         batch = self.bench.fitting(lambda q: store.probe_many(q, threads=1), self.queries)
         one, two = (self.bench.seconds(lambda t=t: store.probe_many(batch, threads=t)) for t in (1, 2))  # type: ignore[misc]
@@ -109,11 +110,14 @@ def probe(bench: Bench) -> Result:
             if reason := bench.no_room(name, log2):
                 designs[name] = {"skipped": reason}
                 continue
-            designs[name] = field.store(name)
-            bench.forget()
+            packed = bench.packed(name)
+            for codec, label in packed:
+                designs[label] = field.store(name, codec)
+                bench.forget()
             table = rivals.uncompressed(name, bench.folder)
             others[table.name] = field.rival(table)
-            compare(designs[name], others[table.name], table.name)
+            for _, label in packed:
+                compare(designs[label], others[table.name], table.name)
             bench.forget()
         for contender in rivals.outside():
             others[contender.name] = field.rival(contender)
@@ -151,14 +155,15 @@ def single(bench: Bench) -> Result:
             if reason := bench.no_room(design, log2):
                 out[kind][design] = {"skipped": reason}
                 continue
-            store = bench.store(design, kind, log2)
-            batch = of_store(store, queries[:64])
-            one_by_one = [sorted(m.fingerprint for m in store.probe(q)) for q in queries[:64].tolist()]
-            pairs = zip(batch.lims[:-1], batch.lims[1:], strict=True)
-            assert one_by_one == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], "probe and probe_many differ"
-            median, tail = single_times(bench, store, queries)
-            out[kind][design] = {"median_microseconds": median, "p99_microseconds": tail}
-            bench.forget()
+            for codec, label in bench.packed(design):
+                store = bench.store(design, kind, log2, codec=codec)
+                batch = of_store(store, queries[:64])
+                one_by_one = [sorted(m.fingerprint for m in store.probe(q)) for q in queries[:64].tolist()]
+                pairs = zip(batch.lims[:-1], batch.lims[1:], strict=True)
+                assert one_by_one == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], "probe and probe_many differ"
+                median, tail = single_times(bench, store, queries)
+                out[kind][label] = {"median_microseconds": median, "p99_microseconds": tail}
+                bench.forget()
     return out
 
 

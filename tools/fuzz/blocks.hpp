@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "format/xxh64.hpp"
+#include "format/block_sum.hpp"
 #include "rows.hpp"
 #include "isa/kernels.hpp"
 
@@ -29,6 +29,7 @@ struct Code {
   EncodeTable encode;
   DecodeTable decode;
   std::unique_ptr<fuzz::SlowCode> slow;
+  Codec codec;  // elias_fano: keys are chosen by the code, but not encoded by it
 };
 
 struct World {
@@ -48,6 +49,7 @@ static const World& world() {
       REQUIRE(make_encode_table(code.lengths, &code.encode) == Status::ok);
       REQUIRE(make_decode_table(code.lengths, &code.decode) == Status::ok);
       code.slow.reset(new fuzz::SlowCode(code.lengths));
+      code.codec = i % 3 == 1 ? Codec::elias_fano : Codec::huffman;
     }
     fuzz::Random random(1);
     for (unsigned i = 0; i < kPermutations; ++i) {
@@ -63,6 +65,14 @@ static const World& world() {
   return *made;
 }
 
+// A code that has all symbols, of this codec.
+static const Code* code_of_all(unsigned choice, Codec codec) {
+  const World& w = world();
+  const auto fits = [codec](const Code& code) { return code.codec == codec && code.slow->symbols.size() == kCodeSymbols; };
+  while (!fits(w.codes[choice % kCodes])) ++choice;
+  return &w.codes[choice % kCodes];
+}
+
 struct Table {
   const Code* code;
   unsigned permutation;
@@ -75,19 +85,51 @@ struct Table {
   std::vector<uint64_t> directory;
 
   uint64_t count() const { return keys.size(); }
+  uint32_t header_bytes() const { return code->codec == Codec::huffman ? kHuffmanHeaderBytes : kEliasFanoHeaderBytes; }
   uint8_t* block(uint64_t b) { return blocks.data() + b * block_bytes; }
   void seal(uint64_t b) {
     const uint64_t previous = b ? lead(keys[b - 1]) : 0;
-    store64(block(b), xxh64(block(b) + 8, block_bytes - 8, seed + lead(keys[b]) * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3));
+    store32(block(b), block_sum(block(b), block_bytes, seed + lead(keys[b]) * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3));
   }
 };
 
+// The same of a block of the Elias-Fano codec.
+static bool slow_elias_fano(Table* t, uint64_t b, Values* out) {
+  const uint8_t* p = t->block(b);
+  const uint32_t count = load16(p + 4), low_bits = load16(p + 6), room = (t->block_bytes - kEliasFanoHeaderBytes) * 8;
+  out->clear();
+  if (count == 0 || count > room || count * W::kRestBytes * 8 > room || low_bits > W::kLast) return false;
+  const unsigned shift = low_bits + 63 - W::kLast;
+  const uint64_t before = b ? lead(t->keys[b - 1]) : 0, key = lead(t->keys[b]);
+  if (key < before) return false;
+  const uint64_t zeros = (key >> shift) - (before >> shift);
+  if (zeros > room || zeros + count * (1 + low_bits + W::kRestBytes * 8) > room) return false;
+  const auto bit = [p](uint64_t at) { return static_cast<uint64_t>(p[kEliasFanoHeaderBytes + at / 8] >> at % 8 & 1); };
+  const uint8_t* rest = p + t->block_bytes - count * W::kRestBytes;
+  uint64_t high = before >> shift;
+  for (uint64_t at = 0; at < count + zeros; ++at) {
+    if (!bit(at)) {
+      ++high;
+      continue;
+    }
+    if (out->size() == count) return false;
+    Row x{};
+    fuzz::word_at(x, 0) = high << shift;
+    for (uint32_t k = 0; k < low_bits; ++k)
+      fuzz::word_at(x, 0) |= bit(count + zeros + out->size() * low_bits + k) << (k + 63 - W::kLast);
+    for (unsigned i = 1; i < W::kWords; ++i, rest += 8) fuzz::word_at(x, i) = load64(rest);
+    out->push_back(x);
+  }
+  return out->size() == count;
+}
+
 // What the format page says that block b holds; false when it does not decode. Loosely: its codes may end before their stream.
 static bool slow_decode(Table* t, uint64_t b, Values* out, bool loosely = false) {
+  if (t->code->codec == Codec::elias_fano) return slow_elias_fano(t, b, out);
   const uint8_t* p = t->block(b);
-  const uint32_t count = load16(p + 16), end = kBlockHeaderBytes * 8 + load16(p + 18);
+  const uint32_t count = load16(p + 4), end = kHuffmanHeaderBytes * 8 + load16(p + 6);
   out->clear();
-  if (count == 0 || count > kMaxEntries || count * W::kRestBytes > t->block_bytes - kBlockHeaderBytes) return false;
+  if (count == 0 || count > kMaxEntries || count * W::kRestBytes > t->block_bytes - kHuffmanHeaderBytes) return false;
   const uint8_t* rest = p + t->block_bytes - count * W::kRestBytes;
   const uint32_t bits = (t->block_bytes - count * W::kRestBytes) * 8;
   if (end > bits) return false;
@@ -101,7 +143,7 @@ static bool slow_decode(Table* t, uint64_t b, Values* out, bool loosely = false)
   };
   add();
   std::pmr::vector<uint8_t> symbols;
-  uint32_t at = kBlockHeaderBytes * 8, tail = end;
+  uint32_t at = kHuffmanHeaderBytes * 8, tail = end;
   for (uint32_t i = 1; i < count; ++i) {
     const int h = t->code->slow->decode(p, &at, end);
     if (h < 0) return false;
@@ -153,6 +195,8 @@ static Rows make_keys(const uint8_t lengths[kSymbols], unsigned most, fuzz::Inpu
 static void encode_table(Table* t, const Rows& keys, const std::vector<const Kernels*>& sets) {
   static Encoder* const e = new Encoder;
   for (const Kernels* set : sets) {
+    e->codec = t->code->codec;
+    e->low_bits = 0;
     e->code = t->code->encode;
     e->seed = t->seed;
     e->block_bytes = t->block_bytes;
@@ -160,7 +204,7 @@ static void encode_table(Table* t, const Rows& keys, const std::vector<const Ker
     e->count = 0;
     // An entry takes at most so many bits, and a closed block has room for less.
     constexpr size_t entry = 16 + 64 + W::kRestBytes * 8;
-    const size_t most = keys.size() * entry / ((t->block_bytes - kBlockHeaderBytes) * 8 - entry) + 2;
+    const size_t most = keys.size() * entry / ((t->block_bytes - kHuffmanHeaderBytes) * 8 - entry) + 2;
     std::vector<uint8_t> blocks(most * t->block_bytes + kOverread);
     Rows block_keys(most);
     std::vector<uint32_t> counts(most);
@@ -179,6 +223,27 @@ static void encode_table(Table* t, const Rows& keys, const std::vector<const Ker
   }
 }
 
+// Lengths for a block of the Elias-Fano codec, of input bytes: low bits, and where something is put right as many entries as
+// there are ones in the high parts, which end with a one, and a key whose high part is that of the last.
+static void raw_streams(Table* t, uint64_t b, unsigned repair, uint32_t* entries, uint32_t* low_bits, fuzz::Input* input) {
+  uint8_t* const p = t->block(b);
+  input->fill(p + kEliasFanoHeaderBytes, 8);
+  if (repair & 8) *low_bits %= 24;
+  if (!(repair & 16)) return;
+  const uint32_t room = (t->block_bytes - kEliasFanoHeaderBytes) * 8;
+  const auto one = [p](uint32_t at) { return p[kEliasFanoHeaderBytes + at / 8] >> at % 8 & 1; };
+  uint32_t ones = 0, length = 0;
+  for (uint32_t at = 0, found = 0; at < room; ++at) {
+    found += one(at);
+    if (at + 1 + found * (*low_bits + W::kRestBytes * 8) > room) break;
+    if (one(at)) ones = found, length = at + 1;
+  }
+  *entries = ones - ((repair & 128) && ones);
+  const uint64_t before = b ? lead(t->keys[b - 1]) : 0;
+  const unsigned shift = std::min<unsigned>(*low_bits + 63 - W::kLast, 63);
+  fuzz::word_at(t->keys[b], 0) = ((before >> shift) + length - ones) << shift;
+}
+
 // Blocks of input bytes; byte by byte, the input says what is put right.
 static void raw_table(Table* t, unsigned most, fuzz::Input* input) {
   const unsigned count = 1 + input->byte() % most;
@@ -192,11 +257,11 @@ static void raw_table(Table* t, unsigned most, fuzz::Input* input) {
     uint32_t code_length = static_cast<uint32_t>(input->word(2));
     if (W::kBits < 64 && repair & 3) store64(p + 8, load64(p + 8) & top_mask(W::kBits));
     const Row key = fuzz::input_row<W>(input);
-    input->fill(p + kBlockHeaderBytes, std::min<size_t>(t->block_bytes - kBlockHeaderBytes, input->byte() * 16u));
+    input->fill(p + kHuffmanHeaderBytes, std::min<size_t>(t->block_bytes - kHuffmanHeaderBytes, input->byte() * 16u));
     if (repair & 8) entries &= 63;
     if (repair & 16) {
       // Code stream and tails that fit: as many entries as there is room for.
-      uint32_t at = kBlockHeaderBytes * 8, tails = 0, n = 0;
+      uint32_t at = kHuffmanHeaderBytes * 8, tails = 0, n = 0;
       for (; n + 1 < entries; ++n) {
         uint32_t next = at;
         const int h = t->code->slow->decode(p, &next, t->block_bytes * 8);
@@ -206,11 +271,13 @@ static void raw_table(Table* t, unsigned most, fuzz::Input* input) {
         tails += more;
       }
       entries = n + 1;
-      code_length = at - kBlockHeaderBytes * 8;
+      code_length = at - kHuffmanHeaderBytes * 8;
       if ((repair & 128) && entries > 1) --entries;  // than there are codes
     }
-    store16(p + 16, static_cast<uint16_t>(entries));
-    store16(p + 18, static_cast<uint16_t>(code_length));
+    t->keys[b] = key;
+    if (t->code->codec == Codec::elias_fano) raw_streams(t, b, repair, &entries, &code_length, input);
+    store16(p + 4, static_cast<uint16_t>(entries));
+    store16(p + 6, static_cast<uint16_t>(code_length));
     Values values;
     // A block that is wrong in nothing but its lengths has the key that a careless decoder finds.
     t->keys[b] = slow_decode(t, b, &values, repair & 64) && (repair & 32) ? values.back() : key;
@@ -270,6 +337,7 @@ struct Copy {
     view.fingerprint_count = fingerprint_count;
     view.seed = t.seed;
     view.block_bytes = t.block_bytes;
+    view.codec = t.code->codec;
     view.directory_bits = t.directory_bits;
     view.forward = world().forward[t.permutation];
     view.inverse = world().inverse[t.permutation];

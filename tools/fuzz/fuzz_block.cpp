@@ -172,7 +172,7 @@ static Answer ask(const Kernels& set, const Table& t, const Table& second, const
     const Status status = set.locate(view, {fuzz::words(q.targets) + i * W::kWords, 1}, &places[i], &ranks[i], nullptr, &fault);
     answer.note(status, fault);
     if (status != Status::ok) continue;
-    if (places[i] != UINT64_MAX) REQUIRE(places[i] < t.count() && ranks[i] < load16(t.blocks.data() + places[i] * t.block_bytes + 16));
+    if (places[i] != UINT64_MAX) REQUIRE(places[i] < t.count() && ranks[i] < load16(t.blocks.data() + places[i] * t.block_bytes + 4));
     answer.words.insert(answer.words.end(), {places[i], ranks[i]});
   }
 
@@ -209,8 +209,7 @@ static Answer ask(const Kernels& set, const Table& t, const Table& second, const
 static Table second_table(const Table& t, Rows entries, const std::vector<const Kernels*>& sets, fuzz::Input* input) {
   const World& w = world();
   Table second;
-  do second.code = &w.codes[input->byte() % kCodes];
-  while (second.code->slow->symbols.size() < Base::kCodeSymbols);
+  second.code = Base::code_of_all(input->byte(), t.code->codec);
   second.permutation = input->byte() % kPermutations;
   second.block_bytes = kMinBlockBytes << (input->byte() & 1);
   second.seed = t.seed + 1;

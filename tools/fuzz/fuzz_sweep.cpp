@@ -103,12 +103,10 @@ struct Part {
 };
 
 static void make_part(Part* part, const Rows& fingerprints, size_t queries, const Bounds& bounds, const Kernels& encoder,
-               fuzz::Input* input) {
+               Codec codec, fuzz::Input* input) {
   const World& w = world();
   Table& t = part->table;
-  unsigned code = input->byte() % kCodes;
-  while (w.codes[code].slow->symbols.size() < Base::kCodeSymbols) code = (code + 1) % kCodes;
-  t.code = &w.codes[code];
+  t.code = Base::code_of_all(input->byte(), codec);
   const unsigned shape = input->byte();
   t.permutation = shape % kPermutations;
   t.block_bytes = kMinBlockBytes << (shape >> 4) / 6;
@@ -216,7 +214,7 @@ static void check_locate(const Kernels& set, const Batch& b, const Table& t, con
   }
   // By place in the table they ascend, and each is where as many lie before it as are smaller.
   std::vector<uint64_t> starts{0};
-  for (uint64_t i = 0; i < t.count(); ++i) starts.push_back(starts.back() + load16(view.blocks + i * t.block_bytes + 16));
+  for (uint64_t i = 0; i < t.count(); ++i) starts.push_back(starts.back() + load16(view.blocks + i * t.block_bytes + 4));
   Rows keys(b.fingerprints);
   for (Row& key : keys) key = apply(view.forward, key);
   std::sort(keys.begin(), keys.end());
@@ -272,7 +270,8 @@ static void run(fuzz::Input& input, const uint8_t* data, size_t size) {
   const unsigned bound = input.byte();
   // Target block encodes in every set.
   const std::vector<const Kernels*> sets = chance.sets(world().sets);
-  for (Part& part : b.parts) make_part(&part, b.fingerprints, query_count, bounds, *sets.front(), &input);
+  const Codec codec = bound & 1 ? Codec::elias_fano : Codec::huffman;
+  for (Part& part : b.parts) make_part(&part, b.fingerprints, query_count, bounds, *sets.front(), codec, &input);
   if (!b.sound)
     for (unsigned n = 1 + input.byte() % 2; n; --n) damage_part(&b.parts[input.byte() % b.parts.size()], &input);
   b.queries = make_queries(query_count, b.fingerprints, &input);

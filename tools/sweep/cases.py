@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fpstore import Store
+from fpstore.design.blocks import CODECS
 from fpstore.design.families import design as make_design
 from fpstore.design.tables import TableSpec, identity
 from fpstore.errors import InputError
@@ -134,6 +135,7 @@ class Case:
     id_kind: str
     ids: Ids
     block_bytes: int
+    codec: str
     threads: int | None
     changes: dict[str, list[Change]]
     joined: tuple[Words, Ids]  # rows and ids of another store
@@ -144,7 +146,8 @@ class Case:
         """Return the arguments of ``fpstore.build`` after the path."""
         return {
             "fingerprints": self.shape.given(self.rows), "ids": self.ids, "width": self.shape.bits, "radius": self.radius,
-            "design": self.tables or self.design, "block_bytes": self.block_bytes, "memory": "64MiB", "threads": self.threads,
+            "design": self.tables or self.design, "block_bytes": self.block_bytes, "codec": self.codec,
+            "memory": "64MiB", "threads": self.threads,
         }  # fmt: skip
 
     def other(self) -> dict[str, Any]:
@@ -202,6 +205,7 @@ def draw(seed: int, number: int) -> Case:
         id_kind=id_kind,
         ids=ids,
         block_bytes=int(rng.choice(BLOCK_BYTES)),
+        codec=CODECS[int(np.random.default_rng([seed, number, 2]).integers(0, len(CODECS)))],
         threads=THREADS[rng.integers(0, len(THREADS))],
         changes={state: _changes(rng, shape, rows, ids, id_kind, kind) for state in ("changed", "changed again")},
         joined=(others, make_ids(rng, id_kind, len(others))),

@@ -1,8 +1,7 @@
 // Block encoder.
 #pragma once
-#include "build/output.hpp"
-#include "format/block_format.hpp"
-#include "format/xxh64.hpp"
+#include "build/elias_fano_encode.hpp"
+#include "format/huffman_block.hpp"
 
 namespace fpstore {
 namespace {
@@ -47,30 +46,38 @@ inline BitWriter resume(uint8_t* base, uint32_t bits) {
   return w;
 }
 
-// Writes the open block to out: header, codes, tails moved up behind them, zero padding, rests, checksum. Both streams are followed
+// Writes the header and the streams of the open block to out: codes, tails moved up behind them, zero padding. Both streams are followed
 // by zero bytes, so words can be moved; up to kOverread bytes behind the block are overwritten.
 template <class W>
-void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
-  store64(out + 8, e->first);
-  store16(out + 16, static_cast<uint16_t>(e->count));
-  store16(out + 18, static_cast<uint16_t>(e->code_bits));
-  memcpy(out + kBlockHeaderBytes, e->codes, e->code_bits / 8 + 1);
-  const unsigned shift = e->code_bits & 7;
-  uint8_t* to = out + kBlockHeaderBytes + e->code_bits / 8;
+inline void write_huffman(const Encoder& e, uint8_t* out) {
+  store32(out, 0);
+  store16(out + 4, static_cast<uint16_t>(e.count));
+  store16(out + 6, static_cast<uint16_t>(e.code_bits));
+  store64(out + 8, e.first);
+  memcpy(out + kHuffmanHeaderBytes, e.codes, e.code_bits / 8 + 1);
+  const unsigned shift = e.code_bits & 7;
+  uint8_t* to = out + kHuffmanHeaderBytes + e.code_bits / 8;
   uint64_t carry = shift ? static_cast<uint64_t>(*to) << 56 : 0;
-  const uint32_t tail_bytes = (e->tail_bits + 63) / 64 * 8;
+  const uint32_t tail_bytes = (e.tail_bits + 63) / 64 * 8;
   for (uint32_t i = 0; i < tail_bytes; i += 8) {
-    const uint64_t w = load64be(e->tails + i);
+    const uint64_t w = load64be(e.tails + i);
     store64be(to + i, carry | w >> shift);
     carry = w << 1 << (63 - shift);
   }
   store64be(to + tail_bytes, carry);
-  const uint32_t used = kBlockHeaderBytes + (e->code_bits + e->tail_bits + 7) / 8;
+  const uint32_t used = kHuffmanHeaderBytes + (e.code_bits + e.tail_bits + 7) / 8;
+  memset(out + used, 0, e.block_bytes - used);
+}
+
+// Writes the open block to out, and its key and count.
+template <class W>
+void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
+  if (e->codec == Codec::huffman) write_huffman<W>(*e, out);
+  else write_elias_fano<W>(*e, out);
   const uint32_t rest_bytes = e->count * W::kRestBytes;
-  memset(out + used, 0, e->block_bytes - used - rest_bytes);
   memcpy(out + e->block_bytes - rest_bytes, e->rests, rest_bytes);
   const uint64_t seed = e->seed + e->last[0] * xxh::kP1 + e->previous_key * xxh::kP2 + e->block_index * xxh::kP3;
-  store64(out, xxh64(out + 8, e->block_bytes - 8, seed));
+  store32(out, block_sum(out, e->block_bytes, seed));
   memcpy(key, e->last, W::kWords * sizeof *key);
   *count = e->count;
   e->previous_key = e->last[0];
@@ -112,7 +119,7 @@ inline void note_key(Encoder* e, const typename W::Row& key, uint32_t count) {
 template <class W>
 inline Append append_keys(Encoder* e, const typename W::Row* keys, size_t n, size_t* i) {
   using Row = typename W::Row;
-  const uint32_t capacity = (e->block_bytes - kBlockHeaderBytes) * 8;
+  const uint32_t capacity = (e->block_bytes - kHuffmanHeaderBytes) * 8;
   BitWriter codes = resume(e->codes, e->code_bits);
   BitWriter tails = resume(e->tails, e->tail_bits);
   Row last = *rows<Row>(e->last);
@@ -150,6 +157,32 @@ inline Append append_keys(Encoder* e, const typename W::Row* keys, size_t n, siz
   return end;
 }
 
+// The same for the open block of an Elias-Fano table.
+template <class W>
+inline Append append_leads(Encoder* e, const typename W::Row* keys, size_t n, size_t* i) {
+  using Row = typename W::Row;
+  Row last = *rows<Row>(e->last);
+  Append end = Append::all;
+  size_t at = *i;
+  for (; at < n; ++at) {
+    const Row key = keys[at];
+    if (__builtin_expect(key <= last, 0)) {
+      end = Append::refused;
+      break;
+    }
+    if (!has_room<W>(e, lead(key), e->count)) {
+      end = Append::full;
+      break;
+    }
+    note_key<W>(e, key, e->count);
+    e->leads[e->count++] = lead(key);
+    last = key;
+  }
+  *i = at;
+  *rows<Row>(e->last) = last;
+  return end;
+}
+
 template <class W>
 size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& to, size_t* bad) {
   using Row = typename W::Row;
@@ -161,13 +194,13 @@ size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& 
         *bad = i;
         return SIZE_MAX;
       }
-      e->first = lead(keys[i]);
+      e->first = e->leads[0] = lead(keys[i]);
       *rows<Row>(e->last) = keys[i];
       note_key<W>(e, keys[i++], 0);
       e->count = 1;
       e->code_bits = e->tail_bits = 0;
     }
-    const Append end = append_keys<W>(e, keys, n, &i);
+    const Append end = e->codec == Codec::huffman ? append_keys<W>(e, keys, n, &i) : append_leads<W>(e, keys, n, &i);
     if (__builtin_expect(end == Append::refused, 0)) {
       *bad = i;
       return SIZE_MAX;

@@ -2,12 +2,14 @@
 #pragma once
 #include "format/huffman.hpp"
 #include "format/row.hpp"
+#include "format/table_view.hpp"
 
 namespace fpstore {
 
 // Streaming encoder state; one partial block is carried from feed to feed.
 struct Encoder {
-  EncodeTable code;
+  Codec codec;
+  EncodeTable code;  // of Huffman blocks
   uint64_t seed;
   uint32_t block_bytes;
   uint64_t block_index;
@@ -19,7 +21,9 @@ struct Encoder {
   uint32_t tail_bits;
   alignas(64) uint8_t codes[kMaxBlockBytes + 32];
   alignas(64) uint8_t tails[kMaxBlockBytes + 32];
+  unsigned low_bits;  // of Elias-Fano blocks: with which the open block had room
   alignas(64) uint8_t rests[kMaxBlockBytes + 32];  // the words behind the leading ones
+  uint64_t leads[kMaxEntries];                     // the leading words, of Elias-Fano blocks
 };
 
 // Where encoded blocks go, with their keys and entry counts.

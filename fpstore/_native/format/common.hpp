@@ -12,7 +12,9 @@ namespace fpstore {
 // Limits fixed by format version 1 (docs/format.md). Every length read from a file is bounded by one of them.
 constexpr uint32_t kFormatVersion = 1;
 constexpr unsigned kHeaderBytes = 4096;
-constexpr unsigned kBlockHeaderBytes = 20;
+constexpr unsigned kHuffmanHeaderBytes = 16;  // of a block
+constexpr unsigned kEliasFanoHeaderBytes = 8;
+constexpr unsigned kLeastBlockHeaderBytes = kEliasFanoHeaderBytes;
 constexpr unsigned kMinBlockBytes = 128;
 constexpr unsigned kMaxBlockBytes = 4096;
 constexpr unsigned kSymbols = 65;      // h, the position of the first differing bit, 0 = most significant; 64: another word differs

@@ -44,7 +44,20 @@ bool fits_width(const uint8_t code_bits[kSymbols], unsigned bits) {
   return true;
 }
 
+// A complete code that fits the width, or none where the codec needs none.
+bool has_right_code(const TableHeader& h) {
+  if (codec_of(h) == Codec::elias_fano) return !has_code(h.code_bits);
+  EncodeTable table;  // checked alike, and a tenth of the size of what decodes
+  return fits_width(h.code_bits, h.width) && make_encode_table(h.code_bits, &table) == Status::ok;
+}
+
 }  // namespace
+
+bool has_code(const uint8_t code_bits[kSymbols]) {
+  bool any = false;
+  for (unsigned s = 0; s < kSymbols; ++s) any |= code_bits[s] != 0;
+  return any;
+}
 
 const char* describe(Status status) {
   switch (status) {
@@ -109,7 +122,7 @@ static void read_fields(const uint8_t* p, TableHeader* h) {
 
 // Whether the fields agree with the limits of the format, with each other and with the size of the file.
 static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fault) {
-  if (h.flags != 0) return fail(fault, Status::unknown_flags, 0, h.flags);
+  if (h.flags & ~kEliasFanoFlag) return fail(fault, Status::unknown_flags, kEliasFanoFlag, h.flags);
   if (!is_width(h.width)) return fail(fault, Status::unknown_width, kMaxWidth, h.width);
   if (h.table >= h.table_count) return fail(fault, Status::bad_header_field, h.table_count, h.table);
   const unsigned most_bits = h.width < 64 ? h.width : 64;
@@ -127,9 +140,7 @@ static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fau
       (h.block_count == 0 && h.fingerprint_count != 0))
     return fail(fault, Status::bad_header_field, h.block_count, h.fingerprint_count);
   if (!is_permutation(h.permutation, h.width)) return fail(fault, Status::bad_permutation, 0, 0);
-  EncodeTable table;  // checked alike, and a tenth of the size of what decodes
-  if (!fits_width(h.code_bits, h.width) || make_encode_table(h.code_bits, &table) != Status::ok)
-    return fail(fault, Status::bad_code, 0, 0);
+  if (!has_right_code(h)) return fail(fault, Status::bad_code, 0, 0);
   TableHeader expected = h;
   layout(&expected);
   if (h.blocks_offset != expected.blocks_offset || h.keys_offset != expected.keys_offset ||
@@ -161,6 +172,7 @@ Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fa
 
 void write_header(TableHeader* h, uint8_t* p) {
   h->directory_bits = static_cast<uint16_t>(directory_bits_for(h->block_count));
+  h->flags = has_code(h->code_bits) ? 0 : kEliasFanoFlag;
   layout(h);
   memset(p, 0, kHeaderBytes);
   memcpy(p, kMagic, 8);

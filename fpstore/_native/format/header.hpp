@@ -1,6 +1,6 @@
 // The header of a table file: the one place of the kernel that knows its bytes (docs/format.md, "Table file").
 #pragma once
-#include "format/row.hpp"
+#include "format/table_view.hpp"
 
 namespace fpstore {
 
@@ -25,11 +25,17 @@ struct TableHeader {
   uint8_t code_bits[kSymbols] = {};
 };
 
+constexpr uint32_t kEliasFanoFlag = 1;  // the blocks are of that codec, and there is no Huffman code
+
+inline Codec codec_of(const TableHeader& h) { return h.flags & kEliasFanoFlag ? Codec::elias_fano : Codec::huffman; }
+// Whether some h has a code: without one, a table is of the Elias-Fano codec.
+bool has_code(const uint8_t code_bits[kSymbols]);
+
 // Fills header from the first kHeaderBytes of a file of file_bytes bytes, and checks every field: after Status::ok all
 // sections lie inside the file, do not overlap, and the permutation and the code are valid.
 Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* header, Fault* fault);
 
-// Writes kHeaderBytes, checksum included. Offsets and file_bytes are computed from the counts.
+// Writes kHeaderBytes, checksum included. Offsets and file_bytes are computed from the counts, the flags from the code.
 void write_header(TableHeader* header, uint8_t* out);
 
 // The seed that the block checksums of this table start from.

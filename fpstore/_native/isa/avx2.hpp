@@ -10,6 +10,35 @@ template <class Width_>
 struct Avx2 : Portable<Width_> {
   using W = Width_;
 
+  static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
+    const __m256i step = _mm256_set1_epi64x(static_cast<long long>(kSumStep));
+    const __m256i four = _mm256_set1_epi64x(static_cast<long long>(4 * xxh::kP1));
+    constexpr auto first = [](unsigned j) { return static_cast<long long>((j + 1) * xxh::kP1); };
+    __m256i key0 = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(seed)),
+                                    _mm256_setr_epi64x(first(0), first(1), first(2), first(3)));
+    __m256i key1 = _mm256_add_epi64(key0, four), sum0 = _mm256_setzero_si256(), sum1 = sum0;
+    __m256i own = _mm256_setr_epi64x(kUnsummed, 0, 0, 0);
+    for (uint32_t i = 0; i < bytes; i += 64) {
+      const __m256i w0 = _mm256_andnot_si256(own, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i)));
+      const __m256i w1 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i + 32));
+      own = _mm256_setzero_si256();
+      sum0 = _mm256_add_epi64(sum0, mixed(w0, key0));
+      sum1 = _mm256_add_epi64(sum1, mixed(w1, key1));
+      key0 = _mm256_add_epi64(key0, step);
+      key1 = _mm256_add_epi64(key1, step);
+    }
+    alignas(32) uint64_t lanes[kSumLanes];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sum0);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes + 4), sum1);
+    return fold_lanes(lanes, seed);
+  }
+
+  // What four words add to their lanes: the product of the halves of each with its key, and its neighbour.
+  static __m256i mixed(__m256i words, __m256i keys) {
+    const __m256i x = _mm256_xor_si256(words, keys);
+    return _mm256_add_epi64(_mm256_mul_epu32(x, _mm256_srli_epi64(x, 32)), _mm256_shuffle_epi32(words, 0x4E));
+  }
+
   // Reads up to 31 bytes past n: h is scratch with that much room.
   static uint32_t tail_bits(const uint8_t* h, uint32_t n) {
     const __m256i zero = _mm256_setzero_si256();
@@ -46,6 +75,7 @@ struct Avx2 : Portable<Width_> {
     return n;
   }
 
+  static unsigned select(uint64_t x, unsigned k) { return static_cast<unsigned>(_tzcnt_u64(_pdep_u64(uint64_t{1} << k, x))); }
 
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));

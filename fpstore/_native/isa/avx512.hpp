@@ -13,46 +13,6 @@ inline unsigned bits_of(__mmask8 mask) {
   return mask;
 }
 
-// The four lanes of an XXH64 fill half a vector: two blocks side by side, and two such pairs to wait for each other less.
-inline __m512i hash_lanes(__m512i acc, __m512i input) {
-  const __m512i p1 = _mm512_set1_epi64(static_cast<long long>(xxh::kP1)), p2 = _mm512_set1_epi64(static_cast<long long>(xxh::kP2));
-  return _mm512_mullo_epi64(_mm512_rol_epi64(_mm512_add_epi64(acc, _mm512_mullo_epi64(input, p2)), 31), p1);
-}
-
-inline __m512i hash_load(const uint8_t* a, const uint8_t* b) {
-  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a))),
-                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)), 1);
-}
-
-template <unsigned Pairs>
-inline void hash_pairs(const uint8_t* const* data, size_t length, const uint64_t* seeds, uint64_t* out) {
-  using namespace xxh;
-  const __m512i start = _mm512_broadcast_i64x4(
-      _mm256_setr_epi64x(static_cast<long long>(kP1 + kP2), static_cast<long long>(kP2), 0, -static_cast<long long>(kP1)));
-  const __m512i rotations = _mm512_broadcast_i64x4(_mm256_setr_epi64x(1, 7, 12, 18));
-  __m512i acc[Pairs];
-  for (unsigned k = 0; k < Pairs; ++k)
-    acc[k] = _mm512_add_epi64(start, _mm512_inserti64x4(_mm512_set1_epi64(static_cast<long long>(seeds[2 * k])),
-                                                        _mm256_set1_epi64x(static_cast<long long>(seeds[2 * k + 1])), 1));
-  size_t i = 0;
-  for (; i + 32 <= length; i += 32)
-    for (unsigned k = 0; k < Pairs; ++k) acc[k] = hash_lanes(acc[k], hash_load(data[2 * k] + i, data[2 * k + 1] + i));
-  for (unsigned k = 0; k < Pairs; ++k) {
-    alignas(64) uint64_t folded[8], rotated[8];
-    _mm512_store_si512(rotated, _mm512_rolv_epi64(acc[k], rotations));
-    _mm512_store_si512(folded, hash_lanes(_mm512_setzero_si512(), acc[k]));
-    for (unsigned j = 0; j < 2; ++j) {
-      const uint64_t *f = folded + 4 * j, *r = rotated + 4 * j;
-      uint64_t h = r[0] + r[1] + r[2] + r[3];
-      for (unsigned l = 0; l < 4; ++l) h = (h ^ f[l]) * kP1 + kP4;
-      out[2 * k + j] = h + length;
-    }
-  }
-  for (; i < length; i += 8)
-    for (unsigned k = 0; k < 2 * Pairs; ++k) out[k] = rotl(out[k] ^ lane(0, load64(data[k] + i)), 27) * kP1 + kP4;
-  for (unsigned k = 0; k < 2 * Pairs; ++k) out[k] = avalanche(out[k]);
-}
-
 // What eight entries are, when each is v ORed with what it keeps of the one before, all but the bits of m, and the last before them
 // is e.
 inline __m512i follow(__m512i v, __m512i m, __m512i e) {
@@ -127,13 +87,24 @@ struct Avx512 : Avx2<Width_> {
   static constexpr uint64_t kExpandFrom = 8;
   static constexpr unsigned kExpandShared = 2;
 
-  static void hash_group(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out) {
-    if (n == 4) {
-      hash_pairs<2>(data, length, seeds, out);
-      return;
+  static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
+    const __m512i step = _mm512_set1_epi64(static_cast<long long>(kSumStep));
+    constexpr auto first = [](unsigned j) { return static_cast<long long>((j + 1) * xxh::kP1); };
+    __m512i keys = _mm512_add_epi64(_mm512_set1_epi64(static_cast<long long>(seed)),
+                                    _mm512_setr_epi64(first(0), first(1), first(2), first(3), first(4), first(5), first(6), first(7)));
+    __m512i sums = _mm512_setzero_si512();
+    __mmask16 summed = 0xFFFE;
+    for (uint32_t i = 0; i < bytes; i += 64) {
+      const __m512i words = _mm512_maskz_loadu_epi32(summed, p + i);
+      summed = 0xFFFF;
+      const __m512i x = _mm512_xor_si512(words, keys);
+      const __m512i products = _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32));
+      sums = _mm512_add_epi64(sums, _mm512_add_epi64(products, _mm512_shuffle_epi32(words, _MM_PERM_BADC)));
+      keys = _mm512_add_epi64(keys, step);
     }
-    if (n >= 2) hash_pairs<1>(data, length, seeds, out);
-    if (n & 1) out[n - 1] = xxh64(data[n - 1], length, seeds[n - 1]);
+    alignas(64) uint64_t lanes[kSumLanes];
+    _mm512_store_si512(lanes, sums);
+    return fold_lanes(lanes, seed);
   }
 
   static uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
@@ -163,7 +134,7 @@ struct Avx512 : Avx2<Width_> {
   // predecessor ORed with its tail, and that composition is associative: with m the bits that are not kept, (m1, v1) then (m2, v2) is
   // (m1 | m2, (v1 & ~m2) | v2), so three doubling steps turn eight of them into functions of the last entry before. Loads are masked
   // at the end of the block. What lies past the last entry has no part in it: the doubling goes upwards only.
-  static uint64_t expand(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
+  static uint64_t expand_tails(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t previous, uint64_t* out) {
     const uint8_t* const p = tails.p;
     const uint32_t limit = tails.limit;
     uint32_t at = tails.at;
@@ -176,7 +147,7 @@ struct Avx512 : Avx2<Width_> {
     const __m512i ones = _mm512_set1_epi64(-1);
     const __m512i top = _mm512_set1_epi64(INT64_MIN);
     const __m512i seven = _mm512_set1_epi64(7);
-    if (kHasLongTails<W> && __builtin_expect(has_long_tail(h, n), 0)) return Portable<W>::expand(tails, h, n, previous, out);
+    if (kHasLongTails<W> && __builtin_expect(has_long_tail(h, n), 0)) return Portable<W>::expand_tails(tails, h, n, previous, out);
     __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
     --at;
     for (uint32_t i = 0; i < n; i += 8) {
@@ -267,13 +238,13 @@ struct Avx512 : Avx2<Width_> {
     return true;
   }
 
-  static bool seek_together(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
+  static bool seek_together(const CodeSeek* seeks, unsigned n, Cursor* cursors, bool* fine) {
     Seeker<W> s[kWays];
     bool fit = n > 1;
     for (unsigned k = 0; k < n; ++k) fit &= seeks[k].head->count <= 128;
     if (!fit) return false;
     for (unsigned k = 0; k < kWays; ++k) {
-      const Seek& from = seeks[k < n ? k : 0];
+      const CodeSeek& from = seeks[k < n ? k : 0];
       const uint32_t codes = from.head->count - 1;
       s[k] = Seeker<W>{from.block, from.h, from.target, k < n ? from.head->first : ~uint64_t{0},
                     {codes < 64 ? uint64_t{1} << codes : 0, codes < 64 ? 0 : uint64_t{1} << (codes - 64)}, codes, 0, from.head->tail_at};

@@ -14,6 +14,33 @@
 namespace fpstore {
 namespace {
 
+// The kernels that read blocks, by the codec of the table.
+template <class Isa>
+Status decode_blocks(const TableView& t, const BlockRange& range, Decoded* to, Fault* fault) {
+  return t.codec == Codec::huffman ? decode_all<HuffmanBlocks<Isa>>(t, range, to, fault) : decode_all<EliasFanoBlocks<Isa>>(t, range, to, fault);
+}
+
+template <class Isa>
+Status scan(const TableView& t, const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) {
+  return t.codec == Codec::huffman ? scan_blocks<HuffmanBlocks<Isa>>(t, range, queries, options, sink, fault)
+                                   : scan_blocks<EliasFanoBlocks<Isa>>(t, range, queries, options, sink, fault);
+}
+
+template <class Isa>
+Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) {
+  return t.codec == Codec::huffman ? locate_in_blocks<HuffmanBlocks<Isa>>(t, fingerprints, blocks, ranks, stop, fault)
+                                   : locate_in_blocks<EliasFanoBlocks<Isa>>(t, fingerprints, blocks, ranks, stop, fault);
+}
+
+// The tables of a probe have one codec.
+template <class Isa>
+Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
+             Fault* fault) {
+  return tables.count == 0 || tables.probes->table->codec == Codec::huffman
+             ? probe_blocks<HuffmanBlocks<Isa>>(tables, queries, options, sink, counters, fault)
+             : probe_blocks<EliasFanoBlocks<Isa>>(tables, queries, options, sink, counters, fault);
+}
+
 template <class Isa>
 constexpr Kernels make_set(const char* name) {
   using W = typename Isa::W;

@@ -17,10 +17,8 @@ struct Portable {
   static constexpr uint64_t kExpandFrom = 64;
   static constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
 
-  // XXH64 of length bytes at each of up to kWays places, length at least 32 and a multiple of 8.
-  static void hash_group(const uint8_t* const* data, size_t length, const uint64_t* seeds, unsigned n, uint64_t* out) {
-    for (unsigned i = 0; i < n; ++i) out[i] = xxh64(data[i], length, seeds[i]);
-  }
+  // The checksum of a block.
+  static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) { return fpstore::block_sum(p, bytes, seed); }
 
   // Total length of the codes of h[0, n), in bits; n is at most kRoundSymbols, and 64 bytes of h can be read.
   static uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
@@ -37,7 +35,7 @@ struct Portable {
   }
 
   // Entries from h[0, n) and the entry e before them into out; the tails must lie inside the block. Returns the last entry.
-  static uint64_t expand(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t e, uint64_t* out) {
+  static uint64_t expand_tails(const Tails& tails, const uint8_t* h, uint32_t n, uint64_t e, uint64_t* out) {
     const uint8_t* const p = tails.p;
     uint32_t at = tails.at;
     uint8_t least = kSymbols;
@@ -63,6 +61,13 @@ struct Portable {
   static uint32_t find_at_most(const uint8_t* h, uint32_t from, uint32_t n, unsigned limit) {
     while (from < n && h[from] > limit) ++from;
     return from;
+  }
+
+  // How many bits of x are set, and the place of set bit number k, from 0 and the lowest on; it is there.
+  static unsigned count_ones(uint64_t x) { return ones(x); }
+  static unsigned select(uint64_t x, unsigned k) {
+    for (; k; --k) x &= x - 1;
+    return static_cast<unsigned>(__builtin_ctzll(x));
   }
 
   // How many of keys[0, n) are smaller than target, n small.
@@ -95,7 +100,7 @@ struct Portable {
   }
 
   // Does seek_group() for seeks that this set can take together; false, with nothing done, when it cannot.
-  static bool seek_together(const Seek*, unsigned, Cursor*, bool*) { return false; }
+  static bool seek_together(const CodeSeek*, unsigned, Cursor*, bool*) { return false; }
 
   // Writes the places of those within the radius, ascending, and returns how many; places has room for n.
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {

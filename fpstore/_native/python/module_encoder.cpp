@@ -17,21 +17,23 @@ struct BlockEncoder {
 
   BlockEncoder(Bytes code_bits, uint32_t block_bytes, uint64_t seed, unsigned bits) : width(bits) {
     if (!is_width(width)) throw nb::value_error("width is 32, 64, 128 or 256");
-    if (code_bits.size() != kSymbols || make_encode_table(code_bits.data(), &state->code) != Status::ok)
+    if (code_bits.size() != kSymbols) throw nb::value_error("a code has 65 lengths");
+    state->codec = has_code(code_bits.data()) ? Codec::huffman : Codec::elias_fano;
+    if (state->codec == Codec::huffman && make_encode_table(code_bits.data(), &state->code) != Status::ok)
       throw nb::value_error("not a complete code over 65 symbols");
     if (block_bytes < kMinBlockBytes || block_bytes > kMaxBlockBytes || (block_bytes & (block_bytes - 1)))
       throw nb::value_error("block_bytes must be a power of two from 128 to 4096");
     state->seed = seed;
     state->block_bytes = block_bytes;
     state->block_index = state->previous_key = 0;
-    state->count = 0;
+    state->count = state->low_bits = 0;
   }
 
   // Room that feed() needs for the blocks of n keys: an entry takes at most a code, a tail and the words behind the leading one, so
   // a closed block holds many.
   size_t most_blocks(size_t n) const {
     const size_t most_bits = kMaxCodeBits + 63 + (words() - 1) * 64;
-    const size_t least = std::max<size_t>((state->block_bytes - kBlockHeaderBytes) * 8 / most_bits, 1);
+    const size_t least = std::max<size_t>((state->block_bytes - kHuffmanHeaderBytes) * 8 / most_bits, 1);
     return n / least + 2;
   }
 

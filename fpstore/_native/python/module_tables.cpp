@@ -15,7 +15,8 @@ TableView view_of(const TableHeader& header) {
   view.block_bytes = header.block_bytes;
   view.directory_bits = header.directory_bits;
   make_permutation(header.permutation, header.width, &view.forward, &view.inverse);
-  make_decode_table(header.code_bits, &view.code);
+  view.codec = codec_of(header);
+  if (view.codec == Codec::huffman) make_decode_table(header.code_bits, &view.code);
   return view;
 }
 
@@ -50,13 +51,13 @@ struct TableParts {
       for (unsigned j = 0; j < rest_words && i; ++j) rests[(i - 1) * rest_words + j] = keys.data()[i * words() + 1 + j];
     }
     if (room < 2 * kMaxEntries) room = 2 * kMaxEntries;
-    // The checksum of a block depends on its number and on the key before: of the first, that is no key but 0.
     TableView part = view;
     part.blocks = blocks.data();
     part.keys = leads.data() + 1;
     part.key_rests = rests.data();
     part.block_count = n;
-    part.seed += first * xxh::kP3 + (first ? leads[0] * xxh::kP2 : 0);
+    part.first_block = first;
+    part.key_before = first ? leads[0] : 0;
     Buffer<uint64_t> out(room * words() + 8);
     Buffer<uint32_t> counts(n);
     Decoded to{out.get(), room, counts.get()};
@@ -64,13 +65,7 @@ struct TableParts {
     Status status = Status::ok;
     {
       ReleasedGil released;
-      const uint64_t alone = first && n ? 1 : 0;
-      if (alone) status = kernels().decode_blocks(part, {0, 1}, &to, &fault);
-      if (status == Status::ok) {
-        part.seed = view.seed + first * xxh::kP3;
-        to.counts += alone;
-        status = kernels().decode_blocks(part, {alone, n}, &to, &fault);
-      }
+      status = kernels().decode_blocks(part, {0, n}, &to, &fault);
     }
     if (status != Status::ok && fault.block != UINT64_MAX) fault.block += first;
     check(status, fault, path);
@@ -304,6 +299,7 @@ struct Prober {
     const Table* t = nb::cast<const Table*>(table);
     if (prefix_bits > 64 || prefix_bits > t->header.width) throw nb::value_error("prefix_bits is at most 64, and the width");
     if (!tables.empty() && t->header.width != width()) throw nb::value_error("tables of several widths");
+    if (!tables.empty() && t->view.codec != tables[0]->view.codec) throw nb::value_error("tables of several codecs");
     owners.push_back(table);
     tables.push_back(t);
     variants.emplace_back(masks.data(), masks.data() + masks.size());

@@ -1,7 +1,7 @@
 // Finding single fingerprints in a table.
 #pragma once
 #include "search/index_search.hpp"
-#include "search/seek.hpp"
+#include "search/codecs.hpp"
 
 namespace fpstore {
 namespace {
@@ -15,7 +15,7 @@ inline Status bad_directory(const TableView& t, uint64_t high, Fault* fault) {
 template <class W>
 struct Locating {
   const TableView& t;
-  const Scratch* scratch;
+  const Workspace& work;
   Fault* fault;
   typename W::Row targets[kGroup];
   unsigned waiting[kGroup];  // those whose block is to be read
@@ -30,9 +30,9 @@ inline typename W::Row key_row(const TableView& t, uint64_t b) {
 
 // The first block from b on whose key is not below the target, where keys from b on begin with its leading word. Only the keys'
 // blocks say whether the words behind it are right, so those of both neighbours are read; if it is b, look_inside() reads it.
-template <class Isa>
-inline Status pass_ties(const TableView& t, const typename Isa::W::Row& target, const Workspace& work, uint64_t* b, Fault* fault) {
-  using W = typename Isa::W;
+template <class Blocks>
+inline Status pass_ties(const TableView& t, const typename Blocks::W::Row& target, const Workspace& work, uint64_t* b, Fault* fault) {
+  using W = typename Blocks::W;
   if (*b == t.block_count || t.keys[*b] != lead(target) || !(key_row<W>(t, *b) < target)) return Status::ok;
   uint64_t low = *b + 1, step = 1;  // the key before low is below the target
   while (low + step <= t.block_count && key_row<W>(t, low + step - 1) < target) {
@@ -47,20 +47,20 @@ inline Status pass_ties(const TableView& t, const typename Isa::W::Row& target, 
   }
   *b = low;
   for (uint64_t near = low - 1; near <= low && near < t.block_count; ++near) {
-    Unread unit{&t, near, {}};
+    typename Blocks::Opened unit{&t, near, {}};
     unsigned bad;
-    Status status = load_codes<Isa>(&unit, 1, work.codes, &bad, fault);
-    if (status == Status::ok) status = expand_block<Isa>(unit, work.codes[0], work.values, fault);
+    Status status = Blocks::open(&unit, 1, work, &bad, fault);
+    if (status == Status::ok) status = Blocks::expand(unit, work, 0, work.values, fault);
     if (status != Status::ok) return status;
   }
   return Status::ok;
 }
 
 // Finds the block that each fingerprint would be in; UINT64_MAX where it is larger than all.
-template <class Isa>
-inline Status choose_blocks(Locating<typename Isa::W>* group, const typename Isa::W::Row* fingerprints, unsigned n,
-                            const Workspace& work, uint64_t* blocks) {
-  using W = typename Isa::W;
+template <class Blocks>
+inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename Blocks::W::Row* fingerprints, unsigned n,
+                            uint64_t* blocks) {
+  using W = typename Blocks::W;
   const TableView& t = group->t;
   uint64_t low[kGroup], high[kGroup];
   for (unsigned i = 0; i < n; ++i) {
@@ -75,10 +75,10 @@ inline Status choose_blocks(Locating<typename Isa::W>* group, const typename Isa
   }
   group->count = 0;
   for (unsigned i = 0; i < n; ++i) {
-    uint64_t b = find_block<Isa>(t, lead(group->targets[i]), low[i], high[i]);
+    uint64_t b = find_block<Blocks>(t, lead(group->targets[i]), low[i], high[i]);
     if (__builtin_expect(!encloses(t, b, lead(group->targets[i])), 0)) return bad_directory(t, high[i], group->fault);
     if constexpr (W::kWide) {
-      const Status status = pass_ties<Isa>(t, group->targets[i], work, &b, group->fault);
+      const Status status = pass_ties<Blocks>(t, group->targets[i], group->work, &b, group->fault);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     blocks[i] = UINT64_MAX;
@@ -88,68 +88,54 @@ inline Status choose_blocks(Locating<typename Isa::W>* group, const typename Isa
       blocks[i] = b;
       continue;
     }
-    BlockHead head;  // nothing is that large, if the last key is right: its block's checksum says so
-    const Status status = open_block<W>(t, b - 1, &head, group->fault);
+    // Nothing is that large, if the last key is right: its block's checksum says so.
+    const Status status = Blocks::check(t, b - 1, group->fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;
 }
 
 // Whether the entry at the cursor, the first of its block whose leading word is not below the target's, or one that follows with the
-// same leading word is the target; its index.
-template <class W>
-inline bool is_there(const Cursor& c, const Unread& unit, const Scratch& s, const typename W::Row& target, uint32_t* index) {
-  *index = c.index;
-  if constexpr (W::kWide) {
-    const uint8_t* const block = block_at(*unit.table, unit.block);
-    for (uint64_t leading = c.value; leading == lead(target); ++*index) {
-      const auto entry = row_of<W>(leading, rest_at<W>(block, unit.head, *index));
-      if (!(entry < target)) return entry == target;
-      if (*index + 1 >= unit.head.count || s.h[*index] < 64) return false;
-    }
-    return false;
-  } else {
-    (void)unit;
-    (void)s;
-    return c.value == target;
+// same leading word is the target, where the cursor is left.
+template <class Blocks, class W = typename Blocks::W>
+inline bool is_there(const typename Blocks::Opened& unit, const Workspace& work, unsigned k, const typename W::Row& target, Cursor* c) {
+  const uint8_t* const block = block_at(*unit.table, unit.block);
+  while (c->value == lead(target)) {
+    const auto entry = row_of<W>(c->value, rest_at<W>(block, unit.head, c->index));
+    if (!(entry < target)) return entry == target;
+    if (!Blocks::next(unit, work, k, c)) return false;
   }
+  return false;
 }
 
 // Looks for the fingerprints in their blocks.
-template <class Isa>
-inline Status look_inside(const Locating<typename Isa::W>& group, uint64_t* blocks, uint32_t* ranks) {
-  using W = typename Isa::W;
+template <class Blocks>
+inline Status look_inside(const Locating<typename Blocks::W>& group, uint64_t* blocks, uint32_t* ranks) {
+  using W = typename Blocks::W;
   const TableView& t = group.t;
-  Unread units[kWays];
+  typename Blocks::Opened units[kWays];
   for (unsigned i = 0; i < group.count; i += kWays) {
     const unsigned take = group.count - i < kWays ? group.count - i : kWays;
-    for (unsigned j = 0; j < take; ++j) units[j] = Unread{&t, blocks[group.waiting[i + j]], {}};
+    for (unsigned j = 0; j < take; ++j) units[j] = {&t, blocks[group.waiting[i + j]], {}};
     unsigned bad;
-    const Status status = load_codes<Isa>(units, take, group.scratch, &bad, group.fault);
+    const Status status = Blocks::open(units, take, group.work, &bad, group.fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
     for (unsigned j = 0; j < take; ++j) {
       const unsigned k = group.waiting[i + j];
       const uint64_t b = blocks[k];
       const auto& target = group.targets[k];
-      if (__builtin_expect(!key_is_last<W>(units[j]), 0)) {
-        *group.fault = Fault{Status::bad_key, b, t.keys[b], t.keys[b]};
-        return group.fault->status;
-      }
+      if (__builtin_expect(!key_is_last<W>(units[j]), 0)) return bad_key(t, b, t.keys[b], group.fault);
       Cursor c;
-      if (__builtin_expect(!seek<Isa>(block_at(t, b), units[j].head, group.scratch[j].h, lead(target), &c), 0)) {
-        *group.fault = Fault{Status::bad_key, b, t.keys[b], lead(target)};
-        return group.fault->status;
-      }
-      uint32_t index;
-      if (is_there<W>(c, units[j], group.scratch[j], target, &index)) ranks[k] = index;
+      if (__builtin_expect(!Blocks::find(units[j], group.work, j, lead(target), &c), 0)) return bad_key(t, b, lead(target), group.fault);
+      if (is_there<Blocks>(units[j], group.work, j, target, &c)) ranks[k] = c.index;
       else blocks[k] = UINT64_MAX;
     }
   }
   return Status::ok;
 }
 
-template <class Isa>
-Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) {
+template <class Blocks>
+Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) {
   const size_t n = fingerprints.count;
   for (size_t i = 0; i < n; ++i) ranks[i] = 0;
   if (t.block_count == 0) {
@@ -158,13 +144,13 @@ Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks,
   }
   const Workspace work(t.block_bytes);
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
-  using W = typename Isa::W;
-  Locating<W> group{t, work.codes, fault, {}, {}, 0};
+  using W = typename Blocks::W;
+  Locating<W> group{t, work, fault, {}, {}, 0};
   for (size_t i = 0; i < n; i += kGroup) {
     const unsigned take = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
     if (__builtin_expect(should_stop(stop, take * kBlockWork), 0)) return interrupted(fault);
-    Status status = choose_blocks<Isa>(&group, rows<typename W::Row>(fingerprints.words) + i, take, work, blocks + i);
-    if (status == Status::ok) status = look_inside<Isa>(group, blocks + i, ranks + i);
+    Status status = choose_blocks<Blocks>(&group, rows<typename W::Row>(fingerprints.words) + i, take, blocks + i);
+    if (status == Status::ok) status = look_inside<Blocks>(group, blocks + i, ranks + i);
     if (status != Status::ok) return status;
   }
   return Status::ok;

@@ -23,21 +23,20 @@ inline Status bad_directory(const Item<W>& item, ProbeState<W>* state) {
 
 // The blocks of a look-up whose part of the key index is known: from the first that may hold the target to the first whose key no
 // longer has the prefix. All of them are read, and their checksums cover the keys by which they were chosen.
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline Status find_range(Item<W>* item, ProbeState<W>* state) {
   const TableView& t = *item->probe->table;
   const uint64_t mask = top_mask(item->probe->prefix_bits);
-  const uint64_t b = find_block<Isa>(t, item->target, item->low, item->high);
+  const uint64_t b = find_block<Blocks>(t, item->target, item->low, item->high);
   if (__builtin_expect(!encloses(t, b, item->target), 0)) return bad_directory(*item, state);
   item->first = b;
   item->end = b + 1;
   if (__builtin_expect(b == t.block_count, 0)) {
     // Nothing is that large, if the last key is right: its block's checksum says so.
-    BlockHead head;
     ++state->counters->blocks;
     state->at_fault = item->probe;
     item->end = b;
-    return open_block<W>(t, b - 1, &head, state->fault);
+    return Blocks::check(t, b - 1, state->fault);
   }
   if (__builtin_expect((t.keys[b] & mask) != item->target || b + 1 == t.block_count, 1)) return Status::ok;
   // Above 64 bits, several keys may begin with the last word that has the prefix: the block behind them ends the range.
@@ -50,14 +49,14 @@ inline Status find_range(Item<W>* item, ProbeState<W>* state) {
   const uint64_t behind = last + W::kWide;
   if (__builtin_expect(!directory_range(t, behind, &low, &high), 0)) return bad_directory(*item, state);
   if (low < b) low = b;
-  const uint64_t e = find_block<Isa>(t, behind, low, high < low ? low : high);
+  const uint64_t e = find_block<Blocks>(t, behind, low, high < low ? low : high);
   if (__builtin_expect(!encloses(t, e, behind), 0)) return bad_directory(*item, state);
   item->end = e == t.block_count ? e : e + 1;
   return Status::ok;
 }
 
 // Finds the blocks of look-ups, in stages directory and key; each fetches ahead what the next one reads.
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline Status find_ranges(Item<W>* items, unsigned n, ProbeState<W>* state) {
   for (unsigned i = 0; i < n; ++i) {
     const TableView& t = *items[i].probe->table;
@@ -76,7 +75,7 @@ inline Status find_ranges(Item<W>* items, unsigned n, ProbeState<W>* state) {
       ask_ahead(t.keys + items[i].low, (items[i].high - items[i].low + 1) * sizeof *t.keys, state);
   }
   for (unsigned i = 0; i < n; ++i) {
-    const Status status = find_range<Isa>(items + i, state);
+    const Status status = find_range<Blocks>(items + i, state);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;
@@ -89,34 +88,34 @@ struct BlockFeeder {
   ProbeState<W>* state;
   unsigned units = 0;
 
-  template <class Isa>
+  template <class Blocks>
   Status look(uint64_t b, const Item<W>& item) {
     prefetch_block(*item.probe->table, b);
     if (state->fetch) ask_ahead(block_at(*item.probe->table, b), item.probe->table->block_bytes, state);
     state->units[units++] = Unit<W>{b, &item};
-    return units < kUnits ? Status::ok : flush<Isa>();
+    return units < kUnits ? Status::ok : flush<Blocks>();
   }
-  template <class Isa>
+  template <class Blocks>
   Status flush() {
     const unsigned n = units;
     units = 0;
-    return run_units<Isa>(out, n, state);
+    return run_units<Blocks>(out, n, state);
   }
 };
 
 // Look-up by look-up.
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline Status read_plainly(const Item<W>* items, unsigned n, BlockFeeder<W>* to) {
   for (const Item<W>* item = items; item < items + n; ++item)
     for (uint64_t b = item->first; b < item->end; ++b) {
-      const Status status = to->template look<Isa>(b, *item);
+      const Status status = to->template look<Blocks>(b, *item);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
   return Status::ok;
 }
 
 // Block by block, so that the look-ups in one block stand together; both ends of their ranges ascend.
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline Status read_sorted(const Item<W>* items, unsigned n, BlockFeeder<W>* to) {
   const Item<W> *low = items, *high = items;
   for (uint64_t b = 0; low < items + n; ++b) {
@@ -125,7 +124,7 @@ inline Status read_sorted(const Item<W>* items, unsigned n, BlockFeeder<W>* to) 
     while (low < high && low->end <= b) ++low;
     for (const Item<W>* item = low; item < high; ++item) {
       if (item->end <= b) continue;
-      const Status status = to->template look<Isa>(b, *item);
+      const Status status = to->template look<Blocks>(b, *item);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
   }
@@ -133,48 +132,48 @@ inline Status read_sorted(const Item<W>* items, unsigned n, BlockFeeder<W>* to) 
 }
 
 // Takes look-ups through all stages. Sorted ones are of one table, by ascending target.
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline Status run_items(const Emitter& out, Item<W>* items, unsigned n, bool sorted, ProbeState<W>* state) {
-  Status status = find_ranges<Isa>(items, n, state);
+  Status status = find_ranges<Blocks>(items, n, state);
   if (__builtin_expect(status != Status::ok, 0)) return status;
   // Targets that differ behind the sorted bits only, or a damaged index, can be out of order.
   for (unsigned i = 1; i < n && sorted; ++i) sorted = items[i - 1].first <= items[i].first && items[i - 1].end <= items[i].end;
   BlockFeeder<W> feeder{out, state};
-  status = sorted ? read_sorted<Isa>(items, n, &feeder) : read_plainly<Isa>(items, n, &feeder);
-  return status == Status::ok ? feeder.template flush<Isa>() : status;
+  status = sorted ? read_sorted<Blocks>(items, n, &feeder) : read_plainly<Blocks>(items, n, &feeder);
+  return status == Status::ok ? feeder.template flush<Blocks>() : status;
 }
 
 // Reads the pages that a look-up begins with.
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline void touch(const Item<W>& item) {
   const TableView& t = *item.probe->table;
   uint64_t low, high;
   if (!directory_range(t, item.target, &low, &high)) return;
-  const uint64_t b = find_block<Isa>(t, item.target, low, high);
+  const uint64_t b = find_block<Blocks>(t, item.target, low, high);
   if (b < t.block_count) (void)*static_cast<const volatile uint8_t*>(block_at(t, b));
 }
 
 // Takes a group of look-ups through the stages, asking for their pages ahead as the prober's page watch decides.
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline Status run_group(const Emitter& out, unsigned n, bool sorted, ProbeState<W>* state) {
   if (!n) return Status::ok;
   PageWatch* const pages = out.options.pages;
   const auto plan = pages ? pages->plan(n) : PageWatch::Plan::trust;
   state->fetch = out.options.fetch || plan == PageWatch::Plan::fetch;
-  if (plan != PageWatch::Plan::check) return run_items<Isa>(out, state->items, n, sorted, state);
+  if (plan != PageWatch::Plan::check) return run_items<Blocks>(out, state->items, n, sorted, state);
   const uint64_t before = major_faults();
-  touch<Isa>(state->items[0]);
+  touch<Blocks>(state->items[0]);
   const bool waited = major_faults() != before;
   state->fetch |= waited;
-  const Status status = run_items<Isa>(out, state->items, n, sorted, state);
+  const Status status = run_items<Blocks>(out, state->items, n, sorted, state);
   pages->note(waited || major_faults() != before);
   return status;
 }
 
 // The look-ups of queries in one table, one after the other, on their way into groups.
-template <class Isa>
+template <class Blocks>
 struct Feeder {
-  using W = typename Isa::W;
+  using W = typename Blocks::W;
   using Row = typename W::Row;
   const Emitter& out;
   ProbeState<W>* state;
@@ -194,15 +193,15 @@ struct Feeder {
     return n < kGroup ? Status::ok : flush();
   }
   Status flush() {
-    const Status status = run_group<Isa>(out, n, sorted, state);
+    const Status status = run_group<Blocks>(out, n, sorted, state);
     n = 0;
     return status;
   }
 };
 
 // In the order of the queries.
-template <class Isa>
-inline Status feed_plainly(Feeder<Isa>* to, size_t query_count) {
+template <class Blocks>
+inline Status feed_plainly(Feeder<Blocks>* to, size_t query_count) {
   const TableProbe& p = *to->probe;
   for (size_t q = 0; q < query_count; ++q) {
     const auto base = apply(p.table->forward, to->queries[q]);
@@ -215,8 +214,8 @@ inline Status feed_plainly(Feeder<Isa>* to, size_t query_count) {
 }
 
 // In the order of the table, most at a time; room is for twice as many words.
-template <class Isa>
-inline Status feed_sorted(Feeder<Isa>* to, size_t query_count, uint64_t most, uint64_t* room) {
+template <class Blocks>
+inline Status feed_sorted(Feeder<Blocks>* to, size_t query_count, uint64_t most, uint64_t* room) {
   const TableProbe& p = *to->probe;
   constexpr uint64_t index_mask = (uint64_t{1} << kSweepIndexBits) - 1;
   const unsigned sorted_bits = p.prefix_bits < 64 - kSweepIndexBits ? p.prefix_bits : 64 - kSweepIndexBits;
@@ -266,8 +265,8 @@ struct SweepRoom {
 
 // Table by table: its decode table stays in the first-level cache. The look-ups of a single query, one in each table, wait for
 // memory together. Matches come out in table order.
-template <class Isa>
-Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
+template <class Blocks>
+Status probe_blocks(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
              Fault* fault) {
   const TableProbe *const probes = tables.probes, *const end = probes + tables.count;
   uint32_t block_bytes = kMinBlockBytes;
@@ -275,14 +274,14 @@ Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptio
     if (p->table->block_bytes > block_bytes) block_bytes = p->table->block_bytes;
   const Workspace work(block_bytes);
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
-  using W = typename Isa::W;
+  using W = typename Blocks::W;
   ProbeState<W> state;
   state.work = &work;
   state.counters = counters;
   state.fault = fault;
   state.at_fault = probes;
   const Emitter out{probes, options, sink};
-  Feeder<Isa> feeder{out, &state, probes, rows<typename W::Row>(queries.words), 0};
+  Feeder<Blocks> feeder{out, &state, probes, rows<typename W::Row>(queries.words), 0};
   SweepRoom room;
   Status status = Status::ok;
   for (const TableProbe* p = probes; p < end && status == Status::ok; ++p) {

@@ -2,7 +2,7 @@
 #pragma once
 #include "search/index_search.hpp"
 #include "search/matches.hpp"
-#include "search/seek.hpp"
+#include "search/codecs.hpp"
 
 namespace fpstore {
 namespace {
@@ -33,112 +33,107 @@ inline void ask_ahead(const void* p, size_t n, ProbeState<W>* state) {
   fetch_pages(p, n);
 }
 
-// Emits the matches among the entries from the cursor on that have the item's prefix, reading as few tails as possible. False when
-// memory runs out.
-template <class W>
-inline bool filter_codes(const Emitter& out, const Item<W>& item, uint64_t mask, const Seek& from, Cursor c, ProbeState<W>* state) {
-  uint64_t e = c.value;
-  for (uint32_t i = c.index; (e & mask) == item.target; ++i) {
+// Emits the matches among the entries from the cursor on that have the item's prefix. False when memory runs out.
+template <class Blocks, class W = typename Blocks::W>
+inline bool filter_from(const Emitter& out, const Item<W>& item, const Seek<typename Blocks::Opened>& from, Cursor c,
+                        ProbeState<W>* state) {
+  const typename Blocks::Opened& unit = *from.unit;
+  const uint8_t* const block = block_at(*unit.table, unit.block);
+  const uint64_t mask = top_mask(item.probe->prefix_bits);
+  while ((c.value & mask) == item.target) {
     ++state->counters->candidates;
-    const unsigned distance = ones(e ^ lead(item.base));
-    if (distance <= out.options.radius && !emit(out, item, e, distance, rest_at<W>(from.block, *from.head, i))) return false;
-    if (i + 1 >= from.head->count) break;
-    const unsigned h = from.h[i];
-    e = keep_before<W>(e, h) | tail_value<W>(from.block, c.at, h);
-    c.at += tail_length<W>(h);
+    const unsigned distance = ones(c.value ^ lead(item.base));
+    if (distance <= out.options.radius && !emit(out, item, c.value, distance, rest_at<W>(block, unit.head, c.index))) return false;
+    if (!Blocks::next(unit, *state->work, from.k, &c)) break;
   }
   return true;
 }
 
 // Whether comparing all entries of a block, where many share the prefix, beats looking for the prefix in its codes.
-template <class Isa>
+template <class Blocks>
 inline bool worth_expanding(const TableProbe& probe, uint64_t b, unsigned uses) {
   const TableView& t = *probe.table;
   const bool whole = b && !((t.keys[b - 1] ^ t.keys[b]) & top_mask(probe.prefix_bits));
   const uint64_t expected = t.fingerprint_count >> (probe.prefix_bits < 63 ? probe.prefix_bits : 63);
-  return whole || uses >= Isa::kExpandShared || expected >= Isa::kExpandFrom;
+  return whole || uses >= Blocks::kExpandShared || expected >= Blocks::kExpandFrom;
 }
 
 // Up to kWays blocks and the look-ups that end in each.
-template <class W>
+template <class Opened, class W>
 struct Reading {
-  Unread reads[kWays];
+  Opened reads[kWays];
   const Unit<W>* starts[kWays + 1];
   unsigned count;
 };
 
 // The next of units, as far as they go into one reading.
-template <class W>
-inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<W>* r) {
+template <class Opened, class W>
+inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<Opened, W>* r) {
   r->count = 0;
   for (; units < stop; ++units) {
     const TableView* t = units->item->probe->table;
     if (r->count && r->reads[r->count - 1].table == t && r->reads[r->count - 1].block == units->block) continue;
     if (r->count == kWays) break;
     r->starts[r->count] = units;
-    r->reads[r->count++] = Unread{t, units->block, {}};
+    r->reads[r->count++] = Opened{t, units->block, {}};
   }
   r->starts[r->count] = units;
   return units;
 }
 
 // The look-ups in the blocks of a reading that are worth expanding; the others go into seeks.
-template <class Isa, class W = typename Isa::W>
-inline Status filter_expanded(const Emitter& out, const Reading<W>& r, Seek* seeks, const Unit<W>** sought, unsigned* count,
-                              ProbeState<W>* state) {
+template <class Blocks, class W = typename Blocks::W, class Opened = typename Blocks::Opened>
+inline Status filter_expanded(const Emitter& out, const Reading<Opened, W>& r, Seek<Opened>* seeks, const Unit<W>** sought,
+                              unsigned* count, ProbeState<W>* state) {
   for (unsigned j = 0; j < r.count; ++j) {
-    const Unread& read = r.reads[j];
+    const Opened& read = r.reads[j];
     const TableProbe& probe = *r.starts[j]->item->probe;
     const unsigned uses = static_cast<unsigned>(r.starts[j + 1] - r.starts[j]);
     ++state->counters->blocks;
-    if (!worth_expanding<Isa>(probe, read.block, uses)) {
+    if (!worth_expanding<Blocks>(probe, read.block, uses)) {
       for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
-        seeks[*count] = Seek{block_at(*read.table, read.block), &read.head, state->work->codes[j].h, u->item->target};
+        seeks[*count] = Seek<Opened>{&read, j, u->item->target};
         sought[(*count)++] = u;
       }
       continue;
     }
     state->at_fault = &probe;
-    const Status status = expand_block<Isa>(read, state->work->codes[j], state->work->values, state->fault);
+    const Status status = Blocks::expand(read, *state->work, j, state->work->values, state->fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
     const Leads entries{state->work->values, rest_at<W>(block_at(*read.table, read.block), read.head, 0), read.head.count};
     for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
-      if (!Isa::filter_values(out, *u->item, top_mask(probe.prefix_bits), entries))
+      if (!Blocks::filter_values(out, *u->item, top_mask(probe.prefix_bits), entries))
         return no_memory(read.block, state->fault);
     }
   }
   return Status::ok;
 }
 
-// The look-ups that find their place in a block by its codes.
-template <class Isa, class W = typename Isa::W>
-inline Status filter_sought(const Emitter& out, const Seek* seeks, const Unit<W>* const* sought, unsigned count,
-                            ProbeState<W>* state) {
+// The look-ups that find their place in a block.
+template <class Blocks, class W = typename Blocks::W>
+inline Status filter_sought(const Emitter& out, const Seek<typename Blocks::Opened>* seeks, const Unit<W>* const* sought,
+                            unsigned count, ProbeState<W>* state) {
   for (unsigned i = 0; i < count; i += kWays) {
     const unsigned take = count - i < kWays ? count - i : kWays;
     Cursor cursors[kWays];
     bool fine[kWays];
-    seek_group<Isa>(seeks + i, take, cursors, fine);
+    Blocks::find_group(*state->work, seeks + i, take, cursors, fine);
     for (unsigned j = 0; j < take; ++j) {
       const Item<W>& item = *sought[i + j]->item;
       const uint64_t b = sought[i + j]->block;
       state->at_fault = item.probe;
-      if (__builtin_expect(!fine[j], 0)) {
-        *state->fault = Fault{Status::bad_key, b, item.probe->table->keys[b], item.target};
-        return state->fault->status;
-      }
-      if (!filter_codes(out, item, top_mask(item.probe->prefix_bits), seeks[i + j], cursors[j], state))
-        return no_memory(b, state->fault);
+      if (__builtin_expect(!fine[j], 0)) return bad_key(*item.probe->table, b, item.target, state->fault);
+      if (!filter_from<Blocks>(out, item, seeks[i + j], cursors[j], state)) return no_memory(b, state->fault);
     }
   }
   return Status::ok;
 }
 
-template <class Isa, class W = typename Isa::W>
+template <class Blocks, class W = typename Blocks::W>
 inline Status run_units(const Emitter& out, unsigned n, ProbeState<W>* state) {
-  Reading<W> r;
-  Seek seeks[kUnits];
+  Reading<typename Blocks::Opened, W> r;
+  Seek<typename Blocks::Opened> seeks[kUnits];
   const Unit<W>* sought[kUnits];
   const Unit<W>* const stop = state->units + n;
   uint64_t counted = state->counters->candidates;
@@ -148,14 +143,14 @@ inline Status run_units(const Emitter& out, unsigned n, ProbeState<W>* state) {
       return interrupted(state->fault);
     counted = state->counters->candidates;
     unsigned bad = 0, count = 0;
-    Status status = load_codes<Isa>(r.reads, r.count, state->work->codes, &bad, state->fault);
+    Status status = Blocks::open(r.reads, r.count, *state->work, &bad, state->fault);
     if (__builtin_expect(status != Status::ok, 0)) {
       state->at_fault = r.starts[bad]->item->probe;
       return status;
     }
-    status = filter_expanded<Isa>(out, r, seeks, sought, &count, state);
+    status = filter_expanded<Blocks>(out, r, seeks, sought, &count, state);
     if (__builtin_expect(status != Status::ok, 0)) return status;
-    status = filter_sought<Isa>(out, seeks, sought, count, state);
+    status = filter_sought<Blocks>(out, seeks, sought, count, state);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;

@@ -1,23 +1,16 @@
 // Finding the place of a leading word inside an opened block.
 #pragma once
-#include "format/block_decode.hpp"
+#include "format/huffman_block.hpp"
 
 namespace fpstore {
 namespace {
-
-// Where reading starts in a block: entry index (0 is the raw first fingerprint), its value, and where the next tail begins.
-struct Cursor {
-  uint32_t index;
-  uint32_t at;
-  uint64_t value;
-};
 
 // Finds the first entry >= target from the codes alone, reading a tail only where the first differing bit is that of the
 // target itself (at most one per leading bit): while an entry e < target shares its first lcp bits with the target, the
 // entries with h > lcp stay below it, one with h < lcp has passed it, and one with h = lcp must be looked at.
 // False when every entry is smaller, which a block whose key is >= target cannot hold.
 template <class Isa>
-inline bool seek(const uint8_t* p, const BlockHead& head, const uint8_t* h, uint64_t target, Cursor* c) {
+inline bool seek(const uint8_t* p, const HuffmanHead& head, const uint8_t* h, uint64_t target, Cursor* c) {
   using W = typename Isa::W;
   uint64_t e = head.first;
   uint32_t at = head.tail_at;
@@ -37,20 +30,21 @@ inline bool seek(const uint8_t* p, const BlockHead& head, const uint8_t* h, uint
   return true;
 }
 
-// One of up to kWays seeks side by side.
-struct Seek {
+// One of up to kWays seeks side by side in blocks whose codes are decoded.
+struct CodeSeek {
   const uint8_t* block;
-  const BlockHead* head;
+  const HuffmanHead* head;
   const uint8_t* h;
   uint64_t target;
 };
 
-// Finds the first entry >= target in each of up to kWays opened blocks; false in fine where there is none.
-template <class Isa>
-inline void seek_group(const Seek* seeks, unsigned n, Cursor* cursors, bool* fine) {
-  if (Isa::seek_together(seeks, n, cursors, fine)) return;
-  for (unsigned i = 0; i < n; ++i) fine[i] = seek<Isa>(seeks[i].block, *seeks[i].head, seeks[i].h, seeks[i].target, cursors + i);
-}
+// A target that is sought in a block, which is number k of those opened together.
+template <class Opened>
+struct Seek {
+  const Opened* unit;
+  unsigned k;
+  uint64_t target;
+};
 
 }  // namespace
 }  // namespace fpstore

@@ -1,0 +1,41 @@
+// Memory in which blocks are decoded.
+#pragma once
+#include "format/block_format.hpp"
+#include "isa/runtime.hpp"
+
+namespace fpstore {
+namespace {
+
+// What a block of this size can hold, whatever its codec: an entry takes at least one bit.
+inline uint32_t most_entries(uint32_t block_bytes) { return (block_bytes - kLeastBlockHeaderBytes) * 8; }
+
+// Where blocks of at most block_bytes are decoded. It is too large for the stack of a small thread, and without memory it is not
+// fine.
+class Workspace {
+ public:
+  explicit Workspace(uint32_t block_bytes) {
+    const size_t symbols = (most_entries(block_bytes) + kBehind + 63) / 64 * 64;
+    const size_t entries = most_entries(block_bytes) + 8;  // vectors are read and written whole
+    bytes_ = kWays * symbols + entries * sizeof(uint64_t);
+    memory_ = static_cast<uint8_t*>(take_memory(bytes_));
+    if (!memory_) return;
+    for (unsigned k = 0; k < kWays; ++k) codes[k] = memory_ + k * symbols;
+    values = reinterpret_cast<uint64_t*>(memory_ + kWays * symbols);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() { give_back(memory_, bytes_); }
+  bool fine() const { return memory_; }
+
+  static constexpr size_t kBehind = 64;  // readable and writable behind the codes of a block
+
+  uint8_t* codes[kWays];  // of each of the blocks opened together, a byte for each entry
+  uint64_t* values;       // room for the entries of one block
+
+ private:
+  uint8_t* memory_;
+  size_t bytes_;
+};
+
+}  // namespace
+}  // namespace fpstore

@@ -1,0 +1,128 @@
+// The codecs: what reading and searching ask of the blocks of each. A class of blocks has the steps of an instruction set, too.
+#pragma once
+#include "format/elias_fano_block.hpp"
+#include "search/seek.hpp"
+
+namespace fpstore {
+namespace {
+
+template <class Isa>
+struct HuffmanBlocks : Isa {
+  using W = typename Isa::W;
+  using Opened = Unread<HuffmanHead>;
+
+  // Checks a block, of which nothing is read.
+  static Status check(const TableView& t, uint64_t b, Fault* fault) {
+    HuffmanHead head;
+    return read_head<Isa>(t, b, &head, fault);
+  }
+
+  // Opens n <= kWays blocks; otherwise *bad is the first one at fault.
+  static Status open(Opened* units, unsigned n, const Workspace& work, unsigned* bad, Fault* fault) {
+    return load_codes<Isa>(units, n, work.codes, bad, fault);
+  }
+
+  // The leading words of the entries of an opened block, number k of those opened together, into out (room for its count), checked
+  // against its key.
+  static Status expand(const Opened& unit, const Workspace& work, unsigned k, uint64_t* out, Fault* fault) {
+    const TableView& t = *unit.table;
+    out[0] = unit.head.first;
+    const Tails tails{block_at(t, unit.block), t.block_bytes + kOverread, unit.head.tail_at};
+    const uint64_t last = Isa::expand_tails(tails, work.codes[k], unit.head.count - 1, unit.head.first, out + 1);
+    if (__builtin_expect(last != t.keys[unit.block] || !key_is_last<W>(unit), 0)) return bad_key(t, unit.block, last, fault);
+    return Status::ok;
+  }
+
+  // Finds the first entry whose leading word is not below the target; false if there is none.
+  static bool find(const Opened& unit, const Workspace& work, unsigned k, uint64_t target, Cursor* c) {
+    return seek<Isa>(block_at(*unit.table, unit.block), unit.head, work.codes[k], target, c);
+  }
+
+  // The same for up to kWays targets; false in fine where there is none.
+  static void find_group(const Workspace& work, const Seek<Opened>* seeks, unsigned n, Cursor* cursors, bool* fine) {
+    CodeSeek in_codes[kWays];
+    for (unsigned i = 0; i < n; ++i) {
+      const Opened& unit = *seeks[i].unit;
+      in_codes[i] = CodeSeek{block_at(*unit.table, unit.block), &unit.head, work.codes[seeks[i].k], seeks[i].target};
+    }
+    if (Isa::seek_together(in_codes, n, cursors, fine)) return;
+    for (unsigned i = 0; i < n; ++i) fine[i] = find(*seeks[i].unit, work, seeks[i].k, seeks[i].target, cursors + i);
+  }
+
+  // Moves a cursor to the next entry; false at the end.
+  static bool next(const Opened& unit, const Workspace& work, unsigned k, Cursor* c) {
+    if (c->index + 1 >= unit.head.count) return false;
+    const unsigned h = work.codes[k][c->index++];
+    c->value = keep_before<W>(c->value, h) | tail_value<W>(block_at(*unit.table, unit.block), c->at, h);
+    c->at += tail_length<W>(h);
+    return true;
+  }
+};
+
+// The same steps.
+template <class Isa>
+struct EliasFanoBlocks : Isa {
+  using W = typename Isa::W;
+  using Opened = Unread<EliasFanoHead>;
+
+  static Status check(const TableView& t, uint64_t b, Fault* fault) {
+    EliasFanoHead head;
+    return read_head<Isa>(t, b, &head, fault);
+  }
+
+  static Status open(Opened* units, unsigned n, const Workspace&, unsigned* bad, Fault* fault) {
+    for (unsigned k = 0; k < n; ++k) {
+      *bad = k;
+      const Status status = read_head<Isa>(*units[k].table, units[k].block, &units[k].head, fault);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  static Status expand(const Opened& unit, const Workspace&, unsigned, uint64_t* out, Fault* fault) {
+    const TableView& t = *unit.table;
+    const uint8_t* const p = block_at(t, unit.block);
+    const EliasFanoHead& head = unit.head;
+    uint32_t i = 0;
+    for (uint32_t at = 0; at < head.highs; at += 64) {
+      uint64_t ones = load64(p + kEliasFanoHeaderBytes + at / 8);
+      if (head.highs - at < 64) ones &= (uint64_t{1} << (head.highs - at)) - 1;
+      for (; ones && i < head.count; ones &= ones - 1, ++i)
+        out[i] = entry_at<W>(p, head, i, head.high + (at + static_cast<uint32_t>(__builtin_ctzll(ones)) - i));
+      if (__builtin_expect(ones != 0, 0)) return bad_bits(unit.block, head.count, head.count + 1, fault);
+    }
+    if (__builtin_expect(i != head.count, 0)) return bad_bits(unit.block, head.count, i, fault);
+    if (__builtin_expect(out[i - 1] != t.keys[unit.block] || !key_is_last<W>(unit), 0))
+      return bad_key(t, unit.block, out[i - 1], fault);
+    return Status::ok;
+  }
+
+  static bool find(const Opened& unit, const Workspace&, unsigned, uint64_t target, Cursor* c) {
+    const uint8_t* const p = block_at(*unit.table, unit.block);
+    const uint64_t high = target >> high_shift<W>(unit.head);
+    const uint64_t zeros = high > unit.head.high ? high - unit.head.high : 0;
+    const uint32_t at = behind_zeros<Isa>(p, unit.head, zeros);
+    if (__builtin_expect(at < zeros, 0)) return false;
+    *c = Cursor{at - static_cast<uint32_t>(zeros), at, 0};
+    for (;;) {
+      if (!advance<W>(p, unit.head, c)) return false;
+      if (c->value >= target) return true;
+      ++c->index;
+      ++c->at;
+    }
+  }
+
+  // Moves a cursor to the next entry; false at the end.
+  static bool next(const Opened& unit, const Workspace&, unsigned, Cursor* c) {
+    ++c->index;
+    ++c->at;
+    return advance<W>(block_at(*unit.table, unit.block), unit.head, c);
+  }
+
+  static void find_group(const Workspace& work, const Seek<Opened>* seeks, unsigned n, Cursor* cursors, bool* fine) {
+    for (unsigned i = 0; i < n; ++i) fine[i] = find(*seeks[i].unit, work, seeks[i].k, seeks[i].target, cursors + i);
+  }
+};
+
+}  // namespace
+}  // namespace fpstore

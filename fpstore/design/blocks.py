@@ -1,0 +1,58 @@
+"""How a table packs its fingerprints: the codec of its blocks, and their size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fpstore.arguments import check_choice
+from fpstore.errors import InputError, show
+
+HUFFMAN = "huffman"  # differing bits, Huffman-coded (Manku, section 3.3)
+ELIAS_FANO = "elias-fano"
+CODECS = (HUFFMAN, ELIAS_FANO)
+DEFAULT_BLOCK_BYTES = 512  # of fingerprints of up to 64 bits
+DEFAULT_WIDE_BLOCK_BYTES = 1024  # of wider ones, so that a block has as many
+BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
+
+
+class Blocks(NamedTuple):
+    """How the fingerprints of a table are packed.
+
+    Attributes
+    ----------
+    bytes : int
+        Of a block.
+    codec : str
+        ``huffman`` or ``elias-fano``.
+    """
+
+    bytes: int
+    codec: str = HUFFMAN
+
+
+def default_block_bytes(width: int) -> int:
+    """Return the size of blocks where none is asked for."""
+    return DEFAULT_BLOCK_BYTES if width <= 64 else DEFAULT_WIDE_BLOCK_BYTES
+
+
+def check_block_bytes(value: object) -> int:
+    """Return a valid size of blocks.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(value, bool) or value not in BLOCK_BYTES:
+        raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(value)}", got=value)
+    return int(value)
+
+
+def check_blocks(block_bytes: object, codec: str, width: int) -> Blocks:
+    """Return how to pack fingerprints of a width; None stands for the default size.
+
+    Raises
+    ------
+    InputError
+    """
+    check_choice(codec, CODECS, "codec")
+    return Blocks(default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes), codec)

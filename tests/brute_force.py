@@ -1,0 +1,45 @@
+"""Searches by brute force, and numbers and rows of any width."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from reference import joined_words, split_words, words_of
+
+
+def rows_of(numbers: Iterable[int], width: int = 64) -> np.ndarray:
+    """Return fingerprints as the kernel has them: an array of words, of one dimension where a fingerprint is one word."""
+    rows = np.array([split_words(number, width) for number in numbers], np.uint64).reshape(-1, words_of(width))
+    return rows[:, 0] if rows.shape[1] == 1 else rows
+
+
+def numbers_of(rows: np.ndarray) -> list[int]:
+    return rows.tolist() if rows.ndim == 1 else [joined_words(row) for row in rows.tolist()]
+
+
+def distances_of(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return the distances of rows from one: uint8, or uint16 for those of 256 bits."""
+    if rows.ndim == 1:
+        return np.bitwise_count(rows ^ np.uint64(row))
+    return np.bitwise_count(rows ^ row).sum(axis=1, dtype=np.uint16 if rows.shape[1] == 4 else np.uint8)
+
+
+def brute_force(fingerprints: np.ndarray, query: int | np.ndarray, radius: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return every fingerprint within the radius and its distance, by distance and then by fingerprint."""
+    distances = distances_of(fingerprints, query)
+    near = distances <= radius
+    found, distances = fingerprints[near], distances[near]
+    columns = [found] if found.ndim == 1 else list(found.T[::-1])
+    order = np.lexsort((*columns, distances))
+    return found[order], distances[order]
+
+
+def brute_force_many(
+    fingerprints: np.ndarray, queries: Iterable[int] | np.ndarray, radius: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Do the same for several queries: limits, fingerprints and distances as columns."""
+    parts = [brute_force(fingerprints, query, radius) for query in queries]
+    lims = np.cumsum([0, *(len(found) for found, _ in parts)], dtype=np.int64)
+    found = np.concatenate([fingerprints[:0], *(part[0] for part in parts)])
+    wide = fingerprints.ndim > 1 and fingerprints.shape[1] == 4
+    distances = np.concatenate([np.empty(0, np.uint16 if wide else np.uint8), *(part[1] for part in parts)])
+    return lims, found, distances

@@ -13,6 +13,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.design.blocks import HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
+from fpstore.disk.pages import LAZY
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.jobs.checkpoint import checkpoint_in
 from fpstore.jobs.clusters import Deduplication
@@ -179,6 +180,7 @@ def open(
     *,
     sync: str = "commit",
     merge_at: float | None = None,
+    pages: str = LAZY,
 ) -> Store:
     """Open a store.
 
@@ -194,6 +196,13 @@ def open(
         Merge in the background when the delta reaches this share of the fingerprints in the tables, such as 0.1, and
         65,536 changes. By default only :meth:`fpstore.Store.merge` merges. A process that keeps a store open for writing
         should use one of the two: no other process can merge, so ``fpstore merge`` is refused.
+    pages : {"lazy", "populated", "huge"}
+        How the tables get into memory. ``"lazy"``: each page when a probe first needs it; the store opens at once, and its first
+        probes are slower. ``"populated"``: opening reads the tables and maps all their pages, which takes a moment when the
+        system has them in memory, and as long as reading them when it has not. ``"huge"``: opening copies the tables into
+        memory of this process, in pages of 2 MiB where the system gives them. That is the fastest for many probes; it takes
+        as much memory as the tables have bytes, which no other process shares. Each generation that a merge makes is opened
+        in the same way, while the one before is still open.
 
     Raises
     ------
@@ -206,7 +215,7 @@ def open(
     ReadOnlyError
         With ``"r+"``: the store lies on read-only media, or the user has no permission to write.
     """
-    return Store(check_path(path), mode, sync, merge_at)
+    return Store(check_path(path), mode, sync, merge_at, pages)
 
 
 def dedup(

@@ -23,15 +23,15 @@ from fpstore.arguments import (
     check_path,
     check_progress,
     check_share,
-    check_sync,
     check_whole,
 )
 from fpstore.care.reports import Report
 from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
-from fpstore.change.opening import close_dropped, open_writer
+from fpstore.change.opening import check_opening, close_dropped, open_writer
 from fpstore.change.writer import StoreWriter
 from fpstore.design.families import Design, check_design, check_radius
+from fpstore.disk.pages import LAZY, PAGES
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
@@ -65,16 +65,13 @@ class Store:
         From the constructor.
     """
 
-    def __init__(self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None) -> None:
-        check_choice(mode, ("r", "r+"), "mode")
-        check_sync(sync)
-        merge_at = check_share(merge_at, "merge_at")
-        given = {"sync": sync != "commit", "merge_at": merge_at is not None}
-        for name in given:
-            if given[name] and mode == "r":
-                raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
+    def __init__(
+        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, pages: str = LAZY
+    ) -> None:
+        merge_at = check_opening(mode, sync, merge_at)
+        check_choice(pages, PAGES, "pages")
         self.path = path
-        self._tracker = Tracker(path)
+        self._tracker = Tracker(path, pages)
         self._radius = self._tracker.design.radius
         self._width = replace(self._tracker.design.width, stored=True)
         self._closed = False
@@ -91,10 +88,10 @@ class Store:
                 self._tracker.close()
                 raise
 
-    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
-        """Pickle the path; unpickling opens the store for reading."""
+    def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, str]]:
+        """Pickle the path and ``pages``; unpickling opens the store for reading."""
         self._check()
-        return type(self), (self.path,)
+        return type(self), (self.path, "r", "commit", None, self._tracker.pages)
 
     def close(self) -> None:
         """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed.

@@ -67,7 +67,7 @@ OWNERS = {
     "regex": ("hashing/tokenizers.py",),
     "trafilatura": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
-    "mmap": ("format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
+    "mmap": ("disk/pages.py", "format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}

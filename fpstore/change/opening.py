@@ -6,17 +6,29 @@ import errno
 from contextlib import suppress
 from functools import partial
 
+from fpstore.arguments import check_choice, check_share, check_sync
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.change.writer import StoreWriter
 from fpstore.diagnostics import logger
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
-from fpstore.errors import FpstoreError, ReadOnlyError, StoreNotFoundError
+from fpstore.errors import FpstoreError, InputError, ReadOnlyError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.tracker import Tracker
 from fpstore.threads import Worker
+
+
+def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:
+    """Return ``merge_at``; InputError if a store cannot be opened with these."""
+    check_choice(mode, ("r", "r+"), "mode")
+    check_sync(sync)
+    merge_at = check_share(merge_at, "merge_at")
+    for name, given in {"sync": sync != "commit", "merge_at": merge_at is not None}.items():
+        if given and mode == "r":
+            raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
+    return merge_at
 
 
 def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:

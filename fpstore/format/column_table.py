@@ -15,6 +15,7 @@ from fpstore.aliases import Bytes, Words
 from fpstore.arguments import printable
 from fpstore.design.tables import TAG_BITS, row_bucket_bits
 from fpstore.disk.files import read_at
+from fpstore.disk.pages import LAZY, in_memory
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.column_file import ROWS, ColumnFile
@@ -202,27 +203,23 @@ class ColumnReader:
     Parameters
     ----------
     path : Path
+    pages : str
+        See :func:`fpstore.open`.
 
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pages: str = LAZY) -> None:
         self.path = path
         self.file = ColumnFile(path)  # so that a header that cannot be read is an error, not a signal
-        self._bytes = self._mapped(mmap.MADV_RANDOM)
+        self._bytes = in_memory(path, self.file.fileno(), pages, mmap.MADV_RANDOM)
         self.kernel = _kernel.ColumnTable(self._bytes, printable(path))
 
     def in_order(self) -> _kernel.ColumnTable:
         """Return the table for a scan, through a separate mapping for which the system reads ahead."""
-        return _kernel.ColumnTable(self._mapped(mmap.MADV_NORMAL), printable(self.path))
-
-    def _mapped(self, advice: int) -> Bytes:
-        with refusing(self.path):
-            mapped = mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
-        mapped.madvise(advice)
-        return np.frombuffer(mapped, np.uint8)
+        return _kernel.ColumnTable(in_memory(self.path, self.file.fileno(), LAZY, mmap.MADV_NORMAL), printable(self.path))
 
     @property
     def directory(self) -> npt.NDArray[np.uint32]:

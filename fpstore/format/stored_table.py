@@ -13,6 +13,7 @@ from fpstore.cached import cached_property
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS, ROWS, TableSpec
 from fpstore.disk.files import opened, read_at
+from fpstore.disk.pages import LAZY
 from fpstore.format import column_file
 from fpstore.format.column_file import ColumnFile
 from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
@@ -79,6 +80,8 @@ class ColumnTableReader:
     Parameters
     ----------
     path : Path
+    pages : str
+        See :func:`fpstore.open`.
 
     Attributes
     ----------
@@ -91,9 +94,9 @@ class ColumnTableReader:
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pages: str = LAZY) -> None:
         self.path = path
-        self._reader = ColumnReader(path)
+        self._reader = ColumnReader(path, pages)
         self.columns = self._reader.kernel
         self.kernel = _kernel.ColumnIdentity(self.columns)
 
@@ -151,14 +154,14 @@ StoredTable = TableReader | ColumnTableReader
 StoredFile = TableFile | ColumnFile
 
 
-def open_table(path: Path, spec: TableSpec) -> StoredTable:
-    """Open a table of a store.
+def open_table(path: Path, spec: TableSpec, pages: str = LAZY) -> StoredTable:
+    """Open a table of a store; for ``pages`` see :func:`fpstore.open`.
 
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
-    return TableReader(path) if spec.kind == BLOCKS else ColumnTableReader(path)
+    return TableReader(path, pages) if spec.kind == BLOCKS else ColumnTableReader(path, pages)
 
 
 def open_file_of_any_kind(path: Path) -> StoredFile:

@@ -18,6 +18,7 @@ from fpstore.cached import cached_property
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
+from fpstore.disk.pages import LAZY, in_memory
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
@@ -194,31 +195,27 @@ class TableReader:
     Parameters
     ----------
     path : Path
+    pages : str
+        See :func:`fpstore.open`.
 
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pages: str = LAZY) -> None:
         self.path = path
         self.file = TableFile(path)  # so that a header that cannot be read is an error, not a signal
-        blocks = self._mapped()
         # Probes need only the blocks that they look into, and a small key index at once.
-        blocks.madvise(mmap.MADV_RANDOM)
-        self.kernel = _kernel.Table(np.frombuffer(blocks, dtype=np.uint8), printable(path))
-        page = self.kernel.keys_offset // mmap.PAGESIZE * mmap.PAGESIZE
-        if len(blocks) - page <= INDEX_AT_OPEN:
-            blocks.madvise(mmap.MADV_WILLNEED, page)
+        self.kernel = _kernel.Table(in_memory(path, self.file.fileno(), pages, mmap.MADV_RANDOM), printable(path))
+        if self.index_bytes <= INDEX_AT_OPEN:
+            with refusing(path):
+                os.posix_fadvise(self.file.fileno(), self.kernel.keys_offset, self.index_bytes, os.POSIX_FADV_WILLNEED)
 
     @cached_property
     def in_order(self) -> _kernel.Table:
         """The table for a scan, through a separate mapping for which the system reads ahead."""
-        return _kernel.Table(np.frombuffer(self._mapped(), dtype=np.uint8), printable(self.path))
-
-    def _mapped(self) -> mmap.mmap:
-        with refusing(self.path):
-            return mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ)
+        return _kernel.Table(in_memory(self.path, self.file.fileno(), LAZY, mmap.MADV_NORMAL), printable(self.path))
 
     @property
     def index_bytes(self) -> int:

@@ -34,14 +34,16 @@ class Generation:
         The store.
     manifest : Manifest
         Names the generation and describes its files.
+    pages : str
+        How the tables get into memory; see :func:`fpstore.open`.
     """
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: Manifest, pages: str) -> None:
         self.path, self.manifest = path, manifest
         self.record, self.design = manifest.generation, manifest.design
         self.folder = path / generation_folder(self.record.number)
         count, digest = self.record.fingerprints, self.record.set_digest
-        self._tables = [open_table(self.folder / table_name(i), spec) for i, spec in enumerate(self.design.tables)]
+        self._tables = [open_table(self.folder / table_name(i), spec, pages) for i, spec in enumerate(self.design.tables)]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
             if isinstance(table, TableReader):

@@ -12,6 +12,7 @@ from weakref import WeakSet, finalize
 from fpstore.design.families import Design
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.fork import around_fork
+from fpstore.disk.pages import LAZY
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
@@ -49,6 +50,8 @@ class Tracker:
     Parameters
     ----------
     path : Path
+    pages : str
+        How the tables of each generation get into memory; see :func:`fpstore.open`.
 
     Attributes
     ----------
@@ -61,12 +64,12 @@ class Tracker:
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pages: str = LAZY) -> None:
         if not path.exists():
             raise StoreNotFoundError(f"{path}: no such store", path=path)
         if not is_store(path):
             raise not_a_store(path)
-        self.path = path
+        self.path, self.pages = path, pages
         self._lock = threading.RLock()
         self._closed = False
         self._current: _Current | None = None
@@ -178,7 +181,9 @@ class Tracker:
         generation = None
         try:
             # After a fork, the files of the parent are used; only state that may be half changed is built again.
-            generation = known if known is not None and known.record == manifest.generation else Generation(path, manifest)
+            generation = (
+                known if known is not None and known.record == manifest.generation else Generation(path, manifest, self.pages)
+            )
             self._adopt(manifest, generation, log, log.read(HEADER_BYTES, 1))
         except BaseException:
             log.close()

@@ -48,12 +48,15 @@ class Field:
         self.check(store)
         batch = self.bench.fitting(lambda q: store.probe_many(q, threads=1), self.queries)
         one, two = (self.bench.seconds(lambda t=t: store.probe_many(batch, threads=t)) for t in (1, 2))  # type: ignore[misc]
+        with fpstore.open(store.path, pages="huge") as copied:
+            huge = self.bench.seconds(lambda: copied.probe_many(batch, threads=1))
         stats = store.stats()
         expected = self.first(len(self.queries))
         return {
             "microseconds": microseconds(one, len(batch)),
             "two_threads_microseconds": microseconds(two, len(batch)),
             "two_threads_ratio": ratio(one, two),
+            "huge_pages_microseconds": microseconds(huge, len(batch)),
             "queries": len(batch),
             "matches_per_query": round(float(expected.lims[-1]) / len(self.queries), 3),
             "bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["tables"], 2),

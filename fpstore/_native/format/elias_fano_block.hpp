@@ -56,6 +56,20 @@ inline Status read_head(const TableView& t, uint64_t b, EliasFanoHead* head, Fau
   return Status::ok;
 }
 
+// The streams of a block, as the steps of an instruction set take several entries of them at once.
+struct HighParts {
+  const uint8_t* p;
+  uint32_t bits;
+  uint64_t before;  // the high part of the key before
+  unsigned shift;   // where a high part belongs in the leading word
+};
+
+struct LowParts {
+  const uint8_t* block;
+  uint32_t at;  // bit position of the first
+  uint32_t bits;  // of each
+};
+
 // 57 bits of a block, or more, from bit position at on, the first lowest.
 inline uint64_t bits_from(const uint8_t* p, uint32_t at) { return load64(p + (at >> 3)) >> (at & 7); }
 

@@ -6,6 +6,24 @@
 namespace fpstore {
 namespace {
 
+// The places of the set bits of each byte, ascending, less how many are set before: by how much high parts grow.
+struct BitPlaces {
+  uint8_t of[256][8];
+};
+
+constexpr BitPlaces make_bit_places() {
+  BitPlaces places{};
+  for (unsigned byte = 0; byte < 256; ++byte)
+    for (uint8_t bit = 0, set = 0; bit < 8; ++bit)
+      if (byte >> bit & 1) {
+        places.of[byte][set] = static_cast<uint8_t>(bit - set);
+        ++set;
+      }
+  return places;
+}
+
+constexpr BitPlaces kBitPlaces = make_bit_places();
+
 template <class Width_>
 struct Avx2 : Portable<Width_> {
   using W = Width_;
@@ -76,6 +94,39 @@ struct Avx2 : Portable<Width_> {
   }
 
   static unsigned select(uint64_t x, unsigned k) { return static_cast<unsigned>(_tzcnt_u64(_pdep_u64(uint64_t{1} << k, x))); }
+
+  static uint32_t expand_highs(const HighParts& highs, uint32_t count, uint64_t* out, uint32_t* at) {
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(highs.shift));
+    uint32_t i = 0;
+    for (; *at + 8 <= highs.bits && i + 8 <= count; *at += 8) {
+      const uint8_t byte = highs.p[*at / 8];
+      const __m128i places = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBitPlaces.of[byte]));
+      const __m256i before = _mm256_set1_epi64x(static_cast<long long>(highs.before + *at - i));
+      const __m256i first = _mm256_add_epi64(before, _mm256_cvtepu8_epi64(places));
+      const __m256i last = _mm256_add_epi64(before, _mm256_cvtepu8_epi64(_mm_srli_si128(places, 4)));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_sll_epi64(first, shift));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i + 4), _mm256_sll_epi64(last, shift));
+      i += static_cast<uint32_t>(__builtin_popcount(byte));
+    }
+    return i;
+  }
+
+  static uint32_t add_lows(const LowParts& lows, uint32_t count, uint64_t* out) {
+    if (lows.bits > 57) return 0;  // what a load of eight bytes holds of one, wherever it begins
+    const auto all = [](uint64_t x) { return _mm256_set1_epi64x(static_cast<long long>(x)); };
+    const uint64_t bits = lows.bits;
+    const __m256i seven = all(7), mask = all((uint64_t{1} << bits) - 1), step = all(4 * bits);
+    __m256i at = _mm256_add_epi64(all(lows.at), _mm256_setr_epi64x(0, static_cast<long long>(bits), static_cast<long long>(2 * bits),
+                                                                   static_cast<long long>(3 * bits)));
+    uint32_t i = 0;
+    for (; i + 4 <= count; i += 4, at = _mm256_add_epi64(at, step)) {
+      const __m256i words = _mm256_i64gather_epi64(reinterpret_cast<const long long*>(lows.block), _mm256_srli_epi64(at, 3), 1);
+      const __m256i low = _mm256_and_si256(_mm256_srlv_epi64(words, _mm256_and_si256(at, seven)), mask);
+      __m256i* const to = reinterpret_cast<__m256i*>(out + i);
+      _mm256_storeu_si256(to, _mm256_or_si256(_mm256_loadu_si256(to), _mm256_slli_epi64(low, kUnused<W>)));
+    }
+    return i;
+  }
 
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));

@@ -129,6 +129,35 @@ struct Avx512 : Avx2<Width_> {
     return W::kLast * n - static_cast<uint32_t>(_mm512_reduce_add_epi64(sum));
   }
 
+  static uint32_t expand_highs(const HighParts& highs, uint32_t count, uint64_t* out, uint32_t* at) {
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(highs.shift));
+    uint32_t i = 0;
+    for (; *at + 8 <= highs.bits && i + 8 <= count; *at += 8) {
+      const uint8_t byte = highs.p[*at / 8];
+      const __m512i places = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBitPlaces.of[byte])));
+      const __m512i before = _mm512_set1_epi64(static_cast<long long>(highs.before + *at - i));
+      _mm512_storeu_si512(out + i, _mm512_sll_epi64(_mm512_add_epi64(before, places), shift));
+      i += static_cast<uint32_t>(__builtin_popcount(byte));
+    }
+    return i;
+  }
+
+  static uint32_t add_lows(const LowParts& lows, uint32_t count, uint64_t* out) {
+    if (lows.bits > 57) return 0;  // what a load of eight bytes holds of one, wherever it begins
+    const auto all = [](uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
+    const __m512i seven = all(7), mask = all((uint64_t{1} << lows.bits) - 1), step = all(uint64_t{8} * lows.bits);
+    __m512i at = _mm512_add_epi64(all(lows.at), _mm512_mullo_epi64(all(lows.bits), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7)));
+    uint32_t i = 0;
+    for (; i < count; i += 8, at = _mm512_add_epi64(at, step)) {
+      const __mmask8 own = count - i < 8 ? static_cast<__mmask8>((1U << (count - i)) - 1) : static_cast<__mmask8>(0xFF);
+      const __m512i words = _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), own, _mm512_srli_epi64(at, 3), lows.block, 1);
+      const __m512i low = _mm512_and_si512(_mm512_srlv_epi64(words, _mm512_and_si512(at, seven)), mask);
+      const __m512i high = _mm512_maskz_loadu_epi64(own, out + i);
+      _mm512_mask_storeu_epi64(out + i, own, _mm512_or_si512(high, _mm512_slli_epi64(low, kUnused<W>)));
+    }
+    return count;
+  }
+
   // Eight entries at a time. Their tails take at most 8 x 63 bits, so one 64-byte load holds them all and a byte permutation brings
   // each to its lane, most significant byte first, from the bit before it on, where its set bit belongs. An entry is what it keeps of its
   // predecessor ORed with its tail, and that composition is associative: with m the bits that are not kept, (m1, v1) then (m2, v2) is

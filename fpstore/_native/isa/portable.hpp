@@ -1,5 +1,6 @@
 // The baseline instruction set: always there, and what the other sets are tested against.
 #pragma once
+#include "format/elias_fano_block.hpp"
 #include "search/matches.hpp"
 #include "search/seek.hpp"
 
@@ -69,6 +70,13 @@ struct Portable {
     for (; k; --k) x &= x - 1;
     return static_cast<unsigned>(__builtin_ctzll(x));
   }
+
+  // The high parts of as many of the first entries as this set takes at once, at their place in the leading word, into out, which has
+  // room for count. Returns how many, and how many bits they took: a multiple of 8.
+  static uint32_t expand_highs(const HighParts&, uint32_t, uint64_t*, uint32_t*) { return 0; }
+
+  // Adds the low parts of as many of the first entries as this set takes at once to their high parts. Returns how many.
+  static uint32_t add_lows(const LowParts&, uint32_t, uint64_t*) { return 0; }
 
   // How many of keys[0, n) are smaller than target, n small.
   static uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {

@@ -83,15 +83,18 @@ struct EliasFanoBlocks : Isa {
     const TableView& t = *unit.table;
     const uint8_t* const p = block_at(t, unit.block);
     const EliasFanoHead& head = unit.head;
-    uint32_t i = 0;
-    for (uint32_t at = 0; at < head.highs; at += 64) {
-      uint64_t ones = load64(p + kEliasFanoHeaderBytes + at / 8);
+    const HighParts highs{p + kEliasFanoHeaderBytes, head.highs, head.high, high_shift<W>(head)};
+    uint32_t at = 0, i = Isa::expand_highs(highs, head.count, out, &at);
+    for (; at < head.highs; at += 64) {
+      uint64_t ones = load64(highs.p + at / 8);
       if (head.highs - at < 64) ones &= (uint64_t{1} << (head.highs - at)) - 1;
       for (; ones && i < head.count; ones &= ones - 1, ++i)
-        out[i] = entry_at<W>(p, head, i, head.high + (at + static_cast<uint32_t>(__builtin_ctzll(ones)) - i));
+        out[i] = (head.high + (at + static_cast<uint32_t>(__builtin_ctzll(ones)) - i)) << highs.shift;
       if (__builtin_expect(ones != 0, 0)) return bad_bits(unit.block, head.count, head.count + 1, fault);
     }
     if (__builtin_expect(i != head.count, 0)) return bad_bits(unit.block, head.count, i, fault);
+    for (uint32_t j = Isa::add_lows(LowParts{p, kHighsAt + head.highs, head.low_bits}, head.count, out); j < head.count; ++j)
+      out[j] |= low_part<W>(p, head, j);
     if (__builtin_expect(out[i - 1] != t.keys[unit.block] || !key_is_last<W>(unit), 0))
       return bad_key(t, unit.block, out[i - 1], fault);
     return Status::ok;

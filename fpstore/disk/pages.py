@@ -1,0 +1,71 @@
+"""How a file that is only read gets into memory: its pages as they are used, all at once, or copied into huge pages."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.disk.refusals import refusing
+from fpstore.errors import CorruptStoreError
+
+LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
+POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
+PIECE = 64 << 20  # bytes between which an interrupt is noticed
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
+    """Return the bytes of an open file, read-only.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file, for messages.
+    descriptor : int
+    pages : {"lazy", "populated", "huge"}
+        See :func:`fpstore.open`.
+    advice : int
+        How a mapping will be read, one of the ``MADV_`` of :mod:`mmap`.
+
+    Raises
+    ------
+    CorruptStoreError, StorageError
+    """
+    if pages == HUGE:
+        return _copied(path, descriptor)
+    with refusing(path):
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    mapped.madvise(advice)
+    if pages == POPULATED:
+        _populate(mapped)
+    return np.frombuffer(mapped, np.uint8)
+
+
+def _populate(mapped: mmap.mmap) -> None:
+    for start in range(0, len(mapped), PIECE):
+        end = min(start + PIECE, len(mapped))
+        try:
+            mapped.madvise(POPULATE_READ, start, end - start)
+        except OSError:  # an older system, or a page that cannot be read: whoever probes it will be told
+            mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
+
+
+def _copied(path: Path, descriptor: int) -> Bytes:
+    size = os.fstat(descriptor).st_size
+    with refusing(path):
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        view, at = memoryview(memory), 0
+        while at < size:
+            read = os.preadv(descriptor, [view[at : at + PIECE]], at)
+            if not read:
+                raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
+            at += read
+    bytes_ = np.frombuffer(memory, np.uint8)
+    bytes_.flags.writeable = False
+    return bytes_

@@ -9,6 +9,7 @@ import brute_force
 import numpy as np
 import reference
 from bitarray.util import canonical_huffman
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
@@ -129,6 +130,7 @@ def sealed(header: bytes | bytearray, image: bytes = b"") -> bytes:
 
 BLOCK_SIZES = (128, 256, 512, 1024, 2048, 4096)
 seeds = st.integers(0, 2**32 - 1)
+block_sizes = st.sampled_from(BLOCK_SIZES)
 
 
 def make_keys(kind: str, seed: int, size: int) -> np.ndarray:
@@ -272,6 +274,11 @@ def rows_near(rows: np.ndarray, seed: int, width: int, count: int = 12, most: in
     step, end = 2 ** (bits - width), 2**bits
     first, last = brute_force.numbers_of(rows[[0, -1]])
     return brute_force.rows_of([*numbers, (last + step) % end, (first - step) % end, 0, end - step], width)
+
+
+def codec_settings(examples: int) -> settings:
+    """Return settings for tests of the codecs, whose time depends on the machine."""
+    return settings(max_examples=examples, deadline=None)
 
 
 def flip_masks(prefix_bits: int, flips: int) -> np.ndarray:

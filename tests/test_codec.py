@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import reference
 import tableimage
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tableimage import (
     BLOCK_SIZES,
     IDENTITY,
     KINDS,
     NO_CODE,
+    block_sizes,
     check_index,
+    codec_settings,
     grouped,
     key_sets,
     make_keys,
@@ -31,7 +33,6 @@ from fpstore.design.blocks import CODECS
 from fpstore.errors import CorruptStoreError, InputError
 
 words = st.integers(0, 2**64 - 1)
-block_sizes = st.sampled_from(BLOCK_SIZES)
 
 
 # How keys are coded: by their own Huffman code, by any complete one, or by Elias-Fano.
@@ -42,10 +43,6 @@ def lengths_for(code, keys):
     if code is None:
         return tableimage.code_lengths(tableimage.histogram(keys))
     return code if code is NO_CODE else tableimage.complete_lengths(code, set(symbols_of(keys)))
-
-
-def codec_settings(examples: int):
-    return settings(max_examples=examples, deadline=None)
 
 
 # --- Blocks ---------------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ import brute_force
 import numpy as np
 import reference
 import tableimage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tableimage import (
-    BLOCK_SIZES,
     IDENTITY,
     NO_CODE,
+    block_sizes,
+    codec_settings,
     flip_masks,
     key_sets,
     open_table,
@@ -17,34 +18,19 @@ from tableimage import (
     permute_oracle,
     queries_near,
     seeds,
-    symbols_of,
     top_mask,
 )
 
 from fpstore import _kernel
 
-words = st.integers(0, 2**64 - 1)
-block_sizes = st.sampled_from(BLOCK_SIZES)
-
-
-# How keys are coded: by their own Huffman code, by any complete one, or by Elias-Fano.
-codes = st.one_of(st.none(), seeds, st.just(NO_CODE))
-
-
-def lengths_for(code, keys):
-    if code is None:
-        return tableimage.code_lengths(tableimage.histogram(keys))
-    return code if code is NO_CODE else tableimage.complete_lengths(code, set(symbols_of(keys)))
-
-
-def codec_settings(examples: int):
-    return settings(max_examples=examples, deadline=None)
+# The lengths of codes: of the keys' own Huffman code, or none, for Elias-Fano.
+lengths_of_codecs = st.sampled_from([None, NO_CODE])
 
 
 @codec_settings(40)
-@given(key_sets(), permutations(), block_sizes, seeds)
-def test_locate(fingerprints, permutation, block_bytes, seed):
-    image = tableimage.build(fingerprints, permutation, block_bytes)
+@given(key_sets(), permutations(), block_sizes, lengths_of_codecs, seeds)
+def test_locate(fingerprints, permutation, block_bytes, lengths, seed):
+    image = tableimage.build(fingerprints, permutation, block_bytes, lengths)
     table, readable = open_table(image), reference.Table(image)
     places = {}
     for block in range(table.block_count):
@@ -58,9 +44,9 @@ def test_locate(fingerprints, permutation, block_bytes, seed):
 
 
 @codec_settings(40)
-@given(key_sets(), permutations(), block_sizes, seeds, st.integers(0, 64))
-def test_scan(fingerprints, permutation, block_bytes, seed, radius):
-    table = open_table(tableimage.build(fingerprints, permutation, block_bytes))
+@given(key_sets(), permutations(), block_sizes, lengths_of_codecs, seeds, st.integers(0, 64))
+def test_scan(fingerprints, permutation, block_bytes, lengths, seed, radius):
+    table = open_table(tableimage.build(fingerprints, permutation, block_bytes, lengths))
     queries = queries_near(fingerprints, seed, 4)
     columns = table.scan(queries, radius, 0, table.block_count)
     for got, expected in zip(columns, brute_force.brute_force_many(fingerprints, queries, radius), strict=True):
@@ -76,8 +62,8 @@ table_shapes = st.tuples(permutations(), st.integers(0, 40), st.integers(0, 2), 
 
 
 @codec_settings(60)
-@given(key_sets(400), st.lists(table_shapes, min_size=1, max_size=4), seeds, st.integers(0, 64))
-def test_probe(fingerprints, shapes, seed, radius):
+@given(key_sets(400), st.lists(table_shapes, min_size=1, max_size=4), lengths_of_codecs, seeds, st.integers(0, 64))
+def test_probe(fingerprints, shapes, lengths, seed, radius):
     """Once each: what lies within the radius and shares enough leading bits with the query in some table."""
     prober = _kernel.Prober()
     tables = []
@@ -88,7 +74,7 @@ def test_probe(fingerprints, shapes, seed, radius):
     candidates = 0
     for permutation, wanted_bits, wanted_flips, block_bytes in shapes:
         flips = min(wanted_flips, wanted_bits if wanted_bits < 12 else 1)
-        table = open_table(tableimage.build(fingerprints, permutation, block_bytes))
+        table = open_table(tableimage.build(fingerprints, permutation, block_bytes, lengths))
         tables.append(table)
         prober.add(table, wanted_bits, flips, flip_masks(wanted_bits, flips))
         leading = permute_oracle(differences.ravel(), permutation).reshape(differences.shape) & top_mask(wanted_bits)
@@ -114,11 +100,11 @@ def test_probe(fingerprints, shapes, seed, radius):
 
 
 @codec_settings(20)
-@given(key_sets(400), seeds, block_sizes)
-def test_two_halves_with_one_flip_are_exact_for_radius_three(fingerprints, seed, block_bytes):
+@given(key_sets(400), seeds, block_sizes, lengths_of_codecs)
+def test_two_halves_with_one_flip_are_exact_for_radius_three(fingerprints, seed, block_bytes, lengths):
     prober = _kernel.Prober()
     for shift in (0, 32):
-        table = open_table(tableimage.build(fingerprints, np.roll(IDENTITY, -shift), block_bytes))
+        table = open_table(tableimage.build(fingerprints, np.roll(IDENTITY, -shift), block_bytes, lengths))
         prober.add(table, 32, 1, flip_masks(32, 1))
     queries = queries_near(fingerprints, seed, 40)
     columns = prober.probe(queries, 3)[:3]

@@ -82,8 +82,10 @@ inline bool key_is_last(const Unread<Head>& unit) {
 }
 
 inline void prefetch_block(const TableView& t, uint64_t b) {
-  const uint8_t* p = t.blocks + b * t.block_bytes;
-  for (uint32_t i = 0; i < t.block_bytes; i += 64) __builtin_prefetch(p + i);
+  const uint8_t* p = block_at(t, b);
+  const uint8_t* const end = p + t.block_bytes;
+  do __builtin_prefetch(p);
+  while ((p += 64) < end);
 }
 
 // Where reading stands in a block: entry index (0 is the first), its leading word, and a place in the bits behind it.

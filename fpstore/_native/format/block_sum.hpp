@@ -10,16 +10,16 @@ constexpr unsigned kSumLanes = 8;
 constexpr uint64_t kSumStep = kSumLanes * xxh::kP1;  // from the key of a word to that of the word eight behind it
 constexpr uint64_t kUnsummed = 0xFFFFFFFF;           // of the first word: the checksum itself
 
-inline uint64_t fold_product(uint64_t x, uint64_t y) {
-  const auto product = static_cast<unsigned __int128>(x) * y;
-  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
-}
+// What is left of h, the sum of seed, lanes, and products of the halves of lanes with keys of their own.
+inline uint32_t finish_sum(uint64_t h) { return static_cast<uint32_t>(xxh::avalanche(h)); }
 
 inline uint32_t fold_lanes(const uint64_t* lanes, uint64_t seed) {
   uint64_t h = seed;
-  for (unsigned j = 0; j < kSumLanes; j += 2)
-    h += fold_product(lanes[j] ^ (seed + (j + 1) * xxh::kP2), lanes[j + 1] ^ (seed + (j + 2) * xxh::kP2));
-  return static_cast<uint32_t>(xxh::avalanche(h));
+  for (unsigned j = 0; j < kSumLanes; ++j) {
+    const uint64_t x = lanes[j] ^ (seed + (j + 1) * xxh::kP2);
+    h += (x & 0xFFFFFFFF) * (x >> 32) + lanes[j];
+  }
+  return finish_sum(h);
 }
 
 // The checksum of a block; bytes is a multiple of 64.

@@ -91,14 +91,21 @@ inline uint64_t entry_at(const uint8_t* p, const EliasFanoHead& head, uint32_t i
 template <class Isa>
 inline uint32_t behind_zeros(const uint8_t* p, const EliasFanoHead& head, uint64_t zeros) {
   if (zeros == 0) return 0;
-  for (uint32_t at = 0; at < head.highs; at += 64) {
-    const uint64_t open = ~load64(p + kEliasFanoHeaderBytes + at / 8);
-    const unsigned here = Isa::count_ones(open);
-    if (zeros <= here) {
-      const uint32_t behind = at + Isa::select(open, static_cast<unsigned>(zeros) - 1) + 1;
-      return behind < head.highs ? behind : head.highs;
+  uint32_t at = 0;
+  // Which of the words it is in cannot be foretold: four are counted without a branch.
+  for (; at < head.highs; at += 256) {
+    const uint8_t* const q = p + kEliasFanoHeaderBytes + at / 8;
+    const uint64_t a = Isa::count_ones(~load64(q)), b = a + Isa::count_ones(~load64(q + 8)), c = b + Isa::count_ones(~load64(q + 16)),
+                   d = c + Isa::count_ones(~load64(q + 24));
+    if (__builtin_expect(zeros > d, 0)) {
+      zeros -= d;
+      continue;
     }
-    zeros -= here;
+    const uint64_t behind_a = -uint64_t{zeros > a}, behind_b = -uint64_t{zeros > b}, behind_c = -uint64_t{zeros > c};
+    const unsigned word = -static_cast<unsigned>(behind_a + behind_b + behind_c);
+    zeros -= (a & behind_a) + ((b - a) & behind_b) + ((c - b) & behind_c);
+    const uint32_t behind = at + 64 * word + Isa::select(~load64(q + 8 * word), static_cast<unsigned>(zeros) - 1) + 1;
+    return behind < head.highs ? behind : head.highs;
   }
   return head.highs;
 }

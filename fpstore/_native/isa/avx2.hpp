@@ -29,26 +29,28 @@ struct Avx2 : Portable<Width_> {
   using W = Width_;
 
   static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
-    const __m256i step = _mm256_set1_epi64x(static_cast<long long>(kSumStep));
-    const __m256i four = _mm256_set1_epi64x(static_cast<long long>(4 * xxh::kP1));
-    constexpr auto first = [](unsigned j) { return static_cast<long long>((j + 1) * xxh::kP1); };
-    __m256i key0 = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<long long>(seed)),
-                                    _mm256_setr_epi64x(first(0), first(1), first(2), first(3)));
-    __m256i key1 = _mm256_add_epi64(key0, four), sum0 = _mm256_setzero_si256(), sum1 = sum0;
-    __m256i own = _mm256_setr_epi64x(kUnsummed, 0, 0, 0);
-    for (uint32_t i = 0; i < bytes; i += 64) {
-      const __m256i w0 = _mm256_andnot_si256(own, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i)));
-      const __m256i w1 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i + 32));
-      own = _mm256_setzero_si256();
-      sum0 = _mm256_add_epi64(sum0, mixed(w0, key0));
-      sum1 = _mm256_add_epi64(sum1, mixed(w1, key1));
+    const auto all = [](uint64_t x) { return _mm256_set1_epi64x(static_cast<long long>(x)); };
+    const __m256i step = all(kSumStep), seeds = all(seed);
+    __m256i key0 = _mm256_add_epi64(seeds, multiples(xxh::kP1, 1)), key1 = _mm256_add_epi64(seeds, multiples(xxh::kP1, 5));
+    const __m256i unsummed = _mm256_setr_epi64x(kUnsummed, 0, 0, 0);
+    __m256i sum0 = mixed(_mm256_andnot_si256(unsummed, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), key0);
+    __m256i sum1 = mixed(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32)), key1);
+    const uint8_t* const end = p + bytes;
+    for (p += 64; p < end; p += 64) {
       key0 = _mm256_add_epi64(key0, step);
       key1 = _mm256_add_epi64(key1, step);
+      sum0 = _mm256_add_epi64(sum0, mixed(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)), key0));
+      sum1 = _mm256_add_epi64(sum1, mixed(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32)), key1));
     }
-    alignas(32) uint64_t lanes[kSumLanes];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sum0);
-    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes + 4), sum1);
-    return fold_lanes(lanes, seed);
+    const __m256i sums = _mm256_add_epi64(mixed(sum0, _mm256_add_epi64(seeds, multiples(xxh::kP2, 1))),
+                                          mixed(sum1, _mm256_add_epi64(seeds, multiples(xxh::kP2, 5))));
+    const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return finish_sum(seed + static_cast<uint64_t>(_mm_cvtsi128_si64(half)) + static_cast<uint64_t>(_mm_extract_epi64(half, 1)));
+  }
+
+  static __m256i multiples(uint64_t p, uint64_t first) {
+    const auto of = [p](uint64_t n) { return static_cast<long long>(n * p); };
+    return _mm256_setr_epi64x(of(first), of(first + 1), of(first + 2), of(first + 3));
   }
 
   // What four words add to their lanes: the product of the halves of each with its key, and its neighbour.
@@ -126,6 +128,25 @@ struct Avx2 : Portable<Width_> {
       _mm256_storeu_si256(to, _mm256_or_si256(_mm256_loadu_si256(to), _mm256_slli_epi64(low, kUnused<W>)));
     }
     return i;
+  }
+
+  static uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
+    const __m256i flip = _mm256_set1_epi64x(INT64_MIN), bound = _mm256_xor_si256(_mm256_set1_epi64x(static_cast<long long>(target)), flip);
+    const __m256i places = _mm256_setr_epi64x(0, 1, 2, 3);
+    uint64_t below = 0;
+    for (uint64_t i = 0; i < n; i += 16) {
+      // Without a branch on where the place is.
+      unsigned smaller = 0;
+      for (uint64_t j = i; j < i + 16; j += 4) {
+        const __m256i live = _mm256_cmpgt_epi64(_mm256_set1_epi64x(static_cast<long long>(n - j)), places);
+        const __m256i key = _mm256_xor_si256(_mm256_maskload_epi64(reinterpret_cast<const long long*>(keys + j), live), flip);
+        const __m256i lower = _mm256_and_si256(live, _mm256_cmpgt_epi64(bound, key));
+        smaller += static_cast<unsigned>(__builtin_popcount(static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(lower)))));
+      }
+      below += smaller;
+      if (smaller < 16) break;
+    }
+    return below;
   }
 
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {

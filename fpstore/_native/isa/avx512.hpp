@@ -88,23 +88,27 @@ struct Avx512 : Avx2<Width_> {
   static constexpr unsigned kExpandShared = 2;
 
   static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
-    const __m512i step = _mm512_set1_epi64(static_cast<long long>(kSumStep));
-    constexpr auto first = [](unsigned j) { return static_cast<long long>((j + 1) * xxh::kP1); };
-    __m512i keys = _mm512_add_epi64(_mm512_set1_epi64(static_cast<long long>(seed)),
-                                    _mm512_setr_epi64(first(0), first(1), first(2), first(3), first(4), first(5), first(6), first(7)));
-    __m512i sums = _mm512_setzero_si512();
-    __mmask16 summed = 0xFFFE;
-    for (uint32_t i = 0; i < bytes; i += 64) {
-      const __m512i words = _mm512_maskz_loadu_epi32(summed, p + i);
-      summed = 0xFFFF;
-      const __m512i x = _mm512_xor_si512(words, keys);
-      const __m512i products = _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32));
-      sums = _mm512_add_epi64(sums, _mm512_add_epi64(products, _mm512_shuffle_epi32(words, _MM_PERM_BADC)));
+    const auto all = [](uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
+    const __m512i step = all(kSumStep), seeds = all(seed);
+    __m512i keys = _mm512_add_epi64(seeds, multiples(xxh::kP1));
+    __m512i sums = mixed(_mm512_maskz_loadu_epi32(0xFFFE, p), keys);
+    const uint8_t* const end = p + bytes;
+    for (p += 64; p < end; p += 64) {
       keys = _mm512_add_epi64(keys, step);
+      sums = _mm512_add_epi64(sums, mixed(_mm512_loadu_si512(p), keys));
     }
-    alignas(64) uint64_t lanes[kSumLanes];
-    _mm512_store_si512(lanes, sums);
-    return fold_lanes(lanes, seed);
+    sums = mixed(sums, _mm512_add_epi64(seeds, multiples(xxh::kP2)));
+    return finish_sum(seed + static_cast<uint64_t>(_mm512_reduce_add_epi64(sums)));
+  }
+
+  static __m512i multiples(uint64_t p) {
+    const auto of = [p](uint64_t n) { return static_cast<long long>(n * p); };
+    return _mm512_setr_epi64(of(1), of(2), of(3), of(4), of(5), of(6), of(7), of(8));
+  }
+
+  static __m512i mixed(__m512i words, __m512i keys) {
+    const __m512i x = _mm512_xor_si512(words, keys);
+    return _mm512_add_epi64(_mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)), _mm512_shuffle_epi32(words, _MM_PERM_BADC));
   }
 
   static uint32_t code_bits(const DecodeTable& code, const uint8_t* h, uint32_t n) {
@@ -221,12 +225,15 @@ struct Avx512 : Avx2<Width_> {
   static uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
     const __m512i bound = _mm512_set1_epi64(static_cast<long long>(target));
     uint64_t below = 0;
-    for (uint64_t i = 0; i < n; i += 8) {
-      const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
-      const __mmask8 lower = _mm512_mask_cmplt_epu64_mask(live, _mm512_maskz_loadu_epi64(live, keys + i), bound);
-      const unsigned smaller = static_cast<unsigned>(__builtin_popcount(bits_of(lower)));
+    for (uint64_t i = 0; i < n; i += 16) {
+      // Without a branch on where the place is.
+      const uint32_t live = static_cast<uint32_t>(n - i >= 16 ? 0xFFFF : (1u << (n - i)) - 1);
+      const __mmask8 low = static_cast<__mmask8>(live), high = static_cast<__mmask8>(live >> 8);
+      const __mmask8 a = _mm512_mask_cmplt_epu64_mask(low, _mm512_maskz_loadu_epi64(low, keys + i), bound);
+      const __mmask8 b = _mm512_mask_cmplt_epu64_mask(high, _mm512_maskz_loadu_epi64(high, keys + i + 8), bound);
+      const unsigned smaller = static_cast<unsigned>(__builtin_popcount(bits_of(a) | bits_of(b) << 8));
       below += smaller;
-      if (smaller < 8) break;
+      if (smaller < 16) break;
     }
     return below;
   }
@@ -248,12 +255,12 @@ struct Avx512 : Avx2<Width_> {
     return true;
   }
 
-  static bool filter_values(const Emitter& out, const Item<W>& item, uint64_t mask, const Leads& entries) {
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t* from) {
     const uint64_t* const values = entries.values;
     const uint32_t n = entries.n;
     const __m512i base = _mm512_set1_epi64(static_cast<long long>(lead(item.base)));
     const __m512i bound = _mm512_set1_epi64(out.options.radius);
-    for (uint32_t i = 0; i < n; i += 8) {
+    for (uint32_t i = *from = Portable<W>::first_of(item, entries, *from); i < n && values[i] <= item.last; i += 8) {
       // What lies past n is scratch, told apart only when something is near.
       const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
       unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));
@@ -261,7 +268,8 @@ struct Avx512 : Avx2<Width_> {
       if (n - i < 8) hits &= (1u << (n - i)) - 1;
       for (; hits; hits &= hits - 1) {
         const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));
-        if (!Portable<W>::filter_values(out, item, mask, Leads{values + at, entries.rests + at * W::kRestBytes, 1})) return false;
+        if (!item.has_prefix(values[at])) continue;
+        if (!emit(out, item, values[at], ones(values[at] ^ lead(item.base)), entries.rests + at * W::kRestBytes)) return false;
       }
     }
     return true;

@@ -95,12 +95,22 @@ struct Portable {
     return true;
   }
 
-  // The same for a look-up, of those that have its prefix.
-  static bool filter_values(const Emitter& out, const Item<W>& item, uint64_t mask, const Leads& entries) {
-    for (uint32_t i = 0; i < entries.n; ++i) {
+  // The first entry from number from on that may be the first with the prefix: those before it are too small. Where the look-up before
+  // was of a larger target, entries are taken from the first on.
+  static uint32_t first_of(const Item<W>& item, const Leads& entries, uint32_t from) {
+    const uint64_t* const values = entries.values;
+    if (from && values[from - 1] >= item.target) from = 0;
+    while (from + 8 <= entries.n && values[from + 7] < item.target) from += 8;
+    return from;
+  }
+
+  // The same for a look-up, of those that have its prefix: they stand together, from number *from on or behind it, which is moved to
+  // where the search for the next greater target can begin.
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t* from) {
+    for (uint32_t i = *from = first_of(item, entries, *from); i < entries.n && entries.values[i] <= item.last; ++i) {
       const uint64_t value = entries.values[i];
       const unsigned distance = ones(value ^ lead(item.base));
-      if (distance <= out.options.radius && (value & mask) == item.target &&
+      if (distance <= out.options.radius && item.has_prefix(value) &&
           !emit(out, item, value, distance, entries.rests + i * W::kRestBytes))
         return false;
     }

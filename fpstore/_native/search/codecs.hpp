@@ -1,15 +1,23 @@
 // The codecs: what reading and searching ask of the blocks of each. A class of blocks has the steps of an instruction set, too.
 #pragma once
 #include "format/elias_fano_block.hpp"
+#include "search/matches.hpp"
 #include "search/seek.hpp"
 
 namespace fpstore {
 namespace {
 
+constexpr unsigned kFew = 4;  // entries that a short way to those with a prefix looks at
+
+// What came of it.
+enum class Few { unknown, done, no_memory };
+
 template <class Isa>
 struct HuffmanBlocks : Isa {
   using W = typename Isa::W;
   using Opened = Unread<HuffmanHead>;
+  static constexpr unsigned kTogether = kWays;  // blocks that are best opened together
+  static constexpr bool kReached = false;  // whether an entry is reached without decoding those before it
 
   // Checks a block, of which nothing is read.
   static Status check(const TableView& t, uint64_t b, Fault* fault) {
@@ -59,21 +67,25 @@ struct HuffmanBlocks : Isa {
   }
 };
 
-// The same steps.
+// The same steps. Those that look for one place are not chains of loads, so the processor takes several at once by itself.
 template <class Isa>
 struct EliasFanoBlocks : Isa {
   using W = typename Isa::W;
   using Opened = Unread<EliasFanoHead>;
+  static constexpr unsigned kTogether = 1;
+  static constexpr bool kReached = true;
 
   static Status check(const TableView& t, uint64_t b, Fault* fault) {
     EliasFanoHead head;
     return read_head<Isa>(t, b, &head, fault);
   }
 
+  static Status open_one(Opened* unit, Fault* fault) { return read_head<Isa>(*unit->table, unit->block, &unit->head, fault); }
+
   static Status open(Opened* units, unsigned n, const Workspace&, unsigned* bad, Fault* fault) {
     for (unsigned k = 0; k < n; ++k) {
       *bad = k;
-      const Status status = read_head<Isa>(*units[k].table, units[k].block, &units[k].head, fault);
+      const Status status = open_one(units + k, fault);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
@@ -87,7 +99,7 @@ struct EliasFanoBlocks : Isa {
     uint32_t at = 0, i = Isa::expand_highs(highs, head.count, out, &at);
     for (; at < head.highs; at += 64) {
       uint64_t ones = load64(highs.p + at / 8);
-      if (head.highs - at < 64) ones &= (uint64_t{1} << (head.highs - at)) - 1;
+      ones &= ~uint64_t{0} >> (head.highs - at < 64 ? 64 - (head.highs - at) : 0);
       for (; ones && i < head.count; ones &= ones - 1, ++i)
         out[i] = (head.high + (at + static_cast<uint32_t>(__builtin_ctzll(ones)) - i)) << highs.shift;
       if (__builtin_expect(ones != 0, 0)) return bad_bits(unit.block, head.count, head.count + 1, fault);
@@ -113,6 +125,39 @@ struct EliasFanoBlocks : Isa {
       ++c->index;
       ++c->at;
     }
+  }
+
+  // Reports the matches of an item in a block where they are among four entries from the first with the target's high part on, as
+  // nearly always when few entries share the prefix. Which of them do cannot be foretold, so nothing branches on it.
+  static Few filter_few(const Emitter<W>& out, const Item<W>& item, const Opened& unit) {
+    const uint8_t* const p = block_at(*unit.table, unit.block);
+    const EliasFanoHead& head = unit.head;
+    const unsigned shift = high_shift<W>(head);
+    const uint64_t high = item.target >> shift, base = lead(item.base);
+    const uint64_t zeros = high > head.high ? high - head.high : 0;
+    const uint32_t at = behind_zeros<Isa>(p, head, zeros), index = at - static_cast<uint32_t>(zeros);
+    // At the end of the high parts there is none.
+    if (__builtin_expect(at < zeros || at == head.highs || index + kFew > head.count || head.low_bits > 57, 0)) return Few::unknown;
+    uint64_t ones = bits_from(p, kHighsAt + at);
+    ones &= ~uint64_t{0} >> (head.highs - at < 64 ? 64 - (head.highs - at) : 0);
+    const uint64_t third = (ones & (ones - 1)) & ((ones & (ones - 1)) - 1);
+    if (__builtin_expect((third & (third - 1)) == 0, 0)) return Few::unknown;
+    const uint64_t low_mask = (uint64_t{1} << head.low_bits) - 1, first = head.high + at - index;
+    uint32_t low_at = kHighsAt + head.highs + index * head.low_bits;
+    uint64_t values[kFew];
+    unsigned near = 0;
+    for (unsigned k = 0; k < kFew; ++k, ones &= ones - 1, low_at += head.low_bits) {
+      const uint64_t high_part = first - k + static_cast<unsigned>(__builtin_ctzll(ones));
+      values[k] = high_part << shift | (bits_from(p, low_at) & low_mask) << kUnused<W>;
+      near |= static_cast<unsigned>(Isa::count_ones(values[k] ^ base) <= out.options.radius) << k;
+    }
+    if (__builtin_expect(values[kFew - 1] <= item.last, 0)) return Few::unknown;
+    for (; near; near &= near - 1) {
+      const unsigned k = static_cast<unsigned>(__builtin_ctz(near));
+      if (!item.has_prefix(values[k])) continue;
+      if (!emit(out, item, values[k], Isa::count_ones(values[k] ^ base), rest_at<W>(p, head, index + k))) return Few::no_memory;
+    }
+    return Few::done;
   }
 
   // Moves a cursor to the next entry; false at the end.

@@ -9,7 +9,7 @@ constexpr unsigned kGroup = 64;  // look-ups in flight: enough to cover the memo
 
 // The part of the key index in which the first key >= target lies, from the directory; false when that is damaged.
 inline bool directory_range(const TableView& t, uint64_t target, uint64_t* low, uint64_t* high) {
-  const uint64_t slot = t.directory_bits ? target >> (64 - t.directory_bits) : 0;
+  const uint64_t slot = target >> 1 >> (63 - t.directory_bits);
   *low = read_once(t.directory[slot]);
   *high = read_once(t.directory[slot + 1]);
   return *low <= *high && *high <= t.block_count;

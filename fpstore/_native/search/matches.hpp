@@ -6,8 +6,10 @@
 namespace fpstore {
 namespace {
 
+template <class W>
 struct Emitter {
   const TableProbe* probes;
+  const typename W::Row* queries;
   ProbeOptions options;
   Sink* sink;
 };
@@ -16,20 +18,20 @@ struct Emitter {
 template <class W>
 struct Item {
   const TableProbe* probe;
-  uint64_t target;
+  uint64_t target;  // the least leading word with the prefix, and the greatest
+  uint64_t last;
   typename W::Row base;  // the permuted query
-  uint64_t low;   // part of the key index to search
-  uint64_t high;
-  uint64_t first;  // the blocks that may hold entries with the prefix, up to end
+  uint64_t first;  // the part of the key index to search, up to end; then the blocks that may hold entries with the prefix
   uint64_t end;
-  typename W::Row query;
   uint32_t index;
+
+  bool has_prefix(uint64_t leading) const { return leading - target <= last - target; }
 };
 
 // Reports an entry, of which the leading word and its distance and where the rest stands are known, if it is within the radius,
 // unless the pair also meets in an earlier table: it is left to that one. False when memory runs out.
 template <class W>
-inline bool emit(const Emitter& out, const Item<W>& item, uint64_t leading, unsigned distance, const uint8_t* rest) {
+inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, unsigned distance, const uint8_t* rest) {
   if constexpr (W::kWide) {
     distance += rest_distance<W>(rest, item.base);
     if (distance > out.options.radius) return true;
@@ -37,7 +39,7 @@ inline bool emit(const Emitter& out, const Item<W>& item, uint64_t leading, unsi
   const auto difference = apply(item.probe->table->inverse, row_of<W>(leading, rest) ^ item.base);
   for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
     if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
-  return push(out.sink, item.query ^ difference, item.index, distance);
+  return push(out.sink, out.queries[item.index] ^ difference, item.index, distance);
 }
 
 // Entries of a block whose leading words are decoded, and where the words behind them stand.

@@ -14,12 +14,11 @@ struct Unit {
   const Item<W>* item;
 };
 
-constexpr unsigned kUnits = 128;  // taken through at a time
+constexpr unsigned kUnits = 64;  // taken through at a time
 
 template <class W>
 struct ProbeState {
   const Workspace* work;
-  Item<W> items[kGroup];
   Unit<W> units[kUnits];
   ProbeCounters* counters;
   Fault* fault;
@@ -35,12 +34,11 @@ inline void ask_ahead(const void* p, size_t n, ProbeState<W>* state) {
 
 // Emits the matches among the entries from the cursor on that have the item's prefix. False when memory runs out.
 template <class Blocks, class W = typename Blocks::W>
-inline bool filter_from(const Emitter& out, const Item<W>& item, const Seek<typename Blocks::Opened>& from, Cursor c,
+inline bool filter_from(const Emitter<W>& out, const Item<W>& item, const Seek<typename Blocks::Opened>& from, Cursor c,
                         ProbeState<W>* state) {
   const typename Blocks::Opened& unit = *from.unit;
   const uint8_t* const block = block_at(*unit.table, unit.block);
-  const uint64_t mask = top_mask(item.probe->prefix_bits);
-  while ((c.value & mask) == item.target) {
+  while (item.has_prefix(c.value)) {
     ++state->counters->candidates;
     const unsigned distance = ones(c.value ^ lead(item.base));
     if (distance <= out.options.radius && !emit(out, item, c.value, distance, rest_at<W>(block, unit.head, c.index))) return false;
@@ -67,13 +65,13 @@ struct Reading {
 };
 
 // The next of units, as far as they go into one reading.
-template <class Opened, class W>
+template <class Blocks, class Opened, class W>
 inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<Opened, W>* r) {
   r->count = 0;
   for (; units < stop; ++units) {
     const TableView* t = units->item->probe->table;
     if (r->count && r->reads[r->count - 1].table == t && r->reads[r->count - 1].block == units->block) continue;
-    if (r->count == kWays) break;
+    if (r->count == Blocks::kTogether) break;
     r->starts[r->count] = units;
     r->reads[r->count++] = Opened{t, units->block, {}};
   }
@@ -83,7 +81,7 @@ inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<
 
 // The look-ups in the blocks of a reading that are worth expanding; the others go into seeks.
 template <class Blocks, class W = typename Blocks::W, class Opened = typename Blocks::Opened>
-inline Status filter_expanded(const Emitter& out, const Reading<Opened, W>& r, Seek<Opened>* seeks, const Unit<W>** sought,
+inline Status filter_expanded(const Emitter<W>& out, const Reading<Opened, W>& r, Seek<Opened>* seeks, const Unit<W>** sought,
                               unsigned* count, ProbeState<W>* state) {
   for (unsigned j = 0; j < r.count; ++j) {
     const Opened& read = r.reads[j];
@@ -92,6 +90,12 @@ inline Status filter_expanded(const Emitter& out, const Reading<Opened, W>& r, S
     ++state->counters->blocks;
     if (!worth_expanding<Blocks>(probe, read.block, uses)) {
       for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
+        if constexpr (Blocks::kReached) {
+          state->counters->candidates += kFew;
+          const Few few = Blocks::filter_few(out, *u->item, read);
+          if (few == Few::done) continue;
+          if (__builtin_expect(few == Few::no_memory, 0)) return no_memory(read.block, state->fault);
+        }
         seeks[*count] = Seek<Opened>{&read, j, u->item->target};
         sought[(*count)++] = u;
       }
@@ -101,9 +105,10 @@ inline Status filter_expanded(const Emitter& out, const Reading<Opened, W>& r, S
     const Status status = Blocks::expand(read, *state->work, j, state->work->values, state->fault);
     if (__builtin_expect(status != Status::ok, 0)) return status;
     const Leads entries{state->work->values, rest_at<W>(block_at(*read.table, read.block), read.head, 0), read.head.count};
+    uint32_t from = 0;
     for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
-      if (!Blocks::filter_values(out, *u->item, top_mask(probe.prefix_bits), entries))
+      if (!Blocks::filter_values(out, *u->item, entries, &from))
         return no_memory(read.block, state->fault);
     }
   }
@@ -112,7 +117,7 @@ inline Status filter_expanded(const Emitter& out, const Reading<Opened, W>& r, S
 
 // The look-ups that find their place in a block.
 template <class Blocks, class W = typename Blocks::W>
-inline Status filter_sought(const Emitter& out, const Seek<typename Blocks::Opened>* seeks, const Unit<W>* const* sought,
+inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::Opened>* seeks, const Unit<W>* const* sought,
                             unsigned count, ProbeState<W>* state) {
   for (unsigned i = 0; i < count; i += kWays) {
     const unsigned take = count - i < kWays ? count - i : kWays;
@@ -131,14 +136,14 @@ inline Status filter_sought(const Emitter& out, const Seek<typename Blocks::Open
 }
 
 template <class Blocks, class W = typename Blocks::W>
-inline Status run_units(const Emitter& out, unsigned n, ProbeState<W>* state) {
+inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state) {
   Reading<typename Blocks::Opened, W> r;
   Seek<typename Blocks::Opened> seeks[kUnits];
   const Unit<W>* sought[kUnits];
   const Unit<W>* const stop = state->units + n;
   uint64_t counted = state->counters->candidates;
   for (const Unit<W>* units = state->units; units < stop;) {
-    units = gather(units, stop, &r);
+    units = gather<Blocks>(units, stop, &r);
     if (__builtin_expect(should_stop(out.options.stop, r.count * kBlockWork + state->counters->candidates - counted), 0))
       return interrupted(state->fault);
     counted = state->counters->candidates;
@@ -154,6 +159,26 @@ inline Status run_units(const Emitter& out, unsigned n, ProbeState<W>* state) {
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;
+}
+
+// A look-up in one block, which is reached without others beside it.
+template <class Blocks, class W = typename Blocks::W>
+inline Status run_reached(const Emitter<W>& out, const Item<W>& item, uint64_t b, ProbeState<W>* state) {
+  typename Blocks::Opened unit{item.probe->table, b, {}};
+  const Status status = Blocks::open_one(&unit, state->fault);
+  if (__builtin_expect(status != Status::ok, 0)) {
+    state->at_fault = item.probe;
+    return status;
+  }
+  const Few few = Blocks::filter_few(out, item, unit);
+  if (__builtin_expect(few == Few::done, 1)) {
+    ++state->counters->blocks;
+    state->counters->candidates += kFew;
+    return Status::ok;
+  }
+  if (few == Few::no_memory) return no_memory(b, state->fault);
+  state->units[0] = Unit<W>{b, &item};
+  return run_units<Blocks>(out, 1, state);
 }
 
 }  // namespace

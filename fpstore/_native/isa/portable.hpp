@@ -95,24 +95,20 @@ struct Portable {
     return true;
   }
 
-  // The first entry from number from on that may be the first with the prefix: those before it are too small. Where the look-up before
-  // was of a larger target, entries are taken from the first on.
-  static uint32_t first_of(const Item<W>& item, const Leads& entries, uint32_t from) {
-    const uint64_t* const values = entries.values;
-    if (from && values[from - 1] >= item.target) from = 0;
-    while (from + 8 <= entries.n && values[from + 7] < item.target) from += 8;
-    return from;
+  // The first entry that is not below the target. Where it is cannot be foretold: no step branches on it.
+  static uint32_t lower_bound(const Leads& entries, uint64_t target) {
+    const uint64_t* first = entries.values;
+    uint32_t n = entries.n;
+    for (; n > 1; n -= n / 2) first += first[n / 2 - 1] < target ? n / 2 : 0;
+    return static_cast<uint32_t>(first - entries.values) + (*first < target);
   }
 
-  // The same for a look-up, of those that have its prefix: they stand together, from number *from on or behind it, which is moved to
-  // where the search for the next greater target can begin.
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t* from) {
-    for (uint32_t i = *from = first_of(item, entries, *from); i < entries.n && entries.values[i] <= item.last; ++i) {
+  // The same for a look-up, of those that have its prefix, which stand together.
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries) {
+    for (uint32_t i = lower_bound(entries, item.target); i < entries.n && entries.values[i] <= item.last; ++i) {
       const uint64_t value = entries.values[i];
       const unsigned distance = ones(value ^ lead(item.base));
-      if (distance <= out.options.radius && item.has_prefix(value) &&
-          !emit(out, item, value, distance, entries.rests + i * W::kRestBytes))
-        return false;
+      if (distance <= out.options.radius && !emit(out, item, value, distance, entries.rests + i * W::kRestBytes)) return false;
     }
     return true;
   }

@@ -26,6 +26,7 @@ struct Stopper {
   uint64_t faults = 0;  // at the last look
   bool ended = false;   // it has been said so
 };
+constexpr uint64_t kLookupWork = 8;  // of a look-up in an expanded block
 constexpr uint64_t kBlockWork = 64;  // of opening a block, in the unit of an entry decoded or compared
 // Whether the call is to end, after this much more work. Polls are a millisecond of work apart, or a few look-ups on disk.
 bool should_stop(Stopper* stop, uint64_t work);

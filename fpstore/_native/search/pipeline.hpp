@@ -8,7 +8,6 @@ namespace {
 
 constexpr uint64_t kFetchKeys = 512;
 constexpr uint64_t kFetchBlocks = 2;  // of a look-up, before it reads the first
-constexpr uint64_t kNearKeys = 16;    // of sorted look-ups: where the next one's block is nearly always
 
 template <class W>
 inline Status bad_directory(const Item<W>& item, ProbeState<W>* state) {
@@ -95,23 +94,6 @@ inline Status read_plainly(const Item<W>* items, unsigned n, BlockFeeder<W>* to)
   return Status::ok;
 }
 
-// Block by block, so that the look-ups in one block stand together; both ends of their ranges ascend.
-template <class Blocks, class W = typename Blocks::W>
-inline Status read_sorted(const Item<W>* items, unsigned n, BlockFeeder<W>* to) {
-  const Item<W> *low = items, *high = items;
-  for (uint64_t b = 0; low < items + n; ++b) {
-    if (low == high && b < low->first) b = low->first;
-    while (high < items + n && high->first <= b) ++high;
-    while (low < high && low->end <= b) ++low;
-    for (const Item<W>* item = low; item < high; ++item) {
-      if (item->end <= b) continue;
-      const Status status = to->template look<Blocks>(b, *item);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
-    }
-  }
-  return Status::ok;
-}
-
 // Reads the pages that a look-up begins with.
 template <class Blocks, class W = typename Blocks::W>
 inline void touch(const Item<W>& item) {
@@ -121,9 +103,6 @@ inline void touch(const Item<W>& item) {
   const uint64_t b = find_block<Blocks>(t, item.target, low, high);
   if (b < t.block_count) (void)*static_cast<const volatile uint8_t*>(block_at(t, b));
 }
-
-// How look-ups follow each other: as they were asked; nearly by ascending target, in one table; so, and so many that blocks are shared.
-enum class Order { asked, near, dense };
 
 // Look-ups on their way through the stages directory, keys, blocks, in groups. Each stage fetches ahead what the next one reads, a
 // group later, so that memory is busy while blocks are read. They may be of several tables.
@@ -137,11 +116,8 @@ class Pipeline {
     state->fetch = out.options.fetch;
   }
 
-  // Of those that follow.
-  void set_order(Order order) {
-    order_ = order;
-    at_ = 0;
-  }
+  // Whether those that follow are nearly by ascending target, in one table.
+  void set_near(bool near) { near_ = near; }
 
   Status add(const TableProbe* probe, uint64_t target, uint64_t last, const typename W::Row& base, uint64_t query) {
     Item<W>& item = groups_[now_][count_];
@@ -151,7 +127,7 @@ class Pipeline {
     item.base = base;
     item.index = static_cast<uint32_t>(query);
     if (count_ == 0 && out_.options.pages) watch(item);
-    if (order_ != Order::dense) fetch_directory(item);
+    fetch_directory(item);
     if (++count_ < kGroupItems) return Status::ok;
     return turn();
   }
@@ -184,7 +160,7 @@ class Pipeline {
     if (status == Status::ok) status = direct(1);
     // A prefetch waits for the translation of its address. Where blocks are far apart, those of a group wait together; where they are
     // near each other, each goes between two that are read, so that memory is always busy.
-    if (order_ != Order::near) fetch_blocks(2);
+    if (!near_) fetch_blocks(2);
     if (status == Status::ok) status = read(3);
     now_ = (now_ + 1) % kGroups;
     count_ = 0;
@@ -216,10 +192,10 @@ class Pipeline {
     if (state_->fetch) ask_ahead(slot, 2 * sizeof *slot, state_);
   }
 
-  // The parts of the key index that the directory tells. Sorted look-ups need none: each is near the one before.
+  // The parts of the key index that the directory tells.
   Status direct(unsigned age) {
     Item<W>* const items = groups_[group(age)];
-    for (unsigned i = 0; i < counts_[group(age)] && order_ != Order::dense; ++i) {
+    for (unsigned i = 0; i < counts_[group(age)]; ++i) {
       Item<W>* const item = items + i;
       const TableView& t = *item->probe->table;
       if (__builtin_expect(!directory_range(t, item->target, &item->first, &item->end), 0)) return bad_directory(*item, state_);
@@ -239,7 +215,7 @@ class Pipeline {
     Item<W>* const items = groups_[group(age)];
     const unsigned n = counts_[group(age)];
     for (unsigned i = 0; i < n; ++i) {
-      const Status status = order_ == Order::dense ? find_near(items + i) : find_range<Blocks>(items + i, state_);
+      const Status status = find_range<Blocks>(items + i, state_);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
@@ -248,12 +224,13 @@ class Pipeline {
   void fetch_blocks(unsigned age) {
     const Item<W>* const items = groups_[group(age)];
     const unsigned n = counts_[group(age)];
-    uint64_t known = UINT64_MAX;
-    for (unsigned i = 0; i < n; ++i) {
-      if (order_ != Order::dense || items[i].first != known) fetch_block(items[i], items[i].first);
-      known = items[i].end - 1;
-      if (known > items[i].first) fetch_block(items[i], items[i].first + 1);
-    }
+    for (unsigned i = 0; i < n; ++i) fetch_first(items[i]);
+  }
+
+  // The first blocks of a look-up.
+  void fetch_first(const Item<W>& item) {
+    fetch_block(item, item.first);
+    if (item.end > item.first + 1) fetch_block(item, item.first + 1);
   }
 
   // A range without blocks has one before it in the cache already, or has its one behind the last.
@@ -263,45 +240,17 @@ class Pipeline {
     if (__builtin_expect(state_->fetch, 0) && b < t.block_count) ask_ahead(block_at(t, b), t.block_bytes, state_);
   }
 
-  // The blocks of a sorted look-up: few keys behind those of the one before, or wherever the directory says.
-  Status find_near(Item<W>* item) {
-    const TableView& t = *item->probe->table;
-    if (at_ < t.block_count && (at_ == 0 || t.keys[at_ - 1] < item->target)) {
-      const uint64_t n = t.block_count - at_ < kNearKeys ? t.block_count - at_ : kNearKeys;
-      const uint64_t below = Blocks::count_below(t.keys + at_, n, item->target);
-      at_ += below;
-      if (below < n && encloses(t, at_, item->target)) return set_range<Blocks>(item, at_, state_);
-    }
-    if (__builtin_expect(!directory_range(t, item->target, &item->first, &item->end), 0)) return bad_directory(*item, state_);
-    const Status status = find_range<Blocks>(item, state_);
-    at_ = item->first;
-    return status;
-  }
-
   Status read(unsigned age) {
     const Item<W>* const items = groups_[group(age)];
     const unsigned n = counts_[group(age)];
     counts_[group(age)] = 0;
     if (n == 0) return Status::ok;
-    if (order_ == Order::near) return read_apart(items, n, age == 3 ? groups_[group(2)] : nullptr);
-    // Targets that differ behind the sorted bits only, or a damaged index, can be out of order.
-    bool ascending = order_ == Order::dense;
-    for (unsigned i = 1; i < n && ascending; ++i) ascending = items[i - 1].first <= items[i].first && items[i - 1].end <= items[i].end;
-    if (!ascending) return read_apart(items, n, nullptr);
-    BlockFeeder<W> feeder{out_, state_};
-    const Status status = read_sorted<Blocks>(items, n, &feeder);
-    return status == Status::ok ? feeder.template flush<Blocks>() : status;
-  }
-
-  // Look-ups whose blocks are apart; between them, the blocks of the next group are fetched.
-  Status read_apart(const Item<W>* items, unsigned n, const Item<W>* next) {
+    // Between those that are read, the blocks of the next group are fetched.
+    const Item<W>* next = near_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
     constexpr unsigned kStep = Blocks::kTogether;
     Status status = Status::ok;
     for (unsigned i = 0; i < n && status == Status::ok; i += kStep) {
-      for (unsigned j = 0; j < kStep && next; ++j, ++next) {
-        fetch_block(*next, next->first);
-        if (next->end > next->first + 1) fetch_block(*next, next->first + 1);
-      }
+      for (unsigned j = 0; j < kStep && next; ++j) fetch_first(*next++);
       status = read_some(items + i, n - i < kStep ? n - i : kStep);
     }
     return status;
@@ -309,25 +258,52 @@ class Pipeline {
 
   Status read_some(const Item<W>* items, unsigned n) {
     if constexpr (Blocks::kReached) {
-      if (__builtin_expect(should_stop(out_.options.stop, n * kBlockWork), 0)) return interrupted(state_->fault);
-      for (uint64_t b = items->first; b < items->end; ++b) {
-        const Status status = run_reached<Blocks>(out_, *items, b, state_);
-        if (__builtin_expect(status != Status::ok, 0)) return status;
-      }
-      return Status::ok;
+      return read_reached(*items);
+    } else {
+      BlockFeeder<W> feeder{out_, state_};
+      const Status status = read_plainly<Blocks>(items, n, &feeder);
+      return status == Status::ok ? feeder.template flush<Blocks>() : status;
     }
-    BlockFeeder<W> feeder{out_, state_};
-    const Status status = read_plainly<Blocks>(items, n, &feeder);
-    return status == Status::ok ? feeder.template flush<Blocks>() : status;
+  }
+
+  // A look-up whose places are reached without decoding. Of a query's look-ups with bits flipped, several often end in one block.
+  Status read_reached(const Item<W>& item) {
+    if (__builtin_expect(should_stop(out_.options.stop, kBlockWork), 0)) return interrupted(state_->fault);
+    const TableView* const t = item.probe->table;
+    for (uint64_t b = item.first; b < item.end; ++b) {
+      Status status = Status::ok;
+      if (opened_.table != t || opened_.block != b) {
+        opened_ = {t, b, {}};
+        ++state_->counters->blocks;
+        unsigned bad;
+        status = Blocks::open(&opened_, 1, *state_->work, &bad, state_->fault);
+      }
+      if (status == Status::ok)
+        status = worth_expanding<Blocks>(*item.probe, b, 1) ? filter_all(item) : look_into<Blocks>(out_, item, opened_, 0, state_);
+      if (__builtin_expect(status != Status::ok, 0)) {
+        state_->at_fault = item.probe;
+        opened_.table = nullptr;
+        return status;
+      }
+    }
+    return Status::ok;
+  }
+
+  Status filter_all(const Item<W>& item) {
+    Leads entries;
+    const Status status = expand_block<Blocks>(opened_, 0, &entries, state_);
+    if (__builtin_expect(status != Status::ok, 0)) return status;
+    state_->counters->candidates += entries.n;
+    return Blocks::filter_values(out_, item, entries) ? Status::ok : no_memory(opened_.block, state_->fault);
   }
 
   const Emitter<W>& out_;
   ProbeState<W>* state_;
   uint64_t expected_, counted_ = 0;  // look-ups, and those that the page watch has counted
   uint64_t faults_ = 0;
-  Order order_ = Order::asked;
+  bool near_ = false;
   bool checked_ = false, waited_ = false;
-  uint64_t at_ = 0;  // of sorted look-ups: the block of the last one
+  typename Blocks::Opened opened_{};  // the last block that was opened
   unsigned now_ = 0, count_ = 0;  // the group that is filled, and how many it has
   unsigned counts_[kGroups] = {};
   Item<W> groups_[kGroups][kGroupItems];

@@ -1,17 +1,19 @@
 // Probes: how the look-ups of queries in tables are ordered on their way into the pipeline.
 #pragma once
 #include "build/sort.hpp"
-#include "search/pipeline.hpp"
+#include "search/sweep.hpp"
 
 namespace fpstore {
 namespace {
 
 constexpr uint64_t kSweepLeast = 1 << 11;
-constexpr uint64_t kSweepItems = 1 << 20;  // look-ups sorted at a time
+constexpr uint64_t kSweepItems = 1 << 21;  // look-ups sorted at a time
 constexpr uint64_t kNearLeast = 1 << 12;
 constexpr unsigned kNearBits = 18;  // two passes
-constexpr unsigned kSweepIndexBits = 24;  // the low bits of a sort key tell which look-up it is
-static_assert(kSweepItems <= uint64_t{1} << kSweepIndexBits, "every look-up has its number");
+constexpr unsigned kKeptBits = 64 - kIndexBits;
+
+// How look-ups follow each other: as they were asked; nearly by ascending target, in one table; so, and so many that they share blocks.
+enum class Order { asked, near, dense };
 
 // The look-ups of queries in one table on their way into the pipeline.
 template <class Blocks>
@@ -82,62 +84,51 @@ class SweepRoom {
   uint64_t lookups_ = 0, queries_ = 0;
 };
 
-// Divides numbers below 2^32 by a smaller one: the product with a reciprocal that is rounded up, whose error is then too small to show.
-class Divisor {
- public:
-  explicit Divisor(uint64_t by) : reciprocal_(by > 1 ? ~uint64_t{0} / by + 1 : 0) {}
-  uint64_t divide(uint64_t x) const {
-    return reciprocal_ ? static_cast<uint64_t>((static_cast<unsigned __int128>(x) * reciprocal_) >> 64) : x;
-  }
-
- private:
-  uint64_t reciprocal_;
-};
-
-// In the order of the table, most at a time.
+// Look-ups on their way into the pipeline, nearly in the order of the table.
 template <class Blocks, class Row = typename Blocks::W::Row>
-inline Status feed_sorted(const Feeder<Blocks>& from, size_t query_count, uint64_t most, Order order, const SweepRoom<Row>& room,
-                          Stopper* stop, Fault* fault) {
+inline Status feed_near(const Feeder<Blocks>& from, const SortedLookups<Row>& lookups) {
+  Status status = from.to->flush();
+  from.to->set_near(true);
+  for (uint64_t i = 0; i < lookups.count && status == Status::ok; ++i) {
+    if (i + kBasesAhead < lookups.count) __builtin_prefetch(lookups.bases + lookups.query(i + kBasesAhead));
+    const uint64_t q = lookups.query(i);
+    status = from.add_at(q, lookups.bases[q], lookups.target(i));
+  }
+  if (status == Status::ok) status = from.to->flush();
+  from.to->set_near(false);
+  return status;
+}
+
+// In the order of the table, at most so many at a time.
+template <class Blocks, class Row = typename Blocks::W::Row>
+inline Status feed_sorted(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, uint64_t most, Order order,
+                          const SweepRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
   const TableProbe& p = *from.probe;
-  constexpr uint64_t index_mask = (uint64_t{1} << kSweepIndexBits) - 1;
-  const unsigned most_bits = order == Order::dense ? 64 - kSweepIndexBits : kNearBits;
-  const unsigned sorted_bits = p.prefix_bits < most_bits ? p.prefix_bits : most_bits;
-  const uint64_t sorted = top_mask(sorted_bits);
-  const Divisor variants(p.variant_count);
-  uint64_t* const words = room.words;
+  Stopper* const stop = out.options.stop;
+  const unsigned sorted_bits = order == Order::dense || p.prefix_bits < kNearBits ? p.prefix_bits : kNearBits;
   permute_rows(p.table->forward, from.queries, room.bases, query_count);
   for (uint64_t query = 0, variant = 0; query < query_count;) {
-    // Number i is variant (variant0 + i) % variant_count of query query0 + (variant0 + i) / variant_count.
-    const uint64_t query0 = query, variant0 = variant;
     uint64_t n = 0;
     for (; query < query_count && n < most; ++query, variant = 0) {
       const uint64_t base = lead(room.bases[query]);
-      for (; variant < p.variant_count && n < most; ++variant, ++n) words[n] = ((base ^ p.variants[variant]) & sorted) | n;
+      for (; variant < p.variant_count && n < most; ++variant, ++n) room.words[n] = ((base ^ p.variants[variant]) & from.mask) | query;
       if (variant < p.variant_count) break;
     }
-    if (sorted_bits) sort_range(words, words + most, n, 0, sorted_bits, stop);
-    if (should_stop(stop, n)) return interrupted(fault);
-    Status status = from.to->flush();
-    from.to->set_order(order);
-    for (uint64_t i = 0; i < n && status == Status::ok; ++i) {
-      const uint64_t number = (words[i] & index_mask) + variant0, q = variants.divide(number);
-      const Row& base = room.bases[query0 + q];
-      // The sorted bits are those of the target, and mostly all of them.
-      status = __builtin_expect(sorted_bits == p.prefix_bits, 1) ? from.add_at(query0 + q, base, words[i] & sorted)
-                                                                 : from.add(query0 + q, base, number - q * p.variant_count);
-    }
-    if (status == Status::ok) status = from.to->flush();
-    from.to->set_order(Order::asked);
+    if (sorted_bits) sort_range(room.words, room.words + most, n, 0, sorted_bits, stop);
+    if (should_stop(stop, n)) return interrupted(state->fault);
+    const SortedLookups<Row> lookups{&p, room.words, n, from.mask, room.bases};
+    const Status status = order == Order::dense ? Sweep<Blocks>(out, lookups, state).run() : feed_near(from, lookups);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;
 }
 
-// In which order so many look-ups in a table are best taken.
-inline Order order_of(const TableProbe& p, uint64_t items, uint64_t sweep_from) {
-  if (sweep_from != ProbeOptions::kDense) return items >= sweep_from ? Order::dense : Order::asked;
-  if (items >= kSweepLeast && items / 3 >= p.table->block_count / 8) return Order::dense;
-  return items >= kNearLeast ? Order::near : Order::asked;
+// In which order so many look-ups of so many queries in a table are best taken. Sorted ones tell their query in the bits behind the prefix.
+inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, uint64_t sweep_from) {
+  if (p.prefix_bits > kKeptBits || queries > kIndexMask) return Order::asked;
+  if (sweep_from != ProbeOptions::kDense) return lookups >= sweep_from ? Order::dense : Order::asked;
+  if (lookups >= kSweepLeast && lookups / 3 >= p.table->block_count / 8) return Order::dense;
+  return lookups >= kNearLeast ? Order::near : Order::asked;
 }
 
 // Table by table: its decode table stays in the first-level cache. The look-ups of a single query, one in each table, wait for
@@ -167,12 +158,12 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
     if (p->table->block_count == 0 || p->variant_count == 0 || queries.count == 0) continue;
     const bool fits = queries.count < kSweepItems / p->variant_count;
     const uint64_t items = fits ? queries.count * p->variant_count : kSweepItems;
-    Order order = order_of(*p, items, options.sweep_from);
+    Order order = order_of(*p, items, queries.count, options.sweep_from);
     // Without memory to sort them they are taken as they come.
     if (order != Order::asked && !room.reserve(items, queries.count)) order = Order::asked;
     const Feeder<Blocks> feeder{&pipeline, p, out.queries, top_mask(p->prefix_bits)};
     status = order == Order::asked ? feed_plainly(feeder, queries.count)
-                                   : feed_sorted(feeder, queries.count, items, order, room, options.stop, fault);
+                                   : feed_sorted(feeder, out, queries.count, items, order, room, &state);
   }
   if (status == Status::ok) status = pipeline.flush();
   fault->table = static_cast<unsigned>(state.at_fault - probes);

@@ -79,6 +79,15 @@ inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<
   return units;
 }
 
+// The entries of an opened block, number k of those opened together.
+template <class Blocks, class W = typename Blocks::W>
+inline Status expand_block(const typename Blocks::Opened& unit, unsigned k, Leads* entries, ProbeState<W>* state) {
+  uint64_t* const values = state->work->values;
+  const Status status = Blocks::expand(unit, *state->work, k, values, state->fault);
+  *entries = Leads{values, rest_at<W>(block_at(*unit.table, unit.block), unit.head, 0), unit.head.count};
+  return status;
+}
+
 // The look-ups in the blocks of a reading that are worth expanding; the others go into seeks.
 template <class Blocks, class W = typename Blocks::W, class Opened = typename Blocks::Opened>
 inline Status filter_expanded(const Emitter<W>& out, const Reading<Opened, W>& r, Seek<Opened>* seeks, const Unit<W>** sought,
@@ -90,25 +99,18 @@ inline Status filter_expanded(const Emitter<W>& out, const Reading<Opened, W>& r
     ++state->counters->blocks;
     if (!worth_expanding<Blocks>(probe, read.block, uses)) {
       for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
-        if constexpr (Blocks::kReached) {
-          state->counters->candidates += kFew;
-          const Few few = Blocks::filter_few(out, *u->item, read);
-          if (few == Few::done) continue;
-          if (__builtin_expect(few == Few::no_memory, 0)) return no_memory(read.block, state->fault);
-        }
         seeks[*count] = Seek<Opened>{&read, j, u->item->target};
         sought[(*count)++] = u;
       }
       continue;
     }
     state->at_fault = &probe;
-    const Status status = Blocks::expand(read, *state->work, j, state->work->values, state->fault);
+    Leads entries;
+    const Status status = expand_block<Blocks>(read, j, &entries, state);
     if (__builtin_expect(status != Status::ok, 0)) return status;
-    const Leads entries{state->work->values, rest_at<W>(block_at(*read.table, read.block), read.head, 0), read.head.count};
-    uint32_t from = 0;
     for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
-      if (!Blocks::filter_values(out, *u->item, entries, &from))
+      if (!Blocks::filter_values(out, *u->item, entries))
         return no_memory(read.block, state->fault);
     }
   }
@@ -161,24 +163,22 @@ inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state)
   return Status::ok;
 }
 
-// A look-up in one block, which is reached without others beside it.
+// A look-up in an opened block, number k of those opened together.
 template <class Blocks, class W = typename Blocks::W>
-inline Status run_reached(const Emitter<W>& out, const Item<W>& item, uint64_t b, ProbeState<W>* state) {
-  typename Blocks::Opened unit{item.probe->table, b, {}};
-  const Status status = Blocks::open_one(&unit, state->fault);
-  if (__builtin_expect(status != Status::ok, 0)) {
-    state->at_fault = item.probe;
-    return status;
-  }
-  const Few few = Blocks::filter_few(out, item, unit);
-  if (__builtin_expect(few == Few::done, 1)) {
-    ++state->counters->blocks;
+inline Status look_into(const Emitter<W>& out, const Item<W>& item, const typename Blocks::Opened& unit, unsigned k, ProbeState<W>* state) {
+  if constexpr (Blocks::kReached) {
     state->counters->candidates += kFew;
-    return Status::ok;
+    const Few few = Blocks::filter_few(out, item, unit);
+    if (__builtin_expect(few == Few::done, 1)) return Status::ok;
+    if (few == Few::no_memory) return no_memory(unit.block, state->fault);
   }
-  if (few == Few::no_memory) return no_memory(b, state->fault);
-  state->units[0] = Unit<W>{b, &item};
-  return run_units<Blocks>(out, 1, state);
+  Cursor c;
+  if (__builtin_expect(!Blocks::find(unit, *state->work, k, item.target, &c), 0)) {
+    state->at_fault = item.probe;
+    return bad_key(*unit.table, unit.block, item.target, state->fault);
+  }
+  const bool fine = filter_from<Blocks>(out, item, Seek<typename Blocks::Opened>{&unit, k, item.target}, c, state);
+  return fine ? Status::ok : no_memory(unit.block, state->fault);
 }
 
 }  // namespace

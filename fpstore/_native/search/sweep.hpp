@@ -1,0 +1,156 @@
+// Probes with so many look-ups in a table that they share blocks: the table is gone through in order, and a block is opened once for all
+// that it concerns.
+#pragma once
+#include "search/pipeline.hpp"
+
+namespace fpstore {
+namespace {
+
+constexpr uint64_t kNearKeys = 16;   // among which the next block is mostly found
+constexpr uint64_t kBasesAhead = 16;
+constexpr unsigned kIndexBits = 24;  // the low bits of a word tell whose look-up it is
+constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
+
+// Look-ups of a table by ascending target: the leading bits of each word are a target, the other ones the number of a query. Their
+// prefixes are so short that all of it is there.
+template <class Row>
+struct SortedLookups {
+  const TableProbe* probe;
+  const uint64_t* words;
+  uint64_t count;
+  uint64_t mask;     // of the prefix
+  const Row* bases;  // the permuted queries
+
+  uint64_t target(uint64_t i) const { return words[i] & mask; }
+  uint64_t query(uint64_t i) const { return words[i] & kIndexMask; }
+  uint64_t last(uint64_t i) const { return words[i] | ~mask; }
+};
+
+template <class Blocks>
+class Sweep {
+ public:
+  using W = typename Blocks::W;
+  using Row = typename W::Row;
+  using Opened = typename Blocks::Opened;
+
+  Sweep(const Emitter<W>& out, const SortedLookups<Row>& lookups, ProbeState<W>* state)
+      : out_(out), lookups_(lookups), t_(*lookups.probe->table), state_(state) {}
+
+  Status run() {
+    state_->at_fault = lookups_.probe;
+    uint64_t low = 0, high = 0;
+    for (;;) {
+      unsigned n = 0;
+      for (; n < Blocks::kTogether; ++n) {
+        if (low == high) {
+          if (high == lookups_.count) break;
+          const Status status = find(lookups_.target(high));
+          if (__builtin_expect(status != Status::ok, 0)) return status;
+        }
+        // All that is left is greater than the last key, of which a block says that it is right.
+        if (at_ == t_.block_count) break;
+        fetch_ahead();
+        const uint64_t key = t_.keys[at_];
+        while (high < lookups_.count && lookups_.target(high) <= key) ++high;
+        units_[n] = Opened{&t_, at_++, {}};
+        low_[n] = low;
+        high_[n] = high;
+        // Above 64 bits, several blocks may have entries with the leading word of a key.
+        while (low < high && (W::kWide ? lookups_.last(low) < key : lookups_.last(low) <= key)) ++low;
+      }
+      if (n) {
+        const Status status = read(n);
+        if (__builtin_expect(status != Status::ok, 0)) return status;
+      }
+      if (at_ == t_.block_count && (low < lookups_.count)) {
+        ++state_->counters->blocks;
+        return Blocks::check(t_, at_ - 1, state_->fault);
+      }
+      if (low == lookups_.count) return Status::ok;
+    }
+  }
+
+ private:
+  static constexpr uint64_t kBlocksAhead = 8;
+
+  // Moves on to the block that may hold a target greater than all before: mostly a few keys on.
+  Status find(uint64_t target) {
+    const uint64_t n = t_.block_count - at_ < kNearKeys ? t_.block_count - at_ : kNearKeys;
+    uint64_t b = at_ + Blocks::count_below(t_.keys + at_, n, target);
+    if (b - at_ == kNearKeys) {
+      uint64_t low, high;
+      if (__builtin_expect(!directory_range(t_, target, &low, &high), 0)) return bad(high);
+      b = find_block<Blocks>(t_, target, low, high);
+      if (__builtin_expect(b < at_, 0)) return bad(high);
+    }
+    if (__builtin_expect(!encloses(t_, b, target), 0)) return bad(b);
+    at_ = b;
+    return Status::ok;
+  }
+
+  Status bad(uint64_t high) {
+    *state_->fault = Fault{Status::bad_directory, UINT64_MAX, t_.block_count, high};
+    return state_->fault->status;
+  }
+
+  // Most blocks that follow will be read, too.
+  void fetch_ahead() {
+    uint64_t b = fetched_ > at_ ? fetched_ : at_;
+    for (; b < t_.block_count && b <= at_ + kBlocksAhead; ++b) {
+      prefetch_block(t_, b);
+      if (__builtin_expect(state_->fetch, 0)) ask_ahead(block_at(t_, b), t_.block_bytes, state_);
+    }
+    fetched_ = b;
+  }
+
+  Status read(unsigned n) {
+    unsigned bad = 0;
+    uint64_t uses = 0;
+    for (unsigned k = 0; k < n; ++k) uses += high_[k] - low_[k];
+    if (__builtin_expect(should_stop(out_.options.stop, n * kBlockWork + uses * kLookupWork), 0)) return interrupted(state_->fault);
+    Status status = Blocks::open(units_, n, *state_->work, &bad, state_->fault);
+    for (unsigned k = 0; k < n && status == Status::ok; ++k) {
+      ++state_->counters->blocks;
+      status = worth_expanding<Blocks>(*lookups_.probe, units_[k].block, high_[k] - low_[k]) ? expand(k) : look(k);
+    }
+    return status;
+  }
+
+  Item<W> item(uint64_t i) const {
+    const uint64_t q = lookups_.query(i);
+    return Item<W>{lookups_.probe, lookups_.target(i), lookups_.last(i), lookups_.bases[q], 0, 0, static_cast<uint32_t>(q)};
+  }
+
+  // Compares what has the prefixes of the look-ups in an expanded block.
+  Status expand(unsigned k) {
+    Leads entries;
+    const Status status = expand_block<Blocks>(units_[k], k, &entries, state_);
+    if (__builtin_expect(status != Status::ok, 0)) return status;
+    state_->counters->candidates += (high_[k] - low_[k]) * entries.n;
+    for (uint64_t i = low_[k]; i < high_[k]; ++i) {
+      if (i + kBasesAhead < lookups_.count) __builtin_prefetch(lookups_.bases + lookups_.query(i + kBasesAhead));
+      if (__builtin_expect(!Blocks::filter_values(out_, item(i), entries), 0)) return no_memory(units_[k].block, state_->fault);
+    }
+    return Status::ok;
+  }
+
+  // Finds the place of each look-up.
+  Status look(unsigned k) {
+    for (uint64_t i = low_[k]; i < high_[k]; ++i) {
+      const Status status = look_into<Blocks>(out_, item(i), units_[k], k, state_);
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  const Emitter<W>& out_;
+  const SortedLookups<Row>& lookups_;
+  const TableView& t_;
+  ProbeState<W>* state_;
+  uint64_t at_ = 0, fetched_ = 0;
+  Opened units_[Blocks::kTogether];
+  uint64_t low_[Blocks::kTogether], high_[Blocks::kTogether];  // the look-ups of each
+};
+
+}  // namespace
+}  // namespace fpstore

@@ -225,9 +225,9 @@ def block_sum(block: bytes, seed: int) -> int:
         lanes[i % 8] += mixed % 2**32 * (mixed >> 32)
         lanes[i % 8 ^ 1] += word
     total = seed
-    for j in range(0, 8, 2):
-        a, b = (lanes[k] % WORD ^ (seed + (k + 1) * PRIME_2) % WORD for k in (j, j + 1))
-        total += a * b % WORD ^ a * b >> 64
+    for j, lane in enumerate(lanes):
+        mixed = lane % WORD ^ (seed + (j + 1) * PRIME_2) % WORD
+        total += mixed % 2**32 * (mixed >> 32) + lane
     total %= WORD
     total = (total ^ total >> 33) * PRIME_2 % WORD
     total = (total ^ total >> 29) * PRIME_3 % WORD

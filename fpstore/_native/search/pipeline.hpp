@@ -94,6 +94,35 @@ inline Status read_plainly(const Item<W>* items, unsigned n, BlockFeeder<W>* to)
   return Status::ok;
 }
 
+// Whether look-ups ask for their pages ahead, as the prober's page watch decides for some at a time.
+class PageCheck {
+ public:
+  explicit PageCheck(const ProbeOptions& options) : pages_(options.pages), always_(options.fetch) {}
+  bool watched() const { return pages_; }
+  // For so many look-ups from here on; touch() reads the first page that they need, if a check is due.
+  template <class Touch>
+  bool next(uint64_t lookups, Touch touch) {
+    finish();
+    const auto plan = pages_->plan(static_cast<unsigned>(lookups));
+    checked_ = plan == PageWatch::Plan::check;
+    if (!checked_) return always_ || plan == PageWatch::Plan::fetch;
+    faults_ = major_faults();
+    touch();
+    waited_ = major_faults() != faults_;
+    return always_ || waited_;
+  }
+  // What a check came to is known when its look-ups have been answered.
+  void finish() {
+    if (checked_) pages_->note(waited_ || major_faults() != faults_);
+    checked_ = false;
+  }
+
+ private:
+  PageWatch* pages_;
+  bool always_, checked_ = false, waited_ = false;
+  uint64_t faults_ = 0;
+};
+
 // Reads the pages that a look-up begins with.
 template <class Blocks, class W = typename Blocks::W>
 inline void touch(const Item<W>& item) {
@@ -112,7 +141,7 @@ class Pipeline {
   using W = typename Blocks::W;
 
   // So many look-ups will be added.
-  Pipeline(const Emitter<W>& out, ProbeState<W>* state, uint64_t expected) : out_(out), state_(state), expected_(expected) {
+  Pipeline(const Emitter<W>& out, ProbeState<W>* state, uint64_t expected) : out_(out), state_(state), expected_(expected), check_(out.options) {
     state->fetch = out.options.fetch;
   }
 
@@ -126,7 +155,7 @@ class Pipeline {
     item.last = last;
     item.base = base;
     item.index = static_cast<uint32_t>(query);
-    if (count_ == 0 && out_.options.pages) watch(item);
+    if (count_ == 0 && check_.watched()) watch(item);
     fetch_directory(item);
     if (++count_ < kGroupItems) return Status::ok;
     return turn();
@@ -142,10 +171,7 @@ class Pipeline {
       fetch_blocks(age);
     }
     for (unsigned age = 4; age-- > 0 && status == Status::ok;) status = read(age);
-    if (checked_) {
-      out_.options.pages->note(waited_ || major_faults() != faults_);
-      checked_ = false;
-    }
+    check_.finish();
     count_ = 0;
     return status;
   }
@@ -171,18 +197,9 @@ class Pipeline {
 
   // Decides whether the look-ups from this one on ask for their pages ahead.
   void watch(const Item<W>& item) {
-    PageWatch* const pages = out_.options.pages;
-    if (checked_) pages->note(waited_ || major_faults() != faults_);
     const uint64_t left = expected_ - counted_;
-    const auto plan = pages->plan(static_cast<unsigned>(left < kGroupItems ? left : kGroupItems));
     counted_ += kGroupItems;
-    state_->fetch = out_.options.fetch || plan == PageWatch::Plan::fetch;
-    checked_ = plan == PageWatch::Plan::check;
-    if (!checked_) return;
-    faults_ = major_faults();
-    touch<Blocks>(item);
-    waited_ = major_faults() != faults_;
-    state_->fetch |= waited_;
+    state_->fetch = check_.next(left < kGroupItems ? left : kGroupItems, [&] { touch<Blocks>(item); });
   }
 
   void fetch_directory(const Item<W>& item) {
@@ -300,9 +317,8 @@ class Pipeline {
   const Emitter<W>& out_;
   ProbeState<W>* state_;
   uint64_t expected_, counted_ = 0;  // look-ups, and those that the page watch has counted
-  uint64_t faults_ = 0;
+  PageCheck check_;
   bool near_ = false;
-  bool checked_ = false, waited_ = false;
   typename Blocks::Opened opened_{};  // the last block that was opened
   unsigned now_ = 0, count_ = 0;  // the group that is filled, and how many it has
   unsigned counts_[kGroups] = {};

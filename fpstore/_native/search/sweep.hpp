@@ -34,7 +34,7 @@ class Sweep {
   using Opened = typename Blocks::Opened;
 
   Sweep(const Emitter<W>& out, const SortedLookups<Row>& lookups, ProbeState<W>* state)
-      : out_(out), lookups_(lookups), t_(*lookups.probe->table), state_(state) {}
+      : out_(out), lookups_(lookups), t_(*lookups.probe->table), state_(state), check_(out.options) {}
 
   Status run() {
     state_->at_fault = lookups_.probe;
@@ -49,9 +49,10 @@ class Sweep {
         }
         // All that is left is greater than the last key, of which a block says that it is right.
         if (at_ == t_.block_count) break;
-        fetch_ahead();
-        const uint64_t key = t_.keys[at_];
+        const uint64_t key = t_.keys[at_], before = high;
         while (high < lookups_.count && lookups_.target(high) <= key) ++high;
+        if (check_.watched()) state_->fetch = check_.next(high - before, [&] { (void)*static_cast<const volatile uint8_t*>(block_at(t_, at_)); });
+        fetch_ahead();
         units_[n] = Opened{&t_, at_++, {}};
         low_[n] = low;
         high_[n] = high;
@@ -60,6 +61,7 @@ class Sweep {
       }
       if (n) {
         const Status status = read(n);
+        check_.finish();
         if (__builtin_expect(status != Status::ok, 0)) return status;
       }
       if (at_ == t_.block_count && (low < lookups_.count)) {
@@ -147,6 +149,7 @@ class Sweep {
   const SortedLookups<Row>& lookups_;
   const TableView& t_;
   ProbeState<W>* state_;
+  PageCheck check_;
   uint64_t at_ = 0, fetched_ = 0;
   Opened units_[Blocks::kTogether];
   uint64_t low_[Blocks::kTogether], high_[Blocks::kTogether];  // the look-ups of each

@@ -115,7 +115,7 @@ struct Portable {
   // one eight entries before, for eight take as many bytes as one takes bits.
   static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows, uint32_t count, uint64_t* out) {
     const uint64_t mask = (uint64_t{1} << lows.bits) - 1;
-    const uint64_t one = uint64_t{1} << highs.shift;  // where a high part belongs
+    const uint64_t one = uint64_t{1} << highs.shift, before = highs.before << highs.shift;
     const uint8_t* p = lows.block + (lows.at >> 3);
     uint32_t from[8], shifts[8];
     for (unsigned k = 0; k < 8; ++k) {
@@ -124,11 +124,14 @@ struct Portable {
       shifts[k] = at & 7;
     }
     uint32_t i = 0;
+    const auto word = [&](unsigned k) {
+      // Read into a register: the vectors of the compiler cannot shift each word by an amount of its own.
+      const uint64_t low = read_once(load64(p + from[k])) >> shifts[k] & mask;
+      return (before + rises[i + k] * one) | low << kUnused<W>;
+    };
     for (; i + 8 <= count; i += 8, p += lows.bits)
-      for (unsigned k = 0; k < 8; ++k)
-        out[i + k] = (highs.before + rises[i + k]) * one | (load64(p + from[k]) >> shifts[k] & mask) << kUnused<W>;
-    for (unsigned k = 0; i + k < count; ++k)
-      out[i + k] = (highs.before + rises[i + k]) * one | (load64(p + from[k]) >> shifts[k] & mask) << kUnused<W>;
+      for (unsigned k = 0; k < 8; ++k) out[i + k] = word(k);
+    for (unsigned k = 0; i + k < count; ++k) out[i + k] = word(k);
   }
 
   // How many of keys[0, n) are smaller than target, n small.

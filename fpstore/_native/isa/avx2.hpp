@@ -10,6 +10,8 @@ template <class Width_>
 struct Avx2 : Portable<Width_> {
   using W = Width_;
 
+  static constexpr unsigned kExpandShared = 4;
+
   static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
     const __m256i step = _mm256_set1_epi64x(static_cast<long long>(kSumStep));
     const __m256i four = _mm256_set1_epi64x(static_cast<long long>(4 * xxh::kP1));
@@ -133,20 +135,30 @@ struct Avx2 : Portable<Width_> {
     return _mm256_sad_epu8(halves, _mm256_setzero_si256());
   }
 
+  // Whether one of 16 words is as near as the bound, which is one more than the radius.
+  static bool any_near(const uint64_t* values, __m256i base, __m256i bound) {
+    const __m256i d0 = distances(values, base), d1 = distances(values + 4, base);
+    const __m256i d2 = distances(values + 8, base), d3 = distances(values + 12, base);
+    const __m256i least = _mm256_min_epu16(_mm256_min_epu16(d0, d1), _mm256_min_epu16(d2, d3));
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi64(bound, least)) != 0;
+  }
+
+  // What lies past the entries is scratch, told apart only when something is near.
   static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
-    const uint64_t* const values = entries.values;
-    const uint32_t n = entries.n;
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(q.permuted)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(q.radius) + 1);
-    for (uint32_t i = 0; i < n; i += 16) {
-      // What lies past n is scratch, told apart only when something is near.
-      const __m256i d0 = distances(values + i, base), d1 = distances(values + i + 4, base);
-      const __m256i d2 = distances(values + i + 8, base), d3 = distances(values + i + 12, base);
-      const __m256i least = _mm256_min_epu16(_mm256_min_epu16(d0, d1), _mm256_min_epu16(d2, d3));
-      if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpgt_epi64(bound, least)) == 0, 1)) continue;
-      const uint32_t left = n - i < 16 ? n - i : 16;
-      if (!Portable<W>::match_values(q, Leads{values + i, entries.rests + i * W::kRestBytes, left})) return false;
-    }
+    for (uint32_t i = 0; i < entries.n; i += 16)
+      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) && !Portable<W>::match_values(q, Portable<W>::some_of(entries, i))) return false;
+    return true;
+  }
+
+  static bool filter_values(const Emitter& out, const Item<W>& item, uint64_t mask, const Leads& entries) {
+    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(item.base)));
+    const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(out.options.radius) + 1);
+    for (uint32_t i = 0; i < entries.n; i += 16)
+      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) &&
+          !Portable<W>::filter_values(out, item, mask, Portable<W>::some_of(entries, i)))
+        return false;
     return true;
   }
 

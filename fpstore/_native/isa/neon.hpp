@@ -86,7 +86,7 @@ struct Neon : Portable<Width_> {
     const uint64x2_t base = vdupq_n_u64(lead(q.permuted));
     for (uint32_t i = 0; i < entries.n; i += 16) {
       if (__builtin_expect(least_distance(entries.values + i, base) > q.radius, 1)) continue;
-      if (!Portable<W>::match_values(q, some_of(entries, i))) return false;
+      if (!Portable<W>::match_values(q, Portable<W>::some_of(entries, i))) return false;
     }
     return true;
   }
@@ -95,14 +95,9 @@ struct Neon : Portable<Width_> {
     const uint64x2_t base = vdupq_n_u64(lead(item.base));
     for (uint32_t i = 0; i < entries.n; i += 16) {
       if (__builtin_expect(least_distance(entries.values + i, base) > out.options.radius, 1)) continue;
-      if (!Portable<W>::filter_values(out, item, mask, some_of(entries, i))) return false;
+      if (!Portable<W>::filter_values(out, item, mask, Portable<W>::some_of(entries, i))) return false;
     }
     return true;
-  }
-
-  // Up to 16 of the entries.
-  static Leads some_of(const Leads& entries, uint32_t from) {
-    return Leads{entries.values + from, entries.rests + from * W::kRestBytes, entries.n - from < 16 ? entries.n - from : 16};
   }
 
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {

@@ -141,6 +141,11 @@ struct Portable {
     return below;
   }
 
+  // Up to 16 of the entries.
+  static Leads some_of(const Leads& entries, uint32_t from) {
+    return Leads{entries.values + from, entries.rests + from * W::kRestBytes, entries.n - from < 16 ? entries.n - from : 16};
+  }
+
   // Reports the entries within the radius of a query of a scan. False when memory runs out.
   static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
     for (uint32_t i = 0; i < entries.n; ++i) {

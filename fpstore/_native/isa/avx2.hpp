@@ -116,7 +116,8 @@ struct Avx2 : Portable<Width_> {
     };
     for (uint32_t i = 0; i < count; i += 8, at += bits) {
       for (unsigned half = 0; half < 2; ++half) {
-        const __m256i words = _mm256_shuffle_epi8(_mm256_inserti128_si256(_mm256_castsi128_si256(pair(2 * half)), pair(2 * half + 1), 1), places[half]);
+        const __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(pair(2 * half)), pair(2 * half + 1), 1);
+        const __m256i words = _mm256_shuffle_epi8(bytes, places[half]);
         const __m256i low = _mm256_and_si256(_mm256_srlv_epi64(words, shifts[half]), mask);
         const __m128i rise = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(rises + i + 4 * half));
         const __m256i high = _mm256_sll_epi64(_mm256_add_epi64(_mm256_cvtepu16_epi64(rise), before), shift);
@@ -148,7 +149,9 @@ struct Avx2 : Portable<Width_> {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(q.permuted)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(q.radius) + 1);
     for (uint32_t i = 0; i < entries.n; i += 16)
-      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) && !Portable<W>::match_values(q, Portable<W>::some_of(entries, i))) return false;
+      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) &&
+          !Portable<W>::match_values(q, Portable<W>::some_of(entries, i)))
+        return false;
     return true;
   }
 

@@ -17,10 +17,10 @@ NATIVE = ROOT / "fpstore" / "_native"
 FUZZ = ROOT / "tools" / "fuzz"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in FUZZ.glob("fuzz_*.cpp"))
 CXX = os.environ.get("CXX", "g++")
-X86 = platform.machine() == "x86_64"
+PROCESSOR = {"x86_64": "x86", "aarch64": "arm"}.get(platform.machine(), "any")
 LISTED = [line.split() for line in (NATIVE / "sources.txt").read_text().splitlines() if line[:1] not in ("", "#")]
 # The files of the kernel, the slow ones first, and the flags of the package's own build for each.
-KERNEL = {NATIVE / name: flags for processor, name, *flags in LISTED if processor == "any" or X86}
+KERNEL = {NATIVE / name: flags for processor, name, *flags in LISTED if processor in ("any", PROCESSOR)}
 
 
 def test_the_list_of_sources_names_every_file_of_the_kernel():
@@ -29,7 +29,7 @@ def test_the_list_of_sources_names_every_file_of_the_kernel():
 
 
 def build(source, to, *flags):
-    command = [CXX, "-std=c++17", "-w", f"-I{NATIVE}", f"-I{FUZZ}", *(["-DFPSTORE_X86=1"] if X86 else []), *flags]
+    command = [CXX, "-std=c++17", "-w", f"-I{NATIVE}", f"-I{FUZZ}", f"-DFPSTORE_{PROCESSOR.upper()}=1", *flags]
     subprocess.run([*command, "-c", source, "-o", to], check=True)
 
 

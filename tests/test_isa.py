@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tableimage
 import xxhash
+from brute_force import distances_of
 from speeds import crossed
 from tableimage import IDENTITY, KINDS, make_keys, open_table
 
@@ -218,6 +219,25 @@ def test_decode_scan_locate_and_probe(isa, kind, block_bytes):
             check(isa, probe, prober, queries, radius, 1 << 30)
             check(isa, probe, prober, queries, radius, 0)
         check(isa, prober.probe_one, int(queries[0]), 40, second)
+
+
+def test_low_parts_of_every_width_in_blocks_of_any_number_of_entries(isa):
+    _kernel.select_isa(isa)
+    rng = np.random.default_rng(7)
+    widths = set()
+    for bits in range(64):
+        for count in (*range(1, 20), 31, 32, 33, 200):
+            ends = np.cumsum(rng.integers(1, (2 << bits) - 1, count, np.uint64, endpoint=True).astype(object))
+            keys = np.array([end for end in ends if end < 2**64], np.uint64)
+            image = tableimage.build(keys, IDENTITY, (128, 512)[count % 2], tableimage.NO_CODE)
+            table = open_table(image)
+            values, counts, _ = table.decode(0, table.block_count, 1 << 16)
+            assert same(values, keys)
+            assert counts.sum() == len(keys)
+            nearest_first = np.argsort(distances_of(keys, keys[0]), kind="stable")
+            assert same(table.scan(keys[:1], 64, 0, table.block_count)[1], keys[nearest_first])
+            widths.add(int.from_bytes(image[4102:4104], "little"))
+    assert widths == set(range(64))
 
 
 def errors(table: _kernel.Table) -> list[str]:

@@ -103,7 +103,7 @@ class Random {
 // The instruction sets of this machine, for fingerprints of a width.
 inline std::vector<const fpstore::Kernels*> all_kernels(unsigned width) {
   std::vector<const fpstore::Kernels*> sets;
-  for (const char* name : {"scalar", "avx2", "avx512"})
+  for (const char* name : fpstore::kSetNames)
     if (const fpstore::KernelSets* set = fpstore::kernels_named(name))
       sets.push_back(width == 32 ? &set->bits_32 : width == 64 ? &set->bits_64 : width == 128 ? &set->bits_128 : &set->bits_256);
   return sets;

@@ -7,19 +7,16 @@ namespace {
 
 constexpr uint32_t kAheadBytes = 1 << 13;
 
-// The rows of an opened block into out.
+// The rows of an opened block into out; roomy when there is room for Workspace::kValuesBehind more.
 template <class Blocks>
-inline Status expand_rows(const typename Blocks::Opened& unit, const Workspace& work, unsigned k, uint64_t* out, Fault* fault) {
+inline Status expand_rows(const typename Blocks::Opened& unit, const Workspace& work, unsigned k, uint64_t* out, bool roomy, Fault* fault) {
   using W = typename Blocks::W;
-  if constexpr (!W::kWide) {
-    return Blocks::expand(unit, work, k, out, fault);
-  } else {
-    const Status status = Blocks::expand(unit, work, k, work.values, fault);
-    const uint8_t* const block = block_at(*unit.table, unit.block);
-    for (uint32_t i = 0; i < unit.head.count && status == Status::ok; ++i)
-      rows<typename W::Row>(out)[i] = row_of<W>(work.values[i], rest_at<W>(block, unit.head, i));
-    return status;
-  }
+  if (!W::kWide && __builtin_expect(roomy, 1)) return Blocks::expand(unit, work, k, out, fault);
+  const Status status = Blocks::expand(unit, work, k, work.values, fault);
+  const uint8_t* const block = block_at(*unit.table, unit.block);
+  for (uint32_t i = 0; i < unit.head.count && status == Status::ok; ++i)
+    rows<typename W::Row>(out)[i] = row_of<W>(work.values[i], rest_at<W>(block, unit.head, i));
+  return status;
 }
 
 // The blocks from b on that are opened together; those that follow some way behind are fetched into the cache.
@@ -68,7 +65,8 @@ Status decode_all(const TableView& t, const BlockRange& range, Decoded* to, Faul
     full = unit.head.count > to->room - to->written;
     if (full) return Status::interrupted;
     if (to->counts) to->counts[unit.block - range.begin] = unit.head.count;
-    const Status one = expand_rows<Blocks>(unit, work, k, to->entries + to->written * Blocks::W::kWords, fault);
+    const bool roomy = to->room - to->written >= unit.head.count + Workspace::kValuesBehind;
+    const Status one = expand_rows<Blocks>(unit, work, k, to->entries + to->written * Blocks::W::kWords, roomy, fault);
     to->written += unit.head.count;
     ++to->blocks;
     return one;

@@ -24,18 +24,23 @@ inline uint32_t fold_lanes(const uint64_t* lanes, uint64_t seed) {
 
 // The checksum of a block; bytes is a multiple of 64.
 inline uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
-  uint64_t lanes[kSumLanes] = {}, keys[kSumLanes], own = kUnsummed;
-  for (unsigned j = 0; j < kSumLanes; ++j) keys[j] = seed + (j + 1) * xxh::kP1;
-  for (uint32_t i = 0; i < bytes; i += 8 * kSumLanes) {
-    uint64_t words[kSumLanes];
-    memcpy(words, p + i, sizeof words);
-    words[0] &= ~own;
-    own = 0;
-    for (unsigned j = 0; j < kSumLanes; ++j) {
-      const uint64_t x = words[j] ^ keys[j];
-      lanes[j] += (x & 0xFFFFFFFF) * (x >> 32) + words[j ^ 1];
-      keys[j] += kSumStep;
+  uint64_t lanes[kSumLanes];
+  for (unsigned j = 0; j < kSumLanes; j += 2) {  // few enough lanes at a time for the registers
+    uint64_t key0 = seed + (j + 1) * xxh::kP1, key1 = key0 + xxh::kP1, sum0 = 0, sum1 = 0, own = j ? 0 : kUnsummed;
+    for (uint32_t i = 8 * j; i < bytes; i += 8 * kSumLanes) {
+      uint64_t word0, word1;
+      memcpy(&word0, p + i, 8);
+      memcpy(&word1, p + i + 8, 8);
+      word0 &= ~own;
+      own = 0;
+      const uint64_t x0 = word0 ^ key0, x1 = word1 ^ key1;
+      sum0 += (x0 & 0xFFFFFFFF) * (x0 >> 32) + word1;
+      sum1 += (x1 & 0xFFFFFFFF) * (x1 >> 32) + word0;
+      key0 += kSumStep;
+      key1 += kSumStep;
     }
+    lanes[j] = sum0;
+    lanes[j + 1] = sum1;
   }
   return fold_lanes(lanes, seed);
 }

@@ -68,6 +68,7 @@ struct LowParts {
   const uint8_t* block;
   uint32_t at;  // bit position of the first
   uint32_t bits;  // of each
+  uint32_t limit;  // bytes of the block that can be read
 };
 
 // 57 bits of a block, or more, from bit position at on, the first lowest.

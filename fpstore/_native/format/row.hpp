@@ -67,10 +67,7 @@ static inline unsigned ones(uint64_t x) {
 #else
   x -= x >> 1 & 0x5555555555555555;
   x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
-  x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F;
-  x += x >> 8;
-  x += x >> 16;
-  return static_cast<unsigned>(x + (x >> 32)) & 0x7F;
+  return static_cast<unsigned>(((x + (x >> 4)) & 0x0F0F0F0F0F0F0F0F) * 0x0101010101010101 >> 56);
 #endif
 }
 template <unsigned Words>

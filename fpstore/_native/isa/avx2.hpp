@@ -6,27 +6,11 @@
 namespace fpstore {
 namespace {
 
-// The places of the set bits of each byte, ascending, less how many are set before: by how much high parts grow.
-struct BitPlaces {
-  uint8_t of[256][8];
-};
-
-constexpr BitPlaces make_bit_places() {
-  BitPlaces places{};
-  for (unsigned byte = 0; byte < 256; ++byte)
-    for (uint8_t bit = 0, set = 0; bit < 8; ++bit)
-      if (byte >> bit & 1) {
-        places.of[byte][set] = static_cast<uint8_t>(bit - set);
-        ++set;
-      }
-  return places;
-}
-
-constexpr BitPlaces kBitPlaces = make_bit_places();
-
 template <class Width_>
 struct Avx2 : Portable<Width_> {
   using W = Width_;
+
+  static constexpr unsigned kExpandShared = 4;
 
   static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
     const auto all = [](uint64_t x) { return _mm256_set1_epi64x(static_cast<long long>(x)); };
@@ -97,37 +81,89 @@ struct Avx2 : Portable<Width_> {
 
   static unsigned select(uint64_t x, unsigned k) { return static_cast<unsigned>(_tzcnt_u64(_pdep_u64(uint64_t{1} << k, x))); }
 
-  static uint32_t expand_highs(const HighParts& highs, uint32_t count, uint64_t* out, uint32_t* at) {
-    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(highs.shift));
+  static uint32_t expand_highs(const HighParts& highs, uint16_t* rises) {
     uint32_t i = 0;
-    for (; *at + 8 <= highs.bits && i + 8 <= count; *at += 8) {
-      const uint8_t byte = highs.p[*at / 8];
-      const __m128i places = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBitPlaces.of[byte]));
-      const __m256i before = _mm256_set1_epi64x(static_cast<long long>(highs.before + *at - i));
-      const __m256i first = _mm256_add_epi64(before, _mm256_cvtepu8_epi64(places));
-      const __m256i last = _mm256_add_epi64(before, _mm256_cvtepu8_epi64(_mm_srli_si128(places, 4)));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_sll_epi64(first, shift));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i + 4), _mm256_sll_epi64(last, shift));
+    for (uint32_t at = 0; at < highs.bits; at += 8) {
+      unsigned byte = highs.p[at / 8];
+      if (__builtin_expect(highs.bits - at < 8, 0)) byte &= (1u << (highs.bits - at)) - 1;
+      const __m128i places = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kBitPlaces.of[byte]));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(rises + i), _mm_add_epi16(places, _mm_set1_epi16(static_cast<short>(at - i))));
       i += static_cast<uint32_t>(__builtin_popcount(byte));
     }
     return i;
   }
 
-  static uint32_t add_lows(const LowParts& lows, uint32_t count, uint64_t* out) {
-    if (lows.bits > 57) return 0;  // what a load of eight bytes holds of one, wherever it begins
+  // Two low parts lie in 16 bytes, wherever the first begins. Where that is behind the block, there is no such entry.
+  static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows, uint32_t count, uint64_t* out) {
+    const unsigned bits = lows.bits, odd = lows.at & 7;
     const auto all = [](uint64_t x) { return _mm256_set1_epi64x(static_cast<long long>(x)); };
-    const uint64_t bits = lows.bits;
-    const __m256i seven = all(7), mask = all((uint64_t{1} << bits) - 1), step = all(4 * bits);
-    __m256i at = _mm256_add_epi64(all(lows.at), _mm256_setr_epi64x(0, static_cast<long long>(bits), static_cast<long long>(2 * bits),
-                                                                   static_cast<long long>(3 * bits)));
-    uint32_t i = 0;
-    for (; i + 4 <= count; i += 4, at = _mm256_add_epi64(at, step)) {
-      const __m256i words = _mm256_i64gather_epi64(reinterpret_cast<const long long*>(lows.block), _mm256_srli_epi64(at, 3), 1);
-      const __m256i low = _mm256_and_si256(_mm256_srlv_epi64(words, _mm256_and_si256(at, seven)), mask);
-      __m256i* const to = reinterpret_cast<__m256i*>(out + i);
-      _mm256_storeu_si256(to, _mm256_or_si256(_mm256_loadu_si256(to), _mm256_slli_epi64(low, kUnused<W>)));
+    const __m256i mask = all((uint64_t{1} << bits) - 1), before = all(highs.before);
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(highs.shift));
+    uint32_t from[4];  // the byte from which on each pair is taken
+    __m256i places[2], shifts[2];
+    for (unsigned half = 0; half < 2; ++half) {
+      const unsigned first = odd + half * 4 * bits;
+      from[2 * half] = first >> 3;
+      from[2 * half + 1] = (first + 2 * bits) >> 3;
+      const auto behind = [&](unsigned k) { return static_cast<long long>(((first + (k + 1) * bits) >> 3) - ((first + k * bits) >> 3)); };
+      const __m256i bytes = _mm256_setr_epi64x(0, behind(0), 0, behind(2));
+      const __m256i spread = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
+      places[half] = _mm256_add_epi8(_mm256_shuffle_epi8(bytes, spread), all(0x0706050403020100));
+      shifts[half] = _mm256_and_si256(all(7), _mm256_setr_epi64x(first, first + bits, first + 2 * bits, first + 3 * bits));
     }
-    return i;
+    const uint32_t last = lows.limit - 16;  // from which on 16 bytes can be loaded
+    uint32_t at = lows.at >> 3;
+    const auto pair = [&](unsigned k) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(lows.block + (at + from[k] < last ? at + from[k] : last)));
+    };
+    for (uint32_t i = 0; i < count; i += 8, at += bits) {
+      for (unsigned half = 0; half < 2; ++half) {
+        const __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(pair(2 * half)), pair(2 * half + 1), 1);
+        const __m256i words = _mm256_shuffle_epi8(bytes, places[half]);
+        const __m256i low = _mm256_and_si256(_mm256_srlv_epi64(words, shifts[half]), mask);
+        const __m128i rise = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(rises + i + 4 * half));
+        const __m256i high = _mm256_sll_epi64(_mm256_add_epi64(_mm256_cvtepu16_epi64(rise), before), shift);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i + 4 * half), _mm256_or_si256(high, _mm256_slli_epi64(low, kUnused<W>)));
+      }
+    }
+  }
+
+  // Distances of four words to one, by tables of the bits of half a byte.
+  static __m256i distances(const uint64_t* values, __m256i base) {
+    const __m256i low = _mm256_set1_epi8(15);
+    const __m256i bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    const __m256i x = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(values)), base);
+    const __m256i halves = _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(x, low)),
+                                           _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
+    return _mm256_sad_epu8(halves, _mm256_setzero_si256());
+  }
+
+  // Whether one of 16 words is as near as the bound, which is one more than the radius.
+  static bool any_near(const uint64_t* values, __m256i base, __m256i bound) {
+    const __m256i d0 = distances(values, base), d1 = distances(values + 4, base);
+    const __m256i d2 = distances(values + 8, base), d3 = distances(values + 12, base);
+    const __m256i least = _mm256_min_epu16(_mm256_min_epu16(d0, d1), _mm256_min_epu16(d2, d3));
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi64(bound, least)) != 0;
+  }
+
+  // What lies past the entries is scratch, told apart only when something is near.
+  static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
+    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(q.permuted)));
+    const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(q.radius) + 1);
+    for (uint32_t i = 0; i < entries.n; i += 16)
+      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) &&
+          !Portable<W>::match_values(q, Portable<W>::some_of(entries, i)))
+        return false;
+    return true;
+  }
+
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries) {
+    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(item.base)));
+    const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(out.options.radius) + 1);
+    for (uint32_t i = Portable<W>::lower_bound(entries, item.target); i < entries.n && entries.values[i] <= item.last; i += 16)
+      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) && !Portable<W>::filter_some(out, item, entries, i, i + 16))
+        return false;
+    return true;
   }
 
   static uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
@@ -152,14 +188,9 @@ struct Avx2 : Portable<Width_> {
   static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(radius) + 1);
-    const __m256i low = _mm256_set1_epi8(15);
-    const __m256i bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
     size_t count = 0, i = 0;
     for (; i + 4 <= n; i += 4) {
-      const __m256i x = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(keys + i)), base);
-      const __m256i halves = _mm256_add_epi8(_mm256_shuffle_epi8(bits, _mm256_and_si256(x, low)),
-                                             _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
-      const __m256i distance = _mm256_sad_epu8(halves, _mm256_setzero_si256());
+      const __m256i distance = distances(keys + i, base);
       unsigned hits = static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(bound, distance))));
       for (; hits; hits &= hits - 1) places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
     }

@@ -28,6 +28,18 @@ inline __m512i follow(__m512i v, __m512i m, __m512i e) {
   return _mm512_ternarylogic_epi64(v, e, m, 0xF4);
 }
 
+struct Numbers {
+  uint8_t of[64];
+};
+
+constexpr Numbers make_numbers() {
+  Numbers numbers{};
+  for (uint8_t i = 0; i < 64; ++i) numbers.of[i] = i;
+  return numbers;
+}
+
+alignas(64) constexpr Numbers kNumbers = make_numbers();
+
 inline bool has_long_tail(const uint8_t* h, uint32_t n) {
   for (uint32_t i = 0; i < n; i += 64) {
     const __mmask64 live = n - i >= 64 ? ~__mmask64{0} : (__mmask64{1} << (n - i)) - 1;
@@ -133,33 +145,41 @@ struct Avx512 : Avx2<Width_> {
     return W::kLast * n - static_cast<uint32_t>(_mm512_reduce_add_epi64(sum));
   }
 
-  static uint32_t expand_highs(const HighParts& highs, uint32_t count, uint64_t* out, uint32_t* at) {
-    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(highs.shift));
+  static uint32_t expand_highs(const HighParts& highs, uint16_t* rises) {
+    const __m512i numbers = _mm512_load_si512(kNumbers.of);
     uint32_t i = 0;
-    for (; *at + 8 <= highs.bits && i + 8 <= count; *at += 8) {
-      const uint8_t byte = highs.p[*at / 8];
-      const __m512i places = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(kBitPlaces.of[byte])));
-      const __m512i before = _mm512_set1_epi64(static_cast<long long>(highs.before + *at - i));
-      _mm512_storeu_si512(out + i, _mm512_sll_epi64(_mm512_add_epi64(before, places), shift));
-      i += static_cast<uint32_t>(__builtin_popcount(byte));
+    for (uint32_t at = 0; at < highs.bits; at += 64) {
+      const uint64_t ones = _bzhi_u64(load64(highs.p + at / 8), highs.bits - at < 64 ? highs.bits - at : 64);
+      const __m512i places = _mm512_sub_epi8(_mm512_maskz_compress_epi8(ones, numbers), numbers);
+      const __m512i behind = _mm512_set1_epi16(static_cast<short>(at - i));
+      _mm512_storeu_si512(rises + i, _mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_castsi512_si256(places)), behind));
+      _mm512_storeu_si512(rises + i + 32, _mm512_add_epi16(_mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(places, 1)), behind));
+      i += static_cast<uint32_t>(_mm_popcnt_u64(ones));
     }
     return i;
   }
 
-  static uint32_t add_lows(const LowParts& lows, uint32_t count, uint64_t* out) {
-    if (lows.bits > 57) return 0;  // what a load of eight bytes holds of one, wherever it begins
+  // Eight low parts lie in 64 bytes, and a byte permutation brings each to its lane. Loads are masked at the end of the block.
+  static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows, uint32_t count, uint64_t* out) {
     const auto all = [](uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };
-    const __m512i seven = all(7), mask = all((uint64_t{1} << lows.bits) - 1), step = all(uint64_t{8} * lows.bits);
-    __m512i at = _mm512_add_epi64(all(lows.at), _mm512_mullo_epi64(all(lows.bits), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7)));
-    uint32_t i = 0;
-    for (; i < count; i += 8, at = _mm512_add_epi64(at, step)) {
-      const __mmask8 own = count - i < 8 ? static_cast<__mmask8>((1U << (count - i)) - 1) : static_cast<__mmask8>(0xFF);
-      const __m512i words = _mm512_mask_i64gather_epi64(_mm512_setzero_si512(), own, _mm512_srli_epi64(at, 3), lows.block, 1);
-      const __m512i low = _mm512_and_si512(_mm512_srlv_epi64(words, _mm512_and_si512(at, seven)), mask);
-      const __m512i high = _mm512_maskz_loadu_epi64(own, out + i);
-      _mm512_mask_storeu_epi64(out + i, own, _mm512_or_si512(high, _mm512_slli_epi64(low, kUnused<W>)));
+    const __m512i mask = all((uint64_t{1} << lows.bits) - 1), before = all(highs.before);
+    const __m512i at = _mm512_add_epi64(all(lows.at & 7), _mm512_mullo_epi64(all(lows.bits), _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7)));
+    const __m512i spread = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8));
+    const __m512i index = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(at, 3), spread), all(0x0706050403020100));
+    const __m512i shifts = _mm512_and_si512(at, all(7));
+    const __m128i shift = _mm_cvtsi32_si128(static_cast<int>(highs.shift));
+    const uint8_t* const block = lows.block;
+    uint32_t from = lows.at >> 3;
+    for (uint32_t i = 0; i < count; i += 8, from += lows.bits) {
+      const __m512i bytes = __builtin_expect(from + 64 <= lows.limit, 1)
+                                ? _mm512_loadu_si512(block + from)
+                                : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, lows.limit - from), block + from);
+      const __m512i words = _mm512_srlv_epi64(_mm512_permutexvar_epi8(index, bytes), shifts);
+      const __m512i rise = _mm512_cvtepu16_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rises + i)));
+      const __m512i high = _mm512_sll_epi64(_mm512_add_epi64(rise, before), shift);
+      if constexpr (kUnused<W> == 0) _mm512_storeu_si512(out + i, _mm512_ternarylogic_epi64(words, mask, high, 0xEA));
+      else _mm512_storeu_si512(out + i, _mm512_or_si512(_mm512_slli_epi64(_mm512_and_si512(words, mask), kUnused<W>), high));
     }
-    return count;
   }
 
   // Eight entries at a time. Their tails take at most 8 x 63 bits, so one 64-byte load holds them all and a byte permutation brings
@@ -243,13 +263,19 @@ struct Avx512 : Avx2<Width_> {
     const uint32_t n = entries.n;
     const __m512i base = _mm512_set1_epi64(static_cast<long long>(lead(q.permuted)));
     const __m512i bound = _mm512_set1_epi64(q.radius);
-    for (uint32_t i = 0; i < n; i += 8) {
-      const __mmask8 live = static_cast<__mmask8>(n - i >= 8 ? 0xFF : (1u << (n - i)) - 1);
-      const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, values + i), base));
-      unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound));
-      for (; hits; hits &= hits - 1) {
-        const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));
-        if (!emit(q, values[at], ones(values[at] ^ lead(q.permuted)), entries.rests + at * W::kRestBytes)) return false;
+    const auto distances = [&](uint32_t i) { return _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base)); };
+    for (uint32_t i = 0; i < n; i += 32) {
+      // What lies past n is scratch, told apart only when something is near.
+      const __m512i d[4] = {distances(i), distances(i + 8), distances(i + 16), distances(i + 24)};
+      const __m512i least = _mm512_min_epu64(_mm512_min_epu64(d[0], d[1]), _mm512_min_epu64(d[2], d[3]));
+      if (__builtin_expect(bits_of(_mm512_cmple_epu64_mask(least, bound)) == 0, 1)) continue;
+      for (uint32_t at = i; at < n && at < i + 32; at += 8) {
+        unsigned hits = bits_of(_mm512_cmple_epu64_mask(d[(at - i) / 8], bound));
+        if (n - at < 8) hits &= (1u << (n - at)) - 1;
+        for (; hits; hits &= hits - 1) {
+          const uint32_t j = at + static_cast<unsigned>(__builtin_ctz(hits));
+          if (!emit(q, values[j], ones(values[j] ^ lead(q.permuted)), entries.rests + j * W::kRestBytes)) return false;
+        }
       }
     }
     return true;

@@ -22,11 +22,10 @@ bool has_lzcnt() {
 #endif
 
 const KernelSets* best() {
-#ifdef FPSTORE_X86
-  if (const KernelSets* k = kernels_named("avx512")) return k;
-  if (const KernelSets* k = kernels_named("avx2")) return k;
-#endif
-  return &kScalar;
+  const KernelSets* k = nullptr;
+  for (const char* name : kSetNames)
+    if (const KernelSets* better = kernels_named(name)) k = better;
+  return k;
 }
 
 const KernelSets* initial() {
@@ -67,6 +66,9 @@ const KernelSets* kernels_named(const char* name) {
                    __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")
                ? &kAvx512
                : nullptr;
+#endif
+#ifdef FPSTORE_ARM
+  if (strcmp(name, "neon") == 0) return &kNeon;
 #endif
   return nullptr;
 }

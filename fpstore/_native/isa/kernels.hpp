@@ -58,9 +58,13 @@ struct KernelSets {
 extern const KernelSets kScalar;
 extern const KernelSets kAvx2;
 extern const KernelSets kAvx512;
+extern const KernelSets kNeon;
 
-// What is in use: the kernels of the best instruction set of this machine, or of that which FPSTORE_ISA (scalar, avx2, avx512)
-// names. nullptr from kernels_named when the name is unknown or this machine cannot run it; the module does not load when FPSTORE_ISA
+// The names of the sets, of which no machine has all; the best ones last.
+constexpr const char* kSetNames[] = {"scalar", "avx2", "avx512", "neon"};
+
+// What is in use: the kernels of the best instruction set of this machine, or of that which FPSTORE_ISA names, one of
+// kSetNames. nullptr from kernels_named when the name is unknown or this machine cannot run it; the module does not load when FPSTORE_ISA
 // is such.
 const Kernels& kernels(unsigned width);
 const ColumnKernels& column_kernels();

@@ -7,6 +7,30 @@
 namespace fpstore {
 namespace {
 
+// Of each byte, the places of its set bits, ascending, less how many are set before: by how much high parts grow; and how many bits are
+// not set, four times: by how much they grow behind it. Four to a word.
+struct BitPlaces {
+  uint64_t of[256][2];
+  uint64_t zeros[256];
+};
+constexpr uint64_t kFourTimes = 0x0001000100010001;
+
+constexpr BitPlaces make_bit_places() {
+  BitPlaces places{};
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    unsigned set = 0;
+    for (unsigned bit = 0; bit < 8; ++bit)
+      if (byte >> bit & 1) {
+        places.of[byte][set / 4] |= uint64_t{bit - set} << set % 4 * 16;
+        ++set;
+      }
+    places.zeros[byte] = (8 - set) * kFourTimes;
+  }
+  return places;
+}
+
+constexpr BitPlaces kBitPlaces = make_bit_places();
+
 // The steps of the kernels that an instruction set may have instructions for, in portable C++. The other sets are made from this
 // one: what they replace has the same name and parameters.
 template <class Width_>
@@ -71,18 +95,55 @@ struct Portable {
     return static_cast<unsigned>(__builtin_ctzll(x));
   }
 
-  // The high parts of as many of the first entries as this set takes at once, at their place in the leading word, into out, which has
-  // room for count. Returns how many, and how many bits they took: a multiple of 8.
-  static uint32_t expand_highs(const HighParts&, uint32_t, uint64_t*, uint32_t*) { return 0; }
+  // By how much the high part of each entry exceeds that of the key before, into rises, which has room for as many as the stream has
+  // bits, and Workspace::kBehind. Returns how many ones the stream has.
+  static uint32_t expand_highs(const HighParts& highs, uint16_t* rises) {
+    uint64_t zeros = 0;  // so far, four times
+    for (uint32_t at = 0; at < highs.bits; at += 8) {
+      unsigned byte = highs.p[at / 8];
+      if (__builtin_expect(highs.bits - at < 8, 0)) byte &= (1u << (highs.bits - at)) - 1;
+      uint8_t* const to = reinterpret_cast<uint8_t*>(rises + (at - (zeros & 0xFFFF)));
+      store64(to, kBitPlaces.of[byte][0] + zeros);
+      store64(to + 8, kBitPlaces.of[byte][1] + zeros);
+      zeros += kBitPlaces.zeros[byte];
+    }
+    return (highs.bits + 7) / 8 * 8 - static_cast<uint32_t>(zeros & 0xFFFF);
+  }
 
-  // Adds the low parts of as many of the first entries as this set takes at once to their high parts. Returns how many.
-  static uint32_t add_lows(const LowParts&, uint32_t, uint64_t*) { return 0; }
+  // The leading words of count entries, by their high and low parts, into out, which has room for Workspace::kValuesBehind more. A low
+  // part has at most 57 bits, what a load of eight bytes holds wherever they begin. It has the same place in its bytes as the
+  // one eight entries before, for eight take as many bytes as one takes bits.
+  static void join_parts(const HighParts& highs, const uint16_t* rises, const LowParts& lows, uint32_t count, uint64_t* out) {
+    const uint64_t mask = (uint64_t{1} << lows.bits) - 1;
+    const uint64_t one = uint64_t{1} << highs.shift, before = highs.before << highs.shift;
+    const uint8_t* p = lows.block + (lows.at >> 3);
+    uint32_t from[8], shifts[8];
+    for (unsigned k = 0; k < 8; ++k) {
+      const uint32_t at = (lows.at & 7) + k * lows.bits;
+      from[k] = at >> 3;
+      shifts[k] = at & 7;
+    }
+    uint32_t i = 0;
+    const auto word = [&](unsigned k) {
+      // Read into a register: the vectors of the compiler cannot shift each word by an amount of its own.
+      const uint64_t low = read_once(load64(p + from[k])) >> shifts[k] & mask;
+      return (before + rises[i + k] * one) | low << kUnused<W>;
+    };
+    for (; i + 8 <= count; i += 8, p += lows.bits)
+      for (unsigned k = 0; k < 8; ++k) out[i + k] = word(k);
+    for (unsigned k = 0; i + k < count; ++k) out[i + k] = word(k);
+  }
 
   // How many of keys[0, n) are smaller than target, n small.
   static uint64_t count_below(const uint64_t* keys, uint64_t n, uint64_t target) {
     uint64_t below = 0;
     for (uint64_t i = 0; i < n; ++i) below += keys[i] < target;
     return below;
+  }
+
+  // Up to 16 of the entries.
+  static Leads some_of(const Leads& entries, uint32_t from) {
+    return Leads{entries.values + from, entries.rests + from * W::kRestBytes, entries.n - from < 16 ? entries.n - from : 16};
   }
 
   // Reports the entries within the radius of a query of a scan. False when memory runs out.
@@ -103,9 +164,15 @@ struct Portable {
     return static_cast<uint32_t>(first - entries.values) + (*first < target);
   }
 
-  // The same for a look-up, of those that have its prefix, which stand together.
+  // The same for a look-up, of those that have its prefix: they stand together.
   static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries) {
-    for (uint32_t i = lower_bound(entries, item.target); i < entries.n && entries.values[i] <= item.last; ++i) {
+    return filter_some(out, item, entries, lower_bound(entries, item.target), entries.n);
+  }
+
+  // Of the entries from one on, up to another, while they have the prefix, which the first one has or is beyond.
+  static bool filter_some(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from, uint32_t to) {
+    if (to > entries.n) to = entries.n;
+    for (uint32_t i = from; i < to && entries.values[i] <= item.last; ++i) {
       const uint64_t value = entries.values[i];
       const unsigned distance = ones(value ^ lead(item.base));
       if (distance <= out.options.radius && !emit(out, item, value, distance, entries.rests + i * W::kRestBytes)) return false;

@@ -267,7 +267,7 @@ nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, u
 
 std::vector<std::string> available() {
   std::vector<std::string> names;
-  for (const char* name : {"scalar", "avx2", "avx512"})
+  for (const char* name : kSetNames)
     if (kernels_named(name)) names.emplace_back(name);
   return names;
 }

@@ -30,8 +30,8 @@ struct HuffmanBlocks : Isa {
     return load_codes<Isa>(units, n, work.codes, bad, fault);
   }
 
-  // The leading words of the entries of an opened block, number k of those opened together, into out (room for its count), checked
-  // against its key.
+  // The leading words of the entries of an opened block, number k of those opened together, into out (room for its count, and
+  // Workspace::kValuesBehind), checked against its key.
   static Status expand(const Opened& unit, const Workspace& work, unsigned k, uint64_t* out, Fault* fault) {
     const TableView& t = *unit.table;
     out[0] = unit.head.first;
@@ -91,24 +91,19 @@ struct EliasFanoBlocks : Isa {
     return Status::ok;
   }
 
-  static Status expand(const Opened& unit, const Workspace&, unsigned, uint64_t* out, Fault* fault) {
+  static Status expand(const Opened& unit, const Workspace& work, unsigned, uint64_t* out, Fault* fault) {
     const TableView& t = *unit.table;
     const uint8_t* const p = block_at(t, unit.block);
     const EliasFanoHead& head = unit.head;
     const HighParts highs{p + kEliasFanoHeaderBytes, head.highs, head.high, high_shift<W>(head)};
-    uint32_t at = 0, i = Isa::expand_highs(highs, head.count, out, &at);
-    for (; at < head.highs; at += 64) {
-      uint64_t ones = load64(highs.p + at / 8);
-      ones &= ~uint64_t{0} >> (head.highs - at < 64 ? 64 - (head.highs - at) : 0);
-      for (; ones && i < head.count; ones &= ones - 1, ++i)
-        out[i] = (head.high + (at + static_cast<uint32_t>(__builtin_ctzll(ones)) - i)) << highs.shift;
-      if (__builtin_expect(ones != 0, 0)) return bad_bits(unit.block, head.count, head.count + 1, fault);
-    }
-    if (__builtin_expect(i != head.count, 0)) return bad_bits(unit.block, head.count, i, fault);
-    for (uint32_t j = Isa::add_lows(LowParts{p, kHighsAt + head.highs, head.low_bits}, head.count, out); j < head.count; ++j)
-      out[j] |= low_part<W>(p, head, j);
-    if (__builtin_expect(out[i - 1] != t.keys[unit.block] || !key_is_last<W>(unit), 0))
-      return bad_key(t, unit.block, out[i - 1], fault);
+    const uint32_t count = head.count, ones = Isa::expand_highs(highs, work.rises);
+    if (__builtin_expect(ones != count, 0)) return bad_bits(unit.block, count, ones < count ? ones : count + 1, fault);
+    if (__builtin_expect(head.low_bits <= 57, 1))  // what a load of eight bytes holds of one, wherever it begins
+      Isa::join_parts(highs, work.rises, LowParts{p, kHighsAt + head.highs, head.low_bits, t.block_bytes + kOverread}, count, out);
+    else
+      for (uint32_t i = 0; i < count; ++i) out[i] = entry_at<W>(p, head, i, head.high + work.rises[i]);
+    if (__builtin_expect(out[count - 1] != t.keys[unit.block] || !key_is_last<W>(unit), 0))
+      return bad_key(t, unit.block, out[count - 1], fault);
     return Status::ok;
   }
 

@@ -139,10 +139,16 @@ class SingleProber {
     const std::string* path = nullptr;
     bool with_ids = true;
     Status status;
-    {
-      ReleasedGil released;
+    const auto ask = [&] {
       status = search(row.words, room, &fault, &path);
       if (status == Status::ok) with_ids = find_ids(room);
+    };
+    if (tables_.is_brief) {
+      BrieflyReleasedGil released;
+      ask();
+    } else {
+      ReleasedGil released;
+      ask();
     }
     if (status != Status::ok) raise_fault(fault, path ? *path : "");
     if (!with_ids) return nb::none();

@@ -408,11 +408,16 @@ struct Prober {
   }
 };
 
+constexpr uint64_t kBriefLookups = 1 << 7;
+
 SingleTables single_tables(nb::object prober, nb::object identity) {
   const Prober* const p = nb::cast<const Prober*>(prober);
   const Table* const t = nb::cast<const Table*>(identity);
   if (!p->tables.empty() && p->width() != t->header.width) throw nb::value_error("tables of several widths");
-  return {std::move(prober), std::move(identity), p, &t->view, &t->path, t->header.width, t->header.set_digest};
+  uint64_t lookups = 0;
+  for (const TableProbe& probe : p->probes) lookups += probe.variant_count;
+  const bool is_brief = !p->scans() && lookups <= kBriefLookups;
+  return {std::move(prober), std::move(identity), p, &t->view, &t->path, t->header.width, t->header.set_digest, is_brief};
 }
 
 Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions& options, Sink* sink, Fault* fault) {

@@ -14,6 +14,7 @@ struct SingleTables {
   const std::string* identity_path;
   unsigned width;
   uint64_t set_digest;
+  bool is_brief;  // a look-up or a few, not a scan
 };
 SingleTables single_tables(nb::object prober, nb::object identity);
 

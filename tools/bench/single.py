@@ -68,7 +68,7 @@ def _timed(bench: Bench, store: fpstore.Store, queries: Words) -> Result:
 
 
 def _by_threads(bench: Bench, store: fpstore.Store, values: list[int]) -> Result:
-    """Time all queries shared by threads of this process, and by one of them:"""
+    """Time all queries by one thread, and shared by several of one process."""
     rounds = values * (1 if bench.smoke else ROUNDS)
     one, many = (bench.seconds(lambda n=n: _share(store, rounds, n)) for n in (1, THREADS))  # type: ignore[misc]
     return {"threads": THREADS, "threads_ratio": ratio(one, many)}

@@ -1,4 +1,4 @@
-// Sealed LMDB files: the value of one key, found in the mapped file without LMDB, a lock or a copy (docs/format.md, "Sealed files").
+// Sealed LMDB files: the value of one key, found in the mapped file without LMDB, a lock or a copy (docs/format.md, "LMDB files").
 #pragma once
 #include <atomic>
 #include <memory>

@@ -52,7 +52,12 @@ class BrieflyReleasedGil {
     const unsigned before = in_vain_.load(std::memory_order_relaxed);
     const unsigned in_vain = given_up ? before / 2 : before < kMostKept ? 2 * before + 1 : before;
     if (in_vain != before) in_vain_.store(in_vain, std::memory_order_relaxed);
-    if (!given_up) keep_.store(in_vain, std::memory_order_relaxed);
+    if (!given_up && !was_long_) keep_.store(in_vain, std::memory_order_relaxed);
+  }
+  // Of a call that met much, or waited for a disk: the next ones give up the GIL.
+  void was_long() {
+    was_long_ = true;
+    keep_.store(0, std::memory_order_relaxed);
   }
   BrieflyReleasedGil(const BrieflyReleasedGil&) = delete;
   BrieflyReleasedGil& operator=(const BrieflyReleasedGil&) = delete;
@@ -75,6 +80,7 @@ class BrieflyReleasedGil {
   inline static std::atomic<unsigned> keep_{0};      // so many calls keep the GIL
   inline static std::atomic<unsigned> in_vain_{0};  // how many keep it the next time
   PyThreadState* state_ = nullptr;
+  bool was_long_ = false;
 };
 
 class HeldGil {

@@ -138,14 +138,16 @@ class SingleProber {
     Fault fault;
     const std::string* path = nullptr;
     bool with_ids = true;
+    ProbeCounters counters;
     Status status;
     const auto ask = [&] {
-      status = search(row.words, room, &fault, &path);
+      status = search(row.words, room, &counters, &fault, &path);
       if (status == Status::ok) with_ids = find_ids(room);
     };
     if (tables_.is_brief) {
       BrieflyReleasedGil released;
       ask();
+      if (counters.fetches || counters.blocks > kBriefBlocks) released.was_long();
     } else {
       ReleasedGil released;
       ask();
@@ -165,11 +167,11 @@ class SingleProber {
   unsigned words() const { return words_of(tables_.width); }
 
   // Finds the matches and their places in the identity table.
-  Status search(const uint64_t* row, Room* room, Fault* fault, const std::string** path) const {
+  Status search(const uint64_t* row, Room* room, ProbeCounters* counters, Fault* fault, const std::string** path) const {
     Stopper stopping = stopper(nullptr);
     ProbeOptions options{radius_};
     options.stop = &stopping;
-    Status status = search_one(*tables_.prober, row, options, &room->sink, fault);
+    Status status = search_one(*tables_.prober, row, options, &room->sink, counters, fault);
     const uint64_t n = room->sink.count;
     if (status != Status::ok) {
       *path = &path_of(*tables_.prober, fault->table);

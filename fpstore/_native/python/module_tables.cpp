@@ -408,21 +408,19 @@ struct Prober {
   }
 };
 
-constexpr uint64_t kBriefLookups = 1 << 7;
-
 SingleTables single_tables(nb::object prober, nb::object identity) {
   const Prober* const p = nb::cast<const Prober*>(prober);
   const Table* const t = nb::cast<const Table*>(identity);
   if (!p->tables.empty() && p->width() != t->header.width) throw nb::value_error("tables of several widths");
   uint64_t lookups = 0;
   for (const TableProbe& probe : p->probes) lookups += probe.variant_count;
-  const bool is_brief = !p->scans() && lookups <= kBriefLookups;
+  const bool is_brief = !p->scans() && lookups <= kBriefBlocks;
   return {std::move(prober), std::move(identity), p, &t->view, &t->path, t->header.width, t->header.set_digest, is_brief};
 }
 
-Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions& options, Sink* sink, Fault* fault) {
-  ProbeCounters counters;
-  return prober.search(row, 1, options, sink, &counters, fault);
+Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
+                  Fault* fault) {
+  return prober.search(row, 1, options, sink, counters, fault);
 }
 
 const std::string& path_of(const Prober& prober, unsigned table) { return prober.tables[table]->path; }

@@ -370,13 +370,13 @@ class SealedFile:
         self,
         descriptor: int,
         file_bytes: int,
-        tree: tuple[int, int, int, int],
+        tree: tuple[int, int, int, int, int],
         key_words: int,
         longest: int,
         level_two: bytes,
         whole: bool,
     ) -> None: ...
-    def get(self, key: bytes) -> bytes | None: ...
+    def get(self, key: bytes, number: int | None = None) -> bytes | None: ...
 
 class SingleProber:
     def __init__(self, prober: Prober, identity: Table, ids: SealedFile, radius: int, match_type: type) -> None: ...

@@ -68,12 +68,25 @@ def test_each_value_is_found_and_no_other(tmp_path, count, words, whole):
         assert file.get(key_of(count, words)) is None
 
 
+def test_a_noted_place_is_only_that_of_its_own_key(tmp_path):
+    """Numbers that are given the same place, and wrong ones, change nothing."""
+    count = 1000
+    path = written(tmp_path / "f", [(key_of(number), value_of(number)) for number in range(count)])
+    with in_memory(path) as file:
+        for of in (lambda number: number, lambda number: 7, lambda number: number << 40, lambda number: count - number):
+            for _ in range(2):
+                for number in range(count):
+                    assert file.get(key_of(number), of(number)) == value_of(number)
+                    assert file.get(key_of(count + number), of(number)) is None
+
+
 def test_values_that_lie_on_pages_of_their_own(tmp_path):
     values = {number: bytes([number]) * (number * 1500 + 1) for number in range(1, 30)}
     path = written(tmp_path / "f", [(key_of(number), value) for number, value in values.items()])
     assert max(map(len, values.values())) > 2 * PAGE
     with in_memory(path) as file:
-        assert {number: file.get(key_of(number)) for number in values} == values
+        for _ in range(2):
+            assert {number: file.get(key_of(number), number) for number in values} == values
     with in_memory(path, longest=10_000) as file:
         assert {n: file.get(key_of(n)) for n in values} == {n: v if len(v) <= 10_000 else None for n, v in values.items()}
 
@@ -147,7 +160,7 @@ def test_what_lies_under_right_checksums_is_no_crash(copy, good):
         copy.write_bytes(data)
         seal(copy, len(data))
         with in_memory(copy) as file:
-            found = [file.get(key) for key in asked]
+            found = [file.get(key, number) for _ in range(2) for number, key in enumerate(asked)]
             right += sum(value in known for value in found)
             assert all(value is None or len(value) <= PAD_BYTES for value in found)
     assert right > 0  # where nothing on the way was changed
@@ -168,7 +181,7 @@ def test_threads_that_check_the_same_pages(good):
     wrong = []
 
     def look(file, order):
-        wrong.extend(number for number in range(0, COUNT, 3)[::order] if file.get(key_of(number)) != value_of(number))
+        wrong.extend(number for number in range(0, COUNT, 3)[::order] if file.get(key_of(number), number) != value_of(number))
 
     with in_memory(path) as file:
         threads = [threading.Thread(target=look, args=(file, order)) for order in (1, -1) * 4]

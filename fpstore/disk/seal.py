@@ -185,7 +185,7 @@ class CheckedPages:
         """
         meta = self._meta
         depth = 0 if meta.main.root == pages.NOWHERE else meta.main.depth
-        tree = meta.page_bytes, meta.last_page, meta.main.root, depth
+        tree = meta.page_bytes, meta.last_page, meta.main.root, depth, meta.main.entries
         words = self._key_bytes // HASH_BYTES
         return _kernel.SealedFile(self._descriptor, size, tree, words, longest, self.seal.level_two, whole)
 

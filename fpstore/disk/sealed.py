@@ -295,10 +295,10 @@ class SealedReader:
         ----------
         key : bytes
         number : int, optional
-            The rank of the key among all keys; marks what has been checked already.
+            The rank of the key among all keys, by which is noted what has been found or checked already.
         """
         in_memory = self.in_memory
-        if in_memory is not None and (found := in_memory.get(key)) is not None:
+        if in_memory is not None and (found := in_memory.get(key, number)) is not None:
             return found
         with _lock:
             transaction: Any = self._handle.transaction if self._forks == _forks else self._ready()

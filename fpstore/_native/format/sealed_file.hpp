@@ -16,6 +16,7 @@ struct SealedShape {
   unsigned depth;  // 0 where nothing is stored
   unsigned key_words;
   uint64_t longest;  // the most bytes of a value
+  uint64_t entries;  // about so many keys
 };
 
 // A value in the mapped file; nullptr when it was not found.
@@ -36,13 +37,23 @@ class SealedFile {
   SealedFile(const SealedFile&) = delete;
   SealedFile& operator=(const SealedFile&) = delete;
 
-  // The key is a row of key_words words, of which the file has the bytes, big-endian.
-  SealedValue find(const uint64_t* key) const;
+  // The key is a row of key_words words, of which the file has the bytes, big-endian. Its number among all keys, if it is known,
+  // is where its place is noted: the next time it takes no walk.
+  static constexpr uint64_t kNoNumber = UINT64_MAX;
+  SealedValue find(const uint64_t* key, uint64_t number = kNoNumber) const;
+  // Fetches ahead what find() will read, if the place is noted.
+  void fetch(uint64_t number) const;
   const SealedShape& shape() const { return shape_; }
 
  private:
-  static constexpr uint64_t kChunkBytes = 4096, kGroupChunks = 512;
+  static constexpr uint64_t kChunkBytes = 4096, kGroupChunks = 512, kMostPlaces = uint64_t{1} << 22;
 
+  struct Node {
+    const uint8_t* node = nullptr;
+    const uint8_t* page_end = nullptr;
+  };
+  Node walk(const uint64_t* key) const;
+  SealedValue value_of(const uint8_t* node, const uint8_t* page_end) const;
   const uint8_t* checked_page(uint64_t page, unsigned flags, unsigned* nodes) const;
   bool check_chunk(uint64_t chunk) const;
   const uint64_t* group_sums(uint64_t group) const;
@@ -58,6 +69,13 @@ class SealedFile {
   std::unique_ptr<uint64_t[]> level_two_;
   std::unique_ptr<std::atomic<uint8_t>[]> checked_;         // of each chunk
   std::unique_ptr<std::atomic<const uint64_t*>[]> sums_;  // of each group, once they have been read
+  // Where the nodes of keys begin in the file, 0 where that is not known, by the low bits of their numbers. Memory that is never
+  // written takes none.
+  struct Free {
+    void operator()(void* p) const;
+  };
+  std::unique_ptr<std::atomic<uint64_t>[], Free> places_;
+  uint64_t place_mask_ = 0;
 };
 
 }  // namespace fpstore

@@ -9,26 +9,26 @@ namespace {
 struct Sealed {
   SealedFile file;
 
-  Sealed(int descriptor, uint64_t file_bytes, std::tuple<uint32_t, uint64_t, uint64_t, unsigned> tree, unsigned key_words,
+  Sealed(int descriptor, uint64_t file_bytes, std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t> tree, unsigned key_words,
          uint64_t longest, nb::bytes level_two, bool whole)
       : file(descriptor, shape_of(file_bytes, tree, key_words, longest), reinterpret_cast<const uint8_t*>(level_two.c_str()),
              level_two.size(), whole) {}
 
-  static SealedShape shape_of(uint64_t file_bytes, const std::tuple<uint32_t, uint64_t, uint64_t, unsigned>& tree,
+  static SealedShape shape_of(uint64_t file_bytes, const std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t>& tree,
                               unsigned key_words, uint64_t longest) {
     if (key_words < 1 || key_words > kMaxWords) throw nb::value_error("a key has 1 to 4 words");
-    const auto [page_bytes, last_page, root, depth] = tree;
+    const auto [page_bytes, last_page, root, depth, entries] = tree;
     if (!page_bytes || last_page >= file_bytes / page_bytes) throw nb::value_error("the pages do not fit the file");
-    return {file_bytes, page_bytes, last_page, root, depth, key_words, longest};
+    return {file_bytes, page_bytes, last_page, root, depth, key_words, longest, entries};
   }
 
   // None if it was not found.
-  nb::object get(nb::bytes key) const {
+  nb::object get(nb::bytes key, std::optional<uint64_t> number) const {
     const unsigned words = file.shape().key_words;
     if (key.size() != 8 * words) return nb::none();
     uint64_t row[kMaxWords];
     for (unsigned i = 0; i < words; ++i) row[i] = load64be(reinterpret_cast<const uint8_t*>(key.c_str()) + 8 * i);
-    const SealedValue value = file.find(row);
+    const SealedValue value = file.find(row, number.value_or(SealedFile::kNoNumber));
     if (!value.data) return nb::none();
     return nb::bytes(reinterpret_cast<const char*>(value.data), value.size);
   }
@@ -184,6 +184,7 @@ class SingleProber {
     room->ranks.resize(n);
     status = order(room, &stopping);
     if (status != Status::ok) return (*fault = Fault{status}).status;
+    for (uint64_t i = 0; i < n && i < kFew; ++i) fetch(room->fingerprints[i * words()]);
     *path = tables_.identity_path;
     status = kernels(tables_.width).locate(*tables_.identity, {room->fingerprints.data(), n}, room->blocks.data(), room->ranks.data(),
                                            &stopping, fault);
@@ -191,6 +192,22 @@ class SingleProber {
       if (room->blocks[i] == UINT64_MAX)
         status = (*fault = Fault{Status::bad_digest, UINT64_MAX, room->fingerprints[i * words()], 0}).status;
     return status;
+  }
+
+  // Fetches ahead, all at once, what it takes to locate a fingerprint, by its leading word, and to find its ids. What is wrong with
+  // it is told when it is read.
+  void fetch(uint64_t leading) const {
+    const TableView& t = *tables_.identity;
+    const uint64_t slot = t.directory_bits ? leading >> (64 - t.directory_bits) : 0;
+    uint64_t low = std::min(read_once(t.directory[slot]), t.block_count), high = std::min(read_once(t.directory[slot + 1]), t.block_count);
+    while (low < high) {
+      const uint64_t middle = low + (high - low) / 2;
+      if (t.keys[middle] < leading) low = middle + 1;
+      else high = middle;
+    }
+    if (low >= t.block_count) return;
+    for (uint32_t at = 0; at < t.block_bytes; at += 64) __builtin_prefetch(t.blocks + low * t.block_bytes + at);
+    ids_->fetch(low);
   }
 
   Status order(Room* room, Stopper* stopping) const {
@@ -219,7 +236,7 @@ class SingleProber {
       uint64_t key[kMaxWords], seed = tables_.set_digest;
       copy_key(room->blocks[i], key);
       for (unsigned j = 0; j < words(); ++j) seed += key[j];
-      const SealedValue value = ids_->find(key);
+      const SealedValue value = ids_->find(key, room->blocks[i]);
       FoundIds* const ids = &room->ids[i];
       Fault fault;
       if (!value.data || open_record(value.data, value.size, seed, &ids->record, &fault) != Status::ok) return false;
@@ -242,9 +259,9 @@ class SingleProber {
 
 void bind_single(nb::module_& m) {
   nb::class_<Sealed>(m, "SealedFile")
-      .def(nb::init<int, uint64_t, std::tuple<uint32_t, uint64_t, uint64_t, unsigned>, unsigned, uint64_t, nb::bytes, bool>(),
+      .def(nb::init<int, uint64_t, std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t>, unsigned, uint64_t, nb::bytes, bool>(),
            "descriptor"_a, "file_bytes"_a, "tree"_a, "key_words"_a, "longest"_a, "level_two"_a, "whole"_a)
-      .def("get", &Sealed::get, "key"_a);
+      .def("get", &Sealed::get, "key"_a, "number"_a = nb::none());
   nb::class_<SingleProber>(m, "SingleProber")
       .def(nb::init<nb::object, nb::object, nb::object, unsigned, nb::object>(), "prober"_a, "identity"_a, "ids"_a, "radius"_a,
            "match_type"_a)

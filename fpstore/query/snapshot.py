@@ -67,15 +67,19 @@ class Snapshot:
         base = self._base_matches(value, radius) if found is None else found
         if self._delta_kernel is not None:
             return self._with_changes(base, value, radius)
-        return [Match(f, distance, self.named(ids)) for f, distance, ids in base]
+        if not self._is_plain:
+            for match in base:
+                ids: list[Any] = match.ids
+                ids[:] = self.named(ids)
+        return base
 
-    def _base_matches(self, value: int, radius: int) -> list[tuple[int, int, list[int]]]:
+    def _base_matches(self, value: int, radius: int) -> list[Match]:
         """Return the matches in the tables, with their id numbers."""
         generation = self.generation
         found = generation.prober(radius).probe_one(value, radius, generation.identity)
-        return [(f, distance, generation.ids.get(block, rank)) for f, distance, block, rank in found]
+        return [Match(f, distance, generation.ids.get(block, rank)) for f, distance, block, rank in found]
 
-    def _with_changes(self, base: Iterable[tuple[int, int, list[int]]], value: int, radius: int) -> list[Match]:
+    def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> list[Match]:
         """Return the matches as of this snapshot, from those in the tables with their id numbers."""
         changes, version = self._delta_kernel, self.version
         assert changes is not None
@@ -208,7 +212,7 @@ class Snapshot:
         if self.totals.id_kind != "string":
             return numbers
         if len(numbers) <= FEW_STRINGS:
-            return [self._string(number) for number in numbers]
+            return list(map(self._string, numbers))
         return self._strings_of(np.array(numbers, np.uint64))
 
     def names_of(self, numbers: Words) -> Words | list[str]:

@@ -365,6 +365,23 @@ class Prober:
     @property
     def blocks(self) -> int: ...
 
+class SealedFile:
+    def __init__(
+        self,
+        descriptor: int,
+        file_bytes: int,
+        tree: tuple[int, int, int, int, int],
+        key_words: int,
+        longest: int,
+        level_two: bytes,
+        whole: bool,
+    ) -> None: ...
+    def get(self, key: bytes, number: int | None = None) -> bytes | None: ...
+
+class SingleProber:
+    def __init__(self, prober: Prober, identity: Table, ids: SealedFile, radius: int, match_type: type) -> None: ...
+    def probe(self, query: int) -> list[Any] | None: ...  # of objects of that type
+
 Matches = tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[Any]]  # distances are uint8, of 256 bits uint16
 
 class Delta:

@@ -74,6 +74,7 @@ class Store:
         self._tracker = Tracker(path, pages)
         self._radius = self._tracker.design.radius
         self._width = replace(self._tracker.design.width, stored=True)
+        self._same_numbers = self._width.bits >= WORD_BITS  # inside as outside
         self._closed = False
         self._warned = False
         self._writer: StoreWriter | None = None
@@ -244,6 +245,8 @@ class Store:
         [(8, 1), (11, 1)]
         """
         snapshot = self.snapshot()
+        if type(fingerprint) is int and radius is limit is None and self._same_numbers and not fingerprint >> self._width.bits:
+            return snapshot.probe(fingerprint, self._radius)  # what most ask, without further checks
         value = self._one(fingerprint)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         if limit is not None:
@@ -272,7 +275,7 @@ class Store:
 
     def _outer(self, matches: list[Match]) -> list[Match]:
         """Return matches with fingerprints as users know them."""
-        if self._width.bits >= WORD_BITS:
+        if self._same_numbers:
             return matches
         outer = self._width.outer
         return [match._replace(fingerprint=outer(match.fingerprint)) for match in matches]

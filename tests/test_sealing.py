@@ -407,6 +407,7 @@ def test_nobody_forks_or_closes_in_the_middle_of_a_read(values, monkeypatch, way
             assert held[-1:] == [way]
             return getattr(transaction, name)
 
+    reader.in_memory = None  # what can be read so needs no lock
     transaction, watched = reader._handle.transaction, Watched()
     monkeypatch.setattr(environment, "_lock", Lock())
     reader._handle.transaction = watched

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import xxhash
 
+from fpstore import _kernel
 from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import RUN_REPAIR, read_at
 from fpstore.errors import CorruptStoreError
@@ -71,6 +72,11 @@ class Seal:
     used : int
         Bytes of its pages.
 
+    Attributes
+    ----------
+    level_two : bytes
+        The checksums of level 2, which fit the digest.
+
     Raises
     ------
     CorruptStoreError, StorageError
@@ -85,8 +91,8 @@ class Seal:
             raise CorruptStoreError(f"{path}: LMDB file is cut short or damaged ({size} bytes)", path=path, got=size)
         at = self._first_level + HASH_BYTES * self._chunks
         end = read_at(descriptor, path, at, size - at)
-        self._second_level, self.digest = end[:-DIGEST_BYTES], int.from_bytes(end[-DIGEST_BYTES:], "little")
-        if self.digest != (got := xxhash.xxh64_intdigest(self._second_level, used)):
+        self.level_two, self.digest = end[:-DIGEST_BYTES], int.from_bytes(end[-DIGEST_BYTES:], "little")
+        if self.digest != (got := xxhash.xxh64_intdigest(self.level_two, used)):
             raise CorruptStoreError(
                 f"{path}: LMDB file is damaged (digest differs): {RUN_REPAIR}", path=path, expected=self.digest, got=got
             )
@@ -108,7 +114,7 @@ class Seal:
 
     def check_all(self) -> None:
         """Check every page and every checksum."""
-        for group in range(len(self._second_level) // HASH_BYTES):
+        for group in range(len(self.level_two) // HASH_BYTES):
             at = group * PIECE_BYTES
             expected = self._read_group(group)
             data = read_at(self._descriptor, self._path, at, min(self._used - at, PIECE_BYTES))
@@ -132,7 +138,7 @@ class Seal:
     def _read_group(self, group: int) -> bytes:
         count = min(self._chunks - group * GROUP_CHUNKS, GROUP_CHUNKS) * HASH_BYTES
         hashes = read_at(self._descriptor, self._path, self._first_level + group * GROUP_CHUNKS * HASH_BYTES, count)
-        expected = self._second_level[group * HASH_BYTES : (group + 1) * HASH_BYTES]
+        expected = self.level_two[group * HASH_BYTES : (group + 1) * HASH_BYTES]
         if xxhash.xxh64_intdigest(hashes).to_bytes(HASH_BYTES, "little") != expected:
             raise CorruptStoreError(f"{self._path}: LMDB file is damaged (its checksums are damaged)", path=self._path)
         return hashes
@@ -171,6 +177,17 @@ class CheckedPages:
     def used(self) -> int:
         """Bytes of pages."""
         return (self._meta.last_page + 1) * self._meta.page_bytes
+
+    def in_memory(self, size: int, longest: int, whole: bool) -> _kernel.SealedFile:
+        """Return the file, of ``size`` bytes, for look-ups of single values of at most ``longest`` bytes.
+
+        It reads with the same descriptor, and checks pages as they are used, unless the ``whole`` file has been checked.
+        """
+        meta = self._meta
+        depth = 0 if meta.main.root == pages.NOWHERE else meta.main.depth
+        tree = meta.page_bytes, meta.last_page, meta.main.root, depth, meta.main.entries
+        words = self._key_bytes // HASH_BYTES
+        return _kernel.SealedFile(self._descriptor, size, tree, words, longest, self.seal.level_two, whole)
 
     def reach(self, key: int) -> int:
         """Check the pages on the way to a key; return the first key that may lie on a later page, or one above all keys.

@@ -174,6 +174,7 @@ class SealedReader:
         self._digest = digest
         self._key_bytes = WORD_BYTES * key_words
         self._pages: CheckedPages
+        self.in_memory: _kernel.SealedFile | None = None  # until it is closed
         self._whole = False  # every page has been checked
         self._longest = max(largest, PAD_BYTES // 2)
         self._reached = bytearray()  # by the number of a key: whether the pages on the way to it have been checked
@@ -252,6 +253,7 @@ class SealedReader:
             )
         if self._pages.used <= CHECKED_AT_OPEN:
             self._check_all()
+        self.in_memory = self._pages.in_memory(size, self._longest, self._whole)
 
     def _check_all(self) -> None:
         """Check every page, once, before all of them are read."""
@@ -293,8 +295,11 @@ class SealedReader:
         ----------
         key : bytes
         number : int, optional
-            The rank of the key among all keys; marks what has been checked already.
+            The rank of the key among all keys, by which is noted what has been found or checked already.
         """
+        in_memory = self.in_memory
+        if in_memory is not None and (found := in_memory.get(key, number)) is not None:
+            return found
         with _lock:
             transaction: Any = self._handle.transaction if self._forks == _forks else self._ready()
             if not self._whole and not self._has_reached(number):
@@ -395,7 +400,7 @@ class SealedReader:
     def close(self) -> None:
         """Release the handle; the file is closed with its last reader. Closing twice is allowed."""
         with _lock:
-            self._closed, self._forks = True, -1
+            self._closed, self._forks, self.in_memory = True, -1, None
             if self._given_back is not None:
                 self._given_back()
 

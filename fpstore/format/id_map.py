@@ -127,6 +127,11 @@ class IdMap:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         return self._open_table
 
+    @property
+    def in_memory(self) -> _kernel.SealedFile | None:
+        """The file of the records, for look-ups of single ones; None once it is closed."""
+        return self._reader.in_memory
+
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
         key = self._table.kernel.key_of(block)

@@ -18,6 +18,7 @@ from fpstore.format.mapping import Mapping
 from fpstore.format.places import Places
 from fpstore.format.stored_table import ColumnTableReader, RingProber, ScanProber, StoredTable, open_table
 from fpstore.format.table import TableReader, table_name
+from fpstore.query.matches import Match
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
@@ -62,6 +63,7 @@ class Generation:
             self._close_files()
             raise
         self._probers: dict[int, Prober] = {}
+        self.single_probers: dict[int, _kernel.SingleProber] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
 
     @property
@@ -93,6 +95,14 @@ class Generation:
         if prober is None:
             self._probers[radius] = prober = self._columns_prober(radius) if self.design.ring else self._block_prober(radius)
         return prober
+
+    def single_prober(self, radius: int) -> _kernel.SingleProber | None:
+        """Return what answers one query at a time with the ids of its matches, and note it; None if only :meth:`prober` does."""
+        prober, identity, ids = self.prober(radius), self.identity, self.ids.in_memory
+        if ids is None or not isinstance(prober, _kernel.Prober) or not isinstance(identity, _kernel.Table):
+            return None
+        single = self.single_probers[radius] = _kernel.SingleProber(prober, identity, ids, radius, Match)
+        return single
 
     def _block_prober(self, radius: int) -> _kernel.Prober:
         prober = _kernel.Prober()
@@ -143,7 +153,7 @@ class Generation:
 
     def close(self) -> None:
         """Close all files."""
-        self._probers = {}
+        self._probers, self.single_probers = {}, {}
         self._tables = []
         self._identity = None
         self._close_files()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -51,27 +51,42 @@ class Snapshot:
         self.width = generation.design.width
         # Without changes there is nothing to look up.
         self._delta_kernel: _kernel.Delta | None = delta.kernel if version else None
+        # What the tables have are the matches, and id numbers are the ids.
+        self._is_plain = not version and totals.id_kind != "string"
 
     # Probing
 
     def probe(self, value: int, radius: int) -> list[Match]:
         """Return the matches of one fingerprint, by distance and fingerprint."""
-        generation, changes = self.generation, self._delta_kernel
+        generation = self.generation
+        single = generation.single_probers.get(radius) or generation.single_prober(radius)
+        found = None if single is None else single.probe(value)
+        if found is not None and self._is_plain:
+            return found
+        # Another kind of prober, or one that leaves it to others to tell what is wrong with a file.
+        base = self._base_matches(value, radius) if found is None else found
+        if self._delta_kernel is not None:
+            return self._with_changes(base, value, radius)
+        if not self._is_plain:
+            for match in base:
+                ids: list[Any] = match.ids
+                ids[:] = self.named(ids)
+        return base
+
+    def _base_matches(self, value: int, radius: int) -> list[Match]:
+        """Return the matches in the tables, with their id numbers."""
+        generation = self.generation
         found = generation.prober(radius).probe_one(value, radius, generation.identity)
-        ids = generation.ids
-        if changes is None:
-            if not found:
-                return []
-            if self.totals.id_kind != "string":
-                return [Match(f, distance, ids.get(block, rank)) for f, distance, block, rank in found]
-            assert generation.dictionary is not None
-            string = generation.dictionary.strings.string  # without changes, each id is in the dictionary
-            return [Match(f, distance, [string(number) for number in ids.get(block, rank)]) for f, distance, block, rank in found]
-        version = self.version
+        return [Match(f, distance, generation.ids.get(block, rank)) for f, distance, block, rank in found]
+
+    def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> list[Match]:
+        """Return the matches as of this snapshot, from those in the tables with their id numbers."""
+        changes, version = self._delta_kernel, self.version
+        assert changes is not None
         added = changes.probe_one(value, radius, version)
         matches = [
-            Match(f, distance, self.named(changes.ids_one(f, ids.get(block, rank), version)))
-            for f, distance, block, rank in found
+            Match(f, distance, self.named(changes.ids_one(f, ids, version)))
+            for f, distance, ids in base
             if not changes.removals or changes.state(f, version) != ABSENT
         ]
         if added:
@@ -197,7 +212,7 @@ class Snapshot:
         if self.totals.id_kind != "string":
             return numbers
         if len(numbers) <= FEW_STRINGS:
-            return [self._string(number) for number in numbers]
+            return list(map(self._string, numbers))
         return self._strings_of(np.array(numbers, np.uint64))
 
     def names_of(self, numbers: Words) -> Words | list[str]:

@@ -7,7 +7,7 @@ import time
 
 import fpstore
 from bench.harness import Bench, Result, folder_bytes, microseconds, ratio, run_child
-from bench.probing import SINGLE_QUERIES, single_times
+from bench.single import SINGLE_QUERIES, single_times
 from bench.streamed import check_streamed
 
 

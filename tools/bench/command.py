@@ -41,6 +41,7 @@ from bench import (
     planning,
     plots,
     probing,
+    single,
     skew,
     vectors,
 )
@@ -51,7 +52,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "sizes": kernel.sizes,
     "decode": kernel.decode,
     "probe": probing.probe,
-    "single": probing.single,
+    "single": single.single,
     "growth": probing.growth,
     "frontier": probing.frontier,
     "build": building.build,

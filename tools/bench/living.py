@@ -16,7 +16,7 @@ import fpstore
 from bench import data
 from bench.data import Words
 from bench.harness import Bench, Result, folder_bytes, microseconds, percentile, ratio, run_child
-from bench.probing import single_times
+from bench.single import single_times
 
 BATCH = 1000
 FRESH = 1 << 42  # seeds of what is inserted

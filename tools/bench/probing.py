@@ -1,20 +1,19 @@
-"""Operations that probe: probe, single, growth, frontier; and how a store and a rival are compared."""
+"""Operations that probe: probe, growth, frontier; and how a store and a rival are compared."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import fpstore
 from bench import rivals
 from bench.answers import Answers, check_store, of_store, require_same
 from bench.data import Words
-from bench.harness import Bench, Result, microseconds, percentile, ratio
+from bench.harness import Bench, Result, microseconds, ratio
 from bench.rivals import Contender, MissingError
+from bench.single import SINGLE_QUERIES, single_times
 from fpstore.design.blocks import HUFFMAN
 
 COMPANION = "manku-10"  # the store beside a rival that cannot take the whole set
-SINGLE_QUERIES = 1 << 14
 GROWTH_FROM = 20
 
 
@@ -128,45 +127,6 @@ def probe(bench: Bench) -> Result:
                 compare(figures, others[contender.name], contender.name)
             bench.forget()
         out[kind] = {"designs": designs, "rivals": others}
-    return out
-
-
-def single_times(bench: Bench, store: fpstore.Store, queries: Words) -> tuple[float, float]:
-    """Median and 99th percentile of one `probe` with ids, in microseconds; each the median of the repeats."""
-    medians, tails = [], []
-    values = queries.tolist()
-    for _ in range(bench.repeats + 1):
-        times = []
-        for query in values:
-            start = time.perf_counter()
-            store.probe(query)
-            times.append(time.perf_counter() - start)
-        medians.append(percentile(times, 0.5) * 1e6)
-        tails.append(percentile(times, 0.99) * 1e6)
-    # The first pass warms the caches.
-    return round(percentile(medians[1:], 0.5), 2), round(percentile(tails[1:], 0.5), 2)
-
-
-def single(bench: Bench) -> Result:
-    """`probe` one at a time from Python, with ids, page cache warm."""
-    log2 = bench.log2()
-    out: Result = {"n": 1 << log2}
-    for kind in bench.options.kinds:
-        queries = bench.queries(kind, log2, min(bench.options.query_count, SINGLE_QUERIES))
-        out[kind] = {}
-        for design in bench.designs("manku-4", "manku-10", "flip-2"):
-            if reason := bench.no_room(design, log2):
-                out[kind][design] = {"skipped": reason}
-                continue
-            for codec, label in bench.packed(design):
-                store = bench.store(design, kind, log2, codec=codec)
-                batch = of_store(store, queries[:64])
-                one_by_one = [sorted(m.fingerprint for m in store.probe(q)) for q in queries[:64].tolist()]
-                pairs = zip(batch.lims[:-1], batch.lims[1:], strict=True)
-                assert one_by_one == [sorted(batch.fingerprints[a:b].tolist()) for a, b in pairs], "probe and probe_many differ"
-                median, tail = single_times(bench, store, queries)
-                out[kind][label] = {"median_microseconds": median, "p99_microseconds": tail}
-                bench.forget()
     return out
 
 

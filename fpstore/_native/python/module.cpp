@@ -329,6 +329,7 @@ NB_MODULE(_kernel, m) {
   m.def("gather_ids", &gather_ids, "records"_a, nb::arg("keys").noconvert(), nb::arg("record").noconvert(),
         nb::arg("ranks").noconvert(), "seed"_a, "path"_a);
   bind_tables(m);
+  bind_single(m);
   bind_columns(m);
   bind_encoder(m);
   bind_merge(m);

@@ -212,6 +212,8 @@ Permutation permutation_of(const Bytes& source, bool inverse);
 
 // Adds the classes of tables and of look-ups in them (module_tables.cpp).
 void bind_tables(nb::module_& m);
+// Adds the classes of sealed files and of single probes (module_single.cpp).
+void bind_single(nb::module_& m);
 // Adds the classes of column tables, and what their writer needs (module_columns.cpp).
 void bind_columns(nb::module_& m);
 // Adds the class BlockEncoder (module_encoder.cpp).

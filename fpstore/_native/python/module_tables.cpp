@@ -1,6 +1,7 @@
 // The classes of the module: a table, and the tables of a design with their look-ups.
 #include "format/xxh64.hpp"
 #include "python/module.hpp"
+#include "python/single.hpp"
 #include "search/results.hpp"
 
 namespace fpstore {
@@ -284,6 +285,8 @@ void bind_header(nb::class_<T>& bound) {
       .def_prop_ro("code_bits", [](const T& t) { return nb::bytes(reinterpret_cast<const char*>(t.header.code_bits), kSymbols); });
 }
 
+}  // namespace
+
 // The tables of a design with, for one query radius, what to look up in each.
 struct Prober {
   std::vector<nb::object> owners;
@@ -333,20 +336,26 @@ struct Prober {
     return status;
   }
 
-  // False when the sink is full.
-  bool run(const uint64_t* queries, size_t n, ProbeOptions options, Sink* sink, ProbeCounters* counters) const {
-    Fault fault;
-    Status status;
+  // Needs no GIL.
+  Status search(const uint64_t* queries, size_t n, ProbeOptions options, Sink* sink, ProbeCounters* counters, Fault* fault) const {
     if (n <= kFewQueries) options.pages = &pages;
-    {
-      ReleasedGil released;
-      if (scans() && options.sweep_from == ProbeOptions::kDense)
-        status = scan(queries, n, options, sink, counters, &fault);
-      else
-        status = kernels(width()).probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, &fault);
-    }
+    const bool all = scans() && options.sweep_from == ProbeOptions::kDense;
+    const Status status =
+        all ? scan(queries, n, options, sink, counters, fault)
+            : kernels(width()).probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, fault);
     blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
     if (counters->fetches) fetches.fetch_add(counters->fetches, std::memory_order_relaxed);
+    return status;
+  }
+
+  // False when the sink is full.
+  bool run(const uint64_t* queries, size_t n, const ProbeOptions& options, Sink* sink, ProbeCounters* counters) const {
+    Fault fault;
+    Status status;
+    {
+      ReleasedGil released;
+      status = search(queries, n, options, sink, counters, &fault);
+    }
     if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
     if (status != Status::ok) raise_fault(fault, tables[fault.table]->path);
     return true;
@@ -399,7 +408,22 @@ struct Prober {
   }
 };
 
-}  // namespace
+SingleTables single_tables(nb::object prober, nb::object identity) {
+  const Prober* const p = nb::cast<const Prober*>(prober);
+  const Table* const t = nb::cast<const Table*>(identity);
+  if (!p->tables.empty() && p->width() != t->header.width) throw nb::value_error("tables of several widths");
+  uint64_t lookups = 0;
+  for (const TableProbe& probe : p->probes) lookups += probe.variant_count;
+  const bool is_brief = !p->scans() && lookups <= kBriefBlocks;
+  return {std::move(prober), std::move(identity), p, &t->view, &t->path, t->header.width, t->header.set_digest, is_brief};
+}
+
+Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
+                  Fault* fault) {
+  return prober.search(row, 1, options, sink, counters, fault);
+}
+
+const std::string& path_of(const Prober& prober, unsigned table) { return prober.tables[table]->path; }
 
 void bind_tables(nb::module_& m) {
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {

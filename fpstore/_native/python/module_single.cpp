@@ -1,0 +1,271 @@
+// The classes of single probes, from the number to the matches with their ids in one call, and of the files that have the ids.
+#include "format/idpack.hpp"
+#include "format/sealed_file.hpp"
+#include "python/single.hpp"
+
+namespace fpstore {
+namespace {
+
+struct Sealed {
+  SealedFile file;
+
+  Sealed(int descriptor, uint64_t file_bytes, std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t> tree, unsigned key_words,
+         uint64_t longest, nb::bytes level_two, bool whole)
+      : file(descriptor, shape_of(file_bytes, tree, key_words, longest), reinterpret_cast<const uint8_t*>(level_two.c_str()),
+             level_two.size(), whole) {}
+
+  static SealedShape shape_of(uint64_t file_bytes, const std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t>& tree,
+                              unsigned key_words, uint64_t longest) {
+    if (key_words < 1 || key_words > kMaxWords) throw nb::value_error("a key has 1 to 4 words");
+    const auto [page_bytes, last_page, root, depth, entries] = tree;
+    if (!page_bytes || last_page >= file_bytes / page_bytes) throw nb::value_error("the pages do not fit the file");
+    return {file_bytes, page_bytes, last_page, root, depth, key_words, longest, entries};
+  }
+
+  // None if it was not found.
+  nb::object get(nb::bytes key, std::optional<uint64_t> number) const {
+    const unsigned words = file.shape().key_words;
+    if (key.size() != 8 * words) return nb::none();
+    uint64_t row[kMaxWords];
+    for (unsigned i = 0; i < words; ++i) row[i] = load64be(reinterpret_cast<const uint8_t*>(key.c_str()) + 8 * i);
+    const SealedValue value = file.find(row, number.value_or(SealedFile::kNoNumber));
+    if (!value.data) return nb::none();
+    return nb::bytes(reinterpret_cast<const char*>(value.data), value.size);
+  }
+};
+
+// The ids of a match: those of a rank of a checked record.
+struct FoundIds {
+  IdRecord record;
+  uint64_t first, count;
+};
+
+// What a single probe writes to. A thread keeps it for the next one, unless it has become large.
+struct Room {
+  Sink sink;
+  std::vector<uint64_t> fingerprints, blocks;
+  std::vector<uint16_t> distances;
+  std::vector<uint32_t> ranks;
+  std::vector<FoundIds> ids;
+
+  Room() = default;
+  ~Room() { release(&sink); }
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+};
+
+// Takes the room of the thread. The handler of a signal that came meanwhile may probe, too: it finds none, and makes its own.
+class LentRoom {
+ public:
+  LentRoom() : room_(std::move(kept_)) {
+    if (!room_) room_ = std::make_unique<Room>();
+    room_->sink.count = 0;
+  }
+  ~LentRoom() {
+    if (room_->sink.capacity <= kMostKept) kept_ = std::move(room_);
+  }
+  LentRoom(const LentRoom&) = delete;
+  LentRoom& operator=(const LentRoom&) = delete;
+  Room* get() { return room_.get(); }
+
+ private:
+  static constexpr uint64_t kMostKept = 1 << 10;
+  static thread_local std::unique_ptr<Room> kept_;
+  std::unique_ptr<Room> room_;
+};
+thread_local std::unique_ptr<Room> LentRoom::kept_;
+
+template <class Row>
+void order_few(const Sink& sink, uint64_t* fingerprints, uint16_t* distances) {
+  Match<Row>* const found = matches<Row>(sink);
+  std::sort(found, found + sink.count, [](const Match<Row>& a, const Match<Row>& b) {
+    return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
+  });
+  for (uint64_t i = 0; i < sink.count; ++i) {
+    rows<Row>(fingerprints)[i] = found[i].fingerprint;
+    distances[i] = static_cast<uint16_t>(found[i].distance);
+  }
+}
+
+// Makes objects of the class Match, a tuple with names, as tuple.__new__ does.
+class MatchMaker {
+ public:
+  explicit MatchMaker(nb::object type) : type_(std::move(type)) {
+    if (!PyType_Check(type_.ptr()) || !PyType_IsSubtype(of(type_), &PyTuple_Type)) throw nb::type_error("a match is a tuple");
+    alloc_ = reinterpret_cast<allocfunc>(PyType_GetSlot(of(type_), Py_tp_alloc));
+  }
+  nb::object make(nb::object fingerprint, unsigned distance, nb::object ids) const {
+    nb::object match = nb::steal(alloc_(of(type_), 3));
+    nb::object number = nb::steal(PyLong_FromUnsignedLong(distance));
+    if (!match.is_valid() || !number.is_valid()) throw nb::python_error();
+    PyTuple_SetItem(match.ptr(), 0, fingerprint.release().ptr());
+    PyTuple_SetItem(match.ptr(), 1, number.release().ptr());
+    PyTuple_SetItem(match.ptr(), 2, ids.release().ptr());
+    return match;
+  }
+
+ private:
+  static PyTypeObject* of(const nb::object& type) { return reinterpret_cast<PyTypeObject*>(type.ptr()); }
+  nb::object type_;
+  allocfunc alloc_;
+};
+
+nb::object list_of(const FoundIds& ids) {
+  nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(ids.count)));
+  if (!out.is_valid()) throw nb::python_error();
+  for (uint64_t i = 0; i < ids.count; ++i) {
+    PyObject* const id = PyLong_FromUnsignedLongLong(id_at(ids.record, ids.first + i));
+    if (!id) throw nb::python_error();
+    PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), id);
+  }
+  return out;
+}
+
+// Answers one query after the other.
+class SingleProber {
+ public:
+  SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius, nb::object match_type)
+      : tables_(single_tables(std::move(prober), std::move(identity))), ids_object_(std::move(ids)),
+        ids_(&nb::cast<const Sealed*>(ids_object_)->file), radius_(radius), matches_(std::move(match_type)) {
+    if (ids_->shape().key_words != words()) throw nb::value_error("ids of tables of another width");
+  }
+
+  // The matches by distance and fingerprint; None if the ids of one cannot be found in the file as it should be.
+  nb::object probe(nb::handle query) const {
+    const OneRow row(query, words());
+    LentRoom lent;
+    Room* const room = lent.get();
+    Fault fault;
+    const std::string* path = nullptr;
+    bool with_ids = true;
+    ProbeCounters counters;
+    Status status;
+    const auto ask = [&] {
+      status = search(row.words, room, &counters, &fault, &path);
+      if (status == Status::ok) with_ids = find_ids(room);
+    };
+    if (tables_.is_brief) {
+      BrieflyReleasedGil released;
+      ask();
+      if (counters.fetches || counters.blocks > kBriefBlocks) released.was_long();
+    } else {
+      ReleasedGil released;
+      ask();
+    }
+    if (status != Status::ok) raise_fault(fault, path ? *path : "");
+    if (!with_ids) return nb::none();
+    nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(room->sink.count)));
+    if (!out.is_valid()) throw nb::python_error();
+    for (uint64_t i = 0; i < room->sink.count; ++i)
+      PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i),
+                     matches_.make(number_of(room->fingerprints.data() + i * words(), words()), room->distances[i], list_of(room->ids[i]))
+                         .release().ptr());
+    return out;
+  }
+
+ private:
+  unsigned words() const { return words_of(tables_.width); }
+
+  // Finds the matches and their places in the identity table.
+  Status search(const uint64_t* row, Room* room, ProbeCounters* counters, Fault* fault, const std::string** path) const {
+    Stopper stopping = stopper(nullptr);
+    ProbeOptions options{radius_};
+    options.stop = &stopping;
+    Status status = search_one(*tables_.prober, row, options, &room->sink, counters, fault);
+    const uint64_t n = room->sink.count;
+    if (status != Status::ok) {
+      *path = &path_of(*tables_.prober, fault->table);
+      return status;
+    }
+    if (!n) return status;
+    room->fingerprints.resize(n * words());
+    room->distances.resize(n);
+    room->blocks.resize(n);
+    room->ranks.resize(n);
+    status = order(room, &stopping);
+    if (status != Status::ok) return (*fault = Fault{status}).status;
+    for (uint64_t i = 0; i < n && i < kFew; ++i) fetch(room->fingerprints[i * words()]);
+    *path = tables_.identity_path;
+    status = kernels(tables_.width).locate(*tables_.identity, {room->fingerprints.data(), n}, room->blocks.data(), room->ranks.data(),
+                                           &stopping, fault);
+    for (uint64_t i = 0; i < n && status == Status::ok; ++i)
+      if (room->blocks[i] == UINT64_MAX)
+        status = (*fault = Fault{Status::bad_digest, UINT64_MAX, room->fingerprints[i * words()], 0}).status;
+    return status;
+  }
+
+  // Fetches ahead, all at once, what it takes to locate a fingerprint, by its leading word, and to find its ids. What is wrong with
+  // it is told when it is read.
+  void fetch(uint64_t leading) const {
+    const TableView& t = *tables_.identity;
+    const uint64_t slot = t.directory_bits ? leading >> (64 - t.directory_bits) : 0;
+    uint64_t low = std::min(read_once(t.directory[slot]), t.block_count), high = std::min(read_once(t.directory[slot + 1]), t.block_count);
+    while (low < high) {
+      const uint64_t middle = low + (high - low) / 2;
+      if (t.keys[middle] < leading) low = middle + 1;
+      else high = middle;
+    }
+    if (low >= t.block_count) return;
+    for (uint32_t at = 0; at < t.block_bytes; at += 64) __builtin_prefetch(t.blocks + low * t.block_bytes + at);
+    ids_->fetch(low);
+  }
+
+  Status order(Room* room, Stopper* stopping) const {
+    if (room->sink.count > kFew) {
+      int64_t lims[2];
+      return order_matches(room->sink, words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), stopping);
+    }
+    switch (words()) {
+      case 1: order_few<uint64_t>(room->sink, room->fingerprints.data(), room->distances.data()); break;
+      case 2: order_few<Wide<2>>(room->sink, room->fingerprints.data(), room->distances.data()); break;
+      default: order_few<Wide<4>>(room->sink, room->fingerprints.data(), room->distances.data());
+    }
+    return Status::ok;
+  }
+
+  // The key of a block, a row.
+  void copy_key(uint64_t block, uint64_t* key) const {
+    key[0] = tables_.identity->keys[block];
+    for (unsigned i = 1; i < words(); ++i) key[i] = tables_.identity->key_rests[block * (words() - 1) + i - 1];
+  }
+
+  bool find_ids(Room* room) const {
+    const uint64_t n = room->sink.count;
+    room->ids.resize(n);
+    for (uint64_t i = 0; i < n; ++i) {
+      uint64_t key[kMaxWords], seed = tables_.set_digest;
+      copy_key(room->blocks[i], key);
+      for (unsigned j = 0; j < words(); ++j) seed += key[j];
+      const SealedValue value = ids_->find(key, room->blocks[i]);
+      FoundIds* const ids = &room->ids[i];
+      Fault fault;
+      if (!value.data || open_record(value.data, value.size, seed, &ids->record, &fault) != Status::ok) return false;
+      if (room->ranks[i] >= ids->record.count) return false;
+      ids->count = ids_of_rank(ids->record, room->ranks[i], &ids->first);
+    }
+    return true;
+  }
+
+  static constexpr uint64_t kFew = 64;
+
+  SingleTables tables_;
+  nb::object ids_object_;
+  const SealedFile* ids_;
+  unsigned radius_;
+  MatchMaker matches_;
+};
+
+}  // namespace
+
+void bind_single(nb::module_& m) {
+  nb::class_<Sealed>(m, "SealedFile")
+      .def(nb::init<int, uint64_t, std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t>, unsigned, uint64_t, nb::bytes, bool>(),
+           "descriptor"_a, "file_bytes"_a, "tree"_a, "key_words"_a, "longest"_a, "level_two"_a, "whole"_a)
+      .def("get", &Sealed::get, "key"_a, "number"_a = nb::none());
+  nb::class_<SingleProber>(m, "SingleProber")
+      .def(nb::init<nb::object, nb::object, nb::object, unsigned, nb::object>(), "prober"_a, "identity"_a, "ids"_a, "radius"_a,
+           "match_type"_a)
+      .def("probe", &SingleProber::probe, "query"_a);
+}
+
+}  // namespace fpstore

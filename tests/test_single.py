@@ -1,0 +1,142 @@
+"""Single probes in one call: the same answers as those of a batch, with ids, at every width, and without a lock."""
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore.disk import sealed
+from fpstore.width import check_width
+
+COUNT = 4000
+
+
+@pytest.fixture(autouse=True)
+def checks_pages_as_they_are_used(monkeypatch):
+    """As a large file does."""
+    monkeypatch.setattr(sealed, "CHECKED_AT_OPEN", 0)
+
+
+def numbers(rng, count, bits):
+    return [int.from_bytes(rng.bytes(bits // 8), "big") for _ in range(count)]
+
+
+def near(rng, value, bits, most):
+    for place in rng.choice(bits, rng.integers(0, most + 1), replace=False).tolist():
+        value ^= 1 << place
+    return value
+
+
+def answers(store, queries, **how):
+    return list(store.probe_many(queries, **how))
+
+
+@pytest.mark.parametrize(
+    ("bits", "design", "kind"),
+    [
+        *((bits, design, "integer") for bits in (32, 64) for design in ("manku-4", "flip-2", "flip-1")),
+        *((bits, "blocks-4-1", "integer") for bits in (128, 256)),
+        (64, "manku-10", "string"),
+        (128, "blocks-4-1", "string"),
+    ],
+)
+def test_single_probes_answer_as_batches_do(tmp_path, bits, design, kind):
+    rng = np.random.default_rng(bits)
+    centres = numbers(rng, COUNT // 4, bits)
+    stored = [near(rng, centre, bits, 4) for centre in centres for _ in range(4)]
+    ids = [int(n) for n in rng.integers(0, 2**40, 2 * COUNT)]
+    store = fpstore.build(
+        tmp_path / "s", stored * 2, ids if kind == "integer" else list(map(str, ids)), width=bits, design=design, radius=3
+    )
+    queries = [near(rng, centre, bits, 2) for centre in centres[:300]]
+    generation = store.snapshot().generation
+    for radius in (0, 2, 3):
+        expected = answers(store, queries, radius=radius)
+        assert [store.probe(query, radius) for query in queries] == expected
+        inner = [check_width(bits).inner(query) for query in queries]
+        found = [generation.single_prober(radius).probe(query) for query in inner]
+        assert [len(matches) for matches in found] == list(map(len, expected))
+        assert all(type(match) is fpstore.Match for matches in found for match in matches)
+    assert [store.probe(query) for query in queries] == answers(store, queries)
+    store.close()
+
+
+def test_more_matches_than_are_ordered_in_place(tmp_path):
+    rng = np.random.default_rng(5)
+    stored = sorted({near(rng, 2**63, 64, 3) for _ in range(3000)})
+    with fpstore.build(tmp_path / "s", stored, design="manku-4") as store:
+        matches = store.probe(2**63)
+        assert len(matches) == len(stored) > 1000
+        assert [matches] == answers(store, [2**63])
+
+
+def test_a_store_with_changes(tmp_path):
+    rng = np.random.default_rng(6)
+    stored = numbers(rng, COUNT, 64)
+    fpstore.build(tmp_path / "s", stored, design="manku-4").close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert([near(rng, value, 64, 2) for value in stored[:300]], list(range(10**6, 10**6 + 300)))
+        store.delete(fingerprints=stored[200:400])
+        queries = [near(rng, value, 64, 1) for value in stored[:500]]
+        assert [store.probe(query) for query in queries] == answers(store, queries)
+
+
+def test_other_forms_of_a_fingerprint(tmp_path):
+    with fpstore.build(tmp_path / "s", [5, 2**64 - 1], [7, 8]) as store:
+        expected = [fpstore.Match(5, 0, [7])]
+        for form in (5, np.uint64(5), np.uint32(5), "0" * 15 + "5", (5).to_bytes(8, "big")):
+            assert store.probe(form) == expected
+        for wrong in (-1, 2**64, True, 5.0, None):
+            with pytest.raises(fpstore.InputError):
+                store.probe(wrong)
+
+
+def test_no_lock_is_taken(tmp_path, monkeypatch):
+    rng = np.random.default_rng(7)
+    stored = numbers(rng, COUNT, 64)
+    with fpstore.build(tmp_path / "s", stored, list(map(str, range(COUNT))), design="manku-4") as store:
+        expected = answers(store, stored)
+        monkeypatch.setattr(sealed, "_lock", None)
+        try:
+            assert [store.probe(value) for value in stored] == expected
+        finally:
+            monkeypatch.undo()
+
+
+def test_threads_have_the_answers_of_one(tmp_path):
+    rng = np.random.default_rng(8)
+    stored = numbers(rng, COUNT, 64)
+    with fpstore.build(tmp_path / "s", stored, design="flip-2") as store:
+        expected, wrong = answers(store, stored), []
+
+        def ask(first):
+            places = [*range(first, COUNT), *range(first)]
+            wrong.extend(place for place in places if store.probe(stored[place]) != expected[place])
+
+        threads = [threading.Thread(target=ask, args=(COUNT // 8 * i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+
+
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+def test_a_handler_in_the_middle_of_a_probe_probes_too(tmp_path):
+    rng = np.random.default_rng(9)
+    stored = numbers(rng, 1 << 17, 64)
+    with fpstore.build(tmp_path / "s", stored, design="manku-4") as store:
+        expected = store.probe(stored[0])
+        found = []
+        old = signal.signal(signal.SIGALRM, lambda *_: found.append(store.probe(stored[0])))
+        try:
+            while not found:
+                signal.setitimer(signal.ITIMER_REAL, 0.0001)
+                matches = store.probe(stored[1], 24)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.signal(signal.SIGALRM, old)
+        assert set(map(repr, found)) == {repr(expected)}
+        assert [matches] == answers(store, [stored[1]], radius=24)

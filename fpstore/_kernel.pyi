@@ -50,6 +50,23 @@ def sort_keys(
     keys: NDArray[np.uint64], scratch: NDArray[np.uint64], bits: int | None = None, stop: Stop | None = None
 ) -> None: ...
 def sort_pairs(pairs: NDArray[np.uint64], scratch: NDArray[np.uint64], words: int = 1, stop: Stop | None = None) -> None: ...
+def count_parts(keys: NDArray[np.uint64], depth: int, counts: NDArray[np.uint64], stop: Stop | None = None) -> None: ...
+def scatter_parts(
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.uint32] | None,
+    first: int,
+    depth: int,
+    at: NDArray[np.uint64],
+    out: tuple[NDArray[np.uint64], NDArray[np.uint32]],
+    stop: Stop | None = None,
+) -> None: ...
+def sort_parts(
+    keys: NDArray[np.uint64], numbers: NDArray[np.uint32], ends: NDArray[np.uint64], bits: int, stop: Stop | None = None
+) -> None: ...
+def are_distinct_keys(keys: NDArray[np.uint64], stop: Stop | None = None) -> bool: ...
+def group_numbered(
+    keys: NDArray[np.uint64], numbers: NDArray[np.uint32], counts: NDArray[np.uint64], stop: Stop | None = None
+) -> tuple[int, int]: ...
 def group_pairs(
     pairs: NDArray[np.uint64], out: NDArray[np.uint64], words: int = 1, stop: Stop | None = None
 ) -> tuple[int, int]: ...
@@ -231,7 +248,12 @@ class _InOrder(_Header):
 class TableParts(_TableHeader):
     def __init__(self, header: NDArray[np.uint8], file_bytes: int, path: str) -> None: ...
     def decode(
-        self, blocks: NDArray[np.uint8], keys: NDArray[np.uint64], first: int, room: int
+        self,
+        blocks: NDArray[np.uint8],
+        keys: NDArray[np.uint64],
+        first: int,
+        room: int,
+        into: NDArray[np.uint64] | None = None,
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]: ...
 
 class Table(_TableHeader, _InOrder):

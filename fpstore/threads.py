@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -235,6 +236,19 @@ def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, wai
         except BaseException:
             pool.cancel()
             raise
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield items, of which a thread makes the next one meanwhile."""
+    with Pool(1) as pool:
+        job: Job[list[T]] = pool.submit(_next_of, items)
+        while found := job.result():
+            job = pool.submit(_next_of, items)
+            yield found.pop()
+
+
+def _next_of(items: Iterator[T]) -> list[T]:
+    return list(islice(items, 1))
 
 
 _pools: set[Pool] = set()

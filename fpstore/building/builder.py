@@ -15,8 +15,10 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_progress
-from fpstore.building.external_sort import Column, PairSorter, SortedRows, Spool, permuted_parts, reference_keys, sort_bytes
+from fpstore.building.external_sort import NumberedRows, PairSorter, SortedRows, Spool, permuted_parts, reference_keys, sort_bytes
+from fpstore.building.file_column import FileColumn
 from fpstore.building.generation_writer import GenerationWriter, finish_store
+from fpstore.building.numbered import NumberedSorter
 from fpstore.building.rows import chunks, known_rows
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
@@ -35,7 +37,10 @@ from fpstore.format.stored_table import open_table
 from fpstore.format.table import table_name
 from fpstore.resources import parse_memory, parse_threads
 from fpstore.string_column import StringColumn
+from fpstore.threads import ahead
 from fpstore.width import Width, check_width, empty_rows
+
+Sorter = PairSorter | NumberedSorter
 
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
@@ -101,7 +106,7 @@ class _Build:
         generation.mkdir()
         self._temporary = folder / "tmp"
         self._temporary.mkdir()
-        self._writer = GenerationWriter(generation, options.blocks, self._work)
+        self._writer = GenerationWriter(generation, options.blocks, self._work, self._threads)
         self._strings: StringSpool | None = None
         self._kind, self._next_row = "row", 0
 
@@ -125,20 +130,28 @@ class _Build:
             totals = Totals(self._identity.count, writer.ids, self._next_row, self._kind)
             finish_store(self._folder, self._manifest(self._identity, writer.record(1, totals)))
 
-    def _tables(self, sorter: PairSorter) -> None:
+    def _tables(self, sorter: Sorter) -> None:
         """Sort the rows, choose the design, and write the tables, the ids and the index by id."""
         writer = self._writer
         self._identity = identity = self._sorted(sorter)
         identity.design = self._choose(identity.count, identity.sample())
         writer.begin(identity.design, identity.count, identity.summary.digest)
         self._work.start(PHASE_TABLES, identity.count * len(identity.design.tables))
-        writer.write_identity(identity.summary.histogram, identity.groups())
-        identity.drop_ids(writer.folder / table_name(0))
-        self._other_tables(identity)
+        if identity.free_memory:
+            self._all_tables(identity)
+        else:
+            self._first_table(identity)
+            self._all_tables(identity, first=1)
         if self._strings is not None or self._options.index_ids:
             writer.write_places(self._memory)
 
-    def _read(self, source: Any, ids: Any) -> PairSorter:
+    def _sorter(self, rows: int | None) -> Sorter:
+        """Return a sorter of rows, of which there will be so many if that is known."""
+        if self._width.words == 1:
+            return NumberedSorter(self._memory, self._temporary, rows, self._threads)
+        return PairSorter(self._memory, self._temporary, rows, self._width.words)
+
+    def _read(self, source: Any, ids: Any) -> Sorter:
         """Return a sorter of all rows; a design that is impossible for so many is refused before anything is read."""
         rows = known_rows(source)
         if rows is not None and self._options.design != "auto":
@@ -149,13 +162,11 @@ class _Build:
         pieces = chain([] if first is None else [first], pieces)
         if self._options.id_kind == "string" or (first is not None and isinstance(first[1], (list, StringColumn))):
             return self._read_strings(pieces, rows)
-        sorter = PairSorter(self._memory, self._temporary, rows, self._width.words)
+        sorter = self._sorter(rows)
         for fingerprints, chunk_ids in pieces:
-            if chunk_ids is None:
-                numbers = np.arange(sorter.rows, sorter.rows + len(fingerprints), dtype=np.uint64)
-            else:
-                self._kind, numbers = "integer", np.asarray(chunk_ids)
-            sorter.add(fingerprints, numbers)
+            if chunk_ids is not None:
+                self._kind, chunk_ids = "integer", np.asarray(chunk_ids)
+            sorter.add(fingerprints, chunk_ids)
             self._work.tick(len(fingerprints))
         self._next_row = sorter.rows
         if getattr(source, "row_numbers", False):  # of which some may be left out
@@ -164,32 +175,37 @@ class _Build:
             self._kind, self._next_row = self._options.id_kind, self._options.rows
         return sorter
 
-    def _read_strings(self, pieces: Iterable[tuple[Words, Any]], rows: int | None) -> PairSorter:
+    def _read_strings(self, pieces: Iterable[tuple[Words, Any]], rows: int | None) -> Sorter:
         """Return a sorter of all rows, numbered by their strings."""
         self._strings = strings = StringSpool(self._temporary, self._memory, rows)
-        fingerprints = Column(self._temporary / "fingerprints.tmp", self._width.words)
+        fingerprints = FileColumn(self._temporary / "fingerprints.tmp", self._width.words)
         for piece, ids in pieces:
             fingerprints.append(piece)
             strings.add(ids)
             self._work.tick(len(piece))
         self._kind, self._next_row = "string", self._options.rows if self._options.id_kind else strings.rows
         strings.resolve(lambda rows: self._work.tick())
-        sorter = PairSorter(self._memory, self._temporary, strings.rows, self._width.words)
+        sorter = self._sorter(strings.rows)
         for piece in fingerprints.pieces():
             sorter.add(piece, strings.numbers(sorter.rows, sorter.rows + len(piece)))
             self._work.tick()
         fingerprints.close()
         return sorter
 
-    def _sorted(self, sorter: PairSorter) -> _Identity:
+    def _sorted(self, sorter: Sorter) -> _Identity:
         self._work.start(PHASE_SORT, sorter.rows)
         identity = _Identity(self._temporary if sorter.spilled else None, self._width.words)
-        part = None
+        part: SortedRows | NumberedRows | None = None
         for part in sorter.groups(self._work.tick):
             identity.add(part)
         if part is not None and not sorter.spilled:
-            identity.memory = part.memory
+            identity.memory, identity.free_memory = part.memory, part.per_key is None
         return identity
+
+    def _first_table(self, identity: _Identity) -> None:
+        """Write the first table and the ids."""
+        self._writer.write_identity(identity.summary.histogram, identity.groups())
+        identity.drop_ids(self._writer.folder / table_name(0))
 
     def _choose(self, count: int, sample: Words | None = None) -> Design:
         options = self._options
@@ -201,10 +217,10 @@ class _Build:
             return choose(count, options.radius, required, sample).design
         return make_for(options.design, options.radius, count, Width(options.width), sample)
 
-    def _other_tables(self, identity: _Identity) -> None:
-        """Write the other tables in as many threads as the budget has memory for."""
-        tables = range(1, len(identity.design.tables))
-        most = min(self._threads, len(tables))
+    def _all_tables(self, identity: _Identity, first: int = 0) -> None:
+        """Write the tables from a number on, in as many threads as the budget has memory for."""
+        tables = range(max(first, 1), len(identity.design.tables))
+        most = min(self._threads, len(tables) + 1 - first)
         if identity.table is not None:
             threads = most
             memory = self._memory // max(threads, 1)
@@ -214,8 +230,10 @@ class _Build:
             taken = identity.count * sort_bytes(self._width.words)
             free = self._memory - 2 * taken
             threads = min(most, 1 + max(free, 0) // max(taken, 1))
-            workspaces = [identity.take_memory()]
+            workspaces = [_workspace(identity.take_memory(), identity.count * self._width.words)]
             parts = [partial(self._table_in_memory, identity, table, workspaces) for table in tables]
+        if first == 0:
+            parts.insert(0, partial(self._first_table, identity))
         if threads <= 1:
             for part in parts:
                 part()
@@ -223,17 +241,17 @@ class _Build:
             self._work.share(threads, parts)
         identity.close()
 
-    def _table_in_memory(self, identity: _Identity, table: int, workspaces: list[Words]) -> None:
+    def _table_in_memory(self, identity: _Identity, table: int, workspaces: list[tuple[Words, Words]]) -> None:
         self._work.tick()
         spec, n = identity.design.tables[table], identity.count
+        words = n * spec.key_words
         try:
-            workspace = workspaces.pop()
+            keys, scratch = workspaces.pop()
         except IndexError:  # all are in use
-            workspace = np.empty(0, np.uint64)
-        words = 2 * n * spec.key_words
-        if len(workspace) < words:
-            workspace = np.empty(words, np.uint64)
-        keys, scratch = workspace[:words].reshape(2, *empty_rows(n, spec.key_words).shape)
+            keys, scratch = _workspace(np.empty(0, np.uint64), words)
+        workspace = keys, scratch
+        shape = empty_rows(n, spec.key_words).shape
+        keys, scratch = keys[:words].reshape(shape), scratch[:words].reshape(shape)
         if spec.kind == REFERENCES:
             first = 0
             for piece in reference_keys(identity.in_memory, n, spec):
@@ -249,9 +267,10 @@ class _Build:
     def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
         self._work.tick()
         spec = identity.design.tables[table]
-        column = Column(self._temporary / f"table-{table}.tmp", spec.key_words)
+        column = FileColumn(self._temporary / f"table-{table}.tmp", spec.key_words)
         try:
-            parts = permuted_parts(identity.keys, identity.count, spec, memory, self._work.stop)
+            keys = identity.keys if self._threads == 1 else lambda: ahead(identity.keys())
+            parts = permuted_parts(keys, identity.count, spec, memory, self._work.stop)
             self._writer.write_table(table, Spool(parts, column))
         finally:
             column.close()
@@ -272,6 +291,13 @@ class _Build:
         )  # fmt: skip
 
 
+def _workspace(memory: Words, words: int) -> tuple[Words, Words]:
+    """Return arrays of so many words for keys and as scratch, of some memory as far as it goes."""
+    if len(memory) >= 2 * words:
+        return memory[:words], memory[words : 2 * words]
+    return memory[:words] if len(memory) >= words else np.empty(words, np.uint64), np.empty(words, np.uint64)
+
+
 class _Identity(SortedColumns):
     """The sorted distinct fingerprints and their ids, from which the tables are made; in files if a folder is given."""
 
@@ -280,11 +306,12 @@ class _Identity(SortedColumns):
     def __init__(self, folder: Path | None, words: int) -> None:
         super().__init__(folder, "identity", words)
         self._in_files = folder is not None
-        self.memory: Words | None = None  # of the sort, free once the identity table is written
+        self.memory: Words | None = None  # of the sort, free once the ids are written
+        self.free_memory = False  # or from the beginning
         self.table: Path | None = None  # the table file from which to read the keys instead of the column
         self._sample = EvenRows(words)
 
-    def add(self, part: SortedRows) -> None:
+    def add(self, part: SortedRows | NumberedRows) -> None:
         """Add the next fingerprints and their ids."""
         self._sample.add(part.keys)
         super().add(part)

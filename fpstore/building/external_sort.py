@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +45,15 @@ class SortedRows(NamedTuple):
     memory: Words
 
 
+class NumberedRows(NamedTuple):
+    """The same with ids of 32 or 64 bits; ``per_key`` is None if each key has one id."""
+
+    keys: Words
+    per_key: Words | None
+    ids: Words | npt.NDArray[np.uint32]
+    memory: Words
+
+
 class Column:
     """A growing column of rows of words, in memory, or in a file if a path is given.
 
@@ -60,7 +69,7 @@ class Column:
         if path is not None:
             path.touch(exist_ok=False)
 
-    def append(self, part: Words) -> None:
+    def append(self, part: npt.NDArray[Any]) -> None:
         """Add rows at the end. In memory, the caller's array itself is kept: it must not change afterwards."""
         part = np.ascontiguousarray(part)
         self.rows += len(part)
@@ -148,10 +157,20 @@ class Room:
         return in_pieces([self.array[: self._rows]])
 
 
+class Kept(Protocol):
+    """What keeps keys between two passes."""
+
+    def append(self, part: Words) -> None:
+        """Add rows at the end."""
+
+    def pieces(self) -> Iterator[Words]:
+        """Yield the rows in order."""
+
+
 class Spool:
     """Starts passes over keys that come only once: the first keeps them in a column, which the next ones read."""
 
-    def __init__(self, keys: Iterable[Words], column: Column | Room) -> None:
+    def __init__(self, keys: Iterable[Words], column: Kept) -> None:
         self._keys: Iterable[Words] | None = keys
         self._column = column
 
@@ -208,9 +227,11 @@ class PairSorter:
         self._pairs: Words = np.empty((rows if fits and rows else 0, words + 1), np.uint64)
         self.rows = 0
 
-    def add(self, fingerprints: Words, ids: Words) -> None:
-        """Append rows."""
+    def add(self, fingerprints: Words, ids: Words | None) -> None:
+        """Append rows; without ids, they are numbered by their place."""
         start, self.rows = self.rows, self.rows + len(fingerprints)
+        if ids is None:
+            ids = np.arange(start, self.rows, dtype=np.uint64)
         if self._parts is None and self.rows > self._most:
             self._parts = {}
             for first in range(0, start, COPY_ROWS):

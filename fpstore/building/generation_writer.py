@@ -20,6 +20,7 @@ from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE, MODE
+from fpstore.disk.pages import load
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import mapping_files
 from fpstore.format.histogram import Histogram, KeySummary
@@ -33,7 +34,10 @@ from fpstore.format.record import Totals
 from fpstore.format.stored_table import ColumnTableWriter, open_table, table_writer
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableLayout, TableWriter, table_name
+from fpstore.resources import total_memory
 from fpstore.threads import Job, Pool
+
+LOADED_SHARE = 4  # at most such a share of the memory is filled with new tables
 
 
 class StringSource(Protocol):
@@ -63,11 +67,13 @@ class GenerationWriter:
     blocks : Blocks
     work : Work
         Counts the fingerprints written.
+    threads : int
+        With more than one, ids are written beside the tables that they belong to.
     """
 
     design: Design
 
-    def __init__(self, folder: Path, blocks: Blocks, work: Work) -> None:
+    def __init__(self, folder: Path, blocks: Blocks, work: Work, threads: int = 1) -> None:
         self.folder = folder
         self.work = work
         self.fingerprints = self.ids = self.digest = self.first_string = 0
@@ -75,9 +81,10 @@ class GenerationWriter:
         self.places: dict[str, Any] | None = None
         self._rank_bits = 0
         self._ids_file: dict[str, int] = {}
-        self._blocks = blocks
+        self._blocks, self._beside = blocks, threads > 1
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
+        self._loaded = 0  # bytes of tables
         self._syncs: list[tuple[TableWriter | ColumnTableWriter, Job[None]]] = []
 
     def __enter__(self) -> Self:
@@ -116,7 +123,7 @@ class GenerationWriter:
 
     def _map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], MappingWriter]:
         """Write a mapping; return the shape of its file of numbers, and the writer, whose table is to be made durable."""
-        mapping = MappingWriter(files, layout)
+        mapping = MappingWriter(files, layout, self._beside)
         try:
             for keys, counts, numbers in groups:
                 mapping.add(keys, counts, numbers)
@@ -170,7 +177,15 @@ class GenerationWriter:
         return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram)
 
     def _sync(self, table: TableWriter | ColumnTableWriter) -> None:
-        self._syncs.append((table, self._disk.submit(table.sync)))
+        self._syncs.append((table, self._disk.submit(self._kept, table)))
+
+    def _kept(self, table: TableWriter | ColumnTableWriter) -> None:
+        """Make a table durable, and have it in memory for who probes it next, unless the tables would fill the memory."""
+        table.sync()
+        if isinstance(table, TableWriter) and table.is_past_cache:
+            self._loaded += table.path.stat().st_size
+            if self._loaded <= total_memory() // LOADED_SHARE:
+                load(table.path)
 
     def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:
         """Write the dictionary of string ids, and the way back from a string to its number.

@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from fpstore.aliases import Groups, Words
-from fpstore.building.external_sort import COPY_ROWS, Column, SortedRows, in_pieces
+from fpstore.building.external_sort import COPY_ROWS, Column, NumberedRows, SortedRows, in_pieces
+from fpstore.building.file_column import FileColumn
 from fpstore.format.histogram import KeySummary
+from fpstore.threads import ahead
 
 
 class SortedColumns:
     """Distinct keys in ascending order with the numbers of each, in memory, or in files if a folder is given.
+
+    Numbers have as many bits as those that are added.
 
     Parameters
     ----------
@@ -33,16 +37,19 @@ class SortedColumns:
         keys, counts, numbers = (
             None if folder is None else folder / f"{name}-{what}.tmp" for what in ("keys", "counts", "numbers")
         )
-        self._keys, self._per_key, self._numbers = Column(keys, words), Column(counts), Column(numbers)
+        self._keys, self._per_key, self._numbers = column(keys, words), column(counts), column(numbers)
+        self._parts: list[tuple[int, bool]] = []  # the keys of each part, and whether each of them has one number
         self.summary = KeySummary()
 
-    def add(self, part: SortedRows) -> None:
+    def add(self, part: SortedRows | NumberedRows) -> None:
         """Add the next keys and their numbers."""
         for keys in in_pieces([part.keys]):
             self.summary.add(keys)
         self._keys.append(part.keys)
-        self._per_key.append(part.per_key)
+        if part.per_key is not None:
+            self._per_key.append(part.per_key)
         self._numbers.append(part.ids)
+        self._parts.append((len(part.keys), part.per_key is None))
 
     @property
     def count(self) -> int:
@@ -51,17 +58,44 @@ class SortedColumns:
 
     def groups(self) -> Iterator[Groups]:
         """Yield (keys, how many numbers each has, the numbers), ascending."""
-        taken = 0
-        for keys, per_key in zip(self._keys.pieces(), self._per_key.pieces(), strict=True):
-            for piece, counts in _few_numbers(keys, per_key):
-                numbers = self._numbers.part(taken, int(counts.sum()))
-                taken += len(numbers)
-                yield piece, counts, numbers
+        return self._groups() if isinstance(self._keys, Column) else ahead(self._groups())
+
+    def _groups(self) -> Iterator[Groups]:
+        start = number = 0
+        for counts in self._counts():
+            keys = self._keys.part(start, len(counts))
+            start += len(keys)
+            for piece, per_key in _few_numbers(keys, counts):
+                numbers = self._numbers.part(number, int(per_key.sum())).astype(np.uint64, copy=False)
+                number += len(numbers)
+                yield piece, per_key, numbers
+
+    def _counts(self) -> Iterator[Words]:
+        """Yield how many numbers each key has, in pieces that do not depend on the parts."""
+        waiting: list[Words] = []
+        rows = count = 0
+        for keys, single in self._parts:
+            done = 0
+            while done < keys:
+                size = min(keys - done, COPY_ROWS - rows)
+                waiting.append(np.ones(size, np.uint64) if single else self._per_key.part(count, size))
+                count += 0 if single else size
+                done, rows = done + size, rows + size
+                if rows == COPY_ROWS:
+                    yield np.concatenate(waiting)
+                    waiting, rows = [], 0
+        if waiting:
+            yield np.concatenate(waiting)
 
     def close(self) -> None:
         """Drop everything."""
-        for column in (self._keys, self._per_key, self._numbers):
-            column.close()
+        for kept in (self._keys, self._per_key, self._numbers):
+            kept.close()
+
+
+def column(path: Path | None, words: int = 1) -> Column | FileColumn:
+    """Return a column in memory, or in a file if a path is given."""
+    return Column(None, words) if path is None else FileColumn(path, words)
 
 
 def _few_numbers(keys: Words, per_key: Words) -> Iterator[tuple[Words, Words]]:

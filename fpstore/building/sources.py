@@ -13,6 +13,7 @@ from fpstore.aliases import Groups, Words
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
 from fpstore.design.tables import REFERENCES, TableSpec
 from fpstore.format.stored_table import StoredTable
+from fpstore.format.table import TableReader
 from fpstore.query.snapshot import Snapshot, cut_groups
 from fpstore.width import leading_words, place_of, row_of_number, rows_like
 
@@ -27,6 +28,8 @@ class SortedSource(Protocol):
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the permuted fingerprints, ascending; None if no table has them in this order.
+
+        Each piece is valid until the next.
 
         When another thread sets ``stop``, the pass ends soon with InterruptedError.
         """
@@ -80,14 +83,17 @@ class Content:
         for keys, out in ((self._drop, drop), (self._add, add)):
             _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)
         dropped = added = 0
-        for keys in unless_stopped((values for values, _ in table.pieces()), stop):
+        pieces = table.file.keys_in_turn() if isinstance(table, TableReader) else (values for values, _ in table.pieces())
+        room = rows_like(drop, 0)
+        for keys in unless_stopped(pieces, stop):
             drop_end = dropped + place_of(drop[dropped:], keys[-1:], "right")
             add_end = added + place_of(add[added:], keys[-1:], "right")
             if drop_end > dropped or add_end > added:
-                out = rows_like(keys, len(keys) + add_end - added)
-                n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], out)
+                if len(room) < len(keys) + add_end - added:
+                    room = rows_like(keys, 2 * (len(keys) + add_end - added))
+                n = _kernel.merge_keys(keys, drop[dropped:drop_end], add[added:add_end], room)
                 dropped, added = drop_end, add_end
-                keys = out[:n]
+                keys = room[:n]
             if len(keys):
                 yield keys
         yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))

@@ -16,6 +16,7 @@ from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError
 from fpstore.format.histogram import KeySummary
 from fpstore.resources import Resources
+from fpstore.threads import ahead
 
 PHASE_MERGE = "merging"
 WORD_BYTES = 8  # of the sorted keys that a Room keeps
@@ -83,7 +84,7 @@ class _Stream:
 
     def _identity(self, counted: KeySummary | None, used: npt.NDArray[np.bool_] | None) -> None:
         histogram = (counted or self._counted()).histogram
-        groups = self._source.groups()
+        groups = self._source.groups() if self._threads == 1 else ahead(self._source.groups())
         self._writer.write_identity(histogram, groups if used is None else self._noting(groups, used))
 
     def _noting(self, groups: Iterable[Groups], used: npt.NDArray[np.bool_]) -> Iterator[Groups]:

@@ -160,7 +160,7 @@ class Merge:
 
     def _write(self, snapshot: Snapshot, temporary: Path) -> None:
         self._manifest = self._redesigned(snapshot)
-        self._written = written = GenerationWriter(temporary, self._manifest.blocks, self._work)
+        self._written = written = GenerationWriter(temporary, self._manifest.blocks, self._work, self._resources.threads)
         self._first_string = snapshot.delta.first_string + len(self._strings)
         if self._new_strings is not None:
             self._first_string += self._new_strings.count

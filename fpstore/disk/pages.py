@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from fpstore.errors import CorruptStoreError
 
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
 POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
+HUGE_BYTES = 1 << 21
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
 Bytes = npt.NDArray[np.uint8]
@@ -44,6 +46,21 @@ def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
     if pages == POPULATED:
         _populate(mapped)
     return np.frombuffer(mapped, np.uint8)
+
+
+def load(path: Path) -> None:
+    """Have the system read a file into the page cache, past which it was written, by large pages where it has them.
+
+    What it cannot read is left to whoever uses the file.
+    """
+    with suppress(OSError, ValueError), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        mapped.madvise(getattr(mmap, "MADV_HUGEPAGE", mmap.MADV_NORMAL))
+        for start in range(0, len(mapped), HUGE_BYTES):
+            end = min(start + HUGE_BYTES, len(mapped))
+            try:
+                mapped.madvise(POPULATE_READ, start, end - start)
+            except OSError:
+                mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
 
 
 def _populate(mapped: mmap.mmap) -> None:

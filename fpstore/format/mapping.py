@@ -18,6 +18,7 @@ from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.stored_table import StoredTable, table_writer
 from fpstore.format.table import NOWHERE, TableLayout, TableReader
 from fpstore.lims import lims_of
+from fpstore.threads import Job, Pool
 from fpstore.width import WIDTH_64
 
 LOOK_UPS = 1 << 16  # keys that are looked up at once
@@ -79,6 +80,8 @@ class MappingWriter:
         The files to create.
     layout : TableLayout
         Of the table; its histogram, count and digest must be those of the keys that will be added.
+    beside : bool
+        Whether a thread writes the numbers while the next keys are added.
 
     Attributes
     ----------
@@ -88,7 +91,9 @@ class MappingWriter:
         How many numbers were added.
     """
 
-    def __init__(self, files: MappingFiles, layout: TableLayout) -> None:
+    def __init__(self, files: MappingFiles, layout: TableLayout, beside: bool = False) -> None:
+        self._pool = Pool(1) if beside else None
+        self._job: Job[None] | None = None
         self.table = table_writer(files.table, layout)
         self.largest_block = self.number_count = 0
         try:
@@ -100,22 +105,42 @@ class MappingWriter:
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys: how many numbers each has, and all numbers in order."""
         self.number_count += len(numbers)
-        self._numbers.add(keys, counts, numbers)
-        self._close_blocks(self.table.feed(keys))
-
-    def _close_blocks(self, entry_counts: Counts, last: bool = False) -> None:
+        entry_counts = self.table.feed(keys)
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
-        self._numbers.close_blocks(entry_counts, last)
+        self._wait()
+        if self._pool is None:
+            self._put(keys, counts, numbers, entry_counts)
+        else:
+            self._job = self._pool.submit(self._put, keys, counts, numbers, entry_counts)
+
+    def _put(self, keys: Words, counts: Words, numbers: Words, entry_counts: Counts) -> None:
+        self._numbers.add(keys, counts, numbers)
+        self._numbers.close_blocks(entry_counts)
+
+    def _wait(self) -> None:
+        job, self._job = self._job, None
+        if job is not None:
+            job.result()
 
     def finish(self) -> dict[str, int]:
         """Complete the files and return the shape of that of the numbers, which is durable; the table is so after its sync."""
-        self._close_blocks(self.table.finish(), last=True)
+        entry_counts = self.table.finish()
+        self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
+        self._wait()
+        self._end_thread()
+        self._numbers.close_blocks(entry_counts, last=True)
         return self._numbers.finish()
 
     def abort(self) -> None:
         """Close the files without finishing."""
+        self._end_thread()
         self.table.abort()
         self._numbers.abort()
+
+    def _end_thread(self) -> None:
+        if self._pool is not None:
+            self._pool.cancel()
+            self._pool.shutdown()
 
 
 class Mapping:

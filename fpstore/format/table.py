@@ -18,6 +18,7 @@ from fpstore.cached import cached_property
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
+from fpstore.disk.output import Output
 from fpstore.disk.pages import LAZY, in_memory
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
@@ -25,7 +26,7 @@ from fpstore.format import huffman
 from fpstore.format.table_file import TableFile
 from fpstore.width import leading_words
 
-FEED_KEYS = 1 << 15
+FEED_KEYS = 1 << 17  # in one call of the kernel: in between, a thread has to get the interpreter back
 NOWHERE = np.uint64(2**64 - 1)  # the block that Table.locate gives for a fingerprint that is not there
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
 
@@ -125,28 +126,28 @@ class TableWriter:
     """
 
     def __init__(self, path: Path, layout: TableLayout) -> None:
-        self._path, self._layout = path, layout
+        self.path, self._layout = path, layout
         self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
         self._code = layout.code
         seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
         width = layout.spec.width
         self._encoder = _kernel.BlockEncoder(self._code, layout.blocks.bytes, seed, width.bits)
-        # The output of a feed stays in the second-level cache until it is written.
         most = self._encoder.most_blocks(FEED_KEYS)
-        self._blocks = np.empty(most * layout.blocks.bytes + _kernel.OVERREAD_BYTES, np.uint8)
+        self._room = most * layout.blocks.bytes + _kernel.OVERREAD_BYTES
         self._block_keys = width.empty(most)
         self._counts = np.empty(most, np.uint32)
         self._keys: list[Words] = []
         self._fed = 0
-        self._file = path.open("wb", buffering=0)
-        self._write(bytes(_kernel.HEADER_BYTES))
+        self._file = Output(path)
+        self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
 
     def feed(self, keys: Words) -> Counts:
         """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
-            n = self._encoder.feed(keys[start : start + FEED_KEYS], self._blocks, self._block_keys, self._counts)
-            self._write(self._blocks[: n * self._layout.blocks.bytes])
+            room = self._file.room(self._room)
+            n = self._encoder.feed(keys[start : start + FEED_KEYS], room, self._block_keys, self._counts)
+            self._file.advance(n * self._layout.blocks.bytes)
             self._keys.append(self._block_keys[:n].copy())
             counts.append(self._counts[:n].copy())
         self._fed += len(keys)
@@ -159,34 +160,32 @@ class TableWriter:
         """
         layout = self._layout
         if self._fed != layout.fingerprint_count:
-            raise CorruptStoreError(f"{self._path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}")
+            raise CorruptStoreError(f"{self.path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}")
         block, key, count = self._encoder.finish()
-        self._write(block)
+        self._file.write(block)
         keys = np.concatenate([*self._keys, key])
         for part in key_columns(keys):
-            self._write(part)
-        self._write(_kernel.make_directory(keys))
+            self._file.write(part.reshape(-1).view(np.uint8))
+        self._file.write(_kernel.make_directory(keys).view(np.uint8))
         header = _kernel.make_header(
             self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.blocks.bytes, layout.table,
             len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
         )  # fmt: skip
-        self._file.seek(0)
-        self._write(header)
+        self._file.finish(header)
         return count
+
+    @property
+    def is_past_cache(self) -> bool:
+        """Whether most of the file was written past the page cache."""
+        return self._file.is_direct
 
     def sync(self) -> None:
         """Make the file durable and close it."""
-        os.fsync(self._file.fileno())
-        self._file.close()
+        self._file.sync()
 
     def abort(self) -> None:
         """Close the file, finished or not."""
         self._file.close()
-
-    def _write(self, data: bytes | npt.NDArray[np.generic]) -> None:
-        view = memoryview(data) if isinstance(data, bytes) else data.reshape(-1).view(np.uint8).data
-        while len(view):
-            view = view[self._file.write(view) :]
 
 
 class TableReader:

@@ -18,9 +18,10 @@ from fpstore.format import huffman
 from fpstore.format.parts import FileInParts
 from fpstore.width import Width, ascending, leading_words, rows_to_numbers
 
-PIECE_BYTES = 1 << 20  # of blocks, read at once
+PIECE_BYTES = 1 << 18  # of blocks, read at once: with their keys they stay in the second-level cache
 INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once
-DECODE_ROOM = 1 << 18
+DECODE_ROOM = 2 * _kernel.MAX_ENTRIES
+DECODE_MORE = 8  # rows behind them that the kernel may overwrite
 SPARSE = 64  # blocks between keys that are read one by one
 
 
@@ -74,8 +75,10 @@ class TableFile(FileInParts[_kernel.TableParts]):
 
     # Blocks
 
-    def decode(self, start: int, end: int) -> tuple[Words, Counts, int]:
+    def decode(self, start: int, end: int, into: Words | None = None) -> tuple[Words, Counts, int]:
         """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
+
+        The keys are put into an array, if one is given that has room for them.
 
         Raises
         ------
@@ -93,7 +96,7 @@ class TableFile(FileInParts[_kernel.TableParts]):
                     error.block = start
                     raise
                 count = (count + 1) // 2
-        values, counts = self.kernel.decode(blocks, keys, start, DECODE_ROOM)
+        values, counts = self.kernel.decode(blocks, keys, start, DECODE_ROOM, into)
         return values, counts, start + len(counts)
 
     def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Words]:
@@ -115,6 +118,15 @@ class TableFile(FileInParts[_kernel.TableParts]):
         while start < end:
             values, counts, start = self.decode(start, end)
             yield values, counts
+
+    def keys_in_turn(self) -> Iterator[Words]:
+        """Yield the permuted keys in order, in pieces of which each is valid until the next."""
+        start, end = 0, self.kernel.block_count
+        # Memory that is used again: each new page would have to be cleared.
+        room = Width(self.kernel.width).empty(DECODE_ROOM + DECODE_MORE)
+        while start < end:
+            values, _, start = self.decode(start, end, room)
+            yield values
 
     # Everything
 

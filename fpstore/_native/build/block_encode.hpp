@@ -69,13 +69,9 @@ inline void write_huffman(const Encoder& e, uint8_t* out) {
   memset(out + used, 0, e.block_bytes - used);
 }
 
-// Writes the open block to out, and its key and count.
+// Puts the checksum into a block that is written to out but for it, and notes its key and count.
 template <class W>
-void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
-  if (e->codec == Codec::huffman) write_huffman<W>(*e, out);
-  else write_elias_fano<W>(*e, out);
-  const uint32_t rest_bytes = e->count * W::kRestBytes;
-  memcpy(out + e->block_bytes - rest_bytes, e->rests, rest_bytes);
+void seal_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
   const uint64_t seed = e->seed + e->last[0] * xxh::kP1 + e->previous_key * xxh::kP2 + e->block_index * xxh::kP3;
   store32(out, block_sum(out, e->block_bytes, seed));
   memcpy(key, e->last, W::kWords * sizeof *key);
@@ -83,6 +79,16 @@ void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
   e->previous_key = e->last[0];
   ++e->block_index;
   e->count = 0;
+}
+
+// Writes the open block to out, and its key and count.
+template <class W>
+void close_block(Encoder* e, uint8_t* out, uint64_t* key, uint32_t* count) {
+  if (e->codec == Codec::huffman) write_huffman<W>(*e, out);
+  else write_elias_fano<W>(*e, out);
+  const uint32_t rest_bytes = e->count * W::kRestBytes;
+  memcpy(out + e->block_bytes - rest_bytes, e->rests, rest_bytes);
+  seal_block<W>(e, out, key, count);
 }
 
 template <class W>
@@ -183,12 +189,104 @@ inline Append append_leads(Encoder* e, const typename W::Row* keys, size_t n, si
   return end;
 }
 
+// Whole blocks of narrow fingerprints: where a block ends is found first, so each stream is written to its place.
+constexpr uint64_t kBothBits = (uint64_t{1} << 32) + 1;  // of a code: they count for both sums
+
+// For each symbol the bits of an entry, and above 32 bits those of its code.
+template <class W>
+inline void entry_sizes(const EncodeTable& code, uint64_t sizes[kSymbols]) {
+  for (unsigned h = 0; h < kSymbols; ++h) sizes[h] = h > W::kLast ? kNoCode : code.bits[h] * kBothBits + tail_length<W>(h);
+}
+
+// Appends the codes of count symbols, four at a time: together they have at most 64 bits, and few of them.
+inline void put_codes(BitWriter* to, const EncodeTable& code, const uint8_t* h, uint32_t count) {
+  uint32_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const unsigned b1 = code.bits[h[i + 1]], b2 = code.bits[h[i + 2]], b3 = code.bits[h[i + 3]], low = b2 + b3;
+    const uint64_t first = static_cast<uint64_t>(code.code[h[i]]) << b1 | code.code[h[i + 1]];
+    const uint64_t second = static_cast<uint64_t>(code.code[h[i + 2]]) << b3 | code.code[h[i + 3]];
+    if (__builtin_expect(code.bits[h[i]] + b1 + low > 56, 0)) {
+      to->put(first, code.bits[h[i]] + b1);
+      to->put(second, low);
+    } else {
+      to->put(first << low | second, code.bits[h[i]] + b1 + low);
+    }
+  }
+  for (; i < count; ++i) to->put(code.code[h[i]], code.bits[h[i]]);
+}
+
+// Writes the header and the streams of a block of count + 1 keys; used is the sum of the sizes of those behind the first.
+template <class W>
+inline void write_block(const Encoder& e, const uint64_t* keys, const uint8_t* h, uint32_t count, uint64_t used, uint8_t* out) {
+  const uint32_t code_bits = static_cast<uint32_t>(used >> 32), bits = static_cast<uint32_t>(used);
+  store32(out, 0);
+  store16(out + 4, static_cast<uint16_t>(count + 1));
+  store16(out + 6, static_cast<uint16_t>(code_bits));
+  store64(out + 8, keys[0]);
+  BitWriter to{out + kHuffmanHeaderBytes, 0, 0};
+  put_codes(&to, e.code, h, count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const unsigned length = tail_length<W>(h[i]);
+    to.put_long(keys[i + 1] >> (63 - W::kLast) & tail_mask(length), length);
+  }
+  to.flush();
+  const uint32_t bytes = kHuffmanHeaderBytes + (bits + 7) / 8;
+  memset(out + bytes, 0, e.block_bytes - bytes);
+}
+
+// Writes blocks of keys[*i, n) as long as one is full before the end; *i is the first key behind them. False at a key that is out of
+// order or has no code.
+template <class W>
+inline bool encode_whole(Encoder* e, const uint64_t* keys, size_t n, size_t* i, const EncodedBlocks& to, size_t* closed) {
+  const uint32_t capacity = (e->block_bytes - kHuffmanHeaderBytes) * 8;
+  uint64_t sizes[kSymbols];
+  entry_sizes<W>(e->code, sizes);
+  uint8_t* const symbols = reinterpret_cast<uint8_t*>(e->leads);
+  while (*i < n) {
+    const uint64_t* const block = keys + *i;
+    const size_t most = n - *i;
+    if (e->block_index && block[0] <= e->last[0]) return false;
+    uint64_t used = 0;
+    size_t at = 1;
+    for (; at < most; ++at) {
+      if (__builtin_expect(block[at] <= block[at - 1], 0)) {
+        *i += at;
+        return false;
+      }
+      const unsigned h = first_bit(block[at] ^ block[at - 1]);
+      if (static_cast<uint32_t>(used + sizes[h]) > capacity) break;
+      used += sizes[h];
+      symbols[at - 1] = static_cast<uint8_t>(h);
+    }
+    if (at == most) return true;
+    if (e->code.bits[first_bit(block[at] ^ block[at - 1])] == kNoCode) {
+      *i += at;
+      return false;
+    }
+    write_block<W>(*e, block, symbols, static_cast<uint32_t>(at - 1), used, to.blocks + *closed * e->block_bytes);
+    e->count = static_cast<uint32_t>(at);
+    e->last[0] = block[at - 1];
+    seal_block<W>(e, to.blocks + *closed * e->block_bytes, to.keys + *closed, to.counts + *closed);
+    ++*closed;
+    *i += at;
+  }
+  return true;
+}
+
 template <class W>
 size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& to, size_t* bad) {
   using Row = typename W::Row;
   const Row* const keys = rows<Row>(words);
   size_t closed = 0;
   for (size_t i = 0; i < n;) {
+    if constexpr (!W::kWide)
+      if (e->count == 0 && e->codec == Codec::huffman) {
+        if (__builtin_expect(!encode_whole<W>(e, words, n, &i, to, &closed), 0)) {
+          *bad = i;
+          return SIZE_MAX;
+        }
+        if (i == n) break;
+      }
     if (e->count == 0) {
       if (e->block_index && keys[i] <= *rows<Row>(e->last)) {
         *bad = i;

@@ -14,11 +14,21 @@ inline uint64_t elias_fano_bits(uint64_t before, uint64_t last, uint64_t count, 
   return zeros > kMaxBlockBytes * 8 ? zeros : zeros + count * (1 + low_bits);
 }
 
-// The low bits with which they take the fewest bits, and the fewest low bits of several.
+constexpr uint64_t kFewEntries = 8;
+
+// The low bits with which they take the fewest bits, and the fewest low bits of several. With many entries and a mean gap of about 2^m,
+// one low bit more or less costs more than it saves from m + 2 on and up to m - 2.
 template <class W>
 inline unsigned best_low_bits(uint64_t before, uint64_t last, uint64_t count) {
-  unsigned best = W::kLast;
-  for (unsigned low_bits = W::kLast; low_bits-- > 0;)
+  unsigned from = 0, to = W::kLast;
+  if (count >= kFewEntries) {
+    const uint64_t gap = (last - before) >> kUnused<W>;
+    const unsigned mean = gap > count ? 63 - first_bit(gap / count) : 0;
+    from = mean > 3 ? mean - 3 : 0;
+    to = mean + 3 < to ? mean + 3 : to;
+  }
+  unsigned best = to;
+  for (unsigned low_bits = to; low_bits-- > from;)
     if (elias_fano_bits<W>(before, last, count, low_bits) <= elias_fano_bits<W>(before, last, count, best)) best = low_bits;
   return best;
 }

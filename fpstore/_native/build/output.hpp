@@ -23,7 +23,7 @@ struct Encoder {
   alignas(64) uint8_t tails[kMaxBlockBytes + 32];
   unsigned low_bits;  // of Elias-Fano blocks: with which the open block had room
   alignas(64) uint8_t rests[kMaxBlockBytes + 32];  // the words behind the leading ones
-  uint64_t leads[kMaxEntries];                     // the leading words, of Elias-Fano blocks
+  uint64_t leads[kMaxEntries];                     // the leading words, of Elias-Fano blocks; symbols, of whole Huffman blocks
 };
 
 // Where encoded blocks go, with their keys and entry counts.

@@ -7,6 +7,9 @@
 #include "build/output.hpp"
 #include "format/permutation.hpp"
 #include "isa/runtime.hpp"
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace fpstore {
 namespace {
@@ -299,38 +302,139 @@ void permute(const Permutation& p, const uint64_t* in, uint64_t* out, size_t n) 
   permute_rows(p, rows<Row>(in), rows<Row>(out), n);
 }
 
-// The permuted keys of a sorted set, sorted by their leading bits bits (stable): the first scatter permutes on the way.
+// Leading bits that a permutation leaves where they are.
+inline unsigned kept_bits(const Permutation& p) {
+  uint64_t moved = ~uint64_t{0};
+  for (unsigned k = 0; k < p.count; ++k)
+    if (p.rotate[k] == 0) moved &= ~p.mask[k];
+  return moved ? first_bit(moved) : 64;
+}
+
+constexpr size_t kPieceRows = 512;  // that are permuted at once
+constexpr unsigned kPartBits = 15;  // a part of so many keys, and as much for sorting it, leave room in the second-level cache
+constexpr unsigned kMostDigitBits = 11;
+constexpr size_t kLine = 8;  // keys in a line of the cache
+
+// Calls part(permuted keys, how many) for all keys, in order; false when the call is to end early.
+template <class Part>
+inline bool permuted_pieces(const Permutation& p, const uint64_t* in, size_t n, Stopper* stop, Part part) {
+  uint64_t piece[kPieceRows];
+  for (size_t start = 0; start < n; start += kPieceRows) {
+    const size_t length = n - start < kPieceRows ? n - start : kPieceRows;
+    if (should_stop(stop, length)) return false;
+    permute_rows(p, in + start, piece, length);
+    part(piece, length);
+  }
+  return true;
+}
+
+inline void store_line(uint64_t* to, const uint64_t* line) {
+#if defined(__SSE2__)
+  // Past the cache, which has no room for all lines: none is read before it is written.
+  for (unsigned i = 0; i < kLine; i += 2)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_load_si128(reinterpret_cast<const __m128i*>(line + i)));
+#else
+  memcpy(to, line, kLine * sizeof *to);
+#endif
+}
+
+// Writes keys to their parts of out by whole lines, which gather in room: a line for each part, and where each part goes on.
+class LineScatter {
+ public:
+  // starts has the number of keys before each of the parts, and last all keys.
+  LineScatter(uint64_t* out, uint64_t* lines, uint64_t* at, const uint64_t* starts, unsigned bits)
+      : lead_(reinterpret_cast<uintptr_t>(out) / sizeof *out % kLine), out_(out), lines_(lines), at_(at), starts_(starts), bits_(bits) {
+    for (size_t d = 0; d < size_t{1} << bits; ++d) at_[d] = starts[d] + lead_;
+  }
+  void put(uint64_t key) {
+    const size_t d = digit(key, 0, bits_);
+    const uint64_t at = at_[d]++;
+    lines_[d * kLine + at % kLine] = key;
+    // The front of a line may belong to parts before this one, whose own lines are written at the end.
+    if (at % kLine == kLine - 1) full(d, at + 1 - kLine);
+  }
+  void finish() {
+    for (size_t d = 0; d < size_t{1} << bits_; ++d) {
+      const uint64_t line = at_[d] / kLine * kLine, start = starts_[d] + lead_;
+      for (uint64_t at = line > start ? line : start; at < at_[d]; ++at) out_[at - lead_] = lines_[d * kLine + at % kLine];
+    }
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+  }
+
+ private:
+  void full(size_t d, uint64_t line) {
+    if (__builtin_expect(line < lead_, 0)) {
+      for (uint64_t at = lead_; at < kLine; ++at) out_[at - lead_] = lines_[d * kLine + at];
+    } else {
+      store_line(out_ + (line - lead_), lines_ + d * kLine);
+    }
+  }
+
+  const size_t lead_;  // keys between the start of a line and out
+  uint64_t* const out_;
+  uint64_t* const lines_;
+  uint64_t* const at_;
+  const uint64_t* const starts_;
+  const unsigned bits_;
+};
+
+// Permuted keys to parts of out by their leading digit; the parts are then sorted where they are, with the front of tmp as scratch.
+inline void scatter_sort(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
+  unsigned digit_bits = kScatterBits;
+  while (digit_bits < kMostDigitBits && n >> digit_bits > size_t{1} << kPartBits) ++digit_bits;
+  if (digit_bits > bits) digit_bits = bits;
+  const size_t digits = size_t{1} << digit_bits;
+  // In tmp, which is free: the lines, each in one of the cache, where parts go on, and where they begin.
+  uint64_t* const lines = room.tmp + (kLine - reinterpret_cast<uintptr_t>(room.tmp) / sizeof *room.tmp % kLine) % kLine;
+  uint64_t *const at = lines + digits * kLine, *const starts = at + digits;
+  memset(starts, 0, (digits + 1) * sizeof *starts);
+  const bool counted = permuted_pieces(p, in, n, stop, [&](const uint64_t* piece, size_t length) {
+    for (size_t i = 0; i < length; ++i) ++starts[digit(piece[i], 0, digit_bits) + 1];
+  });
+  if (!counted) return;
+  for (size_t d = 0; d < digits; ++d) starts[d + 1] += starts[d];
+  LineScatter scatter(room.out, lines, at, starts, digit_bits);
+  const bool scattered = permuted_pieces(p, in, n, stop, [&](const uint64_t* piece, size_t length) {
+    for (size_t i = 0; i < length; ++i) scatter.put(piece[i]);
+  });
+  if (!scattered) return;
+  scatter.finish();
+  for (size_t start = 0; start < n;) {
+    const size_t length = run_end(room.out, start, n, n >> digit_bits, top_mask(digit_bits)) - start;
+    if (should_stop(stop, length)) return;
+    sort_range(room.out + start, room.tmp, length, digit_bits, bits, stop);
+    start += length;
+  }
+}
+
+// The same where leading bits stay where they are: keys that differ in the first cut of these are in order.
+inline void sort_parts(const Permutation& p, const uint64_t* in, size_t n, const SortRoom& room, unsigned cut, unsigned bits, Stopper* stop) {
+  for (size_t start = 0; start < n;) {
+    const size_t length = run_end(in, start, n, n >> cut, top_mask(cut)) - start;
+    if (!in_steps(length, stop, [&](size_t from, size_t to) { permute_rows(p, in + start + from, room.out + start + from, to - from); })) return;
+    sort_range(room.out + start, room.tmp, length, cut, bits, stop);
+    start += length;
+  }
+}
+
+// The permuted keys of a sorted set, sorted by their leading bits bits (stable). Of tmp only as much is used as needed: its pages may be
+// new.
 template <class W>
 void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const SortRoom& room, unsigned bits, Stopper* stop) {
   using Row = typename W::Row;
   const Row* const in = rows<Row>(keys);
   Row *const out = rows<Row>(room.out), *const tmp = rows<Row>(room.tmp);
-  if (n <= cache_items<Row>() || bits <= kScatterBits || W::kWide) {
-    if (in_steps(n, stop, [&](size_t from, size_t to) { permute_rows(p, in + from, out + from, to - from); }))
-      sort_rows(out, tmp, n, bits, stop);
-    return;
-  }
-  constexpr size_t kPiece = 512;
-  Row piece[kPiece];
-  size_t starts[kDigits + 1] = {};
-  for (size_t start = 0; start < n; start += kPiece) {
-    const size_t length = n - start < kPiece ? n - start : kPiece;
-    if (should_stop(stop, length)) return;
-    permute_rows(p, in + start, piece, length);
-    for (size_t i = 0; i < length; ++i) ++starts[digit(key_of(piece[i]), 0, kScatterBits) + 1];
-  }
-  for (size_t d = 0; d < kDigits; ++d) starts[d + 1] += starts[d];
-  for (size_t start = 0; start < n; start += kPiece) {
-    const size_t length = n - start < kPiece ? n - start : kPiece;
-    if (should_stop(stop, length)) return;
-    permute_rows(p, in + start, piece, length);
-    for (size_t i = 0; i < length; ++i) tmp[starts[digit(key_of(piece[i]), 0, kScatterBits)]++] = piece[i];
-  }
-  // Each start has become the end of its part.
-  for (size_t d = 0, start = 0; d < kDigits; start = starts[d++]) {
-    if (should_stop(stop, starts[d] - start)) return;
-    sort_into(tmp + start, out + start, starts[d] - start, kScatterBits, bits, stop);
-  }
+  if constexpr (!W::kWide)
+    if (n > cache_items<Row>()) {
+      unsigned cut = 0;
+      while (n >> cut > cache_items<Row>() / 4) ++cut;
+      const unsigned kept = kept_bits(p);
+      return cut <= kept && cut <= bits ? sort_parts(p, in, n, room, cut, bits, stop) : scatter_sort(p, in, n, room, bits, stop);
+    }
+  if (in_steps(n, stop, [&](size_t from, size_t to) { permute_rows(p, in + from, out + from, to - from); }))
+    sort_rows(out, tmp, n, bits, stop);
 }
 
 // low and high are rows.

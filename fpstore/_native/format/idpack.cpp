@@ -29,18 +29,23 @@ uint64_t size_of(const Shape& s, uint64_t count, uint64_t total) {
   return kRecordHeaderBytes + (count * s.count_bits + total * s.id_bits + 7) / 8;
 }
 
-// Little-endian bit stream: the first value in the lowest bits of the first byte.
+// Little-endian bit stream: the first value in the lowest bits of the first byte. Writes no byte behind the last bit.
 struct Packer {
   uint8_t* p;
-  unsigned __int128 word = 0;
-  unsigned filled = 0;
+  uint64_t word = 0;
+  unsigned filled = 0;  // fewer than 64 bits are pending
 
   void put(uint64_t value, unsigned bits) {
-    word |= static_cast<unsigned __int128>(value) << filled;
-    for (filled += bits; filled >= 8; filled -= 8, word >>= 8) *p++ = static_cast<uint8_t>(word);
+    word |= value << filled;
+    filled += bits;
+    if (filled < 64) return;
+    store64(p, word);
+    p += 8;
+    filled -= 64;
+    word = filled ? value >> (bits - filled) : 0;
   }
   uint8_t* flush() {
-    if (filled) *p++ = static_cast<uint8_t>(word);
+    for (unsigned done = 0; done < filled; done += 8) *p++ = static_cast<uint8_t>(word >> done);
     return p;
   }
 };

@@ -38,9 +38,13 @@ struct TableParts {
   }
 
   // (values, entry counts): decodes successive blocks, from number first on, while they fit into room entries. The keys are
-  // those of the blocks, after that of the block before, which is 0 for the first; kOverread bytes follow the blocks.
-  nb::tuple decode(Bytes blocks, Rows keys, uint64_t first, uint64_t room) const {
+  // those of the blocks, after that of the block before, which is 0 for the first; kOverread bytes follow the blocks. Values are put
+  // into an array, if there is one, with room for 8 more: those that are returned are its front.
+  nb::tuple decode(Bytes blocks, Rows keys, uint64_t first, uint64_t room, nb::object into) const {
+    std::optional<MutableRows> given;
+    if (!into.is_none()) given = nb::cast<MutableRows>(into, false);
     need_words(keys, words());
+    if (given) need_words(*given, words());
     const uint64_t n = blocks.size() < kOverread ? 0 : (blocks.size() - kOverread) / view.block_bytes;
     if (first > view.block_count || n > view.block_count - first || count_of(keys) != n + 1)
       throw nb::index_error("block range outside the table");
@@ -52,6 +56,7 @@ struct TableParts {
       for (unsigned j = 0; j < rest_words && i; ++j) rests[(i - 1) * rest_words + j] = keys.data()[i * words() + 1 + j];
     }
     if (room < 2 * kMaxEntries) room = 2 * kMaxEntries;
+    if (given && count_of(*given) < room + 8) throw nb::value_error("fewer rows than decoding needs");
     TableView part = view;
     part.blocks = blocks.data();
     part.keys = leads.data() + 1;
@@ -59,9 +64,9 @@ struct TableParts {
     part.block_count = n;
     part.first_block = first;
     part.key_before = first ? leads[0] : 0;
-    Buffer<uint64_t> out(room * words() + 8);
+    Buffer<uint64_t> out(given ? 0 : room * words() + 8);
     Buffer<uint32_t> counts(n);
-    Decoded to{out.get(), room, counts.get()};
+    Decoded to{given ? given->data() : out.get(), room, counts.get()};
     Fault fault;
     Status status = Status::ok;
     {
@@ -70,7 +75,8 @@ struct TableParts {
     }
     if (status != Status::ok && fault.block != UINT64_MAX) fault.block += first;
     check(status, fault, path);
-    return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks));
+    const nb::object values = given ? into[nb::slice(size_t{0}, static_cast<size_t>(to.written))] : out.array(to.written, words());
+    return nb::make_tuple(values, counts.array(to.blocks));
   }
 };
 
@@ -436,7 +442,7 @@ void bind_tables(nb::module_& m) {
 
   nb::class_<TableParts> parts(m, "TableParts");
   parts.def(nb::init<Bytes, uint64_t, std::string>(), "header"_a, "file_bytes"_a, "path"_a)
-      .def("decode", &TableParts::decode, "blocks"_a, nb::arg("keys").noconvert(), "first"_a, "room"_a);
+      .def("decode", &TableParts::decode, "blocks"_a, nb::arg("keys").noconvert(), "first"_a, "room"_a, "into"_a = nb::none());
   bind_header(parts);
 
   nb::class_<Table> table(m, "Table");

@@ -1,0 +1,209 @@
+"""New files that are written in order, in large pieces by a thread, past the page cache where the file system allows it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.disk.files import write_all
+from fpstore.threads import Job, Pool
+
+Bytes = npt.NDArray[np.uint8]
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+WRITE_BYTES = 1 << 23
+PIECE_BYTES = 1 << 21  # from so many on, what fills pages is written
+_DIRECT = getattr(os, "O_DIRECT", 0)
+
+
+class Output:
+    """A new file: data goes to :meth:`room` and :meth:`advance`, or to :meth:`write`; then :meth:`finish` and :meth:`sync`.
+
+    A file of less than a piece is written by the caller's thread, when it is complete.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create, or to write anew.
+
+    Attributes
+    ----------
+    is_direct : bool
+        Whether pieces pass by the page cache.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
+        self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
+        self.is_direct = False
+        self._pool: Pool | None = None
+        self._job: Job[None] | None = None
+
+    def room(self, size: int) -> Bytes:
+        """Return memory behind what there is, for so many bytes or more; valid until the next call."""
+        if self._filled >= PIECE_BYTES:
+            self._put()
+        if len(self._buffer) < self._filled + size:
+            larger = aligned(max(self._filled + size, PIECE_BYTES + size))
+            larger[: self._filled] = self._buffer[: self._filled]
+            self._buffer = larger
+        return self._buffer[self._filled :]
+
+    def advance(self, size: int) -> None:
+        """Append what was put into the first bytes of the room."""
+        self._filled += size
+
+    def write(self, data: Bytes) -> None:
+        """Append a copy of some bytes."""
+        for start in range(0, len(data), PIECE_BYTES):
+            piece = data[start : start + PIECE_BYTES]
+            self.room(len(piece))[: len(piece)] = piece
+            self.advance(len(piece))
+
+    def _put(self) -> None:
+        """Have the thread write what fills pages, once it has written the piece before."""
+        if self._pool is None:
+            self.is_direct = _set_direct(self._descriptor, True)
+            self._pool = Pool(1)
+        self._wait()
+        size = self._filled // PAGE_BYTES * PAGE_BYTES
+        rest = self._buffer[size : self._filled]
+        if len(self._other) < len(self._buffer):
+            self._other = aligned(len(self._buffer))
+        self._other[: len(rest)] = rest
+        self._job = self._pool.submit(_write_piece, self._descriptor, self._buffer[:size], self._written)
+        self._buffer, self._other = self._other, self._buffer
+        self._filled, self._written = len(rest), self._written + size
+
+    def _wait(self) -> None:
+        job, self._job = self._job, None
+        if job is not None:
+            job.result()
+
+    def finish(self, start: bytes) -> None:
+        """Write what is left, and other bytes over the start of the file: it is complete, but not durable.
+
+        Raises
+        ------
+        OSError
+        """
+        self._wait()
+        if self._pool is not None:
+            self._pool.shutdown()
+            _set_direct(self._descriptor, False)
+        write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
+        write_all(self._descriptor, start, 0)
+        self._buffer = self._other = np.empty(0, np.uint8)
+
+    def sync(self) -> None:
+        """Make the file durable and close it."""
+        os.fsync(self._descriptor)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, finished or not."""
+        if self._pool is not None:
+            self._pool.cancel()
+            self._pool.shutdown()
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def write_whole(path: Path, arrays: Sequence[Bytes]) -> list[int]:
+    """Write a new file of some arrays, each of which begins with a page, and return where each of them starts in it.
+
+    Raises
+    ------
+    OSError
+    """
+    starts, at = [], 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        for array in arrays:
+            starts.append(at)
+            whole = len(array) // PAGE_BYTES * PAGE_BYTES
+            _set_direct(descriptor, True)
+            for start in range(0, whole, WRITE_BYTES):
+                _write_piece(descriptor, array[start : min(start + WRITE_BYTES, whole)], at + start)
+            _set_direct(descriptor, False)
+            write_all(descriptor, array[whole:].data, at + whole)
+            at += -(-len(array) // PAGE_BYTES) * PAGE_BYTES
+    finally:
+        os.close(descriptor)
+    return starts
+
+
+def open_written(path: Path) -> int:
+    """Open a file that this process has written, to be read past the page cache, and return its descriptor."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    _set_direct(descriptor, True)
+    return descriptor
+
+
+def read_into(descriptor: int, at: int, array: Bytes) -> None:
+    """Fill an array with bytes of a file from :func:`open_written`.
+
+    Raises
+    ------
+    OSError
+        The file is shorter, or the system refuses the read.
+    """
+    room = aligned(min(WRITE_BYTES, len(array) + 2 * PAGE_BYTES))
+    done = 0
+    while done < len(array):
+        before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted
+        wanted = min(len(array) - done, len(room) - PAGE_BYTES - before)
+        size = -(-(before + wanted) // PAGE_BYTES) * PAGE_BYTES
+        got = min(_read_pages(descriptor, room[:size], at + done - before) - before, wanted)
+        if got <= 0:
+            raise OSError("a temporary file is shorter than what was written to it")
+        array[done : done + got] = room[before : before + got]
+        done += got
+
+
+def _read_pages(descriptor: int, room: Bytes, at: int) -> int:
+    try:
+        return os.preadv(descriptor, [room.data], at)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    _set_direct(descriptor, False)
+    return os.preadv(descriptor, [room.data], at)
+
+
+def aligned(size: int) -> Bytes:
+    """Return memory that begins with a page: what passes by the page cache must."""
+    memory = np.empty(size + PAGE_BYTES, np.uint8)
+    start = -memory.ctypes.data % PAGE_BYTES
+    return memory[start : start + size]
+
+
+def _set_direct(descriptor: int, direct: bool) -> bool:
+    """Pass by the page cache, or not; return False where the file system has no such way."""
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | _DIRECT if direct else flags & ~_DIRECT)
+    except OSError:
+        return False
+    return bool(_DIRECT)
+
+
+def _write_piece(descriptor: int, piece: Bytes, at: int) -> None:
+    """Write a piece; what the way past the page cache cannot write, such as the rest of a piece cut short, takes the other."""
+    written = 0
+    try:
+        written = os.pwrite(descriptor, piece.data, at)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    if written < len(piece):
+        _set_direct(descriptor, False)
+        write_all(descriptor, piece[written:].data, at + written)

@@ -1,0 +1,149 @@
+"""Files written in pieces past the page cache: whatever the file system takes, refuses, or cuts short."""
+
+import errno
+import fcntl
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from fpstore.building.file_column import FileColumn
+from fpstore.disk import output
+from fpstore.disk.output import Output, aligned, open_written, read_into, write_whole
+from fpstore.disk.pages import load
+
+RNG = np.random.default_rng(3)
+PAGE = output.PAGE_BYTES
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Make pieces small."""
+    monkeypatch.setattr(output, "PIECE_BYTES", 4 * PAGE)
+    monkeypatch.setattr(output, "WRITE_BYTES", 8 * PAGE)
+
+
+@pytest.fixture(params=["direct", "refused", "unaligned", "short"])
+def disk(request, monkeypatch):
+    """Set up a disk that takes all, refuses the way past the page cache or a write of it, or cuts writes short."""
+    control, write = fcntl.fcntl, os.pwrite
+
+    def refuses(descriptor, command, *flags):
+        if command == fcntl.F_SETFL and flags[0] & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "no such way")
+        return control(descriptor, command, *flags)
+
+    def unaligned(descriptor, data, at):
+        if control(descriptor, fcntl.F_GETFL) & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "not aligned")
+        return write(descriptor, data, at)
+
+    if request.param == "refused":
+        monkeypatch.setattr(fcntl, "fcntl", refuses)
+    elif request.param == "unaligned":
+        monkeypatch.setattr(os, "pwrite", unaligned)
+    elif request.param == "short":
+        monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: write(descriptor, data[: max(len(data) // 2, 1)], at))
+    return request.param
+
+
+@pytest.mark.parametrize("size", [0, 1, PAGE, 4 * PAGE - 1, 4 * PAGE, 4 * PAGE + 1, 23 * PAGE + 77])
+@pytest.mark.parametrize("step", [100, 3 * PAGE + 5, 11 * PAGE])
+def test_what_is_written_is_in_the_file(tmp_path, disk, size, step):
+    data = RNG.integers(0, 256, size, dtype=np.uint8)
+    path = tmp_path / "file"
+    path.write_bytes(b"older and longer" * 10_000)
+    file = Output(path)
+    for start in range(0, size, step):
+        piece = data[start : start + step]
+        if start // step % 2:
+            file.write(piece)
+        else:
+            file.room(len(piece) + 3)[: len(piece)] = piece
+            file.advance(len(piece))
+    file.finish(b"start"[: min(size, 5)])
+    file.sync()
+    assert path.read_bytes() == b"start"[: min(size, 5)] + data.tobytes()[5:]
+    assert not file.is_direct or (disk != "refused" and size >= 4 * PAGE)
+    assert threading.active_count() == 1
+
+
+def _write_pages(file, pages):
+    for _ in range(pages):
+        file.write(np.zeros(PAGE + 1, np.uint8))
+    file.finish(b"start")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("call", [0, 1, 3])
+def test_an_error_of_a_write_is_raised_at_the_latest_at_the_end(tmp_path, monkeypatch, number, call):
+    write, calls = os.pwrite, []
+
+    def failing(descriptor, data, at):
+        calls.append(at)
+        if len(calls) > call:
+            raise OSError(number, os.strerror(number))
+        return write(descriptor, data, at)
+
+    monkeypatch.setattr(os, "pwrite", failing)
+    file = Output(tmp_path / "file")
+    with pytest.raises(OSError, match=os.strerror(number)):
+        _write_pages(file, 12)
+    file.close()
+    file.close()
+    assert threading.active_count() == 1
+
+
+def test_a_file_that_is_closed_early_leaves_no_thread(tmp_path):
+    file = Output(tmp_path / "file")
+    file.write(np.zeros(30 * PAGE, np.uint8))
+    file.close()
+    assert threading.active_count() == 1
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)])
+def test_arrays_are_written_whole_and_read_from_anywhere(tmp_path, disk, sizes):
+    arrays = [aligned(size) for size in sizes]
+    for array in arrays:
+        array[:] = RNG.integers(0, 256, len(array), dtype=np.uint8)
+    path = tmp_path / "file"
+    starts = write_whole(path, arrays)
+    descriptor = open_written(path)
+    for start, array in zip(starts, arrays, strict=True):
+        assert start % PAGE == 0
+        for first in {0, len(array) // 3, max(len(array) - 1, 0)}:
+            for count in {0, 1, PAGE, len(array)}:
+                out = np.empty(min(count, len(array) - first), np.uint8)
+                read_into(descriptor, start + first, out)
+                assert np.array_equal(out, array[first : first + len(out)])
+    with pytest.raises(OSError, match="shorter"):
+        read_into(descriptor, starts[1], np.empty(sizes[1] + 1, np.uint8))
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("kind", [np.uint64, np.uint32])
+@pytest.mark.parametrize("words", [1, 2])
+def test_a_column_in_a_file_is_read_as_it_was_written(tmp_path, disk, kind, words):
+    rows = RNG.integers(0, 2**32, (9000, words)).astype(kind)
+    rows = rows[:, 0] if words == 1 else rows
+    column = FileColumn(tmp_path / "column", words)
+    for start in range(0, len(rows), 1300):
+        column.append(rows[start : start + 1300])
+    assert np.array_equal(np.concatenate(list(column.pieces(777))), rows)
+    assert np.array_equal(column.part(8990, 10), rows[8990:])
+    assert len(column.part(9000, 0)) == 0
+    assert np.array_equal(column.whole(), rows)
+    assert column.whole().dtype == kind
+    column.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_loading_a_file_changes_nothing_and_minds_nothing(tmp_path):
+    path = tmp_path / "file"
+    load(path)
+    for size in (0, 1, 5 << 20):
+        data = RNG.integers(0, 256, size, dtype=np.uint8).tobytes()
+        path.write_bytes(data)
+        load(path)
+        assert path.read_bytes() == data

@@ -165,6 +165,18 @@ def clusters(task: Result) -> Result:
     }
 
 
+def batches(task: Result) -> Result:
+    """Answer the same batch again and again, in one thread: the seconds of each time."""
+    queries = np.load(task["queries"])
+    times = []
+    with fpstore.open(task["path"]) as store:
+        for _ in range(task["repeats"] + 1):
+            start = time.perf_counter()
+            store.probe_many(queries, threads=1)
+            times.append(time.perf_counter() - start)
+    return {"seconds": times}
+
+
 def open_store(task: Result) -> Result:
     """Open a store several times, and probe it."""
     path = Path(task["path"])
@@ -193,5 +205,13 @@ def open_store(task: Result) -> Result:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    work = {"build": build, "open": open_store, "merge": merge, "change": change, "pairs": pairs, "clusters": clusters}
+    work = {
+        "build": build,
+        "open": open_store,
+        "merge": merge,
+        "change": change,
+        "pairs": pairs,
+        "clusters": clusters,
+        "batches": batches,
+    }
     print(json.dumps(work[given["do"]](given)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
+
+import numpy as np
 
 import fpstore
 from bench import rivals
 from bench.answers import Answers, check_store, of_store, require_same
 from bench.data import Words
-from bench.harness import Bench, Result, microseconds, ratio
+from bench.harness import Bench, Result, microseconds, ratio, run_child
 from bench.rivals import Contender, MissingError
 from bench.single import SINGLE_QUERIES, single_times
 from fpstore.design.blocks import HUFFMAN
@@ -56,11 +59,22 @@ class Field:
             "two_threads_microseconds": microseconds(two, len(batch)),
             "two_threads_ratio": ratio(one, two),
             "huge_pages_microseconds": microseconds(huge, len(batch)),
+            "new_process": self.first_batches(store, batch),
             "queries": len(batch),
             "matches_per_query": round(float(expected.lims[-1]) / len(self.queries), 3),
             "bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["tables"], 2),
             "bytes_with_ids": round(stats["bytes_per_fingerprint"]["total"], 2),
         }
+
+    def first_batches(self, store: fpstore.Store, batch: Words) -> Result:
+        """Time the first batch of a new process against the median of those after it; the page cache is warm."""
+        queries = self.bench.folder / "queries.npy"
+        np.save(queries, batch)
+        times = run_child({"do": "batches", "path": str(store.path), "queries": str(queries), "repeats": self.bench.repeats})[
+            "seconds"
+        ]
+        steady = statistics.median(times[1:])
+        return {"microseconds": microseconds(times[0], len(batch)), "times_steady": ratio(times[0], steady)}
 
     def rival(self, contender: Contender) -> Result:
         """Build a rival, require its answers, and time it; on a smaller set, beside a store of that, when it takes no more."""

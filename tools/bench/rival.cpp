@@ -1,7 +1,8 @@
 // The permuted tables without compression: sorted words and a binary search, as a rival of fpstore's kernel in the same run.
 //
 // Look-ups go in groups. The tables hold the same number of entries, so the binary searches of a group run in lockstep: each
-// step fetches ahead the word that the next one compares, and the memory latency of a step is shared by the whole group.
+// step fetches ahead the word that the next one compares, and the memory latency of a step is shared by the whole group. Large batches
+// are partitioned by their leading bits.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,8 @@
 namespace {
 
 constexpr unsigned kGroup = 32;
+constexpr unsigned kPartBits = 13;
+constexpr size_t kLeastSorted = 1 << 12, kMostSorted = 1 << 20;  // look-ups of one table
 constexpr unsigned kRun = 16;  // entries of a long run whose distances are taken together
 
 // A permutation as rotations of masked words.
@@ -136,21 +139,48 @@ struct Search {
     for (unsigned i = 0; i < n; ++i) take_run(items[i], targets[i], at[i]);
   }
 
+  // Takes look-ups in groups.
+  void run_all(const Item* all, const uint64_t* wanted, uint64_t count) {
+    for (uint64_t i = 0; i < count; i += kGroup) {
+      const unsigned n = static_cast<unsigned>(std::min<uint64_t>(kGroup, count - i));
+      std::copy(all + i, all + i + n, items);
+      std::copy(wanted + i, wanted + i + n, targets);
+      run_group(n);
+    }
+  }
+
+  // Partitions look-ups by the leading bits of what they look for, as fpstore does: neighbours meet the same lines of the cache.
+  void run_partitioned(const std::vector<Item>& all, const std::vector<uint64_t>& wanted) {
+    std::vector<uint32_t> starts((size_t{1} << kPartBits) + 1);
+    for (uint64_t target : wanted) ++starts[(target >> (64 - kPartBits)) + 1];
+    for (size_t d = 0; d + 1 < starts.size(); ++d) starts[d + 1] += starts[d];
+    std::vector<Item> sorted(all.size());
+    std::vector<uint64_t> sorted_targets(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const uint32_t to = starts[wanted[i] >> (64 - kPartBits)]++;
+      sorted[to] = all[i];
+      sorted_targets[to] = wanted[i];
+    }
+    run_all(sorted.data(), sorted_targets.data(), all.size());
+  }
+
   void run(const uint64_t* queries, uint64_t query_count) {
     if (entry_count == 0) return;
-    unsigned n = 0;
+    std::vector<Item> all;
+    std::vector<uint64_t> wanted;
     for (const Table& table : tables)
       for (uint64_t q = 0; q < query_count; ++q) {
         const uint64_t base = table.forward(queries[q]);
         for (uint64_t v = 0; v < table.from->variant_count; ++v) {
-          items[n] = Item{&table, base, queries[q], static_cast<uint32_t>(q)};
-          targets[n++] = (base ^ table.from->variants[v]) & table.mask;
-          if (n < kGroup) continue;
-          run_group(n);
-          n = 0;
+          all.push_back(Item{&table, base, queries[q], static_cast<uint32_t>(q)});
+          wanted.push_back((base ^ table.from->variants[v]) & table.mask);
         }
+        if (all.size() < kMostSorted && q + 1 < query_count) continue;
+        if (all.size() >= kLeastSorted) run_partitioned(all, wanted);
+        else run_all(all.data(), wanted.data(), all.size());
+        all.clear();
+        wanted.clear();
       }
-    run_group(n);
   }
 
   // By query (counting sort), then distance and fingerprint: what a caller of fpstore gets.

@@ -70,9 +70,8 @@ class Field:
         """Time the first batch of a new process against the median of those after it; the page cache is warm."""
         queries = self.bench.folder / "queries.npy"
         np.save(queries, batch)
-        times = run_child({"do": "batches", "path": str(store.path), "queries": str(queries), "repeats": self.bench.repeats})[
-            "seconds"
-        ]
+        task = {"do": "batches", "path": str(store.path), "queries": str(queries), "repeats": self.bench.repeats}
+        times = run_child(task)["seconds"]
         steady = statistics.median(times[1:])
         return {"microseconds": microseconds(times[0], len(batch)), "times_steady": ratio(times[0], steady)}
 

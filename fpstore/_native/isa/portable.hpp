@@ -159,8 +159,8 @@ struct Portable {
   // The first entry that is not below the target. Where it is cannot be foretold: no step branches on it.
   static uint32_t lower_bound(const Leads& entries, uint64_t target) {
     const uint64_t* first = entries.values;
-    uint32_t n = entries.n;
-    for (; n > 1; n -= n / 2) first += first[n / 2 - 1] < target ? n / 2 : 0;
+    // A mask, since the compiler would make a branch of a choice.
+    for (uint64_t n = entries.n, half; half = n / 2, n > 1; n -= half) first += half & -uint64_t{first[half - 1] < target};
     return static_cast<uint32_t>(first - entries.values) + (*first < target);
   }
 

@@ -129,12 +129,12 @@ struct EliasFanoBlocks : Isa {
     const EliasFanoHead& head = unit.head;
     const unsigned shift = high_shift<W>(head);
     const uint64_t high = item.target >> shift, base = lead(item.base);
-    const uint64_t zeros = high > head.high ? high - head.high : 0;
+    const uint64_t zeros = (high - head.high) & -uint64_t{high > head.high};
     const uint32_t at = behind_zeros<Isa>(p, head, zeros), index = at - static_cast<uint32_t>(zeros);
     // At the end of the high parts there is none.
     if (__builtin_expect(at < zeros || at == head.highs || index + kFew > head.count || head.low_bits > 57, 0)) return Few::unknown;
     uint64_t ones = bits_from(p, kHighsAt + at);
-    ones &= ~uint64_t{0} >> (head.highs - at < 64 ? 64 - (head.highs - at) : 0);
+    ones &= ((uint64_t{1} << ((head.highs - at) & 63)) - 1) | -uint64_t{head.highs - at >= 64};
     const uint64_t third = (ones & (ones - 1)) & ((ones & (ones - 1)) - 1);
     if (__builtin_expect((third & (third - 1)) == 0, 0)) return Few::unknown;
     const uint64_t low_mask = (uint64_t{1} << head.low_bits) - 1, first = head.high + at - index;

@@ -296,7 +296,8 @@ class Pipeline {
         status = Blocks::open(&opened_, 1, *state_->work, &bad, state_->fault);
       }
       if (status == Status::ok)
-        status = worth_expanding<Blocks>(*item.probe, b, 1) ? filter_all(item) : look_into<Blocks>(out_, item, opened_, 0, state_);
+        status = expects_many<Blocks>(*item.probe) ? look_at_all<Blocks>(out_, item, opened_, 0, state_)
+                                                   : look_into<Blocks>(out_, item, opened_, 0, state_);
       if (__builtin_expect(status != Status::ok, 0)) {
         state_->at_fault = item.probe;
         opened_.table = nullptr;
@@ -304,14 +305,6 @@ class Pipeline {
       }
     }
     return Status::ok;
-  }
-
-  Status filter_all(const Item<W>& item) {
-    Leads entries;
-    const Status status = expand_block<Blocks>(opened_, 0, &entries, state_);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
-    state_->counters->candidates += entries.n;
-    return Blocks::filter_values(out_, item, entries) ? Status::ok : no_memory(opened_.block, state_->fault);
   }
 
   const Emitter<W>& out_;

@@ -47,13 +47,22 @@ inline bool filter_from(const Emitter<W>& out, const Item<W>& item, const Seek<t
   return true;
 }
 
-// Whether comparing all entries of a block, where many share the prefix, beats looking for the prefix in its codes.
-template <class Blocks>
-inline bool worth_expanding(const TableProbe& probe, uint64_t b, unsigned uses) {
+// Whether all entries of a block have the same prefix.
+inline bool is_whole(const TableProbe& probe, uint64_t b) {
   const TableView& t = *probe.table;
-  const bool whole = b && !((t.keys[b - 1] ^ t.keys[b]) & top_mask(probe.prefix_bits));
-  const uint64_t expected = t.fingerprint_count >> (probe.prefix_bits < 63 ? probe.prefix_bits : 63);
-  return whole || uses >= Blocks::kExpandShared || expected >= Blocks::kExpandFrom;
+  return b && !((t.keys[b - 1] ^ t.keys[b]) & top_mask(probe.prefix_bits));
+}
+
+// Whether so many entries are expected to have a prefix that comparing all of a block beats looking for it.
+template <class Blocks>
+inline bool expects_many(const TableProbe& probe) {
+  return probe.table->fingerprint_count >> (probe.prefix_bits & 63) >= Blocks::kExpandFrom && probe.prefix_bits < 64;
+}
+
+// Whether comparing all entries of a block beats looking for the prefixes of so many look-ups.
+template <class Blocks>
+inline bool worth_expanding(const TableProbe& probe, uint64_t b, uint64_t uses) {
+  return uses >= Blocks::kExpandShared || expects_many<Blocks>(probe) || is_whole(probe, b);
 }
 
 // Up to kWays blocks and the look-ups that end in each.
@@ -163,7 +172,17 @@ inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state)
   return Status::ok;
 }
 
-// A look-up in an opened block, number k of those opened together.
+// A look-up in an opened block, number k of those opened together, whose entries are all compared.
+template <class Blocks, class W = typename Blocks::W>
+inline Status look_at_all(const Emitter<W>& out, const Item<W>& item, const typename Blocks::Opened& unit, unsigned k, ProbeState<W>* state) {
+  Leads entries;
+  const Status status = expand_block<Blocks>(unit, k, &entries, state);
+  if (__builtin_expect(status != Status::ok, 0)) return status;
+  state->counters->candidates += entries.n;
+  return Blocks::filter_values(out, item, entries) ? Status::ok : no_memory(unit.block, state->fault);
+}
+
+// The same, which finds its place.
 template <class Blocks, class W = typename Blocks::W>
 inline Status look_into(const Emitter<W>& out, const Item<W>& item, const typename Blocks::Opened& unit, unsigned k, ProbeState<W>* state) {
   if constexpr (Blocks::kReached) {
@@ -171,6 +190,7 @@ inline Status look_into(const Emitter<W>& out, const Item<W>& item, const typena
     const Few few = Blocks::filter_few(out, item, unit);
     if (__builtin_expect(few == Few::done, 1)) return Status::ok;
     if (few == Few::no_memory) return no_memory(unit.block, state->fault);
+    if (is_whole(*item.probe, unit.block)) return look_at_all<Blocks>(out, item, unit, k, state);
   }
   Cursor c;
   if (__builtin_expect(!Blocks::find(unit, *state->work, k, item.target, &c), 0)) {

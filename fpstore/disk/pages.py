@@ -15,7 +15,7 @@ from fpstore.errors import CorruptStoreError
 
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
 POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
-HUGE_BYTES = 1 << 21
+LOAD_BYTES = 1 << 22
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
 Bytes = npt.NDArray[np.uint8]
@@ -49,18 +49,13 @@ def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
 
 
 def load(path: Path) -> None:
-    """Have the system read a file into the page cache, past which it was written, by large pages where it has them.
+    """Have the system read a file into the page cache, past which it was written.
 
     What it cannot read is left to whoever uses the file.
     """
-    with suppress(OSError, ValueError), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        mapped.madvise(getattr(mmap, "MADV_HUGEPAGE", mmap.MADV_NORMAL))
-        for start in range(0, len(mapped), HUGE_BYTES):
-            end = min(start + HUGE_BYTES, len(mapped))
-            try:
-                mapped.madvise(POPULATE_READ, start, end - start)
-            except OSError:
-                mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
+    with suppress(OSError), path.open("rb") as file:
+        for start in range(0, os.fstat(file.fileno()).st_size, LOAD_BYTES):
+            os.posix_fadvise(file.fileno(), start, LOAD_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 def _populate(mapped: mmap.mmap) -> None:

@@ -20,7 +20,6 @@ from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE, MODE
-from fpstore.disk.pages import load
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import mapping_files
 from fpstore.format.histogram import Histogram, KeySummary
@@ -34,10 +33,7 @@ from fpstore.format.record import Totals
 from fpstore.format.stored_table import ColumnTableWriter, open_table, table_writer
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableLayout, TableWriter, table_name
-from fpstore.resources import total_memory
 from fpstore.threads import Job, Pool
-
-LOADED_SHARE = 4  # at most such a share of the memory is filled with new tables
 
 
 class StringSource(Protocol):
@@ -84,7 +80,6 @@ class GenerationWriter:
         self._blocks, self._beside = blocks, threads > 1
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
-        self._loaded = 0  # bytes of tables
         self._syncs: list[tuple[TableWriter | ColumnTableWriter, Job[None]]] = []
 
     def __enter__(self) -> Self:
@@ -177,15 +172,7 @@ class GenerationWriter:
         return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram)
 
     def _sync(self, table: TableWriter | ColumnTableWriter) -> None:
-        self._syncs.append((table, self._disk.submit(self._kept, table)))
-
-    def _kept(self, table: TableWriter | ColumnTableWriter) -> None:
-        """Make a table durable, and have it in memory for who probes it next, unless the tables would fill the memory."""
-        table.sync()
-        if isinstance(table, TableWriter) and table.is_past_cache:
-            self._loaded += table.path.stat().st_size
-            if self._loaded <= total_memory() // LOADED_SHARE:
-                load(table.path)
+        self._syncs.append((table, self._disk.submit(table.sync)))
 
     def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:
         """Write the dictionary of string ids, and the way back from a string to its number.

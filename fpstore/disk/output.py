@@ -1,4 +1,4 @@
-"""New files that are written in order, in large pieces by a thread, past the page cache where the file system allows it."""
+"""New files that are written in order, in large pieces by a thread: past the page cache, or into large pages of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bytes = npt.NDArray[np.uint8]
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 WRITE_BYTES = 1 << 23
-PIECE_BYTES = 1 << 21  # from so many on, what fills pages is written
+PIECE_BYTES = 1 << 21  # a large page
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -31,6 +31,9 @@ class Output:
     ----------
     path : Path
         The file to create, or to write anew.
+    direct : bool
+        Pieces pass by the page cache where the file system allows it: for what is read once, in order. Otherwise each fills a
+        large page of the cache, where the file system has such: then look-ups in the mapped file translate few addresses.
 
     Attributes
     ----------
@@ -38,11 +41,11 @@ class Output:
         Whether pieces pass by the page cache.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, direct: bool = True) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
-        self.is_direct = False
+        self.is_direct, self._direct = False, direct
         self._pool: Pool | None = None
         self._job: Job[None] | None = None
 
@@ -68,12 +71,12 @@ class Output:
             self.advance(len(piece))
 
     def _put(self) -> None:
-        """Have the thread write what fills pages, once it has written the piece before."""
+        """Have the thread write what fills pieces, once it has written those before."""
         if self._pool is None:
-            self.is_direct = _set_direct(self._descriptor, True)
+            self.is_direct = self._direct and _set_direct(self._descriptor, True)
             self._pool = Pool(1)
         self._wait()
-        size = self._filled // PAGE_BYTES * PAGE_BYTES
+        size = self._filled // PIECE_BYTES * PIECE_BYTES
         rest = self._buffer[size : self._filled]
         if len(self._other) < len(self._buffer):
             self._other = aligned(len(self._buffer))
@@ -97,7 +100,8 @@ class Output:
         self._wait()
         if self._pool is not None:
             self._pool.shutdown()
-            _set_direct(self._descriptor, False)
+            if self.is_direct:
+                _set_direct(self._descriptor, False)
         write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
         write_all(self._descriptor, start, 0)
         self._buffer = self._other = np.empty(0, np.uint8)

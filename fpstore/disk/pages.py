@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from fpstore.errors import CorruptStoreError
 
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
 POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
-LOAD_BYTES = 1 << 22
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
 Bytes = npt.NDArray[np.uint8]
@@ -46,16 +44,6 @@ def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
     if pages == POPULATED:
         _populate(mapped)
     return np.frombuffer(mapped, np.uint8)
-
-
-def load(path: Path) -> None:
-    """Have the system read a file into the page cache, past which it was written.
-
-    What it cannot read is left to whoever uses the file.
-    """
-    with suppress(OSError), path.open("rb") as file:
-        for start in range(0, os.fstat(file.fileno()).st_size, LOAD_BYTES):
-            os.posix_fadvise(file.fileno(), start, LOAD_BYTES, os.POSIX_FADV_WILLNEED)
 
 
 def _populate(mapped: mmap.mmap) -> None:

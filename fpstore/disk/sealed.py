@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -112,11 +113,15 @@ def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageErro
 
 
 def _reason(path: Path, error: lmdb.Error) -> str:
-    """Return the reason of an error. LMDB reports a write cut short by a full disk as an input/output error."""
+    """Return the reason of an error. LMDB reports a write cut short by a full disk or a limit as an input/output error."""
     full = os.strerror(errno.ENOSPC) in str(error)
     with suppress(OSError):
-        disk = os.statvfs(path.parent)
-        full |= os.strerror(errno.EIO) in str(error) and disk.f_bavail * disk.f_frsize < FULL_BYTES
+        if os.strerror(errno.EIO) in str(error):
+            limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+            if limit != resource.RLIM_INFINITY and path.stat().st_size + FULL_BYTES > limit:
+                return os.strerror(errno.EFBIG)
+            disk = os.statvfs(path.parent)
+            full |= disk.f_bavail * disk.f_frsize < FULL_BYTES
     if full:
         return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
     return str(error).removeprefix(f"{path}: ")

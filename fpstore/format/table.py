@@ -138,7 +138,7 @@ class TableWriter:
         self._counts = np.empty(most, np.uint32)
         self._keys: list[Words] = []
         self._fed = 0
-        self._file = Output(path)
+        self._file = Output(path, direct=False)
         self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
 
     def feed(self, keys: Words) -> Counts:
@@ -173,11 +173,6 @@ class TableWriter:
         )  # fmt: skip
         self._file.finish(header)
         return count
-
-    @property
-    def is_past_cache(self) -> bool:
-        """Whether most of the file was written past the page cache."""
-        return self._file.is_direct
 
     def sync(self) -> None:
         """Make the file durable and close it."""

@@ -37,7 +37,8 @@ void count(Words keys, unsigned depth, MutableWords counts, const Stop* stop) {
 void scatter(Words keys, std::optional<Counts> numbers, uint32_t first, unsigned depth, MutableWords at,
              std::tuple<MutableWords, MutableCounts> out, const Stop* stop) {
   const Digit by = digit_of(depth, at.size());
-  auto& [out_keys, out_numbers] = out;
+  const MutableWords& out_keys = std::get<0>(out);
+  const MutableCounts& out_numbers = std::get<1>(out);
   if (numbers && numbers->size() != keys.size()) throw nb::value_error("a number for each key");
   if (out_numbers.size() != out_keys.size()) throw nb::value_error("the arrays of out have different lengths");
   const NumberedSource from{keys.data(), numbers ? numbers->data() : nullptr, first, keys.size()};

@@ -18,7 +18,6 @@ COLD_BYTE_NS = 1.0  # of a file that is read from its start to its end
 
 # As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
 EXPAND_FROM = 64  # a look-up that expects this many entries compares whole blocks
-GROUP_LOOKUPS = 64  # look-ups that pass through the stages together
 SORTED_LOOKUPS = 1 << 11  # the fewest look-ups in one table that are sorted
 SORTED_DENSITY = 3 / 8  # look-ups per block of the table from which they are sorted
 
@@ -73,8 +72,8 @@ def work(fingerprint_count: int, per_block: float, found: float, lookups: float)
     opened = spanned
     if lookups >= max(SORTED_LOOKUPS, SORTED_DENSITY * blocks):
         density = lookups / blocks
-        # A block is opened once if any look-up spans it, and again at the end of a group.
-        opened = min((1 - exp(-density * spanned)) / density + spanned / GROUP_LOOKUPS, spanned)
+        # A block is opened once if any look-up spans it.
+        opened = min((1 - exp(-density * spanned)) / density, spanned)
     if found < EXPAND_FROM:
         return Work(1, opened, found, 0, 0)
     return Work(1, opened, 0, opened, spanned * per_block)

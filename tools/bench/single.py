@@ -94,7 +94,7 @@ def _string_ids(bench: Bench, log2: int) -> Result:
     for design in bench.designs("manku-10"):
         row = out[design] = {}
         for kind, ids in (("integers", None), ("urls", names)):
-            with fpstore.build(bench.folder / f"{kind}.fps", keys, ids, design=design, overwrite=True) as store:
+            with fpstore.build(bench.folder / f"single-{kind}.fps", keys, ids, design=design, overwrite=True) as store:
                 _check(store, queries[:64])
                 row[kind] = _timed(bench, store, queries)
         row["more_microseconds"] = round(row["urls"]["median_microseconds"] - row["integers"]["median_microseconds"], 2)

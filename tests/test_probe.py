@@ -10,6 +10,7 @@ from fpstore.errors import CorruptStoreError
 
 NO_FLIP = np.zeros(1, np.uint64)
 PLAINLY, SORTED = None, 0
+LENGTHS = (None, tableimage.NO_CODE)  # of the code of each codec
 
 
 def prober_of(table: _kernel.Table, prefix_bits: int, flips: int = 0) -> _kernel.Prober:
@@ -46,10 +47,53 @@ def test_a_wrong_word_of_an_index_never_hides_a_match(section, prefix_bits, ever
     assert answered > 0 or prefix_bits == 0
 
 
+@pytest.mark.parametrize("prefix_bits", [0, 1, 3, 6, 40])
+@pytest.mark.parametrize("section", ["keys", "directory"])
+@pytest.mark.parametrize("lengths", LENGTHS, ids=["huffman", "elias-fano"])
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_sweep_under_a_wrong_word_of_an_index_is_right_or_an_error(section, prefix_bits, lengths, every):
+    fingerprints = tableimage.make_keys("random", 2, 900)
+    image = tableimage.build(fingerprints, block_bytes=128, lengths=lengths)
+    right = tableimage.open_table(image)
+    queries = fingerprints[:: 1 if prefix_bits == 40 else 31].copy()
+    mask = tableimage.top_mask(prefix_bits) if prefix_bits else np.uint64(0)
+    wanted = [fingerprints[(fingerprints ^ query) & mask == 0].tolist() for query in queries]
+    start, end = (right.keys_offset, right.directory_offset, len(image))[section == "directory" :][:2]
+    refused = 0
+    for at in range(start, end, 8 * every):
+        for change in (0, -1, 1, 5, 1 << 50, -(1 << 60)):
+            word = (int.from_bytes(image[at : at + 8], "little") + change) % 2**64
+            prober = prober_of(tableimage.open_table(image[:at] + word.to_bytes(8, "little") + image[at + 8 :]), prefix_bits)
+            try:
+                lims, found, *_ = prober.probe(queries, 64, sweep_from=SORTED)
+            except CorruptStoreError:
+                assert change
+                refused += 1
+                continue
+            assert [sorted(part.tolist()) for part in np.split(found, lims[1:-1])] == wanted
+    assert refused or section == "directory"
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=["huffman", "elias-fano"])
+@pytest.mark.parametrize("prefix_bits", [0, 5, 17, 19, 33, 40])
+def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
+    """As they were asked, nearly in the order of the table, and in one sweep; by default these go the second way."""
+    keys = tableimage.make_keys("random", 3, 260_000 if prefix_bits > 16 else 3_000)
+    table = tableimage.open_table(tableimage.build(keys, block_bytes=128, lengths=lengths))
+    rng = np.random.default_rng(4)
+    queries = rng.choice(keys, 4200 if prefix_bits > 16 else 300) ^ (np.uint64(1) << rng.integers(0, 30, 1, np.uint64))
+    assert prefix_bits < 16 or len(queries) / 3 < table.block_count / 8
+    prober = prober_of(table, prefix_bits)
+    asked, near, swept = (prober.probe(queries, 3, sweep_from=way)[:3] for way in (2**40, PLAINLY, SORTED))
+    assert len(asked[1]) >= len(queries)
+    for other in (near, swept):
+        assert all(np.array_equal(a, b) for a, b in zip(asked, other, strict=True))
+
+
 @pytest.mark.parametrize("prefix_bits", [41, 52, 64])
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
 def test_look_ups_that_differ_behind_the_bits_they_are_sorted_by(prefix_bits, order):
-    """A sort takes 40 bits; among look-ups that agree on them, a later block may come first."""
+    """Sorted look-ups share a word with the number of their query, so those of more than 40 bits are taken as they come."""
     keys = np.unique(np.uint64(0xABCDEF0123 << 24) | np.random.default_rng(1).integers(0, 2**24, 3000, np.uint64))
     table = tableimage.open_table(tableimage.build(keys, block_bytes=128))
     queries = {"ascending": keys, "descending": keys[::-1].copy(), "random": np.random.default_rng(2).permutation(keys)}[order]

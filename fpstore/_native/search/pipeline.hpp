@@ -219,7 +219,6 @@ class Pipeline {
       __builtin_prefetch(t.keys + item->first);
       __builtin_prefetch(t.keys + item->first + 8);
       __builtin_prefetch(t.keys + item->end);
-      __builtin_prefetch(t.keys + item->end);
       // Of a longer range, which skewed sets have, a search touches little.
       if (state_->fetch && item->end - item->first <= kFetchKeys)
         ask_ahead(t.keys + item->first, (item->end - item->first + 1) * sizeof *t.keys, state_);
@@ -250,7 +249,7 @@ class Pipeline {
     if (item.end > item.first + 1) fetch_block(item, item.first + 1);
   }
 
-  // A range without blocks has one before it in the cache already, or has its one behind the last.
+  // A range without blocks begins behind the last block, where there is nothing to ask for.
   void fetch_block(const Item<W>& item, uint64_t b) {
     const TableView& t = *item.probe->table;
     prefetch_block(t, b);

@@ -6,9 +6,9 @@
 namespace fpstore {
 namespace {
 
-constexpr uint64_t kSweepLeast = 1 << 11;
+constexpr uint64_t kSweepLeast = 1 << 11;  // look-ups in a table, from which on they may share blocks
 constexpr uint64_t kSweepItems = 1 << 21;  // look-ups sorted at a time
-constexpr uint64_t kNearLeast = 1 << 12;
+constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kKeptBits = 64 - kIndexBits;
 

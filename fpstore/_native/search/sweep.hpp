@@ -7,7 +7,7 @@ namespace fpstore {
 namespace {
 
 constexpr uint64_t kNearKeys = 16;   // among which the next block is mostly found
-constexpr uint64_t kBasesAhead = 16;
+constexpr uint64_t kBasesAhead = 16;  // look-ups whose queries are fetched before they are needed
 constexpr unsigned kIndexBits = 24;  // the low bits of a word tell whose look-up it is
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
 

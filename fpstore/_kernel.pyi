@@ -369,6 +369,7 @@ class Prober:
         most: None = None,
         sweep_from: int | None = None,
         fetch: bool = False,
+        threads: int = 1,
         stop: Stop | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8], int, int]: ...
     @overload
@@ -379,6 +380,7 @@ class Prober:
         most: int | None,
         sweep_from: int | None = None,
         fetch: bool = False,
+        threads: int = 1,
         stop: Stop | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8], int, int] | None: ...
     def probe_one(self, query: int, radius: int, identity: Table | ColumnIdentity) -> list[tuple[int, int, int, int]]: ...

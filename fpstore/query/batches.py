@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,38 @@ def queries_at_once(design: Design) -> int:
     return COLUMN_QUERIES if design.ring else PROBE_QUERIES
 
 
+class Division(NamedTuple):
+    """How threads share a batch.
+
+    Attributes
+    ----------
+    parts : list of ndarray of uint64, rows
+        The queries of each kernel call.
+    threads : int
+        That make calls at the same time.
+    threads_each : int
+        That share the tables in a call.
+    """
+
+    parts: list[Words]
+    threads: int
+    threads_each: int
+
+
+def divided(queries: Words, threads: int, design: Design) -> Division:
+    """Share a batch among threads: each has calls of its own if there are as many, and the threads share each call if not.
+
+    So a call has as many queries as it may: they share the blocks that it opens.
+    """
+    at_once = queries_at_once(design)
+    calls = -(-len(queries) // at_once)
+    if calls >= threads or design.ring:
+        return Division(cut(queries, threads, at_once), threads, 1)
+    return Division(cut(queries, 1, at_once), 1, threads)
+
+
 def cut(queries: Words, threads: int, at_once: int) -> list[Words]:
-    """Cut a batch evenly for the threads, into as few parts as possible: a large part opens each block for many queries.
+    """Cut a batch evenly for the threads, into as few parts as possible.
 
     Parameters
     ----------

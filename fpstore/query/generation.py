@@ -18,6 +18,7 @@ from fpstore.format.mapping import Mapping
 from fpstore.format.places import Places
 from fpstore.format.stored_table import ColumnTableReader, RingProber, ScanProber, StoredTable, open_table
 from fpstore.format.table import TableReader, table_name
+from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
@@ -95,6 +96,19 @@ class Generation:
         if prober is None:
             self._probers[radius] = prober = self._columns_prober(radius) if self.design.ring else self._block_prober(radius)
         return prober
+
+    def probe(
+        self, queries: Words, radius: int, most: int | None = None, threads: int = 1, stop: _kernel.Stop | None = None
+    ) -> MatchColumns | None:
+        """Return the columns of the matches in the tables, or None if there are more than ``most``.
+
+        Of tables of blocks, several threads share the work; see :func:`fpstore.query.batches.divided`.
+        """
+        prober = self.prober(radius)
+        if not isinstance(prober, _kernel.Prober):
+            return prober.probe(queries, radius, most, stop)
+        found = prober.probe(queries, radius, most, threads=threads, stop=stop)
+        return None if found is None else found[:3]
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
         """Return what answers one query at a time with the ids of its matches, and note it; None if only :meth:`prober` does."""

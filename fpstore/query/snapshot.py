@@ -17,7 +17,7 @@ from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals
 from fpstore.lims import lims_of
 from fpstore.pieces import stable_order, taken
-from fpstore.query.batches import MatchColumns, cut, joined, queries_at_once, run, scanned
+from fpstore.query.batches import PROBE_QUERIES, MatchColumns, cut, divided, joined, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
@@ -99,37 +99,42 @@ class Snapshot:
         """Return the columns of the matches of many queries; None if a part has more than ``most``."""
         if most is None and self.generation.scans(radius):
             return self.scan_columns(queries, radius, threads)
+        parts, threads, each = divided(queries, threads, self.generation.design)
         columns: list[MatchColumns | None] = run(
-            partial(self._probe_part, radius=radius, most=most), self._cut(queries, threads), threads
+            partial(self._probe_part, radius=radius, most=most, threads=each), parts, threads
         )
         found = [column for column in columns if column is not None]
         return joined(found) if len(found) == len(columns) else None
 
-    def _cut(self, queries: Words, threads: int) -> list[Words]:
-        return cut(queries, threads, queries_at_once(self.generation.design))
-
     def _probe_part(
-        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
+        self, queries: Words, radius: int, most: int | None, threads: int, stop: _kernel.Stop | None
     ) -> MatchColumns | None:
-        found = self.generation.prober(radius).probe(queries, radius, most=most, stop=stop)
+        found = self.generation.probe(queries, radius, most, threads, stop)
         if found is None or self._delta_kernel is None:
-            return None if found is None else found[:3]
-        added = self._delta_kernel.probe(queries, radius, self.version, stop=stop)
-        return self._delta_kernel.combine(found[:3], added, self.version)
+            return found
+        changes = partial(self._delta_kernel.probe, radius=radius, version=self.version)
+        if threads == 1:
+            added = changes(queries, stop=stop)
+        else:
+            added = joined(run(changes, cut(queries, threads, PROBE_QUERIES), threads))
+        return self._delta_kernel.combine(found, added, self.version)
 
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Kept:
         """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
         if self.generation.scans(radius):
             return self.scan_nearest(queries, radius, threads, limit)
-        parts = run(partial(self._part_nearest, radius=radius, limit=limit), self._cut(queries, threads), threads)
-        return joined([columns for columns, _ in parts]), np.concatenate([np.empty(0, bool), *(more for _, more in parts)])
+        parts, threads, each = divided(queries, threads, self.generation.design)
+        kept = run(partial(self._part_nearest, radius=radius, limit=limit, threads=each), parts, threads)
+        return joined([columns for columns, _ in kept]), np.concatenate([np.empty(0, bool), *(more for _, more in kept)])
 
-    def _part_nearest(self, queries: Words, radius: int, limit: int, stop: _kernel.Stop | None = None) -> Kept:
-        columns = self._probe_part(queries, radius, None if len(queries) < 2 else MOST_MATCHES, stop)
+    def _part_nearest(self, queries: Words, radius: int, limit: int, threads: int, stop: _kernel.Stop | None) -> Kept:
+        columns = self._probe_part(queries, radius, None if len(queries) < 2 else MOST_MATCHES, threads, stop)
         if columns is not None:
             return shortened(columns, limit)
         half = len(queries) // 2
-        (a, more_a), (b, more_b) = (self._part_nearest(part, radius, limit, stop) for part in (queries[:half], queries[half:]))
+        (a, more_a), (b, more_b) = (
+            self._part_nearest(part, radius, limit, threads, stop) for part in (queries[:half], queries[half:])
+        )
         return joined([a, b]), np.concatenate([more_a, more_b])
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Kept:
@@ -150,9 +155,9 @@ class Snapshot:
         """Return the columns of the matches in the tables, including those deleted since."""
         if self.generation.scans(radius):
             return scanned(self.generation.tables[0].in_order, queries, radius, threads)
-        prober = self.generation.prober(radius)
-        parts = run(partial(prober.probe, radius=radius), self._cut(queries, threads), threads)
-        return joined([found[:3] for found in parts if found is not None])
+        parts, threads, each = divided(queries, threads, self.generation.design)
+        columns = run(partial(self.generation.probe, radius=radius, threads=each), parts, threads)
+        return joined([found for found in columns if found is not None])
 
     def scan_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
         """Return the columns of the matches at any radius."""

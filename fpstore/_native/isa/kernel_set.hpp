@@ -36,7 +36,7 @@ Status locate(const TableView& t, const Queries& fingerprints, uint64_t* blocks,
 template <class Isa>
 Status probe(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
              Fault* fault) {
-  return tables.count == 0 || tables.probes->table->codec == Codec::huffman
+  return tables.first == tables.end || tables.probes->table->codec == Codec::huffman
              ? probe_blocks<HuffmanBlocks<Isa>>(tables, queries, options, sink, counters, fault)
              : probe_blocks<EliasFanoBlocks<Isa>>(tables, queries, options, sink, counters, fault);
 }

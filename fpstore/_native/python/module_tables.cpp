@@ -2,6 +2,7 @@
 #include "format/xxh64.hpp"
 #include "python/module.hpp"
 #include "python/single.hpp"
+#include "search/on_threads.hpp"
 #include "search/results.hpp"
 
 namespace fpstore {
@@ -343,24 +344,26 @@ struct Prober {
   }
 
   // Needs no GIL.
-  Status search(const uint64_t* queries, size_t n, ProbeOptions options, Sink* sink, ProbeCounters* counters, Fault* fault) const {
+  Status search(const uint64_t* queries, size_t n, ProbeOptions options, unsigned threads, Sink* sink, ProbeCounters* counters,
+                Fault* fault) const {
     if (n <= kFewQueries) options.pages = &pages;
     const bool all = scans() && options.sweep_from == ProbeOptions::kDense;
     const Status status =
         all ? scan(queries, n, options, sink, counters, fault)
-            : kernels(width()).probe({probes.data(), static_cast<unsigned>(probes.size())}, {queries, n}, options, sink, counters, fault);
+            : probe_on_threads(kernels(width()), words(), {probes.data(), 0, static_cast<unsigned>(probes.size())}, {queries, n}, options,
+                               threads, sink, counters, fault);
     blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
     if (counters->fetches) fetches.fetch_add(counters->fetches, std::memory_order_relaxed);
     return status;
   }
 
   // False when the sink is full.
-  bool run(const uint64_t* queries, size_t n, const ProbeOptions& options, Sink* sink, ProbeCounters* counters) const {
+  bool run(const uint64_t* queries, size_t n, const ProbeOptions& options, unsigned threads, Sink* sink, ProbeCounters* counters) const {
     Fault fault;
     Status status;
     {
       ReleasedGil released;
-      status = search(queries, n, options, sink, counters, &fault);
+      status = search(queries, n, options, threads, sink, counters, &fault);
     }
     if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
     if (status != Status::ok) raise_fault(fault, tables[fault.table]->path);
@@ -369,7 +372,7 @@ struct Prober {
 
   // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
   nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, std::optional<uint64_t> sweep_from,
-                   bool fetch, const Stop* stop) const {
+                   bool fetch, unsigned threads, const Stop* stop) const {
     need_words(queries, words());
     if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
@@ -380,7 +383,7 @@ struct Prober {
     Stopper stopping = stopper(stop);
     options.stop = &stopping;
     if (most) guard.sink.limit = *most;
-    if (!run(queries.data(), count_of(queries), options, &guard.sink, &counters)) return nb::none();
+    if (!run(queries.data(), count_of(queries), options, threads, &guard.sink, &counters)) return nb::none();
     nb::tuple columns = Table::finish(guard.sink, width(), count_of(queries), &stopping);
     return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
   }
@@ -393,7 +396,7 @@ struct Prober {
     Stopper stopping = stopper(nullptr);
     options.stop = &stopping;
     const OneRow row(query, words());
-    run(row.words, 1, options, &guard.sink, &counters);
+    run(row.words, 1, options, 1, &guard.sink, &counters);
     const size_t n = guard.sink.count;
     OrderedMatches found(guard.sink, width(), words(), 1, &stopping);
     check(found.status, Fault{found.status}, "");
@@ -426,7 +429,7 @@ SingleTables single_tables(nb::object prober, nb::object identity) {
 
 Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
                   Fault* fault) {
-  return prober.search(row, 1, options, sink, counters, fault);
+  return prober.search(row, 1, options, 1, sink, counters, fault);
 }
 
 const std::string& path_of(const Prober& prober, unsigned table) { return prober.tables[table]->path; }
@@ -467,7 +470,7 @@ void bind_tables(nb::module_& m) {
       .def(nb::init<>())
       .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert())
       .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
-           "sweep_from"_a = nb::none(), "fetch"_a = false, "stop"_a = nb::none())
+           "sweep_from"_a = nb::none(), "fetch"_a = false, "threads"_a = 1, "stop"_a = nb::none())
       .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a)
       .def_prop_ro("fetches", [](const Prober& p) { return p.fetches.load(std::memory_order_relaxed); })
       .def_prop_ro("blocks", [](const Prober& p) { return p.blocks.load(std::memory_order_relaxed); });

@@ -136,9 +136,9 @@ inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, u
 template <class Blocks>
 Status probe_blocks(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
              Fault* fault) {
-  const TableProbe *const probes = tables.probes, *const end = probes + tables.count;
+  const TableProbe *const first = tables.probes + tables.first, *const end = tables.probes + tables.end;
   uint32_t block_bytes = kMinBlockBytes;
-  for (const TableProbe* p = probes; p < end; ++p)
+  for (const TableProbe* p = first; p < end; ++p)
     if (p->table->block_bytes > block_bytes) block_bytes = p->table->block_bytes;
   const Workspace work(block_bytes);
   if (!work.fine()) return no_memory(UINT64_MAX, fault);
@@ -147,14 +147,14 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   state.work = &work;
   state.counters = counters;
   state.fault = fault;
-  state.at_fault = probes;
-  const Emitter<W> out{probes, rows<typename W::Row>(queries.words), options, sink};
+  state.at_fault = first;
+  const Emitter<W> out{tables.probes, rows<typename W::Row>(queries.words), options, sink};
   uint64_t lookups = 0;
-  for (const TableProbe* p = probes; p < end; ++p) lookups += p->table->block_count ? p->variant_count * queries.count : 0;
+  for (const TableProbe* p = first; p < end; ++p) lookups += p->table->block_count ? p->variant_count * queries.count : 0;
   Pipeline<Blocks> pipeline(out, &state, lookups);
   SweepRoom<typename W::Row> room;
   Status status = Status::ok;
-  for (const TableProbe* p = probes; p < end && status == Status::ok; ++p) {
+  for (const TableProbe* p = first; p < end && status == Status::ok; ++p) {
     if (p->table->block_count == 0 || p->variant_count == 0 || queries.count == 0) continue;
     const bool fits = queries.count < kSweepItems / p->variant_count;
     const uint64_t items = fits ? queries.count * p->variant_count : kSweepItems;
@@ -166,7 +166,7 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
                                    : feed_sorted(feeder, out, queries.count, items, order, room, &state);
   }
   if (status == Status::ok) status = pipeline.flush();
-  fault->table = static_cast<unsigned>(state.at_fault - probes);
+  fault->table = static_cast<unsigned>(state.at_fault - tables.probes);
   return status;
 }
 

@@ -22,9 +22,10 @@ struct TableProbe {
   uint64_t variant_count;
 };
 
+// Those from number first on, up to end. A pair that meets in an earlier table is left to that one.
 struct TableProbes {
   const TableProbe* probes;
-  unsigned count;
+  unsigned first, end;
 };
 
 struct ProbeOptions {

@@ -92,6 +92,19 @@ void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by) {
   }
 }
 
+bool append(Sink* sink, const Sink& from, unsigned words, uint32_t by) {
+  const auto add = [&](const auto* found) {
+    for (uint64_t i = 0; i < from.count; ++i)
+      if (!push(sink, found[i].fingerprint, found[i].query + by, found[i].distance)) return false;
+    return true;
+  };
+  switch (words) {
+    case 1: return add(matches<uint64_t>(from));
+    case 2: return add(matches<Wide<2>>(from));
+    default: return add(matches<Wide<4>>(from));
+  }
+}
+
 Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, uint64_t query_count, int64_t* lims,
                      uint64_t* fingerprints, void* distances, Stopper* stop) {
   const auto order = [&](auto* rows_out) {

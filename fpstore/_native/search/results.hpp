@@ -18,6 +18,9 @@ Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, 
 
 // Adds to the query number of each match from the first one on, whose rows have so many words.
 void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by);
+// Adds matches, and so much to their query numbers. False when memory runs out or when the sink is full; then it has those for which
+// there is room.
+bool append(Sink* sink, const Sink& from, unsigned words, uint32_t by);
 
 // For n sorted pairs (key, id), keys of so many words: the distinct keys, the distinct ids of each in ascending order one after the other, and, at the front
 // of pairs itself, how many ids each key has. keys and ids need room for n; returns the number of keys. Throws Interrupted.

@@ -1,0 +1,71 @@
+"""Probes on several threads, which share out the tables and, where these are few, the queries."""
+
+import numpy as np
+import pytest
+import tableimage
+
+from fpstore import _kernel
+from fpstore.errors import CorruptStoreError
+
+KEYS = tableimage.make_keys("random", 7, 4000)
+QUERIES = np.random.default_rng(8).permutation(np.concatenate([KEYS ^ np.uint64(1 << 40), KEYS ^ np.uint64(0x10010), KEYS]))
+PREFIX_BITS, FLIPS = 12, 1
+TABLES = {"one table": 1, "two tables": 2, "five tables": 5}
+
+
+def images(count: int, lengths: np.ndarray | None = None) -> list[bytes]:
+    """Return tables whose permutations bring other bits to the front."""
+    out = []
+    for i in range(count):
+        permutation = np.roll(np.arange(64, dtype=np.uint8), -PREFIX_BITS * i)
+        out.append(tableimage.build(KEYS, permutation=permutation, block_bytes=128, lengths=lengths))
+    return out
+
+
+def prober_of(tables: list[bytes]) -> _kernel.Prober:
+    prober = _kernel.Prober()
+    for i, image in enumerate(tables):
+        prober.add(tableimage.open_table(image, f"table {i}"), PREFIX_BITS, FLIPS, tableimage.flip_masks(PREFIX_BITS, FLIPS))
+    return prober
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8, 40])
+@pytest.mark.parametrize("count", TABLES.values(), ids=TABLES.keys())
+@pytest.mark.parametrize("lengths", [None, tableimage.NO_CODE], ids=["huffman", "elias-fano"])
+def test_threads_give_what_one_gives(lengths, count, threads):
+    prober = prober_of(images(count, lengths))
+    one = prober.probe(QUERIES, 3)
+    assert len(one[1]) > len(QUERIES) / 2
+    found = prober.probe(QUERIES, 3, threads=threads)
+    assert all(np.array_equal(a, b) for a, b in zip(found[:3], one[:3], strict=True))
+    few = prober.probe(QUERIES[:7], 3, threads=threads)
+    assert len(few[0]) == 8
+    assert few[1].tolist() == one[1][: one[0][7]].tolist()
+
+
+@pytest.mark.parametrize("count", TABLES.values(), ids=TABLES.keys())
+def test_the_most_matches_are_those_of_all_threads_together(count):
+    prober = prober_of(images(count))
+    matches = len(prober.probe(QUERIES, 3)[1])
+    assert prober.probe(QUERIES, 3, matches - 1, threads=2) is None
+    assert prober.probe(QUERIES, 3, matches // count - 1, threads=2) is None
+    found = prober.probe(QUERIES, 3, matches, threads=2)
+    assert found is not None
+    assert len(found[1]) == matches
+
+
+@pytest.mark.parametrize("damaged", [0, 3, 4])
+def test_a_fault_is_told_of_its_table(damaged):
+    tables = images(5)
+    at = 4096 + 128 * 20 + 64
+    tables[damaged] = tables[damaged][:at] + bytes([tables[damaged][at] ^ 8]) + tables[damaged][at + 1 :]
+    for threads in (1, 2, 5):
+        with pytest.raises(CorruptStoreError, match=f"table {damaged}.*block 20"):
+            prober_of(tables).probe(QUERIES, 3, threads=threads)
+
+
+def test_all_threads_end_when_the_call_is_stopped():
+    stop = _kernel.Stop()
+    stop.set()
+    with pytest.raises(InterruptedError):
+        prober_of(images(5)).probe(QUERIES, 3, threads=3, stop=stop)

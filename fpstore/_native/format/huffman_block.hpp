@@ -140,23 +140,10 @@ inline void decode_round(CodeStream* streams) {
     }
 }
 
-// Decodes the rest of a stream into the symbols from first on; false unless exactly wanted codes fill it.
-template <class Isa>
-inline bool finish_codes(CodeStream c, const uint8_t* first, uint32_t wanted) {
-  uint32_t at = c.at, n = static_cast<uint32_t>(c.h - first);
-  while (c.at < c.end) {
-    at = c.at;
-    n = static_cast<uint32_t>(c.h - first);
-    decode_round<1>(&c);
-  }
-  // The last round may have gone past the end: of its symbols those that are still wanted must reach just to it.
-  return n <= wanted && wanted <= static_cast<uint32_t>(c.h - first) && at + Isa::code_bits(*c.code, first + n, wanted - n) == c.end;
-}
-
+// Decodes N blocks side by side, each to its end; false unless exactly the codes of its entries fill a stream and the tails their bits.
 template <class Isa, unsigned N>
 inline bool decode_codes(const Unread<HuffmanHead>* units, uint8_t* const* h) {
   CodeStream streams[N];
-  bool fine = true;
   for (unsigned k = 0; k < N; ++k) {
     CodeStream& c = streams[k];
     c = CodeStream{&units[k].table->code, block_at(*units[k].table, units[k].block), h[k], 0, kHuffmanHeaderBytes * 8,
@@ -169,9 +156,28 @@ inline bool decode_codes(const Unread<HuffmanHead>* units, uint8_t* const* h) {
     if (!all) break;
     decode_round<N>(streams);
   }
-  for (unsigned k = 0; k < N; ++k) fine &= finish_codes<Isa>(streams[k], h[k], units[k].head.count - 1);
-  for (unsigned k = 0; k < N; ++k)
-    fine &= units[k].head.tail_at + Isa::tail_bits(h[k], units[k].head.count - 1) <= units[k].head.end * 8;
+  // A stream that has ended takes its last round again until the others have, too.
+  CodeStream last[N];
+  for (unsigned k = 0; k < N; ++k) last[k] = streams[k];
+  for (bool open = true; open;) {
+    for (unsigned k = 0; k < N; ++k) {
+      const bool ended = streams[k].at >= streams[k].end;
+      last[k].at = streams[k].at = ended ? last[k].at : streams[k].at;
+      last[k].h = streams[k].h = ended ? last[k].h : streams[k].h;
+      last[k].window = streams[k].window = ended ? last[k].window : streams[k].window;
+    }
+    decode_round<N>(streams);
+    open = false;
+    for (unsigned k = 0; k < N; ++k) open |= streams[k].at < streams[k].end;
+  }
+  bool fine = true;
+  for (unsigned k = 0; k < N; ++k) {
+    // The last round may have gone past the end: of its symbols those that are still wanted must reach just to it.
+    const HuffmanHead& head = units[k].head;
+    const uint32_t wanted = head.count - 1, before = static_cast<uint32_t>(last[k].h - h[k]), n = static_cast<uint32_t>(streams[k].h - h[k]);
+    fine &= before <= wanted && wanted <= n && last[k].at + Isa::code_bits(*last[k].code, h[k] + before, wanted - before) == head.tail_at;
+    fine &= head.tail_at + Isa::tail_bits(h[k], wanted) <= head.end * 8;
+  }
   return fine;
 }
 

@@ -240,20 +240,7 @@ class Pipeline {
   void fetch_blocks(unsigned age) {
     const Item<W>* const items = groups_[group(age)];
     const unsigned n = counts_[group(age)];
-    for (unsigned i = 0; i < n; ++i) fetch_first(items[i]);
-  }
-
-  // The first blocks of a look-up.
-  void fetch_first(const Item<W>& item) {
-    fetch_block(item, item.first);
-    if (item.end > item.first + 1) fetch_block(item, item.first + 1);
-  }
-
-  // A range without blocks begins behind the last block, where there is nothing to ask for.
-  void fetch_block(const Item<W>& item, uint64_t b) {
-    const TableView& t = *item.probe->table;
-    prefetch_block(t, b);
-    if (__builtin_expect(state_->fetch, 0) && b < t.block_count) ask_ahead(block_at(t, b), t.block_bytes, state_);
+    for (unsigned i = 0; i < n; ++i) fetch_first(items[i], state_);
   }
 
   Status read(unsigned age) {
@@ -261,12 +248,17 @@ class Pipeline {
     const unsigned n = counts_[group(age)];
     counts_[group(age)] = 0;
     if (n == 0) return Status::ok;
-    // Between those that are read, the blocks of the next group are fetched.
+    // Between those that are read, the blocks of the next group are fetched: half of them before as many are opened, the others after,
+    // since a processor waits for few lines at a time.
     const Item<W>* next = near_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
     constexpr unsigned kStep = Blocks::kTogether;
     Status status = Status::ok;
     for (unsigned i = 0; i < n && status == Status::ok; i += kStep) {
-      for (unsigned j = 0; j < kStep && next; ++j) fetch_first(*next++);
+      if (next) {
+        for (unsigned j = 0; j < kStep - kStep / 2; ++j) fetch_first(*next++, state_);
+        state_->ahead = next;
+        next += kStep / 2;
+      }
       status = read_some(items + i, n - i < kStep ? n - i : kStep);
     }
     return status;

@@ -24,12 +24,28 @@ struct ProbeState {
   Fault* fault;
   const TableProbe* at_fault;
   bool fetch;  // ask for the pages of this group ahead
+  const Item<W>* ahead = nullptr;  // kWays / 2 look-ups whose blocks are fetched when the next blocks have been opened
 };
 
 template <class W>
 inline void ask_ahead(const void* p, size_t n, ProbeState<W>* state) {
   ++state->counters->fetches;
   fetch_pages(p, n);
+}
+
+// A range without blocks begins behind the last block, where there is nothing to ask for.
+template <class W>
+inline void fetch_block(const Item<W>& item, uint64_t b, ProbeState<W>* state) {
+  const TableView& t = *item.probe->table;
+  prefetch_block(t, b);
+  if (__builtin_expect(state->fetch, 0) && b < t.block_count) ask_ahead(block_at(t, b), t.block_bytes, state);
+}
+
+// The first blocks of a look-up.
+template <class W>
+inline void fetch_first(const Item<W>& item, ProbeState<W>* state) {
+  fetch_block(item, item.first, state);
+  if (item.end > item.first + 1) fetch_block(item, item.first + 1, state);
 }
 
 // Emits the matches among the entries from the cursor on that have the item's prefix. False when memory runs out.
@@ -164,6 +180,9 @@ inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state)
       state->at_fault = r.starts[bad]->item->probe;
       return status;
     }
+    if (state->ahead)
+      for (unsigned j = 0; j < kWays / 2; ++j) fetch_first(state->ahead[j], state);
+    state->ahead = nullptr;
     status = filter_expanded<Blocks>(out, r, seeks, sought, &count, state);
     if (__builtin_expect(status != Status::ok, 0)) return status;
     status = filter_sought<Blocks>(out, seeks, sought, count, state);

@@ -92,6 +92,24 @@ def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
         assert all(np.array_equal(a, b) for a, b in zip(asked, other, strict=True))
 
 
+@pytest.mark.parametrize("lengths", LENGTHS, ids=["huffman", "elias-fano"])
+@pytest.mark.parametrize("flipped", ["leading bits", "bits behind the leading ones"])
+@pytest.mark.parametrize("way", [PLAINLY, SORTED], ids=["as is best", "in one sweep"])
+def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, way):
+    """They are taken window by window of the table; with the same leading bits they are all of one window."""
+    keys = np.uint64(0xA5 << 56) | tableimage.make_keys("random", 5, 3000) >> np.uint64(8)
+    table = tableimage.open_table(tableimage.build(np.unique(keys), block_bytes=128, lengths=lengths))
+    first = 0 if flipped == "leading bits" else 8
+    masks = np.arange(256, dtype=np.uint64) << np.uint64(56 - first)
+    prober = _kernel.Prober()
+    prober.add(table, first + 8, 8, masks)
+    queries = np.random.default_rng(6).permutation(np.tile(keys, 6)) ^ np.uint64(1 << 50 | 1 << 40)
+    assert len(queries) * len(masks) > 1 << 22
+    asked, found = (prober.probe(queries, 3, sweep_from=order)[:3] for order in (2**40, way))
+    assert len(asked[1]) >= len(queries)
+    assert all(np.array_equal(a, b) for a, b in zip(asked, found, strict=True))
+
+
 @pytest.mark.parametrize("prefix_bits", [41, 52, 64])
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
 def test_look_ups_that_differ_behind_the_bits_they_are_sorted_by(prefix_bits, order):

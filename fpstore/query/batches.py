@@ -18,7 +18,7 @@ from fpstore.width import Distances, order_of, words_of
 T = TypeVar("T")
 MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
 
-PROBE_QUERIES = 1 << 16  # queries of one kernel call, which holds all their look-ups
+PROBE_QUERIES = 1 << 18  # queries of one kernel call, which share the blocks that it opens
 COLUMN_QUERIES = 1 << 20  # of one that asks column tables, and holds 16 bytes for each query
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan

@@ -7,7 +7,8 @@ namespace fpstore {
 namespace {
 
 constexpr uint64_t kSweepLeast = 1 << 11;  // look-ups in a table, from which on they may share blocks
-constexpr uint64_t kSweepItems = 1 << 21;  // look-ups sorted at a time
+constexpr uint64_t kSortedAtOnce = 1 << 22;  // look-ups
+constexpr unsigned kWindowBits = 8;  // leading bits of a target, by which windows of the table are cut
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kKeptBits = 64 - kIndexBits;
@@ -99,19 +100,23 @@ inline Status feed_near(const Feeder<Blocks>& from, const SortedLookups<Row>& lo
   return status;
 }
 
-// In the order of the table, at most so many at a time.
+// The look-ups of queries in a table whose targets lie in a window of it: their leading kWindowBits are from first on, before end.
 template <class Blocks, class Row = typename Blocks::W::Row>
-inline Status feed_sorted(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, uint64_t most, Order order,
-                          const SweepRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
+inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, unsigned first, unsigned end,
+                          uint64_t most, Order order, const SweepRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
   const TableProbe& p = *from.probe;
   Stopper* const stop = out.options.stop;
   const unsigned sorted_bits = order == Order::dense || p.prefix_bits < kNearBits ? p.prefix_bits : kNearBits;
-  permute_rows(p.table->forward, from.queries, room.bases, query_count);
+  // Where those of a window are more than there is room for, it is gone through several times.
   for (uint64_t query = 0, variant = 0; query < query_count;) {
     uint64_t n = 0;
-    for (; query < query_count && n < most; ++query, variant = 0) {
+    for (; query < query_count; ++query, variant = 0) {
       const uint64_t base = lead(room.bases[query]);
-      for (; variant < p.variant_count && n < most; ++variant, ++n) room.words[n] = ((base ^ p.variants[variant]) & from.mask) | query;
+      for (; variant < p.variant_count && n < most; ++variant) {
+        const uint64_t target = (base ^ p.variants[variant]) & from.mask;
+        room.words[n] = target | query;
+        n += (target >> (64 - kWindowBits)) - first < end - first;
+      }
       if (variant < p.variant_count) break;
     }
     if (sorted_bits) sort_range(room.words, room.words + most, n, 0, sorted_bits, stop);
@@ -123,11 +128,33 @@ inline Status feed_sorted(const Feeder<Blocks>& from, const Emitter<typename Blo
   return Status::ok;
 }
 
+// In the order of the table. So many that there is no room to sort them all are taken window by window, so that those of a block stay
+// together.
+template <class Blocks, class Row = typename Blocks::W::Row>
+inline Status feed_sorted(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, uint64_t lookups, Order order,
+                          const SweepRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
+  constexpr unsigned kEnd = 1 << kWindowBits;
+  const TableProbe& p = *from.probe;
+  permute_rows(p.table->forward, from.queries, room.bases, query_count);
+  if (lookups <= kSortedAtOnce) return feed_window(from, out, query_count, 0, kEnd, lookups, order, room, state);
+  uint64_t counts[kEnd] = {};
+  for (uint64_t query = 0; query < query_count; ++query)
+    for (uint64_t v = 0; v < p.variant_count; ++v) ++counts[((lead(room.bases[query]) ^ p.variants[v]) & from.mask) >> (64 - kWindowBits)];
+  for (unsigned first = 0, end = 0; first < kEnd; first = end) {
+    uint64_t inside = counts[end++];
+    while (end < kEnd && inside + counts[end] <= kSortedAtOnce) inside += counts[end++];
+    const Status status = feed_window(from, out, query_count, first, end, kSortedAtOnce, order, room, state);
+    if (__builtin_expect(status != Status::ok, 0)) return status;
+  }
+  return Status::ok;
+}
+
 // In which order so many look-ups of so many queries in a table are best taken. Sorted ones tell their query in the bits behind the prefix.
 inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, uint64_t sweep_from) {
   if (p.prefix_bits > kKeptBits || queries > kIndexMask) return Order::asked;
   if (sweep_from != ProbeOptions::kDense) return lookups >= sweep_from ? Order::dense : Order::asked;
-  if (lookups >= kSweepLeast && lookups / 3 >= p.table->block_count / 8) return Order::dense;
+  // Fewer against the blocks are answered faster nearly in order: a sweep opens most blocks for one look-up, and finds it by its way.
+  if (lookups >= kSweepLeast && lookups >= p.table->block_count / 5 * 4) return Order::dense;
   return lookups >= kNearLeast ? Order::near : Order::asked;
 }
 
@@ -156,14 +183,13 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   Status status = Status::ok;
   for (const TableProbe* p = first; p < end && status == Status::ok; ++p) {
     if (p->table->block_count == 0 || p->variant_count == 0 || queries.count == 0) continue;
-    const bool fits = queries.count < kSweepItems / p->variant_count;
-    const uint64_t items = fits ? queries.count * p->variant_count : kSweepItems;
-    Order order = order_of(*p, items, queries.count, options.sweep_from);
+    const uint64_t in_table = queries.count * p->variant_count;
+    Order order = order_of(*p, in_table, queries.count, options.sweep_from);
     // Without memory to sort them they are taken as they come.
-    if (order != Order::asked && !room.reserve(items, queries.count)) order = Order::asked;
+    if (order != Order::asked && !room.reserve(in_table < kSortedAtOnce ? in_table : kSortedAtOnce, queries.count)) order = Order::asked;
     const Feeder<Blocks> feeder{&pipeline, p, out.queries, top_mask(p->prefix_bits)};
     status = order == Order::asked ? feed_plainly(feeder, queries.count)
-                                   : feed_sorted(feeder, out, queries.count, items, order, room, &state);
+                                   : feed_sorted(feeder, out, queries.count, in_table, order, room, &state);
   }
   if (status == Status::ok) status = pipeline.flush();
   fault->table = static_cast<unsigned>(state.at_fault - tables.probes);

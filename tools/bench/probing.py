@@ -18,6 +18,8 @@ from fpstore.design.blocks import HUFFMAN
 
 COMPANION = "manku-10"  # the store beside a rival that cannot take the whole set
 GROWTH_FROM = 20
+SMALLER_BATCHES = (1 << 12, 1 << 16)
+NEW_PROCESS_QUERIES = 1 << 16
 
 
 @dataclass
@@ -49,21 +51,30 @@ class Field:
         store = self.bench.store(design, self.kind, self.log2, codec=codec)
         self.check(store)
         batch = self.bench.fitting(lambda q: store.probe_many(q, threads=1), self.queries)
-        one, two = (self.bench.seconds(lambda t=t: store.probe_many(batch, threads=t)) for t in (1, 2))  # type: ignore[misc]
+        sizes = {str(size): self.threads(store, batch[:size]) for size in (*SMALLER_BATCHES, len(batch)) if size <= len(batch)}
+        whole = sizes.pop(str(len(batch)))
         with fpstore.open(store.path, pages="huge") as copied:
             huge = self.bench.seconds(lambda: copied.probe_many(batch, threads=1))
         stats = store.stats()
         expected = self.first(len(self.queries))
         return {
-            "microseconds": microseconds(one, len(batch)),
-            "two_threads_microseconds": microseconds(two, len(batch)),
-            "two_threads_ratio": ratio(one, two),
+            **whole,
+            "smaller_batches": sizes,
             "huge_pages_microseconds": microseconds(huge, len(batch)),
-            "new_process": self.first_batches(store, batch),
+            "new_process": self.first_batches(store, batch[:NEW_PROCESS_QUERIES]),
             "queries": len(batch),
             "matches_per_query": round(float(expected.lims[-1]) / len(self.queries), 3),
             "bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["tables"], 2),
             "bytes_with_ids": round(stats["bytes_per_fingerprint"]["total"], 2),
+        }
+
+    def threads(self, store: fpstore.Store, batch: Words) -> Result:
+        """Time a batch on one thread and on two."""
+        one, two = (self.bench.seconds(lambda t=t: store.probe_many(batch, threads=t)) for t in (1, 2))  # type: ignore[misc]
+        return {
+            "microseconds": microseconds(one, len(batch)),
+            "two_threads_microseconds": microseconds(two, len(batch)),
+            "two_threads_ratio": ratio(one, two),
         }
 
     def first_batches(self, store: fpstore.Store, batch: Words) -> Result:

@@ -19,8 +19,8 @@ from bench.harness import Growth, available_memory
 from fpstore import _kernel
 from fpstore.design.families import design as make_design
 from fpstore.design.tables import TableLookup
+from fpstore.query.batches import PROBE_QUERIES, cut
 
-PART_QUERIES = 1 << 14  # of one call in a thread, as in fpstore
 MEMORY_SHARE = 0.8
 
 
@@ -180,7 +180,7 @@ class Uncompressed:
         return lims, fingerprints, distances
 
     def run(self, queries: Words, threads: int) -> list[tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]]:
-        parts = [queries[i : i + PART_QUERIES] for i in range(0, len(queries), PART_QUERIES)]
+        parts = cut(queries, threads, PROBE_QUERIES)  # as in fpstore
         if threads == 1:
             return [self._probe(part) for part in parts]
         with ThreadPoolExecutor(threads) as pool:

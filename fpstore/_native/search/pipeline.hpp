@@ -263,11 +263,12 @@ class Pipeline {
     if (n == 0) return Status::ok;
     // Between those that are read, the blocks of the next group are fetched.
     const Item<W>* next = near_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
-    constexpr unsigned kStep = Blocks::kTogether;
+    // Look-ups that follow each other may share a block.
+    const unsigned step = next || Blocks::kReached ? Blocks::kTogether : n;
     Status status = Status::ok;
-    for (unsigned i = 0; i < n && status == Status::ok; i += kStep) {
-      for (unsigned j = 0; j < kStep && next; ++j) fetch_first(*next++);
-      status = read_some(items + i, n - i < kStep ? n - i : kStep);
+    for (unsigned i = 0; i < n && status == Status::ok; i += step) {
+      for (unsigned j = 0; j < step && next; ++j) fetch_first(*next++);
+      status = read_some(items + i, n - i < step ? n - i : step);
     }
     return status;
   }

@@ -33,6 +33,7 @@ def answers(store, queries, **how):
     return list(store.probe_many(queries, **how))
 
 
+@pytest.mark.parametrize("codec", ["huffman", "elias-fano"])
 @pytest.mark.parametrize(
     ("bits", "design", "kind"),
     [
@@ -42,14 +43,14 @@ def answers(store, queries, **how):
         (128, "blocks-4-1", "string"),
     ],
 )
-def test_single_probes_answer_as_batches_do(tmp_path, bits, design, kind):
+def test_single_probes_answer_as_batches_do(tmp_path, bits, design, kind, codec):
     rng = np.random.default_rng(bits)
     centres = numbers(rng, COUNT // 4, bits)
     stored = [near(rng, centre, bits, 4) for centre in centres for _ in range(4)]
-    ids = [int(n) for n in rng.integers(0, 2**40, 2 * COUNT)]
-    store = fpstore.build(
-        tmp_path / "s", stored * 2, ids if kind == "integer" else list(map(str, ids)), width=bits, design=design, radius=3
-    )
+    stored += [centres[0] ^ n for n in range(400)]  # whole blocks with one prefix, and more matches than places are noted
+    ids = [int(n) for n in rng.integers(0, 2**40, 2 * len(stored))]
+    named = ids if kind == "integer" else list(map(str, ids))
+    store = fpstore.build(tmp_path / "s", stored * 2, named, width=bits, design=design, radius=3, codec=codec)
     queries = [near(rng, centre, bits, 2) for centre in centres[:300]]
     generation = store.snapshot().generation
     for radius in (0, 2, 3):

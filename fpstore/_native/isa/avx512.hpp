@@ -295,7 +295,8 @@ struct Avx512 : Avx2<Width_> {
       for (; hits; hits &= hits - 1) {
         const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));
         if (values[at] > item.last) break;
-        if (!emit(out, item, values[at], ones(values[at] ^ lead(item.base)), entries.rests + at * W::kRestBytes)) return false;
+        if (!emit(out, item, values[at], ones(values[at] ^ lead(item.base)), entries.rests + at * W::kRestBytes, {entries.block, at}))
+          return false;
       }
     }
     return true;

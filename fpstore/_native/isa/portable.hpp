@@ -143,7 +143,8 @@ struct Portable {
 
   // Up to 16 of the entries.
   static Leads some_of(const Leads& entries, uint32_t from) {
-    return Leads{entries.values + from, entries.rests + from * W::kRestBytes, entries.n - from < 16 ? entries.n - from : 16};
+    return Leads{entries.values + from, entries.rests + from * W::kRestBytes, entries.n - from < 16 ? entries.n - from : 16,
+                 entries.block};
   }
 
   // Reports the entries within the radius of a query of a scan. False when memory runs out.
@@ -175,7 +176,9 @@ struct Portable {
     for (uint32_t i = from; i < to && entries.values[i] <= item.last; ++i) {
       const uint64_t value = entries.values[i];
       const unsigned distance = ones(value ^ lead(item.base));
-      if (distance <= out.options.radius && !emit(out, item, value, distance, entries.rests + i * W::kRestBytes)) return false;
+      if (distance <= out.options.radius &&
+          !emit(out, item, value, distance, entries.rests + i * W::kRestBytes, {entries.block, i}))
+        return false;
     }
     return true;
   }

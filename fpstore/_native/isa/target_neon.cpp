@@ -1,6 +1,6 @@
 // The kernels for aarch64 machines.
 #include "columns/kernel_set.hpp"
-#include "columns/near_tags.hpp"
+#include "columns/near_tags_neon.hpp"
 #include "isa/kernel_set.hpp"
 #include "isa/neon.hpp"
 #include "pairs/kernel_set.hpp"
@@ -8,8 +8,8 @@
 namespace fpstore {
 
 namespace {
-constexpr ColumnKernels kColumns = make_columns<PortableTags>();
-constexpr PairKernels kPairs = make_pairs<PortableTags>();
+constexpr ColumnKernels kColumns = make_columns<NeonTags>();
+constexpr PairKernels kPairs = make_pairs<NeonTags>();
 }  // namespace
 
 const KernelSets kNeon = make_sets<Neon>("neon", &kColumns, &kPairs);

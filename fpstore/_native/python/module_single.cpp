@@ -43,8 +43,11 @@ struct FoundIds {
 // What a single probe writes to. A thread keeps it for the next one, unless it has become large.
 struct Room {
   Sink sink;
-  std::vector<uint64_t> fingerprints, blocks;
+  FoundPlaces found_at;
+  std::vector<uint64_t> fingerprints;
   std::vector<uint16_t> distances;
+  std::vector<EntryPlace> places;
+  std::vector<uint64_t> rows, blocks;  // of those that are to be located
   std::vector<uint32_t> ranks;
   std::vector<FoundIds> ids;
 
@@ -75,15 +78,19 @@ class LentRoom {
 };
 thread_local std::unique_ptr<Room> LentRoom::kept_;
 
+// There is one query: in the place of its number each match has its own meanwhile.
 template <class Row>
-void order_few(const Sink& sink, uint64_t* fingerprints, uint16_t* distances) {
-  Match<Row>* const found = matches<Row>(sink);
-  std::sort(found, found + sink.count, [](const Match<Row>& a, const Match<Row>& b) {
+void order_few(Room* room) {
+  const uint64_t n = room->sink.count;
+  Match<Row>* const found = matches<Row>(room->sink);
+  for (uint64_t i = 0; i < n; ++i) found[i].query = static_cast<uint32_t>(i);
+  std::sort(found, found + n, [](const Match<Row>& a, const Match<Row>& b) {
     return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
   });
-  for (uint64_t i = 0; i < sink.count; ++i) {
-    rows<Row>(fingerprints)[i] = found[i].fingerprint;
-    distances[i] = static_cast<uint16_t>(found[i].distance);
+  for (uint64_t i = 0; i < n; ++i) {
+    rows<Row>(room->fingerprints.data())[i] = found[i].fingerprint;
+    room->distances[i] = static_cast<uint16_t>(found[i].distance);
+    if (found[i].query < room->found_at.count) room->places[i] = room->found_at.of[found[i].query];
   }
 }
 
@@ -171,6 +178,11 @@ class SingleProber {
     Stopper stopping = stopper(nullptr);
     ProbeOptions options{radius_};
     options.stop = &stopping;
+    room->found_at.table = tables_.identity;
+    room->found_at.tell = [](const void* ids, uint64_t block) { static_cast<const SealedFile*>(ids)->fetch(block); };
+    room->found_at.to = ids_;
+    room->found_at.count = 0;
+    options.places = &room->found_at;
     Status status = search_one(*tables_.prober, row, options, &room->sink, counters, fault);
     const uint64_t n = room->sink.count;
     if (status != Status::ok) {
@@ -180,17 +192,35 @@ class SingleProber {
     if (!n) return status;
     room->fingerprints.resize(n * words());
     room->distances.resize(n);
-    room->blocks.resize(n);
-    room->ranks.resize(n);
+    room->places.assign(n, EntryPlace{UINT64_MAX, 0});
     status = order(room, &stopping);
     if (status != Status::ok) return (*fault = Fault{status}).status;
-    for (uint64_t i = 0; i < n && i < kFew; ++i) fetch(room->fingerprints[i * words()]);
+    room->rows.clear();
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t* const found = room->fingerprints.data() + i * words();
+      if (room->places[i].block != UINT64_MAX) continue;
+      room->rows.insert(room->rows.end(), found, found + words());
+      if (i < FoundPlaces::kMost) fetch(*found);
+    }
     *path = tables_.identity_path;
-    status = kernels(tables_.width).locate(*tables_.identity, {room->fingerprints.data(), n}, room->blocks.data(), room->ranks.data(),
-                                           &stopping, fault);
-    for (uint64_t i = 0; i < n && status == Status::ok; ++i)
-      if (room->blocks[i] == UINT64_MAX)
-        status = (*fault = Fault{Status::bad_digest, UINT64_MAX, room->fingerprints[i * words()], 0}).status;
+    return room->rows.empty() ? status : locate(room, &stopping, fault);
+  }
+
+  // Finds the places of the matches that were found in other tables than the identity table.
+  Status locate(Room* room, Stopper* stopping, Fault* fault) const {
+    const uint64_t n = room->rows.size() / words();
+    room->blocks.resize(n);
+    room->ranks.resize(n);
+    const Status status = kernels(tables_.width).locate(*tables_.identity, {room->rows.data(), n}, room->blocks.data(),
+                                                        room->ranks.data(), stopping, fault);
+    if (status != Status::ok) return status;
+    uint64_t next = 0;
+    for (EntryPlace& place : room->places) {
+      if (place.block != UINT64_MAX) continue;
+      place = {room->blocks[next], room->ranks[next]};
+      if (place.block == UINT64_MAX) return (*fault = Fault{Status::bad_digest, UINT64_MAX, room->rows[next * words()], 0}).status;
+      ++next;
+    }
     return status;
   }
 
@@ -211,14 +241,14 @@ class SingleProber {
   }
 
   Status order(Room* room, Stopper* stopping) const {
-    if (room->sink.count > kFew) {
+    if (room->sink.count > FoundPlaces::kMost) {
       int64_t lims[2];
       return order_matches(room->sink, words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), stopping);
     }
     switch (words()) {
-      case 1: order_few<uint64_t>(room->sink, room->fingerprints.data(), room->distances.data()); break;
-      case 2: order_few<Wide<2>>(room->sink, room->fingerprints.data(), room->distances.data()); break;
-      default: order_few<Wide<4>>(room->sink, room->fingerprints.data(), room->distances.data());
+      case 1: order_few<uint64_t>(room); break;
+      case 2: order_few<Wide<2>>(room); break;
+      default: order_few<Wide<4>>(room);
     }
     return Status::ok;
   }
@@ -234,19 +264,18 @@ class SingleProber {
     room->ids.resize(n);
     for (uint64_t i = 0; i < n; ++i) {
       uint64_t key[kMaxWords], seed = tables_.set_digest;
-      copy_key(room->blocks[i], key);
+      copy_key(room->places[i].block, key);
       for (unsigned j = 0; j < words(); ++j) seed += key[j];
-      const SealedValue value = ids_->find(key, room->blocks[i]);
+      const SealedValue value = ids_->find(key, room->places[i].block);
       FoundIds* const ids = &room->ids[i];
       Fault fault;
       if (!value.data || open_record(value.data, value.size, seed, &ids->record, &fault) != Status::ok) return false;
-      if (room->ranks[i] >= ids->record.count) return false;
-      ids->count = ids_of_rank(ids->record, room->ranks[i], &ids->first);
+      const uint32_t rank = room->places[i].rank;
+      if (rank >= ids->record.count) return false;
+      ids->count = ids_of_rank(ids->record, rank, &ids->first);
     }
     return true;
   }
-
-  static constexpr uint64_t kFew = 64;
 
   SingleTables tables_;
   nb::object ids_object_;

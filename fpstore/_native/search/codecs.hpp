@@ -150,7 +150,8 @@ struct EliasFanoBlocks : Isa {
     for (; near; near &= near - 1) {
       const unsigned k = static_cast<unsigned>(__builtin_ctz(near));
       if (!item.has_prefix(values[k])) continue;
-      if (!emit(out, item, values[k], Isa::count_ones(values[k] ^ base), rest_at<W>(p, head, index + k))) return Few::no_memory;
+      if (!emit(out, item, values[k], Isa::count_ones(values[k] ^ base), rest_at<W>(p, head, index + k), {unit.block, index + k}))
+        return Few::no_memory;
     }
     return Few::done;
   }

@@ -28,10 +28,18 @@ struct Item {
   bool has_prefix(uint64_t leading) const { return leading - target <= last - target; }
 };
 
-// Reports an entry, of which the leading word and its distance and where the rest stands are known, if it is within the radius,
+inline void note(FoundPlaces* places, const TableView* table, const EntryPlace& place) {
+  if (places->count == FoundPlaces::kMost) return;
+  const bool known = table == places->table;
+  places->of[places->count++] = known ? place : EntryPlace{UINT64_MAX, 0};
+  if (known) places->tell(places->to, place.block);
+}
+
+// Reports an entry, of which the leading word and its distance and where it and its rest stand are known, if it is within the radius,
 // unless the pair also meets in an earlier table: it is left to that one. False when memory runs out.
 template <class W>
-inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, unsigned distance, const uint8_t* rest) {
+inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, unsigned distance, const uint8_t* rest,
+                 const EntryPlace& place) {
   if constexpr (W::kWide) {
     distance += rest_distance<W>(rest, item.base);
     if (distance > out.options.radius) return true;
@@ -39,6 +47,7 @@ inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, u
   const auto difference = apply(item.probe->table->inverse, row_of<W>(leading, rest) ^ item.base);
   for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
     if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
+  if (__builtin_expect(out.options.places != nullptr, 0)) note(out.options.places, item.probe->table, place);
   return push(out.sink, out.queries[item.index] ^ difference, item.index, distance);
 }
 
@@ -47,6 +56,7 @@ struct Leads {
   const uint64_t* values;
   const uint8_t* rests;
   uint32_t n;
+  uint64_t block;
 };
 
 // A query of a scan, whose matches go to the sink.

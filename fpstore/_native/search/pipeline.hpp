@@ -251,15 +251,16 @@ class Pipeline {
     // Between those that are read, the blocks of the next group are fetched: half of them before as many are opened, the others after,
     // since a processor waits for few lines at a time.
     const Item<W>* next = near_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
-    constexpr unsigned kStep = Blocks::kTogether;
+    // Look-ups that follow each other may share a block.
+    const unsigned step = next || Blocks::kReached ? Blocks::kTogether : n;
     Status status = Status::ok;
-    for (unsigned i = 0; i < n && status == Status::ok; i += kStep) {
+    for (unsigned i = 0; i < n && status == Status::ok; i += step) {
       if (next) {
-        for (unsigned j = 0; j < kStep - kStep / 2; ++j) fetch_first(*next++, state_);
+        for (unsigned j = 0; j < step - step / 2; ++j) fetch_first(*next++, state_);
         state_->ahead = next;
-        next += kStep / 2;
+        next += step / 2;
       }
-      status = read_some(items + i, n - i < kStep ? n - i : kStep);
+      status = read_some(items + i, n - i < step ? n - i : step);
     }
     return status;
   }

@@ -57,7 +57,9 @@ inline bool filter_from(const Emitter<W>& out, const Item<W>& item, const Seek<t
   while (item.has_prefix(c.value)) {
     ++state->counters->candidates;
     const unsigned distance = ones(c.value ^ lead(item.base));
-    if (distance <= out.options.radius && !emit(out, item, c.value, distance, rest_at<W>(block, unit.head, c.index))) return false;
+    if (distance <= out.options.radius &&
+        !emit(out, item, c.value, distance, rest_at<W>(block, unit.head, c.index), {unit.block, c.index}))
+      return false;
     if (!Blocks::next(unit, *state->work, from.k, &c)) break;
   }
   return true;
@@ -109,7 +111,7 @@ template <class Blocks, class W = typename Blocks::W>
 inline Status expand_block(const typename Blocks::Opened& unit, unsigned k, Leads* entries, ProbeState<W>* state) {
   uint64_t* const values = state->work->values;
   const Status status = Blocks::expand(unit, *state->work, k, values, state->fault);
-  *entries = Leads{values, rest_at<W>(block_at(*unit.table, unit.block), unit.head, 0), unit.head.count};
+  *entries = Leads{values, rest_at<W>(block_at(*unit.table, unit.block), unit.head, 0), unit.head.count, unit.block};
   return status;
 }
 

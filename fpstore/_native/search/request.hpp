@@ -28,6 +28,23 @@ struct TableProbes {
   unsigned first, end;
 };
 
+// Where an entry stands in its table.
+struct EntryPlace {
+  uint64_t block;  // UINT64_MAX where that is not known
+  uint32_t rank;
+};
+
+// Notes where the first matches of a probe stand, if they were found in this table.
+struct FoundPlaces {
+  static constexpr unsigned kMost = 64;
+  const TableView* table;
+  // Told the block at once, with this argument: what follows from it can be fetched meanwhile.
+  void (*tell)(const void* to, uint64_t block);
+  const void* to;
+  unsigned count = 0;
+  EntryPlace of[kMost];
+};
+
 struct ProbeOptions {
   unsigned radius;
   // From how many look-ups in a table on they are sorted, so that they go through its blocks in order and open each once; by
@@ -39,6 +56,7 @@ struct ProbeOptions {
   // Decides group by group whether to ask.
   PageWatch* pages = nullptr;
   Stopper* stop = nullptr;
+  FoundPlaces* places = nullptr;
 };
 
 struct ProbeCounters {

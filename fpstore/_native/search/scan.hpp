@@ -16,7 +16,7 @@ Status scan_blocks(const TableView& t, const BlockRange& range, const Queries& q
   const Status status = each_block<Blocks>(t, range, fault, [&](const typename Blocks::Opened& unit, const uint64_t* values) {
     const uint32_t count = unit.head.count;
     if (__builtin_expect(should_stop(options.stop, kBlockWork + count * queries.count), 0)) return interrupted(fault);
-    const Leads entries{values, rest_at<W>(block_at(t, unit.block), unit.head, 0), count};
+    const Leads entries{values, rest_at<W>(block_at(t, unit.block), unit.head, 0), count, unit.block};
     for (size_t q = 0; q < queries.count; ++q) {
       const Row row = rows<Row>(queries.words)[q];
       const unsigned radius = nearest ? nearest->queries[q].bound : options.radius;

@@ -10,16 +10,18 @@ import pytest
 
 from fpstore.building.file_column import FileColumn
 from fpstore.disk import output
-from fpstore.disk.output import Output, aligned, open_written, read_into, write_whole
+from fpstore.disk.output import Output, open_written, read_into, write_whole
+from fpstore.disk.pages import PAGE_BYTES as PAGE
+from fpstore.disk.pages import own_pages
 
 RNG = np.random.default_rng(3)
-PAGE = output.PAGE_BYTES
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make pieces small."""
     monkeypatch.setattr(output, "PIECE_BYTES", 4 * PAGE)
+    monkeypatch.setattr(output, "CACHED_BYTES", 3 * PAGE)
     monkeypatch.setattr(output, "WRITE_BYTES", 8 * PAGE)
 
 
@@ -109,7 +111,7 @@ def test_a_file_that_is_closed_early_leaves_no_thread(tmp_path):
 
 @pytest.mark.parametrize("sizes", [(0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)])
 def test_arrays_are_written_whole_and_read_from_anywhere(tmp_path, disk, sizes):
-    arrays = [aligned(size) for size in sizes]
+    arrays = [own_pages(size) for size in sizes]
     for array in arrays:
         array[:] = RNG.integers(0, 256, len(array), dtype=np.uint8)
     path = tmp_path / "file"

@@ -15,7 +15,16 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_progress
-from fpstore.building.external_sort import NumberedRows, PairSorter, SortedRows, Spool, permuted_parts, reference_keys, sort_bytes
+from fpstore.building.external_sort import (
+    NumberedRows,
+    PairSorter,
+    SortedRows,
+    Spool,
+    permuted_parts,
+    reference_keys,
+    sort_bytes,
+    sort_room,
+)  # fmt: skip
 from fpstore.building.file_column import FileColumn
 from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.numbered import NumberedSorter
@@ -295,7 +304,7 @@ def _workspace(memory: Words, words: int) -> tuple[Words, Words]:
     """Return arrays of so many words for keys and as scratch, of some memory as far as it goes."""
     if len(memory) >= 2 * words:
         return memory[:words], memory[words : 2 * words]
-    return memory[:words] if len(memory) >= words else np.empty(words, np.uint64), np.empty(words, np.uint64)
+    return memory[:words] if len(memory) >= words else sort_room(words, 1), sort_room(words, 1)
 
 
 class _Identity(SortedColumns):

@@ -1,4 +1,4 @@
-"""New files that are written in order, in large pieces by a thread: past the page cache, or into large pages of it."""
+"""New files that are written in order, in large pieces by a thread: past the page cache, or into it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.disk.files import write_all
+from fpstore.disk.pages import PAGE_BYTES, own_pages
 from fpstore.threads import Job, Pool
 
 Bytes = npt.NDArray[np.uint8]
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 WRITE_BYTES = 1 << 23
-PIECE_BYTES = 1 << 21  # a large page
+PIECE_BYTES = 1 << 21
+# Written into the page cache at once: the file system takes pages of this size, and no larger ones. What a hypervisor takes back
+# of free memory is whole large pages, which are slow to touch again.
+CACHED_BYTES = 1 << 18
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -32,8 +35,7 @@ class Output:
     path : Path
         The file to create, or to write anew.
     direct : bool
-        Pieces pass by the page cache where the file system allows it: for what is read once, in order. Otherwise each fills a
-        large page of the cache, where the file system has such: then look-ups in the mapped file translate few addresses.
+        Pieces pass by the page cache where the file system allows it: for what is read once, in order.
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class Output:
         if self._filled >= PIECE_BYTES:
             self._put()
         if len(self._buffer) < self._filled + size:
-            larger = aligned(max(self._filled + size, PIECE_BYTES + size))
+            larger = own_pages(max(self._filled + size, PIECE_BYTES + size))
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
         return self._buffer[self._filled :]
@@ -79,9 +81,10 @@ class Output:
         size = self._filled // PIECE_BYTES * PIECE_BYTES
         rest = self._buffer[size : self._filled]
         if len(self._other) < len(self._buffer):
-            self._other = aligned(len(self._buffer))
+            self._other = own_pages(len(self._buffer))
         self._other[: len(rest)] = rest
-        self._job = self._pool.submit(_write_piece, self._descriptor, self._buffer[:size], self._written)
+        write = _write_piece if self._direct else _write_cached
+        self._job = self._pool.submit(write, self._descriptor, self._buffer[:size], self._written)
         self._buffer, self._other = self._other, self._buffer
         self._filled, self._written = len(rest), self._written + size
 
@@ -160,7 +163,7 @@ def read_into(descriptor: int, at: int, array: Bytes) -> None:
     OSError
         The file is shorter, or the system refuses the read.
     """
-    room = aligned(min(WRITE_BYTES, len(array) + 2 * PAGE_BYTES))
+    room = own_pages(min(WRITE_BYTES, len(array) + 2 * PAGE_BYTES))
     done = 0
     while done < len(array):
         before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted
@@ -183,13 +186,6 @@ def _read_pages(descriptor: int, room: Bytes, at: int) -> int:
     return os.preadv(descriptor, [room.data], at)
 
 
-def aligned(size: int) -> Bytes:
-    """Return memory that begins with a page: what passes by the page cache must."""
-    memory = np.empty(size + PAGE_BYTES, np.uint8)
-    start = -memory.ctypes.data % PAGE_BYTES
-    return memory[start : start + size]
-
-
 def _set_direct(descriptor: int, direct: bool) -> bool:
     """Pass by the page cache, or not; return False where the file system has no such way."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
@@ -198,6 +194,11 @@ def _set_direct(descriptor: int, direct: bool) -> bool:
     except OSError:
         return False
     return bool(_DIRECT)
+
+
+def _write_cached(descriptor: int, piece: Bytes, at: int) -> None:
+    for start in range(0, len(piece), CACHED_BYTES):
+        write_all(descriptor, piece[start : start + CACHED_BYTES].data, at + start)
 
 
 def _write_piece(descriptor: int, piece: Bytes, at: int) -> None:

@@ -51,6 +51,8 @@ from fpstore.width import Width, check_width, empty_rows
 
 Sorter = PairSorter | NumberedSorter
 
+# Bytes of the budget for what is in memory beside the rows: the interpreter and its packages, pieces that are read and written.
+BESIDE_SORTS = 80 << 20
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
 PHASE_TABLES = "tables"
@@ -108,7 +110,8 @@ class _Build:
         self._options = options
         assert isinstance(options.memory, int)
         assert isinstance(options.threads, int)
-        self._memory, self._threads = options.memory - options.reserved, options.threads
+        memory = options.memory - options.reserved
+        self._memory, self._threads = max(memory - BESIDE_SORTS, memory // 2), options.threads
         self._work = Work(options.progress)
         self._width = Width(options.width)
         generation = folder / generation_folder(1)
@@ -231,6 +234,7 @@ class _Build:
         tables = range(max(first, 1), len(identity.design.tables))
         most = min(self._threads, len(tables) + 1 - first)
         if identity.table is not None:
+            _kernel.trim()
             threads = most
             memory = self._memory // max(threads, 1)
             parts = [partial(self._table_in_parts, identity, table, memory) for table in tables]

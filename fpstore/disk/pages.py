@@ -16,7 +16,7 @@ from fpstore.errors import CorruptStoreError
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
-SMALL = 1 << 16  # memory of less is not worth pages of its own
+SMALL = 1 << 22  # less memory is given and taken too often to be worth pages of its own
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
 Bytes = npt.NDArray[np.uint8]

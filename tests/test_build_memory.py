@@ -53,6 +53,17 @@ def test_string_ids_in_small_memory(tmp_path, tiny):
     assert sorted(got) == sorted(set(zip(fingerprints.tolist(), names, strict=True)))
 
 
+def test_sorts_leave_room_in_the_budget(tmp_path, monkeypatch):
+    from fpstore.building import builder
+
+    budgets = []
+    sorter = builder.NumberedSorter
+    monkeypatch.setattr(builder, "NumberedSorter", lambda memory, *others: budgets.append(memory) or sorter(memory, *others))
+    for memory in (64 * MIB, 1024 * MIB):
+        build(tmp_path / str(memory), *make_rows("random", 50), memory=memory)
+    assert budgets == [32 * MIB, 944 * MIB]
+
+
 MANY_PARTS = """
     import resource, sys, numpy as np, fpstore
     from fpstore.building import external_sort as sorting

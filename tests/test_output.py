@@ -10,10 +10,11 @@ import pytest
 
 from fpstore.building.file_column import FileColumn
 from fpstore.disk import output
-from fpstore.disk.output import Output, aligned, open_written, read_into, write_whole
+from fpstore.disk.output import Output, open_written, read_into, write_whole
+from fpstore.disk.pages import PAGE_BYTES as PAGE
+from fpstore.disk.pages import own_pages
 
 RNG = np.random.default_rng(3)
-PAGE = output.PAGE_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +110,7 @@ def test_a_file_that_is_closed_early_leaves_no_thread(tmp_path):
 
 @pytest.mark.parametrize("sizes", [(0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)])
 def test_arrays_are_written_whole_and_read_from_anywhere(tmp_path, disk, sizes):
-    arrays = [aligned(size) for size in sizes]
+    arrays = [own_pages(size) for size in sizes]
     for array in arrays:
         array[:] = RNG.integers(0, 256, len(array), dtype=np.uint8)
     path = tmp_path / "file"
@@ -142,3 +143,8 @@ def test_a_column_in_a_file_is_read_as_it_was_written(tmp_path, disk, kind, word
     assert column.whole().dtype == kind
     column.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_that_the_system_does_not_have():
+    with pytest.raises(MemoryError, match=f"no room for {1 << 60} bytes"):
+        own_pages(1 << 60)

@@ -15,7 +15,16 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import check_choice, check_flag, check_progress
-from fpstore.building.external_sort import NumberedRows, PairSorter, SortedRows, Spool, permuted_parts, reference_keys, sort_bytes
+from fpstore.building.external_sort import (
+    NumberedRows,
+    PairSorter,
+    SortedRows,
+    Spool,
+    permuted_parts,
+    reference_keys,
+    sort_bytes,
+    sort_room,
+)  # fmt: skip
 from fpstore.building.file_column import FileColumn
 from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.numbered import NumberedSorter
@@ -42,6 +51,8 @@ from fpstore.width import Width, check_width, empty_rows
 
 Sorter = PairSorter | NumberedSorter
 
+# Bytes of the budget for what is in memory beside the rows: the interpreter and its packages, pieces that are read and written.
+BESIDE_SORTS = 80 << 20
 PHASE_READ = "reading"
 PHASE_SORT = "sorting"
 PHASE_TABLES = "tables"
@@ -99,7 +110,8 @@ class _Build:
         self._options = options
         assert isinstance(options.memory, int)
         assert isinstance(options.threads, int)
-        self._memory, self._threads = options.memory - options.reserved, options.threads
+        memory = options.memory - options.reserved
+        self._memory, self._threads = max(memory - BESIDE_SORTS, memory // 2), options.threads
         self._work = Work(options.progress)
         self._width = Width(options.width)
         generation = folder / generation_folder(1)
@@ -222,6 +234,7 @@ class _Build:
         tables = range(max(first, 1), len(identity.design.tables))
         most = min(self._threads, len(tables) + 1 - first)
         if identity.table is not None:
+            _kernel.trim()
             threads = most
             memory = self._memory // max(threads, 1)
             parts = [partial(self._table_in_parts, identity, table, memory) for table in tables]
@@ -295,7 +308,7 @@ def _workspace(memory: Words, words: int) -> tuple[Words, Words]:
     """Return arrays of so many words for keys and as scratch, of some memory as far as it goes."""
     if len(memory) >= 2 * words:
         return memory[:words], memory[words : 2 * words]
-    return memory[:words] if len(memory) >= words else np.empty(words, np.uint64), np.empty(words, np.uint64)
+    return memory[:words] if len(memory) >= words else sort_room(words, 1), sort_room(words, 1)
 
 
 class _Identity(SortedColumns):

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.tables import REFERENCES, TableSpec, identity
+from fpstore.disk.pages import own_pages
 from fpstore.width import WORD_BITS, Width, empty_rows, row_of_number
 
 # Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch
@@ -31,6 +32,12 @@ def pair_bytes(words: int) -> int:
 def sort_bytes(words: int) -> int:
     """Return the bytes per key of so many words while keys alone are sorted."""
     return SORT_BYTES * words
+
+
+def sort_room(count: int, words: int) -> Words:
+    """Return an array for so many rows of so many words; its memory goes back to the system when it is dropped."""
+    array = own_pages(8 * count * words).view(np.uint64)
+    return array if words == 1 else array.reshape(count, words)
 
 
 class SortedRows(NamedTuple):
@@ -101,7 +108,7 @@ class Column:
 
     def _read(self, start: int, rows: int) -> Words:
         assert self._path is not None
-        out = empty_rows(rows, self._words)
+        out = sort_room(rows, self._words)
         view = out.data.cast("B") if rows else memoryview(b"")
         with self._path.open("rb", buffering=0) as file:
             file.seek(start * 8 * self._words)
@@ -224,7 +231,7 @@ class PairSorter:
         self._words = words
         self._parts: dict[int, Column] | None = None
         fits = rows is not None and rows <= self._most
-        self._pairs: Words = np.empty((rows if fits and rows else 0, words + 1), np.uint64)
+        self._pairs: Words = sort_room(rows if fits and rows else 0, words + 1)
         self.rows = 0
 
     def add(self, fingerprints: Words, ids: Words | None) -> None:
@@ -238,7 +245,7 @@ class PairSorter:
                 _split(self._pairs[first : min(first + COPY_ROWS, start)], 0, self._parts, self._folder)
             self._pairs = self._pairs[:0].copy()
         if self._parts is None and len(self._pairs) < self.rows:
-            larger = np.empty((max(self.rows, min(self.rows * 3 // 2, self._most)), self._words + 1), np.uint64)
+            larger = sort_room(max(self.rows, min(self.rows * 3 // 2, self._most)), self._words + 1)
             for first in range(0, start, COPY_ROWS):
                 place = slice(first, min(first + COPY_ROWS, start))
                 larger[place] = self._pairs[place]
@@ -304,7 +311,7 @@ def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> 
 def _sorted_groups(rows: Words) -> SortedRows:
     count, words = len(rows), rows.shape[1] - 1
     pairs = rows.reshape(-1)
-    out = np.empty_like(pairs)
+    out = sort_room(len(pairs), 1)
     _kernel.sort_pairs(pairs, out, words)
     key_count, id_count = _kernel.group_pairs(pairs, out, words)
     keys, ids = out[: key_count * words], out[count * words : count * words + id_count]
@@ -340,7 +347,7 @@ def permuted_parts(
     everything = [(0, (1 << 64 * words) - 1, count)]
     bounds = everything if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
     # Two arrays for all parts: each part overwrites the one before.
-    room, other = (empty_rows(max((size for _, _, size in bounds), default=0), words) for _ in range(2))
+    room, other = (sort_room(max((size for _, _, size in bounds), default=0), words) for _ in range(2))
     for low, high, size in bounds:
         part, scratch = room[:size], other[:size]
         start = 0

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fpstore.building.external_sort import COPY_ROWS
 from fpstore.disk.output import Output, open_written, read_into
+from fpstore.disk.pages import own_pages
 from fpstore.threads import ahead
 
 Array = npt.NDArray[Any]
@@ -53,11 +54,12 @@ class FileColumn:
             self._output.finish(b"")
             self._output.close()
             self._descriptor = open_written(self.path)
-        out = np.empty(rows if self._words == 1 else (rows, self._words), self._type)
+        row_bytes = self._type.itemsize * self._words
+        out = own_pages(rows * row_bytes)
         if rows:
-            row_bytes = self._type.itemsize * self._words
-            read_into(self._descriptor, start * row_bytes, out.reshape(-1).view(np.uint8))
-        return out
+            read_into(self._descriptor, start * row_bytes, out)
+        array = out.view(self._type)
+        return array if self._words == 1 else array.reshape(rows, self._words)
 
     def pieces(self, rows: int = COPY_ROWS) -> Iterator[Array]:
         """Yield the rows in order, at most ``rows`` at a time, which are read ahead."""

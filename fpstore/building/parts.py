@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import NumberedRows
-from fpstore.disk.output import aligned
+from fpstore.disk.pages import own_pages
 from fpstore.threads import Pool
 
 Numbers = npt.NDArray[np.uint32]
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 def room_for(rows: int) -> tuple[Words, Numbers]:
     """Return arrays for the keys and the numbers of so many rows, which begin with a page."""
-    return aligned(8 * rows).view(np.uint64), aligned(4 * rows).view(np.uint32)
+    return own_pages(8 * rows).view(np.uint64), own_pages(4 * rows).view(np.uint32)
 
 
 class Parts:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Groups, Words
-from fpstore.building.external_sort import Column, Room, Spool, in_pieces, permuted_parts
+from fpstore.building.external_sort import Column, Room, Spool, in_pieces, permuted_parts, sort_room
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import SortedSource
 from fpstore.design.families import Design
@@ -117,4 +117,4 @@ class _Stream:
         try:
             return Room(self._rooms.pop().array)
         except IndexError:  # all are in use
-            return Room(self._design.width.empty(count))
+            return Room(sort_room(count, self._design.width.words))

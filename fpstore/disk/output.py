@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.disk.files import write_all
+from fpstore.disk.pages import PAGE_BYTES, own_pages
 from fpstore.threads import Job, Pool
 
 Bytes = npt.NDArray[np.uint8]
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 WRITE_BYTES = 1 << 23
 PIECE_BYTES = 1 << 21  # a large page
 _DIRECT = getattr(os, "O_DIRECT", 0)
@@ -54,7 +54,7 @@ class Output:
         if self._filled >= PIECE_BYTES:
             self._put()
         if len(self._buffer) < self._filled + size:
-            larger = aligned(max(self._filled + size, PIECE_BYTES + size))
+            larger = own_pages(max(self._filled + size, PIECE_BYTES + size))
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
         return self._buffer[self._filled :]
@@ -79,7 +79,7 @@ class Output:
         size = self._filled // PIECE_BYTES * PIECE_BYTES
         rest = self._buffer[size : self._filled]
         if len(self._other) < len(self._buffer):
-            self._other = aligned(len(self._buffer))
+            self._other = own_pages(len(self._buffer))
         self._other[: len(rest)] = rest
         self._job = self._pool.submit(_write_piece, self._descriptor, self._buffer[:size], self._written)
         self._buffer, self._other = self._other, self._buffer
@@ -160,7 +160,7 @@ def read_into(descriptor: int, at: int, array: Bytes) -> None:
     OSError
         The file is shorter, or the system refuses the read.
     """
-    room = aligned(min(WRITE_BYTES, len(array) + 2 * PAGE_BYTES))
+    room = own_pages(min(WRITE_BYTES, len(array) + 2 * PAGE_BYTES))
     done = 0
     while done < len(array):
         before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted
@@ -181,13 +181,6 @@ def _read_pages(descriptor: int, room: Bytes, at: int) -> int:
             raise
     _set_direct(descriptor, False)
     return os.preadv(descriptor, [room.data], at)
-
-
-def aligned(size: int) -> Bytes:
-    """Return memory that begins with a page: what passes by the page cache must."""
-    memory = np.empty(size + PAGE_BYTES, np.uint8)
-    start = -memory.ctypes.data % PAGE_BYTES
-    return memory[start : start + size]
 
 
 def _set_direct(descriptor: int, direct: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 from pathlib import Path
@@ -13,7 +14,9 @@ from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
+SMALL = 1 << 22  # less memory is given and taken too often to be worth pages of its own
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
 Bytes = npt.NDArray[np.uint8]
@@ -44,6 +47,24 @@ def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
     if pages == POPULATED:
         _populate(mapped)
     return np.frombuffer(mapped, np.uint8)
+
+
+def own_pages(size: int) -> Bytes:
+    """Return memory of pages of its own: it begins with a page, and the system gets it back as soon as it is dropped.
+
+    What the allocator of the process is given back may stay with the process. It also asks for large pages, which are slow to
+    touch for the first time where a hypervisor takes free memory back.
+    """
+    if size < SMALL:
+        memory = np.empty(size + PAGE_BYTES, np.uint8)
+        start = -memory.ctypes.data % PAGE_BYTES
+        return memory[start : start + size]
+    try:
+        return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise MemoryError(f"no room for {size} bytes") from error
 
 
 def _populate(mapped: mmap.mmap) -> None:

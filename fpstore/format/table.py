@@ -164,6 +164,7 @@ class TableWriter:
         block, key, count = self._encoder.finish()
         self._file.write(block)
         keys = np.concatenate([*self._keys, key])
+        self._keys = []  # the writer may wait long for its sync
         for part in key_columns(keys):
             self._file.write(part.reshape(-1).view(np.uint8))
         self._file.write(_kernel.make_directory(keys).view(np.uint8))

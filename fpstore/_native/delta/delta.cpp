@@ -143,15 +143,30 @@ Pairs DeltaOf<Row>::find(const uint64_t* ids, size_t n, uint32_t end, const Pair
 
 template <class Row>
 void DeltaOf<Row>::export_state(uint32_t end, Export* out, const Pause& pause) const {
-  std::vector<std::pair<Row, uint32_t>> order;
-  for (uint32_t e = 0; e < entries_.size(); ++e)
-    if (newest(entries_[e].presence, end)) order.emplace_back(entries_[e].fingerprint, e);
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  constexpr size_t words = sizeof(Row) / sizeof(uint64_t), each = words + 1;
+  std::vector<uint64_t> order;  // fingerprints, each with the number of its entry
+  order.reserve(entries_.size() * each);
+  for (uint32_t e = 0; e < entries_.size(); ++e) {
+    if (!newest(entries_[e].presence, end)) continue;
+    append(entries_[e].fingerprint, &order);
+    order.push_back(e);
+  }
+  const size_t n = order.size() / each;
+  {
+    std::vector<uint64_t> scratch(order.size());
+    Stopper never;
+    kernels(width_).sort_pairs(order.data(), scratch.data(), n, &never);
+  }
+  const auto entry_at = [&](size_t i) -> const Entry& { return entries_[static_cast<uint32_t>(order[i * each + words])]; };
+  out->fingerprints.reserve(n * words);
+  out->in_base.reserve(n);
+  out->lims.reserve(n + 1);
   out->lims.push_back(0);
-  for (size_t i = 0; i < order.size(); ++i) {
+  for (size_t i = 0; i < n; ++i) {
     pause(kLookUpWork);
-    if (i + kGroup < order.size()) fetch_line(&entries_[order[i + kGroup].second]);
-    const Entry& entry = entries_[order[i].second];
+    if (i + 2 * kGroup < n) fetch_line(&entry_at(i + 2 * kGroup));
+    if (i + kGroup < n && entry_at(i + kGroup).pairs != kNone) fetch_line(&pairs_[entry_at(i + kGroup).pairs]);
+    const Entry& entry = entry_at(i);
     if (!entry.in_base) {
       const Event* absence = newest_absence(entry, end);
       for (uint32_t p = entry.pairs; p != kNone; p = pairs_[p].next_of_entry)

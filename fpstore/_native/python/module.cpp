@@ -5,7 +5,12 @@
 #include "python/module.hpp"
 #include "search/results.hpp"
 
+#include <cstdlib>
 #include <stdexcept>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace fpstore {
 
@@ -328,6 +333,12 @@ NB_MODULE(_kernel, m) {
   m.def("unpack_record", &unpack_record, "record"_a, "seed"_a, "path"_a);
   m.def("gather_ids", &gather_ids, "records"_a, nb::arg("keys").noconvert(), nb::arg("record").noconvert(),
         nb::arg("ranks").noconvert(), "seed"_a, "path"_a);
+  // Gives free memory of the allocator, of which it keeps some, back to the system.
+  m.def("trim", [] {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+  });
   bind_tables(m);
   bind_single(m);
   bind_columns(m);

@@ -19,7 +19,7 @@ COLD_BYTE_NS = 1.0  # of a file that is read from its start to its end
 # As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
 EXPAND_FROM = 64  # a look-up that expects this many entries compares whole blocks
 SORTED_LOOKUPS = 1 << 11  # the fewest look-ups in one table that are sorted
-SORTED_DENSITY = 3 / 8  # look-ups per block of the table from which they are sorted
+SORTED_DENSITY = 4 / 5  # look-ups per block of the table from which they sweep it
 
 
 class Work(NamedTuple):

@@ -368,7 +368,7 @@ class Prober:
         queries: NDArray[np.uint64],
         radius: int,
         most: None = None,
-        sweep_from: int | None = None,
+        order: str = "best",  # or "asked", "near", "sorted"
         fetch: bool = False,
         threads: int = 1,
         stop: Stop | None = None,
@@ -379,7 +379,7 @@ class Prober:
         queries: NDArray[np.uint64],
         radius: int,
         most: int | None,
-        sweep_from: int | None = None,
+        order: str = "best",  # or "asked", "near", "sorted"
         fetch: bool = False,
         threads: int = 1,
         stop: Stop | None = None,

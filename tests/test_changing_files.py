@@ -97,7 +97,7 @@ def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path, i
                 lambda: table.scan(queries[:2].copy(), 3, 0, table.block_count),
                 lambda: table.locate(queries),
                 lambda one=single: table.locate_one(int(one[0])),
-                lambda: prober.probe(queries, 3, sweep_from=0),
+                lambda: prober.probe(queries, 3, order="sorted"),
                 lambda one=single: prober.probe(one, 3),
             ):
                 calls += 1

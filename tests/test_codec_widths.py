@@ -337,7 +337,7 @@ def test_probe(width, kind, prefix_bits):
             reached |= np.bitwise_count((ahead[:, None] ^ entries[None, :]) & mask) <= flips
         for radius in (0, 3, width // 4, width):
             got = prober.probe(queries, radius)[:3]
-            for options in ({"sweep_from": 0}, {"fetch": True}):
+            for options in ({"order": "sorted"}, {"order": "near"}, {"fetch": True}):
                 same(prober.probe(queries, radius, **options)[:3], got)
             for i, query in enumerate(queries):
                 near, distances = brute_force.brute_force(rows[reached[i]], query, radius)

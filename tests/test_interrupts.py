@@ -90,7 +90,7 @@ def of_tables(store, skewed):
     return {
         "probe_one": lambda: prober.probe_one(2**63, 3, table),
         "probe": lambda: prober.probe(nothing[:3], 3),
-        "probe sorted": lambda: prober.probe(nothing[:3], 3, sweep_from=0),
+        "probe sorted": lambda: prober.probe(nothing[:3], 3, order="sorted"),
         "probe on threads": lambda: uneven.probe(np.tile(nothing, 2), 3, threads=2),
         "scan": lambda: table.scan(nothing, 3, 0, table.block_count),
         "locate": lambda: table.locate(np.tile(skewed, 20)),

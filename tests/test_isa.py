@@ -189,9 +189,9 @@ def test_encode(isa, kind):
                 check(isa, tableimage.encode, keys, lengths, block_bytes, 77, [size // 3])
 
 
-def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int, sweep_from: int) -> Arrays:
+def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int, order: str) -> Arrays:
     """Leave out the last column, the number of entries looked at: that is up to each set."""
-    return prober.probe(queries, radius, sweep_from=sweep_from)[:4]
+    return prober.probe(queries, radius, order=order)[:4]
 
 
 @pytest.mark.parametrize(("kind", "block_bytes"), crossed(KINDS, [128, 512, 4096]))
@@ -216,8 +216,9 @@ def test_decode_scan_locate_and_probe(isa, kind, block_bytes):
         prober.add(first, 16, 1, masks)
         prober.add(second, 20, 0, masks[:1])
         for radius in (0, 3, 31, 64):
-            check(isa, probe, prober, queries, radius, 1 << 30)
-            check(isa, probe, prober, queries, radius, 0)
+            check(isa, probe, prober, queries, radius, "asked")
+            check(isa, probe, prober, queries, radius, "near")
+            check(isa, probe, prober, queries, radius, "sorted")
         check(isa, prober.probe_one, int(queries[0]), 40, second)
 
 

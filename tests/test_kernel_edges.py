@@ -88,19 +88,19 @@ def check_probes(size: int, count: int, prefixes: Iterable[int], threads: int, f
     queries = queries_of(fingerprints, count)
     pairs = Pairs(fingerprints, queries)
     tables = [tableimage.open_table(tableimage.build(fingerprints, block_bytes=b)) for b in (128, 512, 4096)]
-    for prefix_bits, flip, sweep_from in itertools.product(prefixes, flips, (None, 0)):
+    for prefix_bits, flip, order in itertools.product(prefixes, flips, ("best", "near", "sorted")):
         if flip > prefix_bits:
             continue
         _kernel.select_isa(ISAS[prefix_bits % len(ISAS)])
         prober = _kernel.Prober()
         prober.add(tables[(prefix_bits + size) % 3], prefix_bits, flip, ONE[prefix_bits] if flip else NONE)
 
-        def work(part, stop=None, prober=prober, sweep_from=sweep_from):
-            return prober.probe(part, RADIUS, sweep_from=sweep_from, stop=stop)[:3]
+        def work(part, stop=None, prober=prober, order=order):
+            return prober.probe(part, RADIUS, order=order, stop=stop)[:3]
 
         found = joined(run(work, cut(queries, threads, PROBE_QUERIES), threads))
         for column, wanted in zip(found, pairs.meeting(prefix_bits, flip), strict=True):
-            assert np.array_equal(column, wanted), (prefix_bits, flip, sweep_from)
+            assert np.array_equal(column, wanted), (prefix_bits, flip, order)
 
 
 # --- Probes ---------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ prober.add(table, 20, 0, NONE)
 done = []
 
 def work():
-    done.append(len(prober.probe(keys[:5000], 3, sweep_from=0)))
+    done.append(len(prober.probe(keys[:5000], 3, order="sorted")))
     done.append(len(prober.probe_one(int(fingerprints[0]), 3, table)))
     done.append(len(table.locate(fingerprints)))
     done.append(len(table.scan(fingerprints[:9], 3, 0, table.block_count)))

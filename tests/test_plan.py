@@ -188,10 +188,10 @@ def test_the_model_expects_the_blocks_that_a_probe_opens(entries_log2, variant_c
     rng = np.random.default_rng(7)
     fingerprints = np.unique(rng.integers(0, 2**64, 1 << log2_n, np.uint64))
     table = tableimage.open_table(tableimage.build(fingerprints))
-    masks = np.sort(np.append(np.uint64(1) << np.arange(63, 64 - variant_count, -1, dtype=np.uint64), np.uint64(0)))
+    masks = np.arange(variant_count, dtype=np.uint64) << np.uint64(60)
     queries = rng.integers(0, 2**64, 2000, np.uint64)
     prober = _kernel.Prober()
-    prober.add(table, log2_n - entries_log2, int(variant_count > 1), masks)
+    prober.add(table, log2_n - entries_log2, 4 * (variant_count > 1), masks)
     *_, opened, _ = prober.probe(queries, 3)
     lookups = len(queries) * variant_count
     expected = work(len(fingerprints), len(fingerprints) / table.block_count, 2.0**entries_log2, lookups)

@@ -9,7 +9,7 @@ from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 
 NO_FLIP = np.zeros(1, np.uint64)
-PLAINLY, SORTED = None, 0
+ORDERS = ("asked", "near", "sorted")
 LENGTHS = (None, tableimage.NO_CODE)  # of the code of each codec
 
 
@@ -50,8 +50,9 @@ def test_a_wrong_word_of_an_index_never_hides_a_match(section, prefix_bits, ever
 @pytest.mark.parametrize("prefix_bits", [0, 1, 3, 6, 40])
 @pytest.mark.parametrize("section", ["keys", "directory"])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=["huffman", "elias-fano"])
+@pytest.mark.parametrize("order", ["near", "sorted"])
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_sweep_under_a_wrong_word_of_an_index_is_right_or_an_error(section, prefix_bits, lengths, every):
+def test_ordered_look_ups_under_a_wrong_word_of_an_index_are_right_or_an_error(section, prefix_bits, lengths, order, every):
     """Between queries that are far apart, the directory leads to the next block."""
     fingerprints = tableimage.make_keys("random", 2, 3000)
     image = tableimage.build(fingerprints, block_bytes=128, lengths=lengths)
@@ -67,7 +68,7 @@ def test_a_sweep_under_a_wrong_word_of_an_index_is_right_or_an_error(section, pr
             word = (int.from_bytes(image[at : at + 8], "little") + change) % 2**64
             prober = prober_of(tableimage.open_table(image[:at] + word.to_bytes(8, "little") + image[at + 8 :]), prefix_bits)
             try:
-                lims, found, *_ = prober.probe(queries, 64, sweep_from=SORTED)
+                lims, found, *_ = prober.probe(queries, 64, order=order)
             except CorruptStoreError:
                 assert change
                 refused += 1
@@ -79,14 +80,14 @@ def test_a_sweep_under_a_wrong_word_of_an_index_is_right_or_an_error(section, pr
 @pytest.mark.parametrize("lengths", LENGTHS, ids=["huffman", "elias-fano"])
 @pytest.mark.parametrize("prefix_bits", [0, 5, 17, 19, 33, 40])
 def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
-    """As they were asked, nearly in the order of the table, and in one sweep; by default these go the second way."""
+    """As they were asked, nearly in the order of the table, and in one sweep."""
     keys = tableimage.make_keys("random", 3, 260_000 if prefix_bits > 16 else 3_000)
     table = tableimage.open_table(tableimage.build(keys, block_bytes=128, lengths=lengths))
     rng = np.random.default_rng(4)
     queries = rng.choice(keys, 4200 if prefix_bits > 16 else 300) ^ (np.uint64(1) << rng.integers(0, 30, 1, np.uint64))
     assert prefix_bits < 16 or len(queries) / 3 < table.block_count / 8
     prober = prober_of(table, prefix_bits)
-    asked, near, swept = (prober.probe(queries, 3, sweep_from=way)[:3] for way in (2**40, PLAINLY, SORTED))
+    asked, near, swept = (prober.probe(queries, 3, order=order)[:3] for order in ORDERS)
     assert len(asked[1]) >= len(queries)
     for other in (near, swept):
         assert all(np.array_equal(a, b) for a, b in zip(asked, other, strict=True))
@@ -94,8 +95,8 @@ def test_batches_give_the_same_in_every_order(lengths, prefix_bits):
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=["huffman", "elias-fano"])
 @pytest.mark.parametrize("flipped", ["leading bits", "bits behind the leading ones"])
-@pytest.mark.parametrize("way", [PLAINLY, SORTED], ids=["as is best", "in one sweep"])
-def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, way):
+@pytest.mark.parametrize("order", ["best", "near", "sorted"])
+def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, order):
     """They are taken window by window of the table; with the same leading bits they are all of one window."""
     keys = tableimage.make_keys("random", 5, 3000)
     first = 0
@@ -108,7 +109,7 @@ def test_more_look_ups_than_are_sorted_at_once(lengths, flipped, way):
     prober.add(table, first + 8, 8, masks)
     queries = np.random.default_rng(6).permutation(np.tile(keys, 6)) ^ np.uint64(1 << 50 | 1 << 40)
     assert len(queries) * len(masks) > 1 << 22
-    asked, found = (prober.probe(queries, 3, sweep_from=order)[:3] for order in (2**40, way))
+    asked, found = (prober.probe(queries, 3, order=taken)[:3] for taken in ("asked", order))
     assert len(asked[1]) >= len(queries)
     assert all(np.array_equal(a, b) for a, b in zip(asked, found, strict=True))
 
@@ -123,9 +124,22 @@ def test_look_ups_that_differ_behind_the_bits_they_are_sorted_by(prefix_bits, or
     lims, near, _ = brute_force.brute_force_many(keys, queries.tolist(), 2)
     expected = [(q, f) for q, f in _pairs(lims, queries, near) if (q ^ f) >> (64 - prefix_bits) == 0]
     assert len(expected) >= len(keys)
-    for sweep_from in (PLAINLY, SORTED):
-        lims, found, _, _, _ = prober_of(table, prefix_bits).probe(queries, 2, sweep_from=sweep_from)
+    for taken in ORDERS:
+        lims, found, _, _, _ = prober_of(table, prefix_bits).probe(queries, 2, order=taken)
         assert _pairs(lims, queries, found) == expected
+
+
+@pytest.mark.parametrize("masks", [[1 << 63, 0], [0, 0], [0, 1 << 47]], ids=["descend", "twice", "behind"])
+def test_variants_that_a_prober_cannot_take(masks):
+    table = tableimage.open_table(tableimage.build(tableimage.make_keys("random", 5, 30), block_bytes=128))
+    with pytest.raises(ValueError, match="variants ascend, and change only bits of the prefix"):
+        _kernel.Prober().add(table, 16, 1, np.array(masks, np.uint64))
+
+
+def test_an_order_that_there_is_not():
+    table = tableimage.open_table(tableimage.build(tableimage.make_keys("random", 5, 30), block_bytes=128))
+    with pytest.raises(ValueError, match="order is best, asked, near or sorted"):
+        prober_of(table, 5).probe(NO_FLIP, 3, order="dense")
 
 
 def _pairs(lims: np.ndarray, queries: np.ndarray, found: np.ndarray) -> list[tuple[int, int]]:

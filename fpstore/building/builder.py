@@ -160,7 +160,7 @@ class _Build:
     def _sorter(self, rows: int | None) -> Sorter:
         """Return a sorter of rows, of which there will be so many if that is known."""
         if self._width.words == 1:
-            return NumberedSorter(self._memory, self._temporary, rows, self._threads)
+            return NumberedSorter(self._memory, self._temporary, rows, self._threads, self._work.stop)
         return PairSorter(self._memory, self._temporary, rows, self._width.words)
 
     def _read(self, source: Any, ids: Any) -> Sorter:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.building.external_sort import COPY_ROWS, NumberedRows, PairSorter, SortedRows, pair_bytes
 from fpstore.building.parts import Numbers, Parts, Rows, grouped, parts_of, room_for
@@ -30,6 +31,8 @@ class NumberedSorter:
     rows : int or None
         The number of rows that will be added, if it is known.
     threads : int
+    stop : _kernel.Stop or None
+        Ends the sorts of other threads.
 
     Attributes
     ----------
@@ -37,8 +40,8 @@ class NumberedSorter:
         How many were added.
     """
 
-    def __init__(self, memory: int, folder: Path, rows: int | None, threads: int) -> None:
-        self._memory, self._folder, self._threads = memory, folder, threads
+    def __init__(self, memory: int, folder: Path, rows: int | None, threads: int, stop: _kernel.Stop | None = None) -> None:
+        self._memory, self._folder, self._threads, self._stop = memory, folder, threads, stop
         self._most = max(memory // pair_bytes(1), 1)
         self._keys, self._numbers = room_for(min(rows or 0, self._most))
         self._numbered = False  # whether numbers were given: they are those of the rows otherwise
@@ -109,7 +112,7 @@ class NumberedSorter:
 
     def _spill(self) -> None:
         """Write what is in memory to a file, in parts."""
-        parts = Parts(self._in_memory(), 0, RUN_BITS, self._threads)
+        parts = Parts(self._in_memory(), 0, RUN_BITS, self._threads, self._stop)
         path = self._folder / f"run-{len(self._runs):04d}.tmp"
         self._runs.append(Run(path, *parts.scattered(), parts.ends))
         self._held = 0
@@ -117,7 +120,7 @@ class NumberedSorter:
     def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows | NumberedRows]:
         """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
         if self._pairs is None and not self._runs and self.rows:
-            parts = parts_of(self._in_memory(), 0, self._threads)
+            parts = parts_of(self._in_memory(), 0, self._threads, self._stop)
             if not parts.begin_alike:
                 yield self._sorted(parts)
                 tick(self.rows)
@@ -130,7 +133,6 @@ class NumberedSorter:
             yield from self._of_runs(tick)
 
     def _sorted(self, parts: Parts) -> NumberedRows:
-        self._numbers = self._numbers[:0] if not self._numbered else self._numbers
         keys, numbers = parts.sorted()
         room, self._keys, self._numbers, self._held = self._keys, *room_for(0), 0
         return grouped(keys, numbers, room)
@@ -159,7 +161,7 @@ class NumberedSorter:
         for run, size in zip(self._runs, sizes, strict=True):
             run.read(part, keys[start : start + size], numbers[start : start + size])
             start += size
-        parts = parts_of(Rows(keys, numbers), RUN_BITS, 1)
+        parts = parts_of(Rows(keys, numbers), RUN_BITS, 1, self._stop)
         return None if parts.begin_alike else grouped(*parts.sorted(), keys)
 
     def _large_part(self, part: int) -> Iterator[SortedRows]:

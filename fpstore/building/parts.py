@@ -54,15 +54,17 @@ class Parts:
         Bits in which all keys agree.
     bits : int
     threads : int
+    stop : _kernel.Stop or None
+        Ends the work of other threads.
     """
 
-    def __init__(self, rows: Rows, depth: int, bits: int, threads: int) -> None:
+    def __init__(self, rows: Rows, depth: int, bits: int, threads: int, stop: _kernel.Stop | None = None) -> None:
         step = -(-len(rows) // threads) or 1
         self._slices = [rows.cut(start, min(start + step, len(rows))) for start in range(0, len(rows), step)]
         self._counts = [np.zeros(1 << bits, np.uint64) for _ in self._slices]
-        self._rows, self._depth, self._bits, self._threads = rows, depth, bits, threads
+        self._rows, self._depth, self._bits, self._threads, self._stop = rows, depth, bits, threads, stop
         count = [
-            partial(_kernel.count_parts, piece.keys, depth, out) for piece, out in zip(self._slices, self._counts, strict=True)
+            partial(_kernel.count_parts, piece.keys, depth, out, stop=stop) for piece, out in zip(self._slices, self._counts, strict=True)
         ]
         do_all(threads, count)
         self.sizes: Words = np.sum([np.zeros(1 << bits, np.uint64), *self._counts], axis=0)
@@ -74,7 +76,7 @@ class Parts:
         at = self.ends - self.sizes
         work: list[Work] = []
         for piece, counts in zip(self._slices, self._counts, strict=True):
-            work.append(partial(_kernel.scatter_parts, piece.keys, piece.numbers, piece.first, self._depth, at.copy(), out))
+            work.append(partial(_kernel.scatter_parts, piece.keys, piece.numbers, piece.first, self._depth, at.copy(), out, stop=self._stop))
             at += counts
         do_all(self._threads, work)
         return out
@@ -89,7 +91,7 @@ class Parts:
             last = min(int(np.searchsorted(self.ends, np.uint64(start + step))), len(self.ends) - 1)
             end = int(self.ends[last])
             ends = self.ends[first : last + 1] - np.uint64(start)
-            work.append(partial(_kernel.sort_parts, keys[start:end], numbers[start:end], ends, self._depth + self._bits))
+            work.append(partial(_kernel.sort_parts, keys[start:end], numbers[start:end], ends, self._depth + self._bits, stop=self._stop))
             start, first = end, last + 1
         do_all(self._threads, work)
         return keys, numbers
@@ -97,15 +99,15 @@ class Parts:
     @property
     def begin_alike(self) -> bool:
         """Whether a part has so many of the rows that sorting it as one would take much memory."""
-        return int(self.sizes.max()) > max(len(self._rows) // LARGE_PART, PART_ROWS)
+        return int(self.sizes.max()) > max(len(self._rows) // (LARGE_PART * self._threads), PART_ROWS)
 
 
-def parts_of(rows: Rows, depth: int, threads: int) -> Parts:
+def parts_of(rows: Rows, depth: int, threads: int, stop: _kernel.Stop | None = None) -> Parts:
     """Return rows in parts that are small enough to be sorted in the cache, if their keys are even."""
     bits = LEAST_BITS
     while bits < MOST_BITS and len(rows) >> bits > PART_ROWS:
         bits += 1
-    return Parts(rows, depth, bits, threads)
+    return Parts(rows, depth, bits, threads, stop)
 
 
 def grouped(keys: Words, numbers: Numbers, room: Words) -> NumberedRows:

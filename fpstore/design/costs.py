@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 
-BATCH_QUERIES = 1 << 12  # the size of the costed batch: about the share of one thread in a large batch
+BATCH_QUERIES = 1 << 12  # the size of the costed batch, a small one: larger ones share more blocks
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
 COLD_BYTE_NS = 1.0  # of a file that is read from its start to its end
 
 # As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
 EXPAND_FROM = 64  # a look-up that expects this many entries compares whole blocks
-SORTED_LOOKUPS = 1 << 11  # the fewest look-ups in one table that are sorted
-SORTED_DENSITY = 4 / 5  # look-ups per block of the table from which they sweep it
+SWEEP_LOOKUPS = 1 << 11  # the fewest look-ups in one table that sweep it
+SWEEP_DENSITY = 4 / 5  # look-ups per block of the table from which they do
 
 
 class Work(NamedTuple):
@@ -65,12 +65,12 @@ def work(fingerprint_count: int, per_block: float, found: float, lookups: float)
     found : float
         Entries with the prefix, on average.
     lookups : float
-        Look-ups of the batch in this table. If there are many, they are sorted and share the blocks that they open.
+        Look-ups of the batch in this table. If there are many, they share the blocks that they open.
     """
     blocks = max(fingerprint_count / per_block, 1.0)
     spanned = min(1 + found / per_block, blocks)
     opened = spanned
-    if lookups >= max(SORTED_LOOKUPS, SORTED_DENSITY * blocks):
+    if lookups >= max(SWEEP_LOOKUPS, SWEEP_DENSITY * blocks):
         density = lookups / blocks
         # A block is opened once if any look-up spans it.
         opened = min((1 - exp(-density * spanned)) / density, spanned)

@@ -16,7 +16,7 @@ from fpstore.errors import CorruptStoreError
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the module has the name from Python 3.14 on
-SMALL = 1 << 22  # less memory is given and taken too often to be worth pages of its own
+SMALL = 1 << 22  # smaller arrays are made and dropped too often to be worth a mapping each
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
 Bytes = npt.NDArray[np.uint8]
@@ -50,10 +50,10 @@ def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
 
 
 def own_pages(size: int) -> Bytes:
-    """Return memory of pages of its own: it begins with a page, and the system gets it back as soon as it is dropped.
+    """Return memory that begins with a page. From :data:`SMALL` bytes on it is a mapping of its own.
 
-    What the allocator of the process is given back may stay with the process. It also asks for large pages, which are slow to
-    touch for the first time where a hypervisor takes free memory back.
+    The system gets that back as soon as it is dropped, where the allocator of the process would keep some of it. NumPy also asks for
+    large pages for its arrays, which are slow to touch for the first time where a hypervisor takes free memory back.
     """
     if size < SMALL:
         memory = np.empty(size + PAGE_BYTES, np.uint8)

@@ -64,7 +64,7 @@ class Generation:
             self._close_files()
             raise
         self._probers: dict[int, Prober] = {}
-        self.single_probers: dict[int, _kernel.SingleProber] = {}  # by radius, as they were asked for
+        self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
 
     @property
@@ -113,9 +113,10 @@ class Generation:
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
         """Return what answers one query at a time with the ids of its matches, and note it; None if only :meth:`prober` does."""
         prober, identity, ids = self.prober(radius), self.identity, self.ids.in_memory
-        if ids is None or not isinstance(prober, _kernel.Prober) or not isinstance(identity, _kernel.Table):
-            return None
-        single = self.single_probers[radius] = _kernel.SingleProber(prober, identity, ids, radius, Match)
+        single = None
+        if ids is not None and isinstance(prober, _kernel.Prober) and isinstance(identity, _kernel.Table):
+            single = _kernel.SingleProber(prober, identity, ids, radius, Match)
+        self.single_probers[radius] = single
         return single
 
     def _block_prober(self, radius: int) -> _kernel.Prober:

@@ -59,7 +59,8 @@ class Snapshot:
     def probe(self, value: int, radius: int) -> list[Match]:
         """Return the matches of one fingerprint, by distance and fingerprint."""
         generation = self.generation
-        single = generation.single_probers.get(radius) or generation.single_prober(radius)
+        probers = generation.single_probers
+        single = probers[radius] if radius in probers else generation.single_prober(radius)
         found = None if single is None else single.probe(value)
         if found is not None and self._is_plain:
             return found

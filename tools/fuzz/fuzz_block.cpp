@@ -191,7 +191,7 @@ static Answer ask(const Kernels& set, const Table& t, const Table& second, const
   answer.blocks_read = counters.blocks;
   answer.candidates = counters.candidates;
   ProbeOptions sweep{q.radius};
-  sweep.sweep_from = 0;
+  sweep.order = Order::sorted;
   answer.swept_status = set.probe({probes, 2}, queries, sweep, &sink, &counters, &fault);
   REQUIRE(fault.table < 2 && (answer.swept_status == Status::ok || fault.status == answer.swept_status));
   answer.swept = take(&sink, q.targets, q.radius);

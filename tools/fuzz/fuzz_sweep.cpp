@@ -1,5 +1,5 @@
-// Whole probes: several tables of one set, any prefix and flips, batches of many sizes taken one by one, in groups and in sorted
-// sweeps. Every instruction set must give what a brute-force search gives; of tables with damaged bytes, that or an error.
+// Whole probes: several tables of one set, any prefix and flips, batches of many sizes taken one by one, in groups, nearly in order and in
+// sorted sweeps. Every instruction set must give what a brute-force search gives; of tables with damaged bytes, that or an error.
 #include <tuple>
 
 #include "blocks.hpp"
@@ -17,7 +17,6 @@ struct Bounds {
   uint64_t look_ups;     // in a table
 };
 constexpr Bounds kBounds[] = {{66, 300, 150}, {300, 1500, 500}, {2049, 6000, 2100}};
-constexpr uint64_t kPlainly = ProbeOptions::kDense - 1;
 
 // The sizes at which groups, blocks of work and sorts change their ways, and what lies around them.
 size_t choose_size(fuzz::Input* input, size_t most) {
@@ -182,12 +181,12 @@ static void judge(const Batch& b, Status status, const Fault& fault, Sink* sink,
   release(sink);
 }
 
-static void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProbe>& probes, uint64_t sweep_from, uint64_t limit) {
+static void check_probe(const Kernels& set, const Batch& b, const std::vector<TableProbe>& probes, Order order, uint64_t limit) {
   Sink sink;
   sink.limit = limit;
   ProbeCounters counters;
   ProbeOptions options{b.radius};
-  options.sweep_from = sweep_from;
+  options.order = order;
   Fault fault;
   fault.table = 99;
   const Status status = set.probe({probes.data(), static_cast<unsigned>(probes.size())}, {fuzz::words(b.queries), b.queries.size()},
@@ -227,7 +226,7 @@ static void check_locate(const Kernels& set, const Batch& b, const Table& t, con
   }
 }
 
-static void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t claims, uint64_t sweep_from, uint64_t limit,
+static void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t claims, Order order, uint64_t limit,
                bool all) {
   static Copy copies[kTables];
   std::vector<TableProbe> probes;
@@ -237,8 +236,8 @@ static void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64
     probes.push_back(TableProbe{&copies[i].view, part.prefix_bits, part.flips, {}, part.variants.data(), part.variants.size()});
     *rows<Row>(probes.back().condition) = part.condition;
   }
-  check_probe(set, b, probes, kPlainly, limit);
-  check_probe(set, b, probes, sweep_from, limit);
+  check_probe(set, b, probes, Order::asked, limit);
+  check_probe(set, b, probes, order, limit);
   if (!all) return;
   const TableView& first = copies[0].view;
   check_locate(set, b, b.parts[0].table, first);
@@ -265,7 +264,7 @@ static void run(fuzz::Input& input, const uint8_t* data, size_t size) {
   b.fingerprints = make_fingerprints(choose_size(&input, most), &input);
   b.parts.resize(1 + shape % kTables);
   const unsigned sweep = input.byte();
-  const uint64_t sweep_from = sweep < 160 ? 0 : sweep < 224 ? sweep % 130 : ProbeOptions::kDense;
+  const Order order = sweep < 120 ? Order::sorted : sweep < 240 ? Order::near : Order::best;
   const unsigned claims = input.byte();
   const unsigned bound = input.byte();
   // Target block encodes in every set.
@@ -281,7 +280,7 @@ static void run(fuzz::Input& input, const uint8_t* data, size_t size) {
   uint8_t behind = 0;
   // Target block finds and scans as well: here now and then.
   for (size_t i = 0; i < sets.size(); ++i)
-    check_set(*sets[i], b, behind += 0x55, claimed, sweep_from, limit, claims % 4 == i);
+    check_set(*sets[i], b, behind += 0x55, claimed, order, limit, claims % 4 == i);
 }
 };
 

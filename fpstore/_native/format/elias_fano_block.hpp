@@ -71,7 +71,9 @@ struct LowParts {
   uint32_t limit;  // bytes of the block that can be read
 };
 
-// 57 bits of a block, or more, from bit position at on, the first lowest.
+constexpr uint32_t kLoadedBits = 57;  // of a load of eight bytes, from any bit on
+
+// kLoadedBits of a block, or more, from bit position at on, the first lowest.
 inline uint64_t bits_from(const uint8_t* p, uint32_t at) { return load64(p + (at >> 3)) >> (at & 7); }
 
 // The low part of entry i, at its place in the leading word.
@@ -79,7 +81,7 @@ template <class W>
 inline uint64_t low_part(const uint8_t* p, const EliasFanoHead& head, uint32_t i) {
   const uint32_t at = kHighsAt + head.highs + i * head.low_bits;
   uint64_t low = bits_from(p, at);
-  if (W::kLast == 63 && __builtin_expect(head.low_bits > 57, 0)) low |= static_cast<uint64_t>(p[(at >> 3) + 8]) << 1 << (63 - (at & 7));
+  if (W::kLast == 63 && __builtin_expect(head.low_bits > kLoadedBits, 0)) low |= static_cast<uint64_t>(p[(at >> 3) + 8]) << 1 << (63 - (at & 7));
   return (low & ((uint64_t{1} << head.low_bits) - 1)) << kUnused<W>;
 }
 
@@ -117,7 +119,7 @@ inline bool advance(const uint8_t* p, const EliasFanoHead& head, Cursor* c) {
   while (c->at < head.highs) {
     const uint64_t window = bits_from(p, kHighsAt + c->at);
     if (window == 0) {
-      c->at += 57;
+      c->at += kLoadedBits;
       continue;
     }
     c->at += static_cast<uint32_t>(__builtin_ctzll(window));

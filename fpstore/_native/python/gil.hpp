@@ -70,6 +70,8 @@ class BrieflyReleasedGil {
       if (looks == kLooks) return false;
 #if defined(__x86_64__)
       __builtin_ia32_pause();
+#elif defined(__aarch64__)
+      asm volatile("yield");
 #endif
     }
     return true;

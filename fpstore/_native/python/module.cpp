@@ -59,15 +59,6 @@ size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, Mutable
   return kernels(width).permute_select(p, keys.data(), out.data(), count_of(keys), low.data(), high.data());
 }
 
-// What was being sorted when the sort was stopped is in no order.
-template <class Sort>
-void sort_until_stopped(const Stop* stop, Sort sort) {
-  Stopper stopping = stopper(stop);
-  ReleasedGil released;
-  sort(&stopping);
-  if (stopping.ended) throw Interrupted();
-}
-
 // Permutes keys that are in ascending order and sorts them by their leading bits, stable, into out.
 void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scratch, unsigned bits, const Stop* stop) {
   const Permutation p = permutation_of(permutation, false);
@@ -76,7 +67,7 @@ void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scr
   need_words(scratch, words_of(width));
   if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
   if (bits < 1 || bits > width) throw nb::value_error("bits is 1 to the width");
-  sort_until_stopped(stop, [&](Stopper* stopping) {
+  until_stopped(stop, [&](Stopper* stopping) {
     kernels(width).permute_sort(p, keys.data(), count_of(keys), SortRoom{out.data(), scratch.data()}, bits, stopping);
   });
 }
@@ -86,7 +77,7 @@ void sort_keys(MutableRows keys, MutableRows scratch, std::optional<unsigned> bi
   need_words(scratch, words);
   if (scratch.size() < keys.size()) throw nb::value_error("scratch is too short");
   if (bits && (*bits < 1 || *bits > width)) throw nb::value_error("bits is 1 to those of a row");
-  sort_until_stopped(stop, [&](Stopper* stopping) {
+  until_stopped(stop, [&](Stopper* stopping) {
     kernels(width).sort_keys(keys.data(), scratch.data(), count_of(keys), bits.value_or(width), stopping);
   });
 }
@@ -100,7 +91,7 @@ size_t pairs_in(const MutableWords& pairs, const MutableWords& room, unsigned wo
 
 void sort_pairs(MutableWords pairs, MutableWords scratch, unsigned words, const Stop* stop) {
   const size_t n = pairs_in(pairs, scratch, words);
-  sort_until_stopped(stop, [&](Stopper* stopping) { kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping); });
+  until_stopped(stop, [&](Stopper* stopping) { kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping); });
 }
 
 // Splits sorted pairs without further memory: the distinct keys go to the front of out, their ids behind the room of n keys, and

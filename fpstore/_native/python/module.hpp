@@ -122,6 +122,15 @@ inline Stopper stopper(const Stop* stop) {
   return out;
 }
 
+// What was being sorted when the work was stopped is in no order.
+template <class Work>
+void until_stopped(const Stop* stop, Work work) {
+  Stopper stopping = stopper(stop);
+  ReleasedGil released;
+  work(&stopping);
+  if (stopping.ended) throw Interrupted();
+}
+
 struct SinkGuard {
   Sink sink;
   ~SinkGuard() { release(&sink); }

@@ -5,16 +5,6 @@
 namespace fpstore {
 namespace {
 
-// What was being sorted when the call was stopped is in no order.
-template <class Work>
-auto until_stopped(const Stop* stop, Work work) {
-  Stopper stopping = stopper(stop);
-  ReleasedGil released;
-  const auto result = work(&stopping);
-  if (stopping.ended) throw Interrupted();
-  return result;
-}
-
 // The digit from a bit on that has so many values.
 Digit digit_of(unsigned depth, size_t places) {
   unsigned bits = 1;
@@ -28,7 +18,6 @@ void count(Words keys, unsigned depth, MutableWords counts, const Stop* stop) {
   const Digit by = digit_of(depth, counts.size());
   until_stopped(stop, [&](Stopper* stopping) {
     count_parts(keys.data(), keys.size(), by, counts.data(), stopping);
-    return true;
   });
 }
 
@@ -42,8 +31,9 @@ void scatter(Words keys, std::optional<Counts> numbers, uint32_t first, unsigned
   if (numbers && numbers->size() != keys.size()) throw nb::value_error("a number for each key");
   if (out_numbers.size() != out_keys.size()) throw nb::value_error("the arrays of out have different lengths");
   const NumberedSource from{keys.data(), numbers ? numbers->data() : nullptr, first, keys.size()};
-  const bool fits = until_stopped(stop, [&](Stopper* stopping) {
-    return scatter_parts(from, by, at.data(), Numbered{out_keys.data(), out_numbers.data()}, out_keys.size(), stopping);
+  bool fits = false;
+  until_stopped(stop, [&](Stopper* stopping) {
+    fits = scatter_parts(from, by, at.data(), Numbered{out_keys.data(), out_numbers.data()}, out_keys.size(), stopping);
   });
   if (!fits) throw nb::value_error("a part has no room");
 }
@@ -56,21 +46,22 @@ void sort_parts(MutableWords keys, MutableCounts numbers, Words ends, unsigned b
     if (ends.data()[i] > keys.size() || (i && ends.data()[i] < ends.data()[i - 1])) throw nb::value_error("ends must ascend");
   until_stopped(stop, [&](Stopper* stopping) {
     sort_numbered(Numbered{keys.data(), numbers.data()}, ends.data(), ends.size(), bits, stopping);
-    return true;
   });
 }
 
 // Whether no key is there twice, of keys in order.
-bool distinct(Words keys, const Stop* stop) {
-  return until_stopped(stop, [&](Stopper* stopping) { return are_all_distinct(keys.data(), keys.size(), stopping); });
+bool are_distinct(Words keys, const Stop* stop) {
+  bool distinct = false;
+  until_stopped(stop, [&](Stopper* stopping) { distinct = are_all_distinct(keys.data(), keys.size(), stopping); });
+  return distinct;
 }
 
 // Moves sorted rows together: distinct keys, how many numbers each has, and distinct numbers; returns (number of keys, of numbers).
 nb::tuple group(MutableWords keys, MutableCounts numbers, MutableWords counts, const Stop* stop) {
   if (numbers.size() != keys.size() || counts.size() < keys.size()) throw nb::value_error("a number and a count for each key");
-  size_t used = 0;
-  const size_t groups = until_stopped(stop, [&](Stopper* stopping) {
-    return group_numbered(Numbered{keys.data(), numbers.data()}, keys.size(), counts.data(), &used, stopping);
+  size_t groups = 0, used = 0;
+  until_stopped(stop, [&](Stopper* stopping) {
+    groups = group_numbered(Numbered{keys.data(), numbers.data()}, keys.size(), counts.data(), &used, stopping);
   });
   return nb::make_tuple(groups, used);
 }
@@ -84,7 +75,7 @@ void bind_numbered(nb::module_& m) {
   m.def("scatter_parts", &scatter, keys, nb::arg("numbers").noconvert().none(), "first"_a, "depth"_a, nb::arg("at").noconvert(), "out"_a,
         "stop"_a = nb::none());
   m.def("sort_parts", &sort_parts, keys, numbers, nb::arg("ends").noconvert(), "bits"_a, "stop"_a = nb::none());
-  m.def("are_distinct_keys", &distinct, keys, "stop"_a = nb::none());
+  m.def("are_distinct_keys", &are_distinct, keys, "stop"_a = nb::none());
   m.def("group_numbered", &group, keys, numbers, nb::arg("counts").noconvert(), "stop"_a = nb::none());
 }
 

@@ -22,13 +22,20 @@ struct Sealed {
     return {file_bytes, page_bytes, last_page, root, depth, key_words, longest, entries};
   }
 
+  static constexpr uint64_t kPageBytes = 4096;
+
   // None if it was not found.
   nb::object get(nb::bytes key, std::optional<uint64_t> number) const {
     const unsigned words = file.shape().key_words;
     if (key.size() != 8 * words) return nb::none();
     uint64_t row[kMaxWords];
     for (unsigned i = 0; i < words; ++i) row[i] = load64be(reinterpret_cast<const uint8_t*>(key.c_str()) + 8 * i);
-    const SealedValue value = file.find(row, number.value_or(SealedFile::kNoNumber));
+    SealedValue value;
+    {
+      BrieflyReleasedGil released;  // its pages may come from a disk
+      value = file.find(row, number.value_or(SealedFile::kNoNumber));
+      for (uint64_t at = 0; at < value.size; at += kPageBytes) (void)*static_cast<const volatile uint8_t*>(value.data + at);
+    }
     if (!value.data) return nb::none();
     return nb::bytes(reinterpret_cast<const char*>(value.data), value.size);
   }

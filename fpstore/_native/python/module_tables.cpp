@@ -294,6 +294,13 @@ void bind_header(nb::class_<T>& bound) {
 
 }  // namespace
 
+Order order_named(const std::string& name) {
+  const std::pair<const char*, Order> orders[] = {{"best", Order::best}, {"asked", Order::asked}, {"near", Order::near}, {"sorted", Order::sorted}};
+  for (const auto& [known, order] : orders)
+    if (name == known) return order;
+  throw nb::value_error("order is best, asked, near or sorted");
+}
+
 // The tables of a design with, for one query radius, what to look up in each.
 struct Prober {
   std::vector<nb::object> owners;
@@ -308,6 +315,9 @@ struct Prober {
   void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks) {
     const Table* t = nb::cast<const Table*>(table);
     if (prefix_bits > 64 || prefix_bits > t->header.width) throw nb::value_error("prefix_bits is at most 64, and the width");
+    for (size_t i = 0; i < masks.size(); ++i)
+      if ((masks.data()[i] & ~top_mask(prefix_bits)) || (i && masks.data()[i] <= masks.data()[i - 1]))
+        throw nb::value_error("variants ascend, and change only bits of the prefix");
     if (!tables.empty() && t->header.width != width()) throw nb::value_error("tables of several widths");
     if (!tables.empty() && t->view.codec != tables[0]->view.codec) throw nb::value_error("tables of several codecs");
     owners.push_back(table);
@@ -347,7 +357,7 @@ struct Prober {
   Status search(const uint64_t* queries, size_t n, ProbeOptions options, unsigned threads, Sink* sink, ProbeCounters* counters,
                 Fault* fault) const {
     if (n <= kFewQueries) options.pages = &pages;
-    const bool all = scans() && options.sweep_from == ProbeOptions::kDense;
+    const bool all = scans() && options.order == Order::best;
     const Status status =
         all ? scan(queries, n, options, sink, counters, fault)
             : probe_on_threads(kernels(width()), words(), {probes.data(), 0, static_cast<unsigned>(probes.size())}, {queries, n}, options,
@@ -371,14 +381,14 @@ struct Prober {
   }
 
   // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
-  nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, std::optional<uint64_t> sweep_from,
+  nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const std::string& order,
                    bool fetch, unsigned threads, const Stop* stop) const {
     need_words(queries, words());
     if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
     SinkGuard guard;
     ProbeCounters counters;
     ProbeOptions options{radius};
-    if (sweep_from) options.sweep_from = *sweep_from;
+    options.order = order_named(order);
     options.fetch = fetch;
     Stopper stopping = stopper(stop);
     options.stop = &stopping;
@@ -470,7 +480,7 @@ void bind_tables(nb::module_& m) {
       .def(nb::init<>())
       .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert())
       .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
-           "sweep_from"_a = nb::none(), "fetch"_a = false, "threads"_a = 1, "stop"_a = nb::none())
+           "order"_a = "best", "fetch"_a = false, "threads"_a = 1, "stop"_a = nb::none())
       .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a)
       .def_prop_ro("fetches", [](const Prober& p) { return p.fetches.load(std::memory_order_relaxed); })
       .def_prop_ro("blocks", [](const Prober& p) { return p.blocks.load(std::memory_order_relaxed); });

@@ -98,7 +98,7 @@ struct EliasFanoBlocks : Isa {
     const HighParts highs{p + kEliasFanoHeaderBytes, head.highs, head.high, high_shift<W>(head)};
     const uint32_t count = head.count, ones = Isa::expand_highs(highs, work.rises);
     if (__builtin_expect(ones != count, 0)) return bad_bits(unit.block, count, ones < count ? ones : count + 1, fault);
-    if (__builtin_expect(head.low_bits <= 57, 1))  // what a load of eight bytes holds of one, wherever it begins
+    if (__builtin_expect(head.low_bits <= kLoadedBits, 1))
       Isa::join_parts(highs, work.rises, LowParts{p, kHighsAt + head.highs, head.low_bits, t.block_bytes + kOverread}, count, out);
     else
       for (uint32_t i = 0; i < count; ++i) out[i] = entry_at<W>(p, head, i, head.high + work.rises[i]);
@@ -132,7 +132,7 @@ struct EliasFanoBlocks : Isa {
     const uint64_t zeros = (high - head.high) & -uint64_t{high > head.high};
     const uint32_t at = behind_zeros<Isa>(p, head, zeros), index = at - static_cast<uint32_t>(zeros);
     // At the end of the high parts there is none.
-    if (__builtin_expect(at < zeros || at == head.highs || index + kFew > head.count || head.low_bits > 57, 0)) return Few::unknown;
+    if (__builtin_expect(at < zeros || at == head.highs || index + kFew > head.count || head.low_bits > kLoadedBits, 0)) return Few::unknown;
     uint64_t ones = bits_from(p, kHighsAt + at);
     ones &= ((uint64_t{1} << ((head.highs - at) & 63)) - 1) | -uint64_t{head.highs - at >= 64};
     const uint64_t third = (ones & (ones - 1)) & ((ones & (ones - 1)) - 1);

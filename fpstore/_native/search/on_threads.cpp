@@ -71,13 +71,15 @@ class SharedProbe {
   }
 
   // Puts the matches of all tasks into one sink; the fault is that of the first task that has one.
-  Status collect(Sink* sink, ProbeCounters* counters, Fault* fault) const {
+  Status collect(Sink* sink, ProbeCounters* counters, Fault* fault) {
     if (options_.stop && options_.stop->ended) return (*fault = Fault{Status::interrupted}).status;
-    for (const Task& task : tasks_) {
+    for (Task& task : tasks_) {
       counters->blocks += task.counters.blocks;
       counters->candidates += task.counters.candidates;
       counters->fetches += task.counters.fetches;
-      if (!append(sink, task.sink, words_, static_cast<uint32_t>(task.first))) {
+      const bool fits = append(sink, task.sink, words_, static_cast<uint32_t>(task.first));
+      release(&task.sink);
+      if (!fits) {
         *fault = Fault{Status::out_of_memory};
       } else if (task.status == Status::ok || task.status == Status::interrupted) {  // because of a fault of another
         continue;

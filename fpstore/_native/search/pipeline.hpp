@@ -258,9 +258,11 @@ class Pipeline {
       if (next) {
         for (unsigned j = 0; j < step - step / 2; ++j) fetch_first(*next++, state_);
         state_->ahead = next;
+        state_->ahead_count = step / 2;
         next += step / 2;
       }
       status = read_some(items + i, n - i < step ? n - i : step);
+      fetch_rest(state_);
     }
     return status;
   }

@@ -7,14 +7,15 @@ namespace fpstore {
 namespace {
 
 constexpr uint64_t kSweepLeast = 1 << 11;  // look-ups in a table, from which on they may share blocks
-constexpr uint64_t kSortedAtOnce = 1 << 22;  // look-ups
+#ifdef FPSTORE_SMALL
+constexpr uint64_t kSortedAtOnce = 1 << 8;  // look-ups
+#else
+constexpr uint64_t kSortedAtOnce = 1 << 22;
+#endif
 constexpr unsigned kWindowBits = 8;  // leading bits of a target, by which windows of the table are cut
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
 constexpr unsigned kNearBits = 18;  // two passes
-constexpr unsigned kKeptBits = 64 - kIndexBits;
-
-// How look-ups follow each other: as they were asked; nearly by ascending target, in one table; so, and so many that they share blocks.
-enum class Order { asked, near, dense };
+constexpr unsigned kMostSortedBits = 64 - kIndexBits;
 
 // The look-ups of queries in one table on their way into the pipeline.
 template <class Blocks>
@@ -52,15 +53,15 @@ inline Status feed_plainly(const Feeder<Blocks>& from, size_t query_count) {
 
 // Memory for sorting look-ups: twice as many words as there are, and the permuted queries.
 template <class Row>
-class SweepRoom {
+class LookupRoom {
  public:
   uint64_t* words = nullptr;
   Row* bases = nullptr;
 
-  SweepRoom() = default;
-  SweepRoom(const SweepRoom&) = delete;
-  SweepRoom& operator=(const SweepRoom&) = delete;
-  ~SweepRoom() { release(); }
+  LookupRoom() = default;
+  LookupRoom(const LookupRoom&) = delete;
+  LookupRoom& operator=(const LookupRoom&) = delete;
+  ~LookupRoom() { release(); }
   bool reserve(uint64_t lookups, uint64_t queries) {
     if (lookups <= lookups_ && queries <= queries_) return true;
     release();
@@ -100,29 +101,55 @@ inline Status feed_near(const Feeder<Blocks>& from, const SortedLookups<Row>& lo
   return status;
 }
 
+// The variants of a table's look-ups, which ascend, in groups of the same leading kWindowBits.
+struct VariantGroups {
+  static constexpr unsigned kEnd = 1 << kWindowBits;
+  unsigned count = 0;
+  unsigned leading[kEnd];
+  uint64_t starts[kEnd + 1];
+
+  explicit VariantGroups(const TableProbe& p) {
+    for (uint64_t v = 0; v < p.variant_count; ++v) {
+      const unsigned bits = static_cast<unsigned>(p.variants[v] >> (64 - kWindowBits));
+      if (count && leading[count - 1] == bits) continue;
+      leading[count] = bits;
+      starts[count++] = v;
+    }
+    starts[count] = p.variant_count;
+  }
+};
+
 // The look-ups of queries in a table whose targets lie in a window of it: their leading kWindowBits are from first on, before end.
 template <class Blocks, class Row = typename Blocks::W::Row>
-inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, unsigned first, unsigned end,
-                          uint64_t most, Order order, const SweepRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
+inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, const VariantGroups& groups,
+                          unsigned first, unsigned end, uint64_t most, Order order, const LookupRoom<Row>& room,
+                          ProbeState<typename Blocks::W>* state) {
   const TableProbe& p = *from.probe;
   Stopper* const stop = out.options.stop;
-  const unsigned sorted_bits = order == Order::dense || p.prefix_bits < kNearBits ? p.prefix_bits : kNearBits;
+  const unsigned sorted_bits = order == Order::sorted || p.prefix_bits < kNearBits ? p.prefix_bits : kNearBits;
   // Where those of a window are more than there is room for, it is gone through several times.
-  for (uint64_t query = 0, variant = 0; query < query_count;) {
+  uint64_t query = 0, variant = 0;
+  unsigned group = 0;
+  while (query < query_count) {
     uint64_t n = 0;
-    for (; query < query_count; ++query, variant = 0) {
-      const uint64_t base = lead(room.bases[query]);
-      for (; variant < p.variant_count && n < most; ++variant) {
-        const uint64_t target = (base ^ p.variants[variant]) & from.mask;
-        room.words[n] = target | query;
-        n += (target >> (64 - kWindowBits)) - first < end - first;
+    const auto take = [&] {
+      for (; query < query_count; ++query, group = 0, variant = 0) {
+        const uint64_t base = lead(room.bases[query]) & from.mask;
+        const unsigned leading = static_cast<unsigned>(base >> (64 - kWindowBits));
+        for (; group < groups.count; variant = groups.starts[++group]) {
+          if ((leading ^ groups.leading[group]) - first >= end - first) continue;
+          for (; variant < groups.starts[group + 1]; ++variant) {
+            if (n == most) return;
+            room.words[n++] = (base ^ p.variants[variant]) | query;
+          }
+        }
       }
-      if (variant < p.variant_count) break;
-    }
+    };
+    take();
     if (sorted_bits) sort_range(room.words, room.words + most, n, 0, sorted_bits, stop);
-    if (should_stop(stop, n)) return interrupted(state->fault);
+    if (should_stop(stop, n + query_count)) return interrupted(state->fault);
     const SortedLookups<Row> lookups{&p, room.words, n, from.mask, room.bases};
-    const Status status = order == Order::dense ? Sweep<Blocks>(out, lookups, state).run() : feed_near(from, lookups);
+    const Status status = order == Order::sorted ? Sweep<Blocks>(out, lookups, state).run() : feed_near(from, lookups);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;
@@ -132,29 +159,31 @@ inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blo
 // together.
 template <class Blocks, class Row = typename Blocks::W::Row>
 inline Status feed_sorted(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, uint64_t lookups, Order order,
-                          const SweepRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
-  constexpr unsigned kEnd = 1 << kWindowBits;
-  const TableProbe& p = *from.probe;
-  permute_rows(p.table->forward, from.queries, room.bases, query_count);
-  if (lookups <= kSortedAtOnce) return feed_window(from, out, query_count, 0, kEnd, lookups, order, room, state);
+                          const LookupRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
+  constexpr unsigned kEnd = VariantGroups::kEnd;
+  const VariantGroups groups(*from.probe);
+  permute_rows(from.probe->table->forward, from.queries, room.bases, query_count);
+  if (lookups <= kSortedAtOnce) return feed_window(from, out, query_count, groups, 0, kEnd, lookups, order, room, state);
   uint64_t counts[kEnd] = {};
-  for (uint64_t query = 0; query < query_count; ++query)
-    for (uint64_t v = 0; v < p.variant_count; ++v) ++counts[((lead(room.bases[query]) ^ p.variants[v]) & from.mask) >> (64 - kWindowBits)];
+  for (uint64_t query = 0; query < query_count; ++query) {
+    const unsigned leading = static_cast<unsigned>((lead(room.bases[query]) & from.mask) >> (64 - kWindowBits));
+    for (unsigned g = 0; g < groups.count; ++g) counts[leading ^ groups.leading[g]] += groups.starts[g + 1] - groups.starts[g];
+  }
   for (unsigned first = 0, end = 0; first < kEnd; first = end) {
     uint64_t inside = counts[end++];
     while (end < kEnd && inside + counts[end] <= kSortedAtOnce) inside += counts[end++];
-    const Status status = feed_window(from, out, query_count, first, end, kSortedAtOnce, order, room, state);
+    const Status status = feed_window(from, out, query_count, groups, first, end, kSortedAtOnce, order, room, state);
     if (__builtin_expect(status != Status::ok, 0)) return status;
   }
   return Status::ok;
 }
 
 // In which order so many look-ups of so many queries in a table are best taken. Sorted ones tell their query in the bits behind the prefix.
-inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, uint64_t sweep_from) {
-  if (p.prefix_bits > kKeptBits || queries > kIndexMask) return Order::asked;
-  if (sweep_from != ProbeOptions::kDense) return lookups >= sweep_from ? Order::dense : Order::asked;
-  // Fewer against the blocks are answered faster nearly in order: a sweep opens most blocks for one look-up, and finds it by its way.
-  if (lookups >= kSweepLeast && lookups >= p.table->block_count / 5 * 4) return Order::dense;
+inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, Order asked_for) {
+  if (p.prefix_bits > kMostSortedBits || queries > kIndexMask) return Order::asked;
+  if (asked_for != Order::best) return asked_for;
+  // With fewer look-ups per block the near order is faster: a sweep would open most blocks for one look-up only.
+  if (lookups >= kSweepLeast && lookups >= p.table->block_count / 5 * 4) return Order::sorted;
   return lookups >= kNearLeast ? Order::near : Order::asked;
 }
 
@@ -179,12 +208,12 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   uint64_t lookups = 0;
   for (const TableProbe* p = first; p < end; ++p) lookups += p->table->block_count ? p->variant_count * queries.count : 0;
   Pipeline<Blocks> pipeline(out, &state, lookups);
-  SweepRoom<typename W::Row> room;
+  LookupRoom<typename W::Row> room;
   Status status = Status::ok;
   for (const TableProbe* p = first; p < end && status == Status::ok; ++p) {
     if (p->table->block_count == 0 || p->variant_count == 0 || queries.count == 0) continue;
     const uint64_t in_table = queries.count * p->variant_count;
-    Order order = order_of(*p, in_table, queries.count, options.sweep_from);
+    Order order = order_of(*p, in_table, queries.count, options.order);
     // Without memory to sort them they are taken as they come.
     if (order != Order::asked && !room.reserve(in_table < kSortedAtOnce ? in_table : kSortedAtOnce, queries.count)) order = Order::asked;
     const Feeder<Blocks> feeder{&pipeline, p, out.queries, top_mask(p->prefix_bits)};

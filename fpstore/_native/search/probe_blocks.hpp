@@ -24,7 +24,8 @@ struct ProbeState {
   Fault* fault;
   const TableProbe* at_fault;
   bool fetch;  // ask for the pages of this group ahead
-  const Item<W>* ahead = nullptr;  // kWays / 2 look-ups whose blocks are fetched when the next blocks have been opened
+  const Item<W>* ahead = nullptr;  // look-ups whose blocks are fetched when the next blocks have been opened
+  unsigned ahead_count = 0;
 };
 
 template <class W>
@@ -46,6 +47,11 @@ template <class W>
 inline void fetch_first(const Item<W>& item, ProbeState<W>* state) {
   fetch_block(item, item.first, state);
   if (item.end > item.first + 1) fetch_block(item, item.first + 1, state);
+}
+
+template <class W>
+inline void fetch_rest(ProbeState<W>* state) {
+  for (; state->ahead_count; --state->ahead_count) fetch_first(*state->ahead++, state);
 }
 
 // Emits the matches among the entries from the cursor on that have the item's prefix. False when memory runs out.
@@ -182,9 +188,7 @@ inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state)
       state->at_fault = r.starts[bad]->item->probe;
       return status;
     }
-    if (state->ahead)
-      for (unsigned j = 0; j < kWays / 2; ++j) fetch_first(state->ahead[j], state);
-    state->ahead = nullptr;
+    fetch_rest(state);
     status = filter_expanded<Blocks>(out, r, seeks, sought, &count, state);
     if (__builtin_expect(status != Status::ok, 0)) return status;
     status = filter_sought<Blocks>(out, seeks, sought, count, state);

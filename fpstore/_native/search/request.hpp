@@ -45,12 +45,13 @@ struct FoundPlaces {
   EntryPlace of[kMost];
 };
 
+// How the look-ups in a table follow each other: as they are asked for; nearly by ascending target; or sorted, in one sweep that opens
+// each block once. By default the kernel chooses, by how many they are.
+enum class Order { best, asked, near, sorted };
+
 struct ProbeOptions {
   unsigned radius;
-  // From how many look-ups in a table on they are sorted, so that they go through its blocks in order and open each once; by
-  // default when they are so many against the blocks that enough of them share one.
-  static constexpr uint64_t kDense = UINT64_MAX;
-  uint64_t sweep_from = kDense;
+  Order order = Order::best;
   // Ask for all pages of a group of look-ups before the first is waited for: for tables that are not in the page cache.
   bool fetch = false;
   // Decides group by group whether to ask.

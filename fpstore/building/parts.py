@@ -64,7 +64,8 @@ class Parts:
         self._counts = [np.zeros(1 << bits, np.uint64) for _ in self._slices]
         self._rows, self._depth, self._bits, self._threads, self._stop = rows, depth, bits, threads, stop
         count = [
-            partial(_kernel.count_parts, piece.keys, depth, out, stop=stop) for piece, out in zip(self._slices, self._counts, strict=True)
+            partial(_kernel.count_parts, piece.keys, depth, out, stop=stop)
+            for piece, out in zip(self._slices, self._counts, strict=True)
         ]
         do_all(threads, count)
         self.sizes: Words = np.sum([np.zeros(1 << bits, np.uint64), *self._counts], axis=0)
@@ -76,7 +77,8 @@ class Parts:
         at = self.ends - self.sizes
         work: list[Work] = []
         for piece, counts in zip(self._slices, self._counts, strict=True):
-            work.append(partial(_kernel.scatter_parts, piece.keys, piece.numbers, piece.first, self._depth, at.copy(), out, stop=self._stop))
+            scatter = partial(_kernel.scatter_parts, stop=self._stop)
+            work.append(partial(scatter, piece.keys, piece.numbers, piece.first, self._depth, at.copy(), out))
             at += counts
         do_all(self._threads, work)
         return out
@@ -91,7 +93,8 @@ class Parts:
             last = min(int(np.searchsorted(self.ends, np.uint64(start + step))), len(self.ends) - 1)
             end = int(self.ends[last])
             ends = self.ends[first : last + 1] - np.uint64(start)
-            work.append(partial(_kernel.sort_parts, keys[start:end], numbers[start:end], ends, self._depth + self._bits, stop=self._stop))
+            sort = partial(_kernel.sort_parts, stop=self._stop)
+            work.append(partial(sort, keys[start:end], numbers[start:end], ends, self._depth + self._bits))
             start, first = end, last + 1
         do_all(self._threads, work)
         return keys, numbers

@@ -52,8 +52,8 @@ def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
 def own_pages(size: int) -> Bytes:
     """Return memory that begins with a page. From :data:`SMALL` bytes on it is a mapping of its own.
 
-    The system gets that back as soon as it is dropped, where the allocator of the process would keep some of it. NumPy also asks for
-    large pages for its arrays, which are slow to touch for the first time where a hypervisor takes free memory back.
+    The system gets that back as soon as it is dropped, where the allocator of the process would keep some of it. NumPy also
+    asks for large pages for its arrays, which are slow to touch for the first time where a hypervisor takes free memory back.
     """
     if size < SMALL:
         memory = np.empty(size + PAGE_BYTES, np.uint8)

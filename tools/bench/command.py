@@ -115,6 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json-out", type=Path, help="write the report here after each operation, and not to standard output")
     parser.add_argument("--designs", type=_names, help="comma-separated; by default each operation's own")
     parser.add_argument("--codecs", type=_names, default=CODECS, help="of probe, single and decode: huffman,elias-fano")
+    parser.add_argument("--rivals", type=_names, default=(), help="of probe: those whose names contain one of these")
     parser.add_argument("--data", type=_names, default=tuple(data.KINDS), help="of probe and single: uniform,clustered")
     parser.add_argument("--queries", type=int, default=1 << 18, help="most queries of a timed run")
     parser.add_argument("--memory", help="memory budget of the builds, such as 1GiB")
@@ -138,7 +139,7 @@ def main() -> None:
         options = Options(
             log2=args.log2, width=args.width, repeats=1 if args.smoke else args.repeats, seed=args.seed,
             folder=Path(folder), smoke=args.smoke,
-            designs=args.designs, kinds=args.data, codecs=args.codecs,
+            designs=args.designs, kinds=args.data, codecs=args.codecs, rivals=args.rivals,
             query_count=args.queries, memory=args.memory, inputs=tuple(args.json_in),
             pictures=Path(folder) if args.smoke else args.plots_to, processor_time=args.processor_time,
         )  # fmt: skip

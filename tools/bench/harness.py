@@ -53,6 +53,7 @@ class Options:
     designs: tuple[str, ...] | None
     kinds: tuple[str, ...]
     codecs: tuple[str, ...]
+    rivals: tuple[str, ...]
     query_count: int
     memory: str | None
     inputs: tuple[Path, ...]

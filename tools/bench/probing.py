@@ -146,6 +146,8 @@ def probe(bench: Bench) -> Result:
                 compare(designs[label], others[table.name], table.name)
             bench.forget()
         for contender in rivals.outside():
+            if bench.options.rivals and not any(name in contender.name for name in bench.options.rivals):
+                continue
             others[contender.name] = field.rival(contender)
             for figures in designs.values():
                 compare(figures, others[contender.name], contender.name)

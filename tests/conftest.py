@@ -138,3 +138,26 @@ def read_only(request, with_mode):
             _unmount(folder)
 
     return make
+
+
+@pytest.fixture
+def met():
+    """Return how many signals were met while some work ran, of those that come a thousand times a second."""
+    count = 0
+
+    def note(*_):
+        nonlocal count
+        count += 1
+
+    def run(work):
+        before = count
+        work()
+        return count - before
+
+    old = signal.signal(signal.SIGALRM, note)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        yield run
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)

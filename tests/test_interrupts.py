@@ -48,29 +48,6 @@ def delta():
     return crowded()
 
 
-@pytest.fixture
-def met():
-    """Return how many signals were met while some work ran, of those that come a thousand times a second."""
-    count = 0
-
-    def note(*_):
-        nonlocal count
-        count += 1
-
-    def run(work):
-        before = count
-        work()
-        return count - before
-
-    old = signal.signal(signal.SIGALRM, note)
-    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-    try:
-        yield run
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
-
-
 def whole_tables(store, times):
     """Return a prober one look-up of which reads the whole identity table, so many times."""
     prober = _kernel.Prober()
@@ -83,15 +60,10 @@ def of_tables(store, skewed):
     table = store.kernel_tables[0]
     nothing = np.random.default_rng(2).integers(2**63, 2**64, 4000, dtype=np.uint64)
     prober = whole_tables(store, 300)
-    # One thread is done with its table at once, and waits for the other.
-    uneven = _kernel.Prober()
-    uneven.add(table, 64, 0, NO_FLIP)
-    uneven.add(table, 0, 0, NO_FLIP)
     return {
         "probe_one": lambda: prober.probe_one(2**63, 3, table),
         "probe": lambda: prober.probe(nothing[:3], 3),
         "probe sorted": lambda: prober.probe(nothing[:3], 3, order="sorted"),
-        "probe on threads": lambda: uneven.probe(np.tile(nothing, 2), 3, threads=2),
         "scan": lambda: table.scan(nothing, 3, 0, table.block_count),
         "locate": lambda: table.locate(np.tile(skewed, 20)),
         "matches in order": lambda: whole_tables(store, 1).probe(np.zeros(20, np.uint64), 64),
@@ -112,7 +84,7 @@ def of_the_delta(delta):
     }
 
 
-TABLES = ["probe_one", "probe", "probe sorted", "probe on threads", "scan", "locate", "matches in order", "matches one by one"]
+TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate", "matches in order", "matches one by one"]
 DELTA = [f"delta {name}" for name in ("probe", "scan", "states", "pairs", "find", "ids", "export")]
 
 

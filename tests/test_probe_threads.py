@@ -69,3 +69,11 @@ def test_all_threads_end_when_the_call_is_stopped():
     stop.set()
     with pytest.raises(InterruptedError):
         prober_of(images(5)).probe(QUERIES, 3, threads=3, stop=stop)
+
+
+def test_a_thread_that_waits_for_others_meets_signals(met):
+    """It is done with its table at once; the other one goes through all of its own for each query."""
+    prober = _kernel.Prober()
+    for image, prefix_bits in zip(images(2), (64, 0), strict=True):
+        prober.add(tableimage.open_table(image), prefix_bits, 0, np.zeros(1, np.uint64))
+    assert met(lambda: prober.probe(np.tile(QUERIES, 8), 3, threads=2)) > 5

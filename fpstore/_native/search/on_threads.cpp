@@ -1,6 +1,5 @@
 #include "search/on_threads.hpp"
 
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -93,8 +92,6 @@ class SharedProbe {
   }
 
  private:
-  static constexpr std::chrono::milliseconds kPoll{5};
-
   void work(Stopper* stop) {
     for (;;) {
       const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
@@ -112,16 +109,21 @@ class SharedProbe {
   void work_beside() {
     Stopper stop;
     stop.wanted = &ended_;
+    working_for_ = this;
+    stop.poll = [] {
+      working_for_->done_.notify_one();
+      return false;
+    };
     work(&stop);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (--running_ == 0) done_.notify_one();
   }
 
-  // Until the other threads are done. This one still learns whether the call is to end.
+  // Until the other threads are done. They wake this one now and then, to look whether the call is to end.
   void await_others() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (running_) {
-      done_.wait_for(lock, kPoll);
+      done_.wait(lock);
       lock.unlock();
       if (should_stop(options_.stop, UINT64_MAX / 4)) ended_.store(true, std::memory_order_relaxed);
       lock.lock();
@@ -140,7 +142,9 @@ class SharedProbe {
   std::mutex mutex_;
   std::condition_variable done_;
   unsigned running_ = 0;
+  static thread_local SharedProbe* working_for_;
 };
+thread_local SharedProbe* SharedProbe::working_for_ = nullptr;
 
 // Into how many parts the queries are cut, so that threads which take the parts of all tables one by one are busy to the end.
 unsigned slices_of(unsigned tables, unsigned threads) {

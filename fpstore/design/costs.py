@@ -34,8 +34,8 @@ class Work(NamedTuple):
 
 # By codec; fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
 NANOSECONDS = {
-    HUFFMAN: Work(lookups=138.0, blocks=216.0, decoded=2.1, expanded=140.0, compared=0.2),
-    ELIAS_FANO: Work(lookups=67.0, blocks=122.0, decoded=3.4, expanded=215.0, compared=0.17),
+    HUFFMAN: Work(lookups=43.0, blocks=270.0, decoded=0.4, expanded=56.0, compared=0.19),
+    ELIAS_FANO: Work(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
 }
 
 # Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of decoding an entry; and what each

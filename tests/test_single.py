@@ -141,3 +141,13 @@ def test_a_handler_in_the_middle_of_a_probe_probes_too(tmp_path):
             signal.signal(signal.SIGALRM, old)
         assert set(map(repr, found)) == {repr(expected)}
         assert [matches] == answers(store, [stored[1]], radius=24)
+
+
+def test_a_thread_asks_stores_of_several_widths(tmp_path):
+    """It keeps memory for matches, which differ in size."""
+    how = {"radius": 3, "design": "flip-1"}
+    stores = [fpstore.build(tmp_path / str(bits), list(range(1000)), width=bits, **how) for bits in (64, 256, 32, 128)]
+    for store in [*stores, *reversed(stores)]:
+        for query in range(20):
+            wanted = sorted((x for x in range(1000) if (x ^ query).bit_count() <= 3), key=lambda x: ((x ^ query).bit_count(), x))
+            assert [match.fingerprint for match in store.probe(query)] == wanted

@@ -49,6 +49,7 @@ struct FoundIds {
 
 // What a single probe writes to. A thread keeps it for the next one, unless it has become large.
 struct Room {
+  unsigned words = 0;  // of a row of the matches that the sink has room for
   Sink sink;
   FoundPlaces found_at;
   std::vector<uint64_t> fingerprints;
@@ -67,8 +68,11 @@ struct Room {
 // Takes the room of the thread. The handler of a signal that came meanwhile may probe, too: it finds none, and makes its own.
 class LentRoom {
  public:
-  LentRoom() : room_(std::move(kept_)) {
+  explicit LentRoom(unsigned words) : room_(std::move(kept_)) {
     if (!room_) room_ = std::make_unique<Room>();
+    // Matches of another width have another size.
+    if (room_->words != words) release(&room_->sink);
+    room_->words = words;
     room_->sink.count = 0;
   }
   ~LentRoom() {
@@ -147,7 +151,7 @@ class SingleProber {
   // The matches by distance and fingerprint; None if the ids of one cannot be found in the file as it should be.
   nb::object probe(nb::handle query) const {
     const OneRow row(query, words());
-    LentRoom lent;
+    LentRoom lent(words());
     Room* const room = lent.get();
     Fault fault;
     const std::string* path = nullptr;

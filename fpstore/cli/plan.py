@@ -85,8 +85,9 @@ def plan(
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are
     estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe on one thread
     with the tables in memory, in a batch of 4,096 (µs; tables of blocks take less in larger ones, flip designs a third)
-    and on its own (µs alone, without the three that a call from Python takes), and when every block is read from a solid-state disk (cold ms). A probe makes so many look-ups in
-    its tables (look-ups), and compares so many fingerprints (candidates).
+    and on its own (µs alone, without the three that a call from Python takes), and when every block is read from a
+    solid-state disk (cold ms). A probe makes so many look-ups in its tables (look-ups), and compares so many
+    fingerprints (candidates).
 
     Rows are ranked by the geometric mean of µs and µs alone, with --storage cold by cold ms.
     Pass a name from the first column to fpstore build as --design. The first row is the choice of auto: among the

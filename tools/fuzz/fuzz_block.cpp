@@ -185,14 +185,14 @@ static Answer ask(const Kernels& set, const Table& t, const Table& second, const
   ProbeCounters counters;
   const Queries queries{fuzz::words(q.targets), q.targets.size()};
   fault.table = 99;
-  answer.probe_status = set.probe({probes, 2}, queries, ProbeOptions{q.radius}, &sink, &counters, &fault);
+  answer.probe_status = set.probe({probes, 0, 2}, queries, ProbeOptions{q.radius}, &sink, &counters, &fault);
   REQUIRE(fault.table < 2 && (answer.probe_status == Status::ok || fault.status == answer.probe_status));
   answer.probed = take(&sink, q.targets, q.radius);
   answer.blocks_read = counters.blocks;
   answer.candidates = counters.candidates;
   ProbeOptions sweep{q.radius};
   sweep.order = Order::sorted;
-  answer.swept_status = set.probe({probes, 2}, queries, sweep, &sink, &counters, &fault);
+  answer.swept_status = set.probe({probes, 0, 2}, queries, sweep, &sink, &counters, &fault);
   REQUIRE(fault.table < 2 && (answer.swept_status == Status::ok || fault.status == answer.swept_status));
   answer.swept = take(&sink, q.targets, q.radius);
 

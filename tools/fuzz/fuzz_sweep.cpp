@@ -189,7 +189,7 @@ static void check_probe(const Kernels& set, const Batch& b, const std::vector<Ta
   options.order = order;
   Fault fault;
   fault.table = 99;
-  const Status status = set.probe({probes.data(), static_cast<unsigned>(probes.size())}, {fuzz::words(b.queries), b.queries.size()},
+  const Status status = set.probe({probes.data(), 0, static_cast<unsigned>(probes.size())}, {fuzz::words(b.queries), b.queries.size()},
                                   options, &sink, &counters, &fault);
   REQUIRE(fault.table < probes.size());
   if (b.sound && b.probed.size() > limit) {

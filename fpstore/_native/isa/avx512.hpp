@@ -28,6 +28,13 @@ inline __m512i follow(__m512i v, __m512i m, __m512i e) {
   return _mm512_ternarylogic_epi64(v, e, m, 0xF4);
 }
 
+// The sum of eight words. That of the compiler's header may add them as signed ones, which must not overflow.
+inline uint64_t sum_of(__m512i x) {
+  const __m256i four = _mm256_add_epi64(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+  const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+  return static_cast<uint64_t>(_mm_cvtsi128_si64(two)) + static_cast<uint64_t>(_mm_extract_epi64(two, 1));
+}
+
 struct Numbers {
   uint8_t of[64];
 };
@@ -110,7 +117,7 @@ struct Avx512 : Avx2<Width_> {
       sums = _mm512_add_epi64(sums, mixed(_mm512_loadu_si512(p), keys));
     }
     sums = mixed(sums, _mm512_add_epi64(seeds, multiples(xxh::kP2)));
-    return finish_sum(seed + static_cast<uint64_t>(_mm512_reduce_add_epi64(sums)));
+    return finish_sum(seed + sum_of(sums));
   }
 
   static __m512i multiples(uint64_t p) {

@@ -19,7 +19,7 @@ CHUNK = 1 << 18
 CHECKED = 16  # queries whose answers are compared with those of a scan
 SCANNED = 4
 INSERTED = 1 << 18
-MOST_QUERIES = 1 << 16
+MOST_QUERIES = 1 << 16  # of a batch: look-ups at large radii take long
 SLOW_QUERIES = 16  # of a rival that takes milliseconds
 
 

@@ -26,8 +26,9 @@ struct SealedValue {
 };
 
 // A page is read with pread and compared with its checksum before anything in the mapped file leads to or through it: a disk that
-// cannot read it is no signal then. A value on pages of its own is not read before: its record has a checksum of its own. Whatever is not as it should be, and a key that is not there, is no value: whoever asks then
-// reads the file in a slower way that tells what is wrong. Threads may share it.
+// cannot read it is no signal then. A value on pages of its own is not read before: its record has a checksum of its own. Whatever
+// is not as it should be, and a key that is not there, is no value: whoever asks then reads the file in a slower way that tells what
+// is wrong. Threads may share it.
 class SealedFile {
  public:
   // level_two has the checksums of the groups of checksums. The descriptor is borrowed: once it is closed, no further page is found.

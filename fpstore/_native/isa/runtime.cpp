@@ -63,7 +63,7 @@ bool should_stop(Stopper* stop, uint64_t work) {
   stop->work = 0;
   if (!waited && stop->quiet < kPoll) return false;
   stop->quiet = 0;
-  return stop->ended = stop->poll();
+  return stop->ended = stop->poll(stop->of);
 }
 
 }  // namespace fpstore

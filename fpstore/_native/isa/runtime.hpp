@@ -20,7 +20,8 @@ uint64_t major_faults();
 // How a long call learns that it is to end early: another thread has set wanted, or poll says so, which is called now and then.
 struct Stopper {
   const std::atomic<bool>* wanted = nullptr;
-  bool (*poll)() = nullptr;
+  bool (*poll)(void* of) = nullptr;
+  void* of = nullptr;
   uint64_t work = 0;    // since the last look at the faults
   uint64_t quiet = 0;   // since the last poll
   uint64_t faults = 0;  // at the last look

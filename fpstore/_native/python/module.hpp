@@ -108,7 +108,7 @@ struct Stop {
 };
 
 // Runs the handlers of signals that came, which only the main thread does; true when one raised. The caller holds no lock.
-inline bool meet_signals() {
+inline bool meet_signals(void*) {
   if (syscall(SYS_gettid) != getpid()) return false;
   HeldGil held;
   return PyErr_CheckSignals() != 0;

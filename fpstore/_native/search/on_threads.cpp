@@ -49,6 +49,7 @@ class SharedProbe {
 
   // On this thread and others, until no task is left.
   void run(unsigned threads) {
+    if (threads > tasks_.size()) threads = static_cast<unsigned>(tasks_.size());
     std::vector<std::thread> others;
     others.reserve(threads - 1);
     try {
@@ -109,11 +110,11 @@ class SharedProbe {
   void work_beside() {
     Stopper stop;
     stop.wanted = &ended_;
-    working_for_ = this;
-    stop.poll = [] {
-      working_for_->done_.notify_one();
+    stop.poll = [](void* of) {
+      static_cast<SharedProbe*>(of)->done_.notify_one();
       return false;
     };
+    stop.of = this;
     work(&stop);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (--running_ == 0) done_.notify_one();
@@ -142,9 +143,7 @@ class SharedProbe {
   std::mutex mutex_;
   std::condition_variable done_;
   unsigned running_ = 0;
-  static thread_local SharedProbe* working_for_;
 };
-thread_local SharedProbe* SharedProbe::working_for_ = nullptr;
 
 // Into how many parts the queries are cut, so that threads which take the parts of all tables one by one are busy to the end.
 unsigned slices_of(unsigned tables, unsigned threads) {

@@ -12,7 +12,7 @@ constexpr uint64_t kSortedAtOnce = 1 << 8;  // look-ups
 #else
 constexpr uint64_t kSortedAtOnce = 1 << 22;
 #endif
-constexpr unsigned kWindowBits = 8;  // leading bits of a target, by which windows of the table are cut
+constexpr unsigned kWindowBits = 7;  // leading bits of a target, by which windows of the table are cut
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kMostSortedBits = 64 - kIndexBits;
@@ -105,14 +105,14 @@ inline Status feed_near(const Feeder<Blocks>& from, const SortedLookups<Row>& lo
 struct VariantGroups {
   static constexpr unsigned kEnd = 1 << kWindowBits;
   unsigned count = 0;
-  unsigned leading[kEnd];
+  uint8_t leading[kEnd];
   uint64_t starts[kEnd + 1];
 
   explicit VariantGroups(const TableProbe& p) {
     for (uint64_t v = 0; v < p.variant_count; ++v) {
       const unsigned bits = static_cast<unsigned>(p.variants[v] >> (64 - kWindowBits));
       if (count && leading[count - 1] == bits) continue;
-      leading[count] = bits;
+      leading[count] = static_cast<uint8_t>(bits);
       starts[count++] = v;
     }
     starts[count] = p.variant_count;

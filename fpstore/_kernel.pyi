@@ -259,6 +259,7 @@ class TableParts(_TableHeader):
 
 class Table(_TableHeader, _InOrder):
     def __init__(self, data: NDArray[np.uint8], path: str) -> None: ...
+    def mark_prefixes(self, words: NDArray[np.uint64], bits: int, stop: Stop | None = None) -> None: ...
 
 class Stop:
     def __init__(self) -> None: ...
@@ -361,7 +362,15 @@ class ColumnCutter:
 
 class Prober:
     def __init__(self) -> None: ...
-    def add(self, table: Table, prefix_bits: int, flips: int, variants: NDArray[np.uint64]) -> None: ...
+    def add(
+        self,
+        table: Table,
+        prefix_bits: int,
+        flips: int,
+        variants: NDArray[np.uint64],
+        filter_words: NDArray[np.uint64] | None = None,
+        filter_bits: int = 0,
+    ) -> None: ...
     @overload
     def probe(
         self,

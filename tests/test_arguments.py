@@ -68,7 +68,7 @@ BUILD = {
     "ids": NONE,
 }
 SHARES = {"1", "numpy 1", "99", "2000", "0.1", "1.0", "numpy 1.0", "10**30"}
-OPEN = {"path": set(), "mode": set(), "sync": set(), "merge_at": NONE | SHARES, "pages": set()}
+OPEN = {"path": set(), "mode": set(), "sync": set(), "merge_at": NONE | SHARES, "pages": set(), "prefix_filter": FLAGS}
 PLAN = {
     "n": {"0", "1", "numpy 1", "99", "2000"},
     "radius": SMALL,

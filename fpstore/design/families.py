@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import comb
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ MANKU = {
     "manku-28": ("blocks-8-2", 6),
 }
 SCAN, DEALT = "scan", "dealt"
+NO_FILTERS: Mapping[int, int] = MappingProxyType({})
 _N = r"(0|[1-9][0-9]?)"
 NAME = rf"(blocks|striped|nested)-{_N}-{_N}|(flip)-{_N}|(columns|dealt)-{_N}(?:-{_N})?"
 
@@ -82,11 +84,14 @@ class Design:
         """Return the flips of each table of the ring for a radius up to the design's; -1 if it need not be looked up."""
         return spread(len(self.ring), radius)
 
-    def lookups(self, fingerprint_count: int, radius: int | None = None) -> tuple[TableLookup, ...]:
+    def lookups(
+        self, fingerprint_count: int, radius: int | None = None, filter_bits: Mapping[int, int] = NO_FILTERS
+    ) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
         Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
-        leading bits are used: flips below that would lead to a block that is already open.
+        leading bits are used: flips below that would lead to a block that is already open. In a table with a prefix filter, as
+        :meth:`filter_bits` has it, all bits of the filter are: most of these look-ups open no block.
         """
         radius = self.radius if radius is None else radius
         if self.ring:
@@ -99,7 +104,22 @@ class Design:
             looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
             _check_variants(self, radius, looks)
             return looks
-        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, radius)
+        return _lookups(self, _log2(fingerprint_count), radius, tuple(filter_bits.items()))
+
+    def filter_bits(self, fingerprint_count: int) -> dict[int, int]:
+        """Return of how many leading bits the prefix filter of each table is that has one, by table.
+
+        Tables of columns have none, nor those where most look-ups would pass.
+        """
+        log2_count = _log2(fingerprint_count)
+        found = {}
+        for number, table in enumerate(self.tables):
+            bits = min(table.prefix_bits, log2_count + FILTER_BITS)
+            while TableLookup(number, bits, min(table.flips, bits)).variant_count > MAX_VARIANTS:
+                bits -= 1
+            if table.kind == BLOCKS and bits >= max(log2_count, WORD_BITS.bit_length() - 1):
+                found[number] = bits
+        return found
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
@@ -124,6 +144,13 @@ class Design:
 # With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about 2^FLIP_SLACK_BITS entries of a
 # block that it has opened anyway, and fewer look-ups are needed. Swept by `tools/bench sweep`; see docs/design.md.
 FLIP_SLACK_BITS = 2
+# A prefix filter is of about log2 n + FILTER_BITS bits. Two to four in ten of the look-ups that find nothing pass it; it takes
+# two to four bits for each fingerprint.
+FILTER_BITS = 2
+
+
+def _log2(fingerprint_count: int) -> int:
+    return max(fingerprint_count, 1).bit_length() - 1
 
 
 @lru_cache(maxsize=1024)
@@ -147,14 +174,14 @@ def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
 
 
 @lru_cache(maxsize=256)
-def _lookups(design: Design, log2_count: int, radius: int) -> tuple[TableLookup, ...]:
+def _lookups(design: Design, log2_count: int, radius: int, filters: tuple[tuple[int, int], ...]) -> tuple[TableLookup, ...]:
     if radius == 0:
         return (TableLookup(0, min(design.width.bits, WORD_BITS), 0),)
-    result = []
+    result, filter_bits = [], dict(filters)
     for table, spec in _needed(design, radius):
         prefix = spec.prefix_bits
         if spec.flips:
-            prefix = min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
+            prefix = filter_bits.get(table) or min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
         result.append(TableLookup(table, prefix, min(spec.flips, prefix)))
     _check_variants(design, radius, result)
     return tuple(result)

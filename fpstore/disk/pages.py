@@ -67,6 +67,13 @@ def own_pages(size: int) -> Bytes:
         raise MemoryError(f"no room for {size} bytes") from error
 
 
+def huge_pages(size: int) -> Bytes:
+    """Return zeroed memory of its own mapping, at least one byte, in pages of 2 MiB where the system gives them."""
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
+
+
 def _populate(mapped: mmap.mmap) -> None:
     for start in range(0, len(mapped), PIECE):
         end = min(start + PIECE, len(mapped))
@@ -79,14 +86,12 @@ def _populate(mapped: mmap.mmap) -> None:
 def _copied(path: Path, descriptor: int) -> Bytes:
     size = os.fstat(descriptor).st_size
     with refusing(path):
-        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        memory.madvise(mmap.MADV_HUGEPAGE)
-        view, at = memoryview(memory), 0
+        memory = huge_pages(size)
+        view, at = memory.data, 0
         while at < size:
             read = os.preadv(descriptor, [view[at : at + PIECE]], at)
             if not read:
                 raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
             at += read
-    bytes_ = np.frombuffer(memory, np.uint8)
-    bytes_.flags.writeable = False
-    return bytes_
+    memory.flags.writeable = False
+    return memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.cached import cached_property
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
+from fpstore.disk.pages import LAZY
 from fpstore.errors import ClosedStoreError
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.id_map import IDS_FILE
@@ -20,11 +22,22 @@ from fpstore.format.stored_table import ColumnTableReader, RingProber, ScanProbe
 from fpstore.format.table import TableReader, table_name
 from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
+from fpstore.query.prefix_filter import PrefixFilter, prefix_filters
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
 Prober = _kernel.Prober | RingProber | ScanProber
 NO_FLIPS = np.zeros(1, np.uint64)
+
+
+class Residence(NamedTuple):
+    """What of the tables a process holds in memory; see :func:`fpstore.open`."""
+
+    pages: str = LAZY
+    prefix_filter: bool = False
+
+
+AS_USED = Residence()
 
 
 class Generation:
@@ -36,16 +49,17 @@ class Generation:
         The store.
     manifest : Manifest
         Names the generation and describes its files.
-    pages : str
-        How the tables get into memory; see :func:`fpstore.open`.
+    residence : Residence
     """
 
-    def __init__(self, path: Path, manifest: Manifest, pages: str) -> None:
+    def __init__(self, path: Path, manifest: Manifest, residence: Residence) -> None:
         self.path, self.manifest = path, manifest
         self.record, self.design = manifest.generation, manifest.design
         self.folder = path / generation_folder(self.record.number)
         count, digest = self.record.fingerprints, self.record.set_digest
-        self._tables = [open_table(self.folder / table_name(i), spec, pages) for i, spec in enumerate(self.design.tables)]
+        self._tables = [
+            open_table(self.folder / table_name(i), spec, residence.pages) for i, spec in enumerate(self.design.tables)
+        ]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
             if isinstance(table, TableReader):
@@ -63,6 +77,13 @@ class Generation:
         except BaseException:
             self._close_files()
             raise
+        self._filters: dict[int, PrefixFilter] = {}
+        if residence.prefix_filter and not self.design.ring:
+            try:
+                self._filters = prefix_filters(self.design, self._block_tables)
+            except BaseException:
+                self._close_files()
+                raise
         self._probers: dict[int, Prober] = {}
         self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
@@ -121,13 +142,18 @@ class Generation:
 
     def _block_prober(self, radius: int) -> _kernel.Prober:
         prober = _kernel.Prober()
-        tables = [table for table in self.tables if isinstance(table, TableReader)]
+        tables = self._block_tables
         if self.scans(radius):
             prober.add(tables[0].in_order, 0, 0, NO_FLIPS)
             return prober
-        for lookup in self.design.lookups(self.count, radius):
-            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks)
+        for lookup in self.design.lookups(self.count, radius, {table: found.bits for table, found in self._filters.items()}):
+            words, bits = self._filters.get(lookup.table, (None, 0))
+            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, words, bits)
         return prober
+
+    @property
+    def _block_tables(self) -> list[TableReader]:
+        return [table for table in self.tables if isinstance(table, TableReader)]
 
     def _columns_prober(self, radius: int) -> RingProber | ScanProber:
         tables = [table for table in self.tables if isinstance(table, ColumnTableReader)]

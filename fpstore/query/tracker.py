@@ -12,14 +12,13 @@ from weakref import WeakSet, finalize
 from fpstore.design.families import Design
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.fork import around_fork
-from fpstore.disk.pages import LAZY
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
 from fpstore.format.manifest import Manifest, generation_folder, is_store, manifest_time, not_a_store, read_manifest
 from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta
-from fpstore.query.generation import Generation
+from fpstore.query.generation import AS_USED, Generation, Residence
 from fpstore.query.snapshot import Snapshot
 from fpstore.threads import is_held
 
@@ -50,8 +49,8 @@ class Tracker:
     Parameters
     ----------
     path : Path
-    pages : str
-        How the tables of each generation get into memory; see :func:`fpstore.open`.
+    residence : Residence
+        What of each generation is in memory.
 
     Attributes
     ----------
@@ -64,12 +63,12 @@ class Tracker:
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, pages: str = LAZY) -> None:
+    def __init__(self, path: Path, residence: Residence = AS_USED) -> None:
         if not path.exists():
             raise StoreNotFoundError(f"{path}: no such store", path=path)
         if not is_store(path):
             raise not_a_store(path)
-        self.path, self.pages = path, pages
+        self.path, self.residence = path, residence
         self._lock = threading.RLock()
         self._closed = False
         self._current: _Current | None = None
@@ -182,7 +181,7 @@ class Tracker:
         try:
             # After a fork, the files of the parent are used; only state that may be half changed is built again.
             generation = (
-                known if known is not None and known.record == manifest.generation else Generation(path, manifest, self.pages)
+                known if known is not None and known.record == manifest.generation else Generation(path, manifest, self.residence)
             )
             self._adopt(manifest, generation, log, log.read(HEADER_BYTES, 1))
         except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 import fpstore
 from bench import rivals
 from bench.answers import Answers, check_store, of_store, require_same
-from bench.data import Words
+from bench.data import Words, random_words
 from bench.harness import Bench, Result, microseconds, ratio, run_child
 from bench.rivals import Contender, MissingError
 from bench.single import SINGLE_QUERIES, single_times
@@ -51,15 +52,15 @@ class Field:
         store = self.bench.store(design, self.kind, self.log2, codec=codec)
         self.check(store)
         batch = self.bench.fitting(lambda q: store.probe_many(q, threads=1), self.queries)
-        sizes = {str(size): self.threads(store, batch[:size]) for size in (*SMALLER_BATCHES, len(batch)) if size <= len(batch)}
-        whole = sizes.pop(str(len(batch)))
+        absent = random_words(np.random.default_rng(self.bench.seed + 1), len(batch))
+        none = of_store(store, absent)
         with fpstore.open(store.path, pages="huge") as copied:
             huge = self.bench.seconds(lambda: copied.probe_many(batch, threads=1))
         stats = store.stats()
         expected = self.first(len(self.queries))
         return {
-            **whole,
-            "smaller_batches": sizes,
+            **self.batches(store, batch, absent),
+            "prefix_filter": self.filtered(store, batch, absent, none),
             "huge_pages_microseconds": microseconds(huge, len(batch)),
             "new_process": self.first_batches(store, batch[:NEW_PROCESS_QUERIES]),
             "queries": len(batch),
@@ -67,6 +68,24 @@ class Field:
             "bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["tables"], 2),
             "bytes_with_ids": round(stats["bytes_per_fingerprint"]["total"], 2),
         }
+
+    def batches(self, store: fpstore.Store, batch: Words, absent: Words) -> Result:
+        """Time batches of several sizes, and a large one of queries of which hardly any has a match."""
+        sizes = {str(size): self.threads(store, batch[:size]) for size in (*SMALLER_BATCHES, len(batch)) if size <= len(batch)}
+        whole = sizes.pop(str(len(batch)))
+        without = self.bench.seconds(lambda: store.probe_many(absent, threads=1))
+        return {**whole, "without_match_microseconds": microseconds(without, len(absent)), "smaller_batches": sizes}
+
+    def filtered(self, store: fpstore.Store, batch: Words, absent: Words, none: Answers) -> Result:
+        """Time the same with prefix filters, and opening with them; the answers must be the same."""
+        start = time.perf_counter()
+        with fpstore.open(store.path, prefix_filter=True) as opened:
+            seconds = time.perf_counter() - start
+            require_same(of_store(opened, batch), self.first(len(batch)), "with prefix filters")
+            require_same(of_store(opened, absent), none, "with prefix filters, without matches")
+            out = self.batches(opened, batch, absent)
+        taken = sum(2.0 ** (bits - 3) for bits in store.design.filter_bits(1 << self.log2).values())
+        return {**out, "open_seconds": round(seconds, 3), "bytes_per_fingerprint": round(taken / (1 << self.log2), 2)}
 
     def threads(self, store: fpstore.Store, batch: Words) -> Result:
         """Time a batch on one thread and on two."""
@@ -120,7 +139,8 @@ def compare(design: Result, rival: Result, name: str) -> None:
     if "microseconds" not in rival or "limit" in rival:
         return
     mine = design["bytes_with_ids" if rival["has_ids"] else "bytes_per_fingerprint"]
-    design.setdefault("times_faster", {})[name] = ratio(rival["microseconds"], design["microseconds"])
+    for figures in (design, design["prefix_filter"]):
+        figures.setdefault("times_faster", {})[name] = ratio(rival["microseconds"], figures["microseconds"])
     design.setdefault("share_of_memory", {})[name] = ratio(mine, rival["bytes_per_fingerprint"], 3)
 
 

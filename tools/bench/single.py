@@ -47,6 +47,9 @@ def single(bench: Bench) -> Result:
                 store = bench.store(design, kind, log2, codec=codec)
                 _check(store, queries[:64])
                 out[kind][label] = {**_timed(bench, store, queries), **_by_threads(bench, store, queries.tolist())}
+                with fpstore.open(store.path, prefix_filter=True) as filtered:
+                    _check(filtered, queries[:64])
+                    out[kind][label]["prefix_filter"] = _timed(bench, filtered, queries)
                 bench.forget()
     out["string_ids"] = _string_ids(bench, min(log2, MOST_NAMED_LOG2))
     return out

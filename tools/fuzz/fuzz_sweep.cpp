@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "blocks.hpp"
+#include "search/prefix_filter.hpp"
 
 namespace {
 
@@ -97,6 +98,7 @@ static Words make_variants(unsigned prefix_bits, unsigned flips) {
 struct Part {
   Table table;
   unsigned prefix_bits, flips;
+  unsigned filter_bits;  // 0: none
   Row condition;
   Words variants;
 };
@@ -124,6 +126,7 @@ static void make_part(Part* part, const Rows& fingerprints, size_t queries, cons
   part->flips = std::min(input->byte() % (most + 1), part->prefix_bits);
   do part->variants = make_variants(part->prefix_bits, part->flips);
   while (part->variants.size() * queries > bounds.look_ups && part->flips-- > 0);
+  part->filter_bits = part->prefix_bits < 6 ? 0 : input->byte() % 2 * (6 + input->byte() % (std::min(part->prefix_bits, 16u) - 5));
   part->condition = apply(w.inverse[t.permutation], fuzz::top_bits<W>(part->prefix_bits));
 }
 
@@ -226,15 +229,27 @@ static void check_locate(const Kernels& set, const Batch& b, const Table& t, con
   }
 }
 
+// A filter of a part's table; one cannot be made of a table whose blocks are found to be damaged.
+static bool add_filter(const Kernels& set, const Batch& b, const Part& part, TableProbe* probe, Words* filter) {
+  filter->assign(size_t{1} << (part.filter_bits - 6), 0);
+  Fault fault;
+  const Status status = mark_prefixes(set, W::kWords, *probe->table, part.filter_bits, filter->data(), nullptr, &fault);
+  REQUIRE(status == Status::ok || (!b.sound && fault.status == status));
+  if (status == Status::ok) take_filter(filter->data(), part.filter_bits, probe);
+  return status == Status::ok;
+}
+
 static void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t claims, Order order, uint64_t limit,
                bool all) {
   static Copy copies[kTables];
   std::vector<TableProbe> probes;
+  static Words filters[kTables];
   for (size_t i = 0; i < b.parts.size(); ++i) {
     const Part& part = b.parts[i];
     copies[i].load(part.table, behind, claims);
     probes.push_back(TableProbe{&copies[i].view, part.prefix_bits, part.flips, {}, part.variants.data(), part.variants.size()});
     *rows<Row>(probes.back().condition) = part.condition;
+    if (part.filter_bits && !add_filter(set, b, part, &probes.back(), &filters[i])) return;
   }
   check_probe(set, b, probes, Order::asked, limit);
   check_probe(set, b, probes, order, limit);

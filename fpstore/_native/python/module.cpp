@@ -331,6 +331,7 @@ NB_MODULE(_kernel, m) {
 #endif
   });
   bind_tables(m);
+  bind_probers(m);
   bind_single(m);
   bind_columns(m);
   bind_encoder(m);

@@ -219,8 +219,9 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
 // A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none (module.cpp).
 Permutation permutation_of(const Bytes& source, bool inverse);
 
-// Adds the classes of tables and of look-ups in them (module_tables.cpp).
+// Adds the classes of tables (module_tables.cpp), and of look-ups in them (module_probers.cpp).
 void bind_tables(nb::module_& m);
+void bind_probers(nb::module_& m);
 // Adds the classes of sealed files and of single probes (module_single.cpp).
 void bind_single(nb::module_& m);
 // Adds the classes of column tables, and what their writer needs (module_columns.cpp).

@@ -1,8 +1,7 @@
-// The classes of the module: a table, and the tables of a design with their look-ups.
+// Tables: as a mapping, or of which only parts are read.
 #include "format/xxh64.hpp"
-#include "python/module.hpp"
-#include "python/single.hpp"
-#include "search/on_threads.hpp"
+#include "python/table.hpp"
+#include "search/prefix_filter.hpp"
 #include "search/results.hpp"
 
 namespace fpstore {
@@ -81,194 +80,189 @@ struct TableParts {
   }
 };
 
-struct Table {
-  nb::object owner;  // keeps the mapping alive
-  std::string path;
-  TableHeader header;
-  TableView view;
+}  // namespace
 
-  const Kernels& kernels() const { return fpstore::kernels(header.width); }
-  unsigned words() const { return words_of(header.width); }
+Table::Table(Bytes data, std::string name) : owner(nb::cast(data)), path(std::move(name)) {
+  if (reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t)) throw nb::value_error("a table begins at a multiple of 8 bytes");
+  Fault fault;
+  check(parse_header(data.data(), data.size(), &header, &fault), fault, path);
+  const uint8_t* p = data.data();
+  view = view_of(header);
+  view.blocks = p + header.blocks_offset;
+  view.keys = reinterpret_cast<const uint64_t*>(p + header.keys_offset);
+  view.key_rests = view.keys + header.block_count;
+  view.directory = reinterpret_cast<const uint64_t*>(p + header.directory_offset);
+}
 
-  Table(Bytes data, std::string name) : owner(nb::cast(data)), path(std::move(name)) {
-    if (reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t)) throw nb::value_error("a table begins at a multiple of 8 bytes");
-    Fault fault;
-    check(parse_header(data.data(), data.size(), &header, &fault), fault, path);
-    const uint8_t* p = data.data();
-    view = view_of(header);
-    view.blocks = p + header.blocks_offset;
-    view.keys = reinterpret_cast<const uint64_t*>(p + header.keys_offset);
-    view.key_rests = view.keys + header.block_count;
-    view.directory = reinterpret_cast<const uint64_t*>(p + header.directory_offset);
+void Table::check_range(uint64_t b0, uint64_t b1) const {
+  if (b0 > b1 || b1 > view.block_count) throw nb::index_error("block range outside the table");
+}
+
+nb::tuple Table::decode(uint64_t b0, uint64_t b1, uint64_t room) const {
+  check_range(b0, b1);
+  room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(b1 - b0, 2) * kMaxEntries);
+  Buffer<uint64_t> out(room * words() + 8);
+  Buffer<uint32_t> counts(b1 - b0);
+  Decoded to{out.get(), room, counts.get()};
+  Fault fault;
+  Status status;
+  {
+    ReleasedGil released;
+    status = kernels().decode_blocks(view, {b0, b1}, &to, &fault);
   }
+  check(status, fault, path);
+  return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks), b0 + to.blocks);
+}
 
-  void check_range(uint64_t b0, uint64_t b1) const {
-    if (b0 > b1 || b1 > view.block_count) throw nb::index_error("block range outside the table");
+nb::tuple Table::scan(Rows queries, unsigned radius, uint64_t b0, uint64_t b1, const Stop* stop) const {
+  check_range(b0, b1);
+  need_words(queries, words());
+  if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
+  SinkGuard guard;
+  Stopper stopping = stopper(stop);
+  Fault fault;
+  Status status;
+  {
+    ReleasedGil released;
+    status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, {radius, &stopping}, &guard.sink, &fault);
   }
+  check(status, fault, path);
+  return finish(guard.sink, header.width, count_of(queries), &stopping);
+}
 
-  // (values, entry counts, next block): decodes blocks from b0 on while they fit into room entries.
-  nb::tuple decode(uint64_t b0, uint64_t b1, uint64_t room) const {
-    check_range(b0, b1);
-    room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(b1 - b0, 2) * kMaxEntries);
-    Buffer<uint64_t> out(room * words() + 8);
-    Buffer<uint32_t> counts(b1 - b0);
-    Decoded to{out.get(), room, counts.get()};
-    Fault fault;
-    Status status;
-    {
-      ReleasedGil released;
-      status = kernels().decode_blocks(view, {b0, b1}, &to, &fault);
-    }
-    check(status, fault, path);
-    return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks), b0 + to.blocks);
+nb::tuple Table::nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Rows absent, const Stop* stop) const {
+  check_range(b0, b1);
+  need_words(queries, words());
+  need_words(absent, words());
+  if (count_of(queries) > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
+  if (!limit) throw nb::value_error("limit is at least 1");
+  SinkGuard guard;
+  NearestGuard kept;
+  kept.nearest.absent = absent.data();
+  kept.nearest.absent_count = count_of(absent);
+  Stopper stopping = stopper(stop);
+  Fault fault;
+  Status status = Status::out_of_memory;
+  if (start_nearest(&kept.nearest, words(), count_of(queries), limit, radius)) {
+    ReleasedGil released;
+    const ScanOptions options{radius, &stopping, &kept.nearest};
+    status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, options, &guard.sink, &fault);
+    if (status == Status::ok && !hand_over(&kept.nearest, &guard.sink)) status = Status::out_of_memory;
   }
+  if (status == Status::out_of_memory) fault = Fault{status};
+  check(status, fault, path);
+  nb::tuple columns = finish(guard.sink, header.width, count_of(queries), &stopping);
+  return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
+}
 
-  nb::tuple scan(Rows queries, unsigned radius, uint64_t b0, uint64_t b1, const Stop* stop) const {
-    check_range(b0, b1);
-    need_words(queries, words());
-    if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
-    SinkGuard guard;
-    Stopper stopping = stopper(stop);
-    Fault fault;
-    Status status;
-    {
-      ReleasedGil released;
-      status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, {radius, &stopping}, &guard.sink, &fault);
-    }
-    check(status, fault, path);
-    return finish(guard.sink, header.width, count_of(queries), &stopping);
+void Table::mark_prefixes(MutableWords filter, unsigned bits, const Stop* stop) const {
+  check_filter(filter.size(), bits);
+  Stopper stopping = stopper(stop);
+  Fault fault;
+  Status status;
+  {
+    ReleasedGil released;
+    status = fpstore::mark_prefixes(kernels(), words(), view, bits, filter.data(), &stopping, &fault);
   }
+  check(status, fault, path);
+}
 
-  // (lims, fingerprints, distances, more): the nearest entries of each query within the radius, without the absent ones, which
-  // ascend; and whether there are others.
-  nb::tuple nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Rows absent, const Stop* stop) const {
-    check_range(b0, b1);
-    need_words(queries, words());
-    need_words(absent, words());
-    if (count_of(queries) > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
-    if (!limit) throw nb::value_error("limit is at least 1");
-    SinkGuard guard;
-    NearestGuard kept;
-    kept.nearest.absent = absent.data();
-    kept.nearest.absent_count = count_of(absent);
-    Stopper stopping = stopper(stop);
-    Fault fault;
-    Status status = Status::out_of_memory;
-    if (start_nearest(&kept.nearest, words(), count_of(queries), limit, radius)) {
-      ReleasedGil released;
-      const ScanOptions options{radius, &stopping, &kept.nearest};
-      status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, options, &guard.sink, &fault);
-      if (status == Status::ok && !hand_over(&kept.nearest, &guard.sink)) status = Status::out_of_memory;
-    }
-    if (status == Status::out_of_memory) fault = Fault{status};
-    check(status, fault, path);
-    nb::tuple columns = finish(guard.sink, header.width, count_of(queries), &stopping);
-    return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
+nb::tuple Table::locate(Rows fingerprints) const {
+  need_words(fingerprints, words());
+  const size_t n = count_of(fingerprints);
+  Buffer<uint64_t> blocks(n);
+  Buffer<uint32_t> ranks(n);
+  Fault fault;
+  Status status;
+  Stopper stopping = stopper(nullptr);
+  {
+    ReleasedGil released;
+    status = kernels().locate(view, {fingerprints.data(), n}, blocks.get(), ranks.get(), &stopping, &fault);
   }
+  check(status, fault, path);
+  return nb::make_tuple(blocks.array(n), ranks.array(n));
+}
 
-  nb::tuple locate(Rows fingerprints) const {
-    need_words(fingerprints, words());
-    const size_t n = count_of(fingerprints);
-    Buffer<uint64_t> blocks(n);
-    Buffer<uint32_t> ranks(n);
-    Fault fault;
-    Status status;
-    Stopper stopping = stopper(nullptr);
-    {
-      ReleasedGil released;
-      status = kernels().locate(view, {fingerprints.data(), n}, blocks.get(), ranks.get(), &stopping, &fault);
-    }
-    check(status, fault, path);
-    return nb::make_tuple(blocks.array(n), ranks.array(n));
-  }
+nb::object Table::entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
+  if (block >= view.block_count) raise_fault(Fault{Status::bad_place, block, view.block_count, block}, source);
+  thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[kBlockWords]);
+  uint32_t count = 0;
+  Fault fault;
+  Decoded to{entries.get(), kBlockWords / words(), &count};
+  check(kernels().decode_blocks(view, {block, block + 1}, &to, &fault), fault, path);
+  if (rank >= count) raise_fault(Fault{Status::bad_place, block, count, rank}, source);
+  return number_of(entries.get() + rank * words(), words());
+}
 
-  // The entry at one place, which the file `source` names.
-  nb::object entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
-    if (block >= view.block_count) raise_fault(Fault{Status::bad_place, block, view.block_count, block}, source);
-    thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[kBlockWords]);
+nb::object Table::keys_of(Words blocks) const {
+  Buffer<uint64_t> out(blocks.size() * words());
+  for (size_t i = 0; i < blocks.size(); ++i) copy_key(blocks.data()[i], out.get() + i * words());
+  return out.array(blocks.size(), words());
+}
+
+nb::object Table::key_of(uint64_t block) const {
+  uint64_t key[kMaxWords];
+  copy_key(block, key);
+  return number_of(key, words());
+}
+
+void Table::copy_key(uint64_t block, uint64_t* out) const {
+  if (block >= view.block_count) throw nb::index_error("no such block");
+  out[0] = view.keys[block];
+  for (unsigned i = 1; i < words(); ++i) out[i] = view.key_rests[block * (words() - 1) + i - 1];
+}
+
+nb::object Table::entries_at(Words blocks, Counts ranks, const std::string& source) const {
+  const size_t n = blocks.size();
+  if (ranks.size() != n) throw nb::value_error("columns of different lengths");
+  const unsigned words = this->words();
+  Buffer<uint64_t> out(n * words);
+  const std::unique_ptr<uint64_t[]> entries(new uint64_t[kBlockWords]);
+  Fault fault;
+  Status status = Status::ok;
+  {
+    ReleasedGil released;
     uint32_t count = 0;
-    Fault fault;
-    Decoded to{entries.get(), kBlockWords / words(), &count};
-    check(kernels().decode_blocks(view, {block, block + 1}, &to, &fault), fault, path);
-    if (rank >= count) raise_fault(Fault{Status::bad_place, block, count, rank}, source);
-    return number_of(entries.get() + rank * words(), words());
-  }
-
-  // The keys of blocks: their last entries.
-  nb::object keys_of(Words blocks) const {
-    Buffer<uint64_t> out(blocks.size() * words());
-    for (size_t i = 0; i < blocks.size(); ++i) copy_key(blocks.data()[i], out.get() + i * words());
-    return out.array(blocks.size(), words());
-  }
-
-  nb::object key_of(uint64_t block) const {
-    uint64_t key[kMaxWords];
-    copy_key(block, key);
-    return number_of(key, words());
-  }
-
-  void copy_key(uint64_t block, uint64_t* out) const {
-    if (block >= view.block_count) throw nb::index_error("no such block");
-    out[0] = view.keys[block];
-    for (unsigned i = 1; i < words(); ++i) out[i] = view.key_rests[block * (words() - 1) + i - 1];
-  }
-
-  // The entries at places, given by their blocks and ranks, which the file `source` names; each block is decoded once where successive places share it.
-  nb::object entries_at(Words blocks, Counts ranks, const std::string& source) const {
-    const size_t n = blocks.size();
-    if (ranks.size() != n) throw nb::value_error("columns of different lengths");
-    const unsigned words = this->words();
-    Buffer<uint64_t> out(n * words);
-    const std::unique_ptr<uint64_t[]> entries(new uint64_t[kBlockWords]);
-    Fault fault;
-    Status status = Status::ok;
-    {
-      ReleasedGil released;
-      uint32_t count = 0;
-      for (size_t i = 0; i < n && status == Status::ok; ++i) {
-        const uint64_t block = blocks.data()[i];
-        if (block >= view.block_count) {
-          status = (fault = Fault{Status::bad_place, block, view.block_count, block}).status;
-          break;
-        }
-        if (i == 0 || block != blocks.data()[i - 1]) {
-          Decoded to{entries.get(), kBlockWords / words, &count};
-          status = kernels().decode_blocks(view, {block, block + 1}, &to, &fault);
-        }
-        const uint32_t rank = ranks.data()[i];
-        if (status == Status::ok && rank >= count) status = (fault = Fault{Status::bad_place, block, count, rank}).status;
-        if (status == Status::ok) std::copy_n(entries.get() + rank * words, words, out.get() + i * words);
+    for (size_t i = 0; i < n && status == Status::ok; ++i) {
+      const uint64_t block = blocks.data()[i];
+      if (block >= view.block_count) {
+        status = (fault = Fault{Status::bad_place, block, view.block_count, block}).status;
+        break;
       }
+      if (i == 0 || block != blocks.data()[i - 1]) {
+        Decoded to{entries.get(), kBlockWords / words, &count};
+        status = kernels().decode_blocks(view, {block, block + 1}, &to, &fault);
+      }
+      const uint32_t rank = ranks.data()[i];
+      if (status == Status::ok && rank >= count) status = (fault = Fault{Status::bad_place, block, count, rank}).status;
+      if (status == Status::ok) std::copy_n(entries.get() + rank * words, words, out.get() + i * words);
     }
-    check(status, fault, status == Status::bad_place ? source : path);
-    return out.array(n, words);
   }
+  check(status, fault, status == Status::bad_place ? source : path);
+  return out.array(n, words);
+}
 
-  // (block, rank) or None.
-  nb::object locate_one(nb::handle fingerprint) const {
-    const OneRow row(fingerprint, words());
-    uint64_t block;
-    uint32_t rank;
-    Fault fault;
-    check(kernels().locate(view, {row.words, 1}, &block, &rank, nullptr, &fault), fault, path);
-    if (block == UINT64_MAX) return nb::none();
-    return nb::make_tuple(block, rank);
+nb::object Table::locate_one(nb::handle fingerprint) const {
+  const OneRow row(fingerprint, words());
+  uint64_t block;
+  uint32_t rank;
+  Fault fault;
+  check(kernels().locate(view, {row.words, 1}, &block, &rank, nullptr, &fault), fault, path);
+  if (block == UINT64_MAX) return nb::none();
+  return nb::make_tuple(block, rank);
+}
+
+nb::tuple Table::finish(const Sink& sink, unsigned width, size_t query_count, Stopper* stop) {
+  std::optional<OrderedMatches> ordered;
+  {
+    ReleasedGil released;
+    ordered.emplace(sink, width, words_of(width), query_count, stop);
   }
+  check(ordered->status, Fault{ordered->status}, "");
+  return ordered->columns();
+}
 
-  static nb::tuple finish(const Sink& sink, unsigned width, size_t query_count, Stopper* stop) {
-    std::optional<OrderedMatches> ordered;
-    {
-      ReleasedGil released;
-      ordered.emplace(sink, width, words_of(width), query_count, stop);
-    }
-    check(ordered->status, Fault{ordered->status}, "");
-    return ordered->columns();
-  }
-
- private:
-  // Room for the entries of a block of any width: those of one word are the most.
-  static constexpr size_t kBlockWords = 2 * kMaxEntries + 8;
-};
+namespace {
 
 // What the header of a table says.
 template <class T>
@@ -294,156 +288,6 @@ void bind_header(nb::class_<T>& bound) {
 
 }  // namespace
 
-Order order_named(const std::string& name) {
-  const std::pair<const char*, Order> orders[] = {{"best", Order::best}, {"asked", Order::asked}, {"near", Order::near}, {"sorted", Order::sorted}};
-  for (const auto& [known, order] : orders)
-    if (name == known) return order;
-  throw nb::value_error("order is best, asked, near or sorted");
-}
-
-// The tables of a design with, for one query radius, what to look up in each.
-struct Prober {
-  std::vector<nb::object> owners;
-  std::vector<const Table*> tables;
-  std::vector<std::vector<uint64_t>> variants;
-  std::vector<TableProbe> probes;
-  // Of calls of few queries; many keep a disk busy with what the system reads ahead of them.
-  static constexpr size_t kFewQueries = 1 << 10;
-  mutable PageWatch pages;
-  mutable std::atomic<uint64_t> fetches{0}, blocks{0};  // requests for pages ahead, and blocks read, of all calls
-
-  void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks) {
-    const Table* t = nb::cast<const Table*>(table);
-    if (prefix_bits > 64 || prefix_bits > t->header.width) throw nb::value_error("prefix_bits is at most 64, and the width");
-    for (size_t i = 0; i < masks.size(); ++i)
-      if ((masks.data()[i] & ~top_mask(prefix_bits)) || (i && masks.data()[i] <= masks.data()[i - 1]))
-        throw nb::value_error("variants ascend, and change only bits of the prefix");
-    if (!tables.empty() && t->header.width != width()) throw nb::value_error("tables of several widths");
-    if (!tables.empty() && t->view.codec != tables[0]->view.codec) throw nb::value_error("tables of several codecs");
-    owners.push_back(table);
-    tables.push_back(t);
-    variants.emplace_back(masks.data(), masks.data() + masks.size());
-    probes.push_back(TableProbe{&t->view, prefix_bits, flips, {}, nullptr, masks.size()});
-    const Wide<kMaxWords> condition = apply(t->view.inverse, Wide<kMaxWords>{{top_mask(prefix_bits)}});
-    std::copy_n(condition.word, kMaxWords, probes.back().condition);
-    for (size_t i = 0; i < probes.size(); ++i) probes[i].variants = variants[i].data();
-  }
-
-  // Of no tables, any will do.
-  unsigned width() const { return tables.empty() ? 64 : tables[0]->header.width; }
-  unsigned words() const { return words_of(width()); }
-  // Whether a look-up reads its whole table anyway.
-  bool scans() const { return probes.size() == 1 && probes[0].prefix_bits == 0 && probes[0].variant_count == 1; }
-
-  // Block by block for many queries: decoding takes longer than comparing.
-  static constexpr size_t kScanQueries = 1 << 8;
-  Status scan(const uint64_t* queries, size_t n, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
-              Fault* fault) const {
-    const TableView& view = *probes[0].table;
-    Status status = Status::ok;
-    fault->table = 0;
-    for (size_t q = 0; q < n && status == Status::ok; q += kScanQueries) {
-      const uint64_t first = sink->count;
-      const size_t count = std::min(kScanQueries, n - q);
-      status = tables[0]->kernels().scan(view, {0, view.block_count}, {queries + q * words(), count}, {options.radius, options.stop}, sink, fault);
-      shift_queries(sink, words(), first, static_cast<uint32_t>(q));
-      counters->blocks += view.block_count;
-      counters->candidates += view.fingerprint_count * count;
-    }
-    return status;
-  }
-
-  // Needs no GIL.
-  Status search(const uint64_t* queries, size_t n, ProbeOptions options, unsigned threads, Sink* sink, ProbeCounters* counters,
-                Fault* fault) const {
-    if (n <= kFewQueries) options.pages = &pages;
-    const bool all = scans() && options.order == Order::best;
-    const Status status =
-        all ? scan(queries, n, options, sink, counters, fault)
-            : probe_on_threads(kernels(width()), words(), {probes.data(), 0, static_cast<unsigned>(probes.size())}, {queries, n}, options,
-                               threads, sink, counters, fault);
-    blocks.fetch_add(counters->blocks, std::memory_order_relaxed);
-    if (counters->fetches) fetches.fetch_add(counters->fetches, std::memory_order_relaxed);
-    return status;
-  }
-
-  // False when the sink is full.
-  bool run(const uint64_t* queries, size_t n, const ProbeOptions& options, unsigned threads, Sink* sink, ProbeCounters* counters) const {
-    Fault fault;
-    Status status;
-    {
-      ReleasedGil released;
-      status = search(queries, n, options, threads, sink, counters, &fault);
-    }
-    if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
-    if (status != Status::ok) raise_fault(fault, tables[fault.table]->path);
-    return true;
-  }
-
-  // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
-  nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const std::string& order,
-                   bool fetch, unsigned threads, const Stop* stop) const {
-    need_words(queries, words());
-    if (queries.size() > UINT32_MAX) throw nb::value_error("at most 2^32 - 1 queries a call");
-    SinkGuard guard;
-    ProbeCounters counters;
-    ProbeOptions options{radius};
-    options.order = order_named(order);
-    options.fetch = fetch;
-    Stopper stopping = stopper(stop);
-    options.stop = &stopping;
-    if (most) guard.sink.limit = *most;
-    if (!run(queries.data(), count_of(queries), options, threads, &guard.sink, &counters)) return nb::none();
-    nb::tuple columns = Table::finish(guard.sink, width(), count_of(queries), &stopping);
-    return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
-  }
-
-  // [(fingerprint, distance, block, rank), ...] by distance, fingerprint; block and rank are places in the identity table.
-  nb::list probe_one(nb::handle query, unsigned radius, const Table& identity) const {
-    SinkGuard guard;
-    ProbeCounters counters;
-    ProbeOptions options{radius};
-    Stopper stopping = stopper(nullptr);
-    options.stop = &stopping;
-    const OneRow row(query, words());
-    run(row.words, 1, options, 1, &guard.sink, &counters);
-    const size_t n = guard.sink.count;
-    OrderedMatches found(guard.sink, width(), words(), 1, &stopping);
-    check(found.status, Fault{found.status}, "");
-    std::vector<uint64_t> blocks(n);
-    std::vector<uint32_t> ranks(n);
-    Fault fault;
-    const uint64_t* const fingerprints = found.fingerprints.get();
-    const Status status = identity.kernels().locate(identity.view, {fingerprints, n}, blocks.data(), ranks.data(), &stopping, &fault);
-    check(status, fault, identity.path);
-    nb::list out;
-    for (size_t i = 0; i < n; ++i) {
-      if (should_stop(&stopping, kBlockWork)) throw Interrupted();
-      const uint64_t* const fingerprint = fingerprints + i * words();
-      if (blocks[i] == UINT64_MAX) raise_fault(Fault{Status::bad_digest, UINT64_MAX, *fingerprint, 0}, identity.path);
-      out.append(nb::make_tuple(number_of(fingerprint, words()), found.distance(i), blocks[i], ranks[i]));
-    }
-    return out;
-  }
-};
-
-SingleTables single_tables(nb::object prober, nb::object identity) {
-  const Prober* const p = nb::cast<const Prober*>(prober);
-  const Table* const t = nb::cast<const Table*>(identity);
-  if (!p->tables.empty() && p->width() != t->header.width) throw nb::value_error("tables of several widths");
-  uint64_t lookups = 0;
-  for (const TableProbe& probe : p->probes) lookups += probe.variant_count;
-  const bool is_brief = !p->scans() && lookups <= kBriefBlocks;
-  return {std::move(prober), std::move(identity), p, &t->view, &t->path, t->header.width, t->header.set_digest, is_brief};
-}
-
-Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
-                  Fault* fault) {
-  return prober.search(row, 1, options, 1, sink, counters, fault);
-}
-
-const std::string& path_of(const Prober& prober, unsigned table) { return prober.tables[table]->path; }
-
 void bind_tables(nb::module_& m) {
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {
@@ -467,6 +311,7 @@ void bind_tables(nb::module_& m) {
            "stop"_a = nb::none())
       .def("nearest", &Table::nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "first_block"_a, "end_block"_a,
            nb::arg("absent").noconvert(), "stop"_a = nb::none())
+      .def("mark_prefixes", &Table::mark_prefixes, nb::arg("words").noconvert(), "bits"_a, "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
       .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert(), "source"_a)
@@ -475,15 +320,6 @@ void bind_tables(nb::module_& m) {
       .def("keys_of", &Table::keys_of, nb::arg("blocks").noconvert());
 
   nb::class_<Stop>(m, "Stop").def(nb::init<>()).def("set", &Stop::set).def("is_set", &Stop::is_set);
-
-  nb::class_<Prober>(m, "Prober")
-      .def(nb::init<>())
-      .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert())
-      .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
-           "order"_a = "best", "fetch"_a = false, "threads"_a = 1, "stop"_a = nb::none())
-      .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a)
-      .def_prop_ro("fetches", [](const Prober& p) { return p.fetches.load(std::memory_order_relaxed); })
-      .def_prop_ro("blocks", [](const Prober& p) { return p.blocks.load(std::memory_order_relaxed); });
 }
 
 }  // namespace fpstore

@@ -206,12 +206,26 @@ class Pipeline {
     const TableView& t = *item.probe->table;
     const uint64_t* slot = t.directory + (item.target >> 1 >> (63 - t.directory_bits));
     __builtin_prefetch(slot);
+    if (item.probe->filter) __builtin_prefetch(item.probe->filter + (item.target >> (64 - item.probe->filter_bits)) / 64);
     if (state_->fetch) ask_ahead(slot, 2 * sizeof *slot, state_);
+  }
+
+  // Leaves out the look-ups that find nothing, as the filters of their tables tell.
+  void drop_absent(unsigned age) {
+    Item<W>* const items = groups_[group(age)];
+    unsigned kept = 0;
+    for (unsigned i = 0; i < counts_[group(age)]; ++i) {
+      if (items[i].probe->filter && !items[i].probe->may_hold(items[i].target)) continue;
+      if (kept != i) items[kept] = items[i];
+      ++kept;
+    }
+    counts_[group(age)] = kept;
   }
 
   // The parts of the key index that the directory tells.
   Status direct(unsigned age) {
     Item<W>* const items = groups_[group(age)];
+    if (!near_) drop_absent(age);
     for (unsigned i = 0; i < counts_[group(age)]; ++i) {
       Item<W>* const item = items + i;
       const TableView& t = *item->probe->table;

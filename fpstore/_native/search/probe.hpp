@@ -119,6 +119,17 @@ struct VariantGroups {
   }
 };
 
+// Leaves out the look-ups that find nothing, as the filter of the table tells: words are as in SortedLookups. Returns how many are left.
+inline uint64_t drop_absent(const TableProbe& p, uint64_t* words, uint64_t n) {
+  uint64_t kept = 0;
+  for (uint64_t i = 0; i < n; ++i) {
+    const uint64_t word = words[i];
+    words[kept] = word;
+    kept += p.may_hold(word);
+  }
+  return kept;
+}
+
 // The look-ups of queries in a table whose targets lie in a window of it: their leading kWindowBits are from first on, before end.
 template <class Blocks, class Row = typename Blocks::W::Row>
 inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, const VariantGroups& groups,
@@ -126,7 +137,7 @@ inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blo
                           ProbeState<typename Blocks::W>* state) {
   const TableProbe& p = *from.probe;
   Stopper* const stop = out.options.stop;
-  const unsigned sorted_bits = order == Order::sorted || p.prefix_bits < kNearBits ? p.prefix_bits : kNearBits;
+  const unsigned near_bits = p.prefix_bits < kNearBits ? p.prefix_bits : kNearBits;
   // Where those of a window are more than there is room for, it is gone through several times.
   uint64_t query = 0, variant = 0;
   unsigned group = 0;
@@ -146,8 +157,14 @@ inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blo
       }
     };
     take();
-    if (sorted_bits) sort_range(room.words, room.words + most, n, 0, sorted_bits, stop);
+    const auto sort = [&](unsigned bits) {
+      if (bits) sort_range(room.words, room.words + most, n, 0, bits, stop);
+    };
+    // The filter is read nearly in order.
+    if (p.filter || order == Order::near) sort(near_bits);
     if (should_stop(stop, n + query_count)) return interrupted(state->fault);
+    if (p.filter) n = drop_absent(p, room.words, n);
+    if (order == Order::sorted) sort(p.prefix_bits);
     const SortedLookups<Row> lookups{&p, room.words, n, from.mask, room.bases};
     const Status status = order == Order::sorted ? Sweep<Blocks>(out, lookups, state).run() : feed_near(from, lookups);
     if (__builtin_expect(status != Status::ok, 0)) return status;
@@ -183,7 +200,8 @@ inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, O
   if (p.prefix_bits > kMostSortedBits || queries > kIndexMask) return Order::asked;
   if (asked_for != Order::best) return asked_for;
   // With fewer look-ups per block the near order is faster: a sweep would open most blocks for one look-up only.
-  if (lookups >= kSweepLeast && lookups >= p.table->block_count / 5 * 4) return Order::sorted;
+  const double opening = static_cast<double>(lookups) * p.filled;
+  if (lookups >= kSweepLeast && opening >= static_cast<double>(p.table->block_count / 5 * 4)) return Order::sorted;
   return lookups >= kNearLeast ? Order::near : Order::asked;
 }
 

@@ -20,6 +20,15 @@ struct TableProbe {
   uint64_t condition[kMaxWords];  // the leading prefix_bits, in unpermuted positions
   const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending, all distinct
   uint64_t variant_count;
+  // One bit for each value of the leading filter_bits, at most prefix_bits, which is set where an entry has it; or nullptr.
+  const uint64_t* filter = nullptr;
+  unsigned filter_bits = 0;
+  double filled = 1;  // the share of these bits that are set
+
+  bool may_hold(uint64_t target) const {
+    const uint64_t prefix = target >> (64 - filter_bits);
+    return filter[prefix / 64] >> prefix % 64 & 1;
+  }
 };
 
 // Those from number first on, up to end. A pair that meets in an earlier table is left to that one.

@@ -109,7 +109,7 @@ class Design:
     def filter_bits(self, fingerprint_count: int) -> dict[int, int]:
         """Return of how many leading bits the prefix filter of each table is that has one, by table.
 
-        Tables of columns have none, nor those where most look-ups would pass.
+        Tables of columns have none, nor have those with two entries for a prefix or more, since nearly all look-ups would pass.
         """
         log2_count = _log2(fingerprint_count)
         found = {}
@@ -117,7 +117,7 @@ class Design:
             bits = min(table.prefix_bits, log2_count + FILTER_BITS)
             while TableLookup(number, bits, min(table.flips, bits)).variant_count > MAX_VARIANTS:
                 bits -= 1
-            if table.kind == BLOCKS and bits >= max(log2_count, WORD_BITS.bit_length() - 1):
+            if table.kind == BLOCKS and bits >= LEAST_FILTER_BITS and fingerprint_count < 2 << bits:
                 found[number] = bits
         return found
 
@@ -147,6 +147,7 @@ FLIP_SLACK_BITS = 2
 # A prefix filter is of about log2 n + FILTER_BITS bits. Two to four in ten of the look-ups that find nothing pass it; it takes
 # two to four bits for each fingerprint.
 FILTER_BITS = 2
+LEAST_FILTER_BITS = 6  # a filter is of whole words
 
 
 def _log2(fingerprint_count: int) -> int:

@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +91,30 @@ def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
         monkeypatch.setattr(pages.os, "fstat", lambda descriptor: size)
         with pytest.raises(fpstore.CorruptStoreError, match="shorter"):
             pages.in_memory(path, file.fileno(), "huge", 0)
+
+
+@pytest.mark.parametrize("given", [{"pages": "huge"}, {"prefix_filter": True}])
+def test_no_memory_is_a_memory_error(tmp_path, given):
+    path = tmp_path / "a.fps"
+    fpstore.build(path, ROWS, design="flip-2").close()
+    code = f"""
+import gc, mmap, os, resource
+import fpstore
+from fpstore.disk import pages
+fpstore.open({str(path)!r}).close()
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+pages.mmap.mmap = lambda fd, size, **options: mmap_of(fd, size if size == 0 or fd >= 0 else 1 << 40, **options)
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+before = len(os.listdir("/proc/self/fd"))
+try:
+    fpstore.open({str(path)!r}, **{given!r})
+except MemoryError:
+    print("MemoryError")
+gc.collect()
+assert len(os.listdir("/proc/self/fd")) == before
+""".replace("import fpstore\n", "import fpstore\nmmap_of = mmap.mmap\n", 1)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "MemoryError\n"), done.stderr
 
 
 def test_other_words_are_refused(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -59,19 +60,24 @@ def own_pages(size: int) -> Bytes:
         memory = np.empty(size + PAGE_BYTES, np.uint8)
         start = -memory.ctypes.data % PAGE_BYTES
         return memory[start : start + size]
-    try:
-        return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
-    except OSError as error:
-        if error.errno != errno.ENOMEM:
-            raise
-        raise MemoryError(f"no room for {size} bytes") from error
+    return np.frombuffer(_mapping(size), np.uint8)
 
 
 def huge_pages(size: int) -> Bytes:
     """Return zeroed memory of its own mapping, at least one byte, in pages of 2 MiB where the system gives them."""
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    memory = _mapping(size)
+    with suppress(OSError):  # a system without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
+
+
+def _mapping(size: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise MemoryError(f"no room for {size} bytes") from error
 
 
 def _populate(mapped: mmap.mmap) -> None:

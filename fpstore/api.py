@@ -17,7 +17,7 @@ from fpstore.disk.pages import LAZY
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.jobs.checkpoint import checkpoint_in
 from fpstore.jobs.clusters import Deduplication
-from fpstore.query.generation import Residence
+from fpstore.query.generation import Loading
 from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
 from fpstore.width import WORD_BITS, check_width
@@ -207,9 +207,9 @@ def open(
         in the same way, while the one before is still open.
     prefix_filter : bool
         Keep a prefix filter of each table in the memory of this process: a look-up that would find nothing then mostly opens no
-        block. It takes a quarter to half a byte for each fingerprint and table, and opening reads and verifies the tables. This
-        is for many probes of one process, most of all with ``flip`` designs. Tables of columns have no filter, nor have tables
-        whose prefixes nearly all occur. The tables that a merge makes get new ones.
+        block. It takes at most half a byte for each fingerprint and table, and opening reads and verifies the tables. This is for
+        many probes of one process, most of all with ``flip`` designs of up to three flips a table. Tables of columns have no
+        filter, nor have tables in which nearly all prefixes occur. The tables that a merge makes get new ones.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def open(
     ReadOnlyError
         With ``"r+"``: the store lies on read-only media, or the user has no permission to write.
     """
-    return Store(check_path(path), mode, sync, merge_at, Residence(pages, check_flag(prefix_filter, "prefix_filter")))
+    return Store(check_path(path), mode, sync, merge_at, Loading(pages, prefix_filter))
 
 
 def dedup(

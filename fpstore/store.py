@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import (
-    check_choice,
     check_flag,
     check_optional_sync,
     check_path,
@@ -31,7 +30,6 @@ from fpstore.care.verify import verify_store
 from fpstore.change.opening import check_opening, close_dropped, open_writer
 from fpstore.change.writer import StoreWriter
 from fpstore.design.families import Design, check_design, check_radius
-from fpstore.disk.pages import PAGES
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
@@ -41,7 +39,7 @@ from fpstore.jobs.clusters import Clusters, clusters_identity, clusters_of, grou
 from fpstore.jobs.pairs import Pairs, pairs_identity, pairs_of
 from fpstore.jobs.store_job import job_of, side_of
 from fpstore.query.advice import scan_advice, warn
-from fpstore.query.generation import AS_USED, Residence
+from fpstore.query.generation import ON_DEMAND, Loading
 from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
 from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.query.nearest import nearest
@@ -67,12 +65,12 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, residence: Residence = AS_USED
+        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, loading: Loading = ON_DEMAND
     ) -> None:
         merge_at = check_opening(mode, sync, merge_at)
-        check_choice(residence.pages, PAGES, "pages")
+        loading.check()
         self.path = path
-        self._tracker = Tracker(path, residence)
+        self._tracker = Tracker(path, loading)
         self._radius = self._tracker.design.radius
         self._width = replace(self._tracker.design.width, stored=True)
         self._same_numbers = self._width.bits >= WORD_BITS  # inside as outside
@@ -90,10 +88,10 @@ class Store:
                 self._tracker.close()
                 raise
 
-    def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, Residence]]:
+    def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, Loading]]:
         """Pickle the path, ``pages`` and ``prefix_filter``; unpickling opens the store for reading."""
         self._check()
-        return type(self), (self.path, "r", "commit", None, self._tracker.residence)
+        return type(self), (self.path, "r", "commit", None, self._tracker.loading)
 
     def close(self) -> None:
         """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed.

@@ -9,6 +9,7 @@ import pytest
 import fpstore
 from fpstore import _kernel
 from fpstore.design.families import MAX_VARIANTS, design
+from fpstore.disk.pages import PAGES
 from fpstore.format.table import TableReader
 from fpstore.query.generation import Generation
 
@@ -81,11 +82,11 @@ def test_every_order_of_look_ups(tmp_path, width, order):
     path = tmp_path / "a.fps"
     with fpstore.build(path, rows, width=width, design="flip-2") as plain, fpstore.open(path, prefix_filter=True) as store:
         for count in [0, 1, 31, 32, 33, 127, 128, 2_048, 4_095, 4_096, 8_000]:
-            words, sought = generation_of(plain).prober(3), generation_of(store).prober(3)
+            plain_prober, prober = generation_of(plain).prober(3), generation_of(store).prober(3)
             batch = np.ascontiguousarray(queries[::-1][:count])
             if width == 32:  # in the upper half of a word, as the kernel has it
                 batch = batch.astype(np.uint64) << np.uint64(32)
-            expected, got = words.probe(batch, 3), sought.probe(batch, 3, order=order)
+            expected, got = plain_prober.probe(batch, 3), prober.probe(batch, 3, order=order)
             assert all(np.array_equal(a, b) for a, b in zip(got[:3], expected[:3], strict=True))
 
 
@@ -111,17 +112,24 @@ def test_how_many_bits():
     assert flip.filter_bits(2**26) == {0: 28, 1: 28}
     assert flip.filter_bits(2**31) == {0: 32, 1: 32}
     assert flip.filter_bits(15) == flip.filter_bits(0) == {}
-    assert flip.filter_bits(16) == {0: 6, 1: 6}
+    assert flip.filter_bits(2**8) == {0: 10, 1: 10}
     assert design("columns-4", 3).filter_bits(2**22) == design("scan", 3).filter_bits(2**22) == {}
 
 
-def test_look_ups_go_by_all_bits_of_a_filter():
+def test_look_ups_go_by_more_bits_where_flips_are_few():
     flip = design("flip-2", 3)
     assert [look.prefix_bits for look in flip.lookups(2**26)] == [24, 24]
-    assert [look.prefix_bits for look in flip.lookups(2**26, filter_bits=flip.filter_bits(2**26))] == [28, 28]
+    looks = flip.lookups(2**26, filtered={0, 1})
+    assert [(look.prefix_bits, look.filter_bits) for look in looks] == [(28, 28), (28, 28)]
+    looks = flip.lookups(2**26, filtered={1})
+    assert [(look.prefix_bits, look.filter_bits) for look in looks] == [(24, 0), (28, 28)]
     far = design("flip-1", 7)  # so many flips that longer prefixes would be too many look-ups
-    count = 2**24
-    assert all(look.variant_count <= MAX_VARIANTS for look in far.lookups(count, filter_bits=far.filter_bits(count)))
+    assert far.filter_bits(2**24) == {}
+    assert far.lookups(2**24, filtered={0}) == far.lookups(2**24)
+    for name, radius in [("flip-2", 5), ("flip-2", 7), ("flip-3", 10), ("flip-1", 3)]:
+        made = design(name, radius)
+        for looks in (made.lookups(2**22, r, made.filter_bits(2**22)) for r in range(1, radius + 1)):
+            assert all(x.variant_count <= MAX_VARIANTS for x in looks)
 
 
 def test_a_damaged_block_is_found_at_once(tmp_path):
@@ -133,10 +141,21 @@ def test_a_damaged_block_is_found_at_once(tmp_path):
         byte = file.read(1)[0]
         file.seek(4096 + 700)
         file.write(bytes([byte ^ 1]))
-    with fpstore.open(path) as store:
-        store.close()
+    fpstore.open(path).close()
     with pytest.raises(fpstore.CorruptStoreError, match="table-001"):
         fpstore.open(path, prefix_filter=True)
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_with_each_way_to_load_pages(tmp_path, pages):
+    """And closing gives the filters back."""
+    rows = given(random_rows(5_000, 64, 1), 64)
+    path = tmp_path / "a.fps"
+    with fpstore.build(path, rows, design="manku-10") as plain, fpstore.open(path, pages=pages, prefix_filter=True) as store:
+        assert_alike(store.probe_many(rows), plain.probe_many(rows))
+        generation = generation_of(store)
+        assert generation._filters
+    assert not generation._filters
 
 
 def test_changes_and_merges(tmp_path):

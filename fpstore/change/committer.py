@@ -209,7 +209,7 @@ class Committer:
         folder = tracker.here() / generation_folder(number)
         log = LogWriter(folder / LOG_FILE, manifest.identity, number)
         reader = LogReader(log.path, manifest.identity, number)
-        tracker.adopt(manifest, Generation(folder.parent, manifest, tracker.residence), reader, log.read(HEADER_BYTES, 1))
+        tracker.adopt(manifest, Generation(folder.parent, manifest, tracker.loading), reader, log.read(HEADER_BYTES, 1))
         self.log = log
 
     def recover(self) -> None:

@@ -218,7 +218,7 @@ class Merge:
         generation, log = None, None
         try:
             home = self._tracker.here()
-            generation = Generation(home, manifest, self._tracker.residence)
+            generation = Generation(home, manifest, self._tracker.loading)
             log = LogWriter(home / folder.name / LOG_FILE, manifest.identity, number)
             delta = new_delta(generation, log.header)
             self._switch(generation, delta, log, kept)

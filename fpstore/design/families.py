@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import comb
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,6 @@ MANKU = {
     "manku-28": ("blocks-8-2", 6),
 }
 SCAN, DEALT = "scan", "dealt"
-NO_FILTERS: Mapping[int, int] = MappingProxyType({})
 _N = r"(0|[1-9][0-9]?)"
 NAME = rf"(blocks|striped|nested)-{_N}-{_N}|(flip)-{_N}|(columns|dealt)-{_N}(?:-{_N})?"
 
@@ -85,13 +83,13 @@ class Design:
         return spread(len(self.ring), radius)
 
     def lookups(
-        self, fingerprint_count: int, radius: int | None = None, filter_bits: Mapping[int, int] = NO_FILTERS
+        self, fingerprint_count: int, radius: int | None = None, filtered: Collection[int] = ()
     ) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
         Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
-        leading bits are used: flips below that would lead to a block that is already open. In a table with a prefix filter, as
-        :meth:`filter_bits` has it, all bits of the filter are: most of these look-ups open no block.
+        leading bits are used: flips below that would lead to a block that is already open. In the tables ``filtered``, which have
+        a prefix filter, more bits are, unless that would be more than twice as many look-ups: most of them open no block.
         """
         radius = self.radius if radius is None else radius
         if self.ring:
@@ -104,22 +102,18 @@ class Design:
             looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
             _check_variants(self, radius, looks)
             return looks
-        return _lookups(self, _log2(fingerprint_count), radius, tuple(filter_bits.items()))
+        return _lookups(self, _log2(fingerprint_count), radius, frozenset(filtered))
 
     def filter_bits(self, fingerprint_count: int) -> dict[int, int]:
-        """Return of how many leading bits the prefix filter of each table is that has one, by table.
+        """Return the bits of each table's prefix filter, by table; a table that gains nothing at the design's radius has none.
 
-        Tables of columns have none, nor have those with two entries for a prefix or more, since nearly all look-ups would pass.
+        These are tables of columns, tables with two entries for a prefix or more, since nearly all look-ups would pass, and
+        tables whose flips would make too many look-ups with the longer prefix of a filter.
         """
-        log2_count = _log2(fingerprint_count)
-        found = {}
-        for number, table in enumerate(self.tables):
-            bits = min(table.prefix_bits, log2_count + FILTER_BITS)
-            while TableLookup(number, bits, min(table.flips, bits)).variant_count > MAX_VARIANTS:
-                bits -= 1
-            if table.kind == BLOCKS and bits >= LEAST_FILTER_BITS and fingerprint_count < 2 << bits:
-                found[number] = bits
-        return found
+        if self.ring:
+            return {}
+        lookups = self.lookups(fingerprint_count, filtered=range(len(self.tables)))
+        return {lookup.table: lookup.filter_bits for lookup in lookups if lookup.filter_bits}
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
@@ -148,6 +142,7 @@ FLIP_SLACK_BITS = 2
 # two to four bits for each fingerprint.
 FILTER_BITS = 2
 LEAST_FILTER_BITS = 6  # a filter is of whole words
+MOST_TIMES_LOOKUPS = 2  # as many look-ups as without a filter: with more flips than three, more would be made than are saved
 
 
 def _log2(fingerprint_count: int) -> int:
@@ -175,17 +170,29 @@ def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
 
 
 @lru_cache(maxsize=256)
-def _lookups(design: Design, log2_count: int, radius: int, filters: tuple[tuple[int, int], ...]) -> tuple[TableLookup, ...]:
+def _lookups(design: Design, log2_count: int, radius: int, filtered: frozenset[int]) -> tuple[TableLookup, ...]:
     if radius == 0:
-        return (TableLookup(0, min(design.width.bits, WORD_BITS), 0),)
-    result, filter_bits = [], dict(filters)
+        bits = _filter_bits(design.tables[0], log2_count) if 0 in filtered else 0
+        return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, bits),)
+    result = []
     for table, spec in _needed(design, radius):
         prefix = spec.prefix_bits
         if spec.flips:
-            prefix = filter_bits.get(table) or min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
-        result.append(TableLookup(table, prefix, min(spec.flips, prefix)))
+            prefix = min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
+        lookup = TableLookup(table, prefix, min(spec.flips, prefix))
+        if table in filtered and (bits := _filter_bits(spec, log2_count)):
+            longer = TableLookup(table, bits if spec.flips else prefix, spec.flips, bits)
+            if longer.variant_count <= min(MOST_TIMES_LOOKUPS * lookup.variant_count, MAX_VARIANTS):
+                lookup = longer
+        result.append(lookup)
     _check_variants(design, radius, result)
     return tuple(result)
+
+
+def _filter_bits(spec: TableSpec, log2_count: int) -> int:
+    """Return the bits of a prefix filter; 0 where nearly all look-ups would pass, or there would be less than a word of it."""
+    bits = min(spec.prefix_bits, log2_count + FILTER_BITS)
+    return bits if bits >= max(log2_count, LEAST_FILTER_BITS) else 0
 
 
 def _check_variants(design: Design, radius: int, lookups: Sequence[TableLookup]) -> None:

@@ -133,6 +133,7 @@ class TableLookup:
     table: int
     prefix_bits: int
     flips: int
+    filter_bits: int = 0  # of the table's prefix filter; 0: it is not asked
 
     @property
     def reads_all(self) -> bool:

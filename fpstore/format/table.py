@@ -209,7 +209,11 @@ class TableReader:
 
     @cached_property
     def in_order(self) -> _kernel.Table:
-        """The table for a scan, through a separate mapping for which the system reads ahead."""
+        """The table for scans; see :meth:`read_in_order`."""
+        return self.read_in_order()
+
+    def read_in_order(self) -> _kernel.Table:
+        """Return the table through a separate mapping for which the system reads ahead."""
         return _kernel.Table(in_memory(self.path, self.file.fileno(), LAZY, mmap.MADV_NORMAL), printable(self.path))
 
     @property

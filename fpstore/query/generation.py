@@ -9,9 +9,10 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.arguments import check_choice, check_flag
 from fpstore.cached import cached_property
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
-from fpstore.disk.pages import LAZY
+from fpstore.disk.pages import LAZY, PAGES
 from fpstore.errors import ClosedStoreError
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.id_map import IDS_FILE
@@ -22,7 +23,7 @@ from fpstore.format.stored_table import ColumnTableReader, RingProber, ScanProbe
 from fpstore.format.table import TableReader, table_name
 from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
-from fpstore.query.prefix_filter import PrefixFilter, prefix_filters
+from fpstore.query.prefix_filter import prefix_filters
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
@@ -30,14 +31,19 @@ Prober = _kernel.Prober | RingProber | ScanProber
 NO_FLIPS = np.zeros(1, np.uint64)
 
 
-class Residence(NamedTuple):
-    """What of the tables a process holds in memory; see :func:`fpstore.open`."""
+class Loading(NamedTuple):
+    """How tables get into the memory of a process; see :func:`fpstore.open`."""
 
     pages: str = LAZY
     prefix_filter: bool = False
 
+    def check(self) -> None:
+        """Refuse what :func:`fpstore.open` does not take."""
+        check_choice(self.pages, PAGES, "pages")
+        check_flag(self.prefix_filter, "prefix_filter")
 
-AS_USED = Residence()
+
+ON_DEMAND = Loading()
 
 
 class Generation:
@@ -49,17 +55,15 @@ class Generation:
         The store.
     manifest : Manifest
         Names the generation and describes its files.
-    residence : Residence
+    loading : Loading
     """
 
-    def __init__(self, path: Path, manifest: Manifest, residence: Residence) -> None:
+    def __init__(self, path: Path, manifest: Manifest, loading: Loading) -> None:
         self.path, self.manifest = path, manifest
         self.record, self.design = manifest.generation, manifest.design
         self.folder = path / generation_folder(self.record.number)
         count, digest = self.record.fingerprints, self.record.set_digest
-        self._tables = [
-            open_table(self.folder / table_name(i), spec, residence.pages) for i, spec in enumerate(self.design.tables)
-        ]
+        self._tables = [open_table(self.folder / table_name(i), spec, loading.pages) for i, spec in enumerate(self.design.tables)]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
             if isinstance(table, TableReader):
@@ -69,21 +73,17 @@ class Generation:
         self.dictionary: Dictionary | None = None
         described = self.record.dictionary
         self.places: Places | None = None
+        self._filters: dict[int, Words] = {}
         try:
             if described is not None:
                 self.dictionary = Dictionary(self.folder, described)
             if self.record.places is not None:
                 self.places = Places(self.folder, self.record.places)
+            if loading.prefix_filter:
+                self._filters = prefix_filters(self.design, self._block_tables)
         except BaseException:
             self._close_files()
             raise
-        self._filters: dict[int, PrefixFilter] = {}
-        if residence.prefix_filter and not self.design.ring:
-            try:
-                self._filters = prefix_filters(self.design, self._block_tables)
-            except BaseException:
-                self._close_files()
-                raise
         self._probers: dict[int, Prober] = {}
         self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
@@ -146,9 +146,9 @@ class Generation:
         if self.scans(radius):
             prober.add(tables[0].in_order, 0, 0, NO_FLIPS)
             return prober
-        for lookup in self.design.lookups(self.count, radius, {table: found.bits for table, found in self._filters.items()}):
-            words, bits = self._filters.get(lookup.table, (None, 0))
-            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, words, bits)
+        for lookup in self.design.lookups(self.count, radius, self._filters):
+            words = self._filters[lookup.table] if lookup.filter_bits else None
+            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, words, lookup.filter_bits)
         return prober
 
     @property
@@ -195,7 +195,7 @@ class Generation:
     def close(self) -> None:
         """Close all files."""
         self._probers, self.single_probers = {}, {}
-        self._tables = []
+        self._tables, self._filters = [], {}
         self._identity = None
         self._close_files()
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
@@ -16,35 +13,24 @@ from fpstore.query.batches import run
 from fpstore.resources import parse_threads
 
 
-class PrefixFilter(NamedTuple):
-    """One bit for each value of some leading bits, which is set where an entry of the table begins with it.
+def prefix_filters(design: Design, tables: Sequence[TableReader]) -> dict[int, Words]:
+    """Read the tables that gain from a prefix filter, on all processors, and return their filters, by table.
 
-    Attributes
-    ----------
-    words : ndarray of uint64
-        Bit i is bit i % 64 of word i // 64.
-    bits : int
-        How many leading bits.
-    """
-
-    words: Words
-    bits: int
-
-
-def prefix_filters(design: Design, tables: Sequence[TableReader]) -> dict[int, PrefixFilter]:
-    """Read tables of blocks, on all processors, and return a filter of each for which one is worth its memory, by table.
+    A filter of b bits has one bit for each value of the b leading bits of an entry, set where an entry has it: bit i is bit
+    i % 64 of word i // 64. :meth:`fpstore.Design.filter_bits` says of how many bits it is.
 
     Raises
     ------
     CorruptStoreError
         A block of a table is damaged.
+    MemoryError
     """
-    wanted = design.filter_bits(tables[0].kernel.fingerprint_count)
+    wanted = design.filter_bits(tables[0].kernel.fingerprint_count) if tables else {}
 
-    def fill(table: int, stop: _kernel.Stop | None) -> PrefixFilter:
-        bits = wanted[table]
-        words = huge_pages(2**bits // 8).view(np.uint64)
-        tables[table].in_order.mark_prefixes(words, bits, stop)
-        return PrefixFilter(words, bits)
+    def fill(table: int, stop: _kernel.Stop | None) -> Words:
+        words: Words = huge_pages(2 ** wanted[table] // 8).view("u8")
+        tables[table].read_in_order().mark_prefixes(words, wanted[table], stop)
+        words.flags.writeable = False
+        return words
 
     return dict(zip(wanted, run(fill, list(wanted), parse_threads(None)), strict=True))

@@ -18,7 +18,7 @@ from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeade
 from fpstore.format.manifest import Manifest, generation_folder, is_store, manifest_time, not_a_store, read_manifest
 from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta
-from fpstore.query.generation import AS_USED, Generation, Residence
+from fpstore.query.generation import ON_DEMAND, Generation, Loading
 from fpstore.query.snapshot import Snapshot
 from fpstore.threads import is_held
 
@@ -49,8 +49,8 @@ class Tracker:
     Parameters
     ----------
     path : Path
-    residence : Residence
-        What of each generation is in memory.
+    loading : Loading
+        How the tables of each generation get into memory.
 
     Attributes
     ----------
@@ -63,12 +63,12 @@ class Tracker:
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, residence: Residence = AS_USED) -> None:
+    def __init__(self, path: Path, loading: Loading = ON_DEMAND) -> None:
         if not path.exists():
             raise StoreNotFoundError(f"{path}: no such store", path=path)
         if not is_store(path):
             raise not_a_store(path)
-        self.path, self.residence = path, residence
+        self.path, self.loading = path, loading
         self._lock = threading.RLock()
         self._closed = False
         self._current: _Current | None = None
@@ -181,7 +181,7 @@ class Tracker:
         try:
             # After a fork, the files of the parent are used; only state that may be half changed is built again.
             generation = (
-                known if known is not None and known.record == manifest.generation else Generation(path, manifest, self.residence)
+                known if known is not None and known.record == manifest.generation else Generation(path, manifest, self.loading)
             )
             self._adopt(manifest, generation, log, log.read(HEADER_BYTES, 1))
         except BaseException:

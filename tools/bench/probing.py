@@ -53,14 +53,14 @@ class Field:
         self.check(store)
         batch = self.bench.fitting(lambda q: store.probe_many(q, threads=1), self.queries)
         absent = random_words(np.random.default_rng(self.bench.seed + 1), len(batch))
-        none = of_store(store, absent)
+        expected_absent = of_store(store, absent)
         with fpstore.open(store.path, pages="huge") as copied:
             huge = self.bench.seconds(lambda: copied.probe_many(batch, threads=1))
         stats = store.stats()
         expected = self.first(len(self.queries))
         return {
             **self.batches(store, batch, absent),
-            "prefix_filter": self.filtered(store, batch, absent, none),
+            "prefix_filter": self.filtered(store, batch, absent, expected_absent),
             "huge_pages_microseconds": microseconds(huge, len(batch)),
             "new_process": self.first_batches(store, batch[:NEW_PROCESS_QUERIES]),
             "queries": len(batch),
@@ -76,13 +76,13 @@ class Field:
         without = self.bench.seconds(lambda: store.probe_many(absent, threads=1))
         return {**whole, "without_match_microseconds": microseconds(without, len(absent)), "smaller_batches": sizes}
 
-    def filtered(self, store: fpstore.Store, batch: Words, absent: Words, none: Answers) -> Result:
+    def filtered(self, store: fpstore.Store, batch: Words, absent: Words, expected_absent: Answers) -> Result:
         """Time the same with prefix filters, and opening with them; the answers must be the same."""
         start = time.perf_counter()
         with fpstore.open(store.path, prefix_filter=True) as opened:
             seconds = time.perf_counter() - start
             require_same(of_store(opened, batch), self.first(len(batch)), "with prefix filters")
-            require_same(of_store(opened, absent), none, "with prefix filters, without matches")
+            require_same(of_store(opened, absent), expected_absent, "with prefix filters, without matches")
             out = self.batches(opened, batch, absent)
         taken = sum(2.0 ** (bits - 3) for bits in store.design.filter_bits(1 << self.log2).values())
         return {**out, "open_seconds": round(seconds, 3), "bytes_per_fingerprint": round(taken / (1 << self.log2), 2)}

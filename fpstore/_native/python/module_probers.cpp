@@ -7,7 +7,7 @@
 
 namespace fpstore {
 
-Order order_named(const std::string& name) {
+static Order order_named(const std::string& name) {
   const std::pair<const char*, Order> orders[] = {{"best", Order::best}, {"asked", Order::asked}, {"near", Order::near}, {"sorted", Order::sorted}};
   for (const auto& [known, order] : orders)
     if (name == known) return order;
@@ -148,9 +148,9 @@ SingleTables single_tables(nb::object prober, nb::object identity) {
   const Prober* const p = nb::cast<const Prober*>(prober);
   const Table* const t = nb::cast<const Table*>(identity);
   if (!p->tables.empty() && p->width() != t->header.width) throw nb::value_error("tables of several widths");
-  uint64_t lookups = 0;
-  for (const TableProbe& probe : p->probes) lookups += probe.variant_count;
-  const bool is_brief = !p->scans() && lookups <= kBriefBlocks;
+  double blocks = 0;  // that are opened, about
+  for (const TableProbe& probe : p->probes) blocks += static_cast<double>(probe.variant_count) * probe.filled;
+  const bool is_brief = !p->scans() && blocks <= kBriefBlocks;
   return {std::move(prober), std::move(identity), p, &t->view, &t->path, t->header.width, t->header.set_digest, is_brief};
 }
 

@@ -1,4 +1,4 @@
-// Tables: as a mapping, or of which only parts are read.
+// Tables: mapped whole, or read in parts.
 #include "format/xxh64.hpp"
 #include "python/table.hpp"
 #include "search/prefix_filter.hpp"

@@ -1,4 +1,4 @@
-// What a single probe needs of the tables, whose classes only module_probers.cpp and module_tables.cpp know.
+// What a single probe needs of the tables, whose classes are in module_probers.cpp and table.hpp.
 #pragma once
 #include "python/module.hpp"
 #include "search/request.hpp"

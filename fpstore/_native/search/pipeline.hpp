@@ -206,7 +206,7 @@ class Pipeline {
     const TableView& t = *item.probe->table;
     const uint64_t* slot = t.directory + (item.target >> 1 >> (63 - t.directory_bits));
     __builtin_prefetch(slot);
-    if (item.probe->filter) __builtin_prefetch(item.probe->filter + (item.target >> (64 - item.probe->filter_bits)) / 64);
+    if (!near_ && item.probe->filter) __builtin_prefetch(item.probe->filter + (item.target >> (64 - item.probe->filter_bits)) / 64);
     if (state_->fetch) ask_ahead(slot, 2 * sizeof *slot, state_);
   }
 

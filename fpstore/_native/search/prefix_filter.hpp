@@ -8,7 +8,7 @@ namespace fpstore {
 // all blocks.
 Status mark_prefixes(const Kernels& kernels, unsigned words, const TableView& table, unsigned bits, uint64_t* to, Stopper* stop, Fault* fault);
 
-// Has a probe leave out look-ups by such a filter, which must stay where it is.
+// Gives a probe such a filter, which must outlive it.
 void take_filter(const uint64_t* filter, unsigned bits, TableProbe* probe);
 
 }  // namespace fpstore

@@ -12,7 +12,7 @@ constexpr uint64_t kSortedAtOnce = 1 << 8;  // look-ups
 #else
 constexpr uint64_t kSortedAtOnce = 1 << 22;
 #endif
-constexpr unsigned kWindowBits = 7;  // leading bits of a target, by which windows of the table are cut
+constexpr unsigned kWindowBits = 7;  // leading bits of a target, by which windows of the table are cut; more would need more stack
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kMostSortedBits = 64 - kIndexBits;
@@ -165,6 +165,7 @@ inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blo
     if (should_stop(stop, n + query_count)) return interrupted(state->fault);
     if (p.filter) n = drop_absent(p, room.words, n);
     if (order == Order::sorted) sort(p.prefix_bits);
+    if (should_stop(stop, 0)) return interrupted(state->fault);
     const SortedLookups<Row> lookups{&p, room.words, n, from.mask, room.bases};
     const Status status = order == Order::sorted ? Sweep<Blocks>(out, lookups, state).run() : feed_near(from, lookups);
     if (__builtin_expect(status != Status::ok, 0)) return status;

@@ -20,7 +20,7 @@ struct TableProbe {
   uint64_t condition[kMaxWords];  // the leading prefix_bits, in unpermuted positions
   const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending, all distinct
   uint64_t variant_count;
-  // One bit for each value of the leading filter_bits, at most prefix_bits, which is set where an entry has it; or nullptr.
+  // One bit for each value of the leading filter_bits of an entry, set where an entry has it; nullptr: none. At most prefix_bits.
   const uint64_t* filter = nullptr;
   unsigned filter_bits = 0;
   double filled = 1;  // the share of these bits that are set

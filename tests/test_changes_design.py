@@ -24,6 +24,34 @@ def test_a_store_that_starts_empty_gets_the_tables_that_it_needs(tmp_path):
         assert store.design == now  # a little more is no reason
 
 
+class Asked:
+    """A delta that notes by what it was asked."""
+
+    def __init__(self, kernel):
+        self.kernel, self.names = kernel, []
+
+    def __getattr__(self, name):
+        self.names.append(name)
+        return getattr(self.kernel, name)
+
+
+@pytest.mark.parametrize(("design", "radius", "way"), [("flip-1", 3, "probe"), ("flip-1", 4, "scan"), ("scan", 3, "scan")])
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+def test_small_tables_are_scanned_but_not_a_delta_that_look_ups_serve(tmp_path, monkeypatch, design, radius, way):
+    path = tmp_path / "a.fps"
+    fpstore.build(path, [], design=design).close()
+    rows = np.random.default_rng(1).integers(0, 2**64, 2_000, dtype=np.uint64)
+    with fpstore.open(path, "r+") as store:
+        store.insert(rows)
+        snapshot = store._tracker.snapshot()
+        asked = Asked(snapshot._delta_kernel)
+        monkeypatch.setattr(snapshot, "_delta_kernel", asked)
+        found = store.probe_many(rows[:50] ^ np.uint64(5), radius)
+        assert found.fingerprints.tolist() == rows[:50].tolist()
+    assert way in asked.names
+    assert {"probe": "scan", "scan": "probe"}[way] not in asked.names
+
+
 def test_a_design_that_was_named_stays_until_another_is(tmp_path):
     fpstore.build(tmp_path / "s", FRESH[:100], design="flip-2").close()
     with fpstore.open(tmp_path / "s", "r+") as store:

@@ -28,6 +28,7 @@ IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18
 MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
 FEW_STRINGS = 4  # up to this many are looked up one by one
+LARGE = 1 << 20  # fingerprints: a probe that reads whole tables of so many reads those of any size whole
 
 
 class Snapshot:
@@ -99,7 +100,11 @@ class Snapshot:
     def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> MatchColumns | None:
         """Return the columns of the matches of many queries; None if a part has more than ``most``."""
         if most is None and self.generation.scans(radius):
-            return self.scan_columns(queries, radius, threads)
+            if self._delta_kernel is None or self.generation.design.scans(LARGE, radius):
+                return self.scan_columns(queries, radius, threads)
+            # The tables are read whole because they are small. The delta need not be: a store can grow from nothing.
+            base = scanned(self.generation.tables[0].in_order, queries, radius, threads)
+            return self._combined(base, queries, radius, threads, None)
         parts, threads, each = divided(queries, threads, self.generation.design)
         columns: list[MatchColumns | None] = run(
             partial(self._probe_part, radius=radius, most=most, threads=each), parts, threads
@@ -113,6 +118,13 @@ class Snapshot:
         found = self.generation.probe(queries, radius, most, threads, stop)
         if found is None or self._delta_kernel is None:
             return found
+        return self._combined(found, queries, radius, threads, stop)
+
+    def _combined(
+        self, found: MatchColumns, queries: Words, radius: int, threads: int, stop: _kernel.Stop | None
+    ) -> MatchColumns:
+        """Put the matches in the tables and those in the delta together."""
+        assert self._delta_kernel is not None
         changes = partial(self._delta_kernel.probe, radius=radius, version=self.version)
         if threads == 1:
             added = changes(queries, stop=stop)

@@ -35,9 +35,9 @@ class Asked:
         return getattr(self.kernel, name)
 
 
-@pytest.mark.parametrize(("design", "radius", "way"), [("flip-1", 3, "probe"), ("flip-1", 4, "scan"), ("scan", 3, "scan")])
+@pytest.mark.parametrize(("design", "radius", "way"), [("flip-1", 3, "probe"), ("scan", 3, "probe"), ("flip-1", 4, "scan")])
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
-def test_small_tables_are_scanned_but_not_a_delta_that_look_ups_serve(tmp_path, monkeypatch, design, radius, way):
+def test_a_delta_is_looked_up_beside_tables_that_are_scanned(tmp_path, monkeypatch, design, radius, way):
     path = tmp_path / "a.fps"
     fpstore.build(path, [], design=design).close()
     rows = np.random.default_rng(1).integers(0, 2**64, 2_000, dtype=np.uint64)

@@ -148,7 +148,7 @@ class Generation:
             return prober
         for lookup in self.design.lookups(self.count, radius, self._filters):
             words = self._filters[lookup.table] if lookup.filter_bits else None
-            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, words, lookup.filter_bits)
+            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, words)
         return prober
 
     @property

@@ -29,7 +29,7 @@ def prefix_filters(design: Design, tables: Sequence[TableReader]) -> dict[int, W
 
     def fill(table: int, stop: _kernel.Stop | None) -> Words:
         words: Words = huge_pages(2 ** wanted[table] // 8).view("u8")
-        tables[table].read_in_order().mark_prefixes(words, wanted[table], stop)
+        tables[table].read_in_order().mark_prefixes(words, stop)
         words.flags.writeable = False
         return words
 

@@ -28,7 +28,6 @@ IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18
 MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
 FEW_STRINGS = 4  # up to this many are looked up one by one
-LARGE = 1 << 20  # fingerprints: a probe that reads whole tables of so many reads those of any size whole
 
 
 class Snapshot:
@@ -100,11 +99,10 @@ class Snapshot:
     def probe_columns(self, queries: Words, radius: int, threads: int, most: int | None = None) -> MatchColumns | None:
         """Return the columns of the matches of many queries; None if a part has more than ``most``."""
         if most is None and self.generation.scans(radius):
-            if self._delta_kernel is None or self.generation.design.scans(LARGE, radius):
+            if self._delta_kernel is None or radius > self.generation.design.radius:
                 return self.scan_columns(queries, radius, threads)
-            # The tables are read whole because they are small. The delta need not be: a store can grow from nothing.
-            base = scanned(self.generation.tables[0].in_order, queries, radius, threads)
-            return self._combined(base, queries, radius, threads, None)
+            # Tables may be read whole because they are small. The delta, which is indexed for the design's radius, need not be.
+            return self._combined(self.base_columns(queries, radius, threads), queries, radius, threads, None)
         parts, threads, each = divided(queries, threads, self.generation.design)
         columns: list[MatchColumns | None] = run(
             partial(self._probe_part, radius=radius, most=most, threads=each), parts, threads

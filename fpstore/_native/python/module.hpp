@@ -219,6 +219,21 @@ inline void check(Status status, const Fault& fault, const std::string& path) {
 // A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none (module.cpp).
 Permutation permutation_of(const Bytes& source, bool inverse);
 
+// (blocks, ranks) of n fingerprints, as find(blocks, ranks, stop), which needs no GIL, notes them; check(status) raises what it says.
+template <class Find, class Check>
+nb::tuple located(size_t n, Find find, Check check) {
+  Buffer<uint64_t> blocks(n);
+  Buffer<uint32_t> ranks(n);
+  Stopper stopping = stopper(nullptr);
+  Status status;
+  {
+    ReleasedGil released;
+    status = find(blocks.get(), ranks.get(), &stopping);
+  }
+  check(status);
+  return nb::make_tuple(blocks.array(n), ranks.array(n));
+}
+
 // Adds the classes of tables (module_tables.cpp), and of look-ups in them (module_probers.cpp).
 void bind_tables(nb::module_& m);
 void bind_probers(nb::module_& m);

@@ -161,23 +161,18 @@ struct ColumnIdentity {
   nb::tuple locate(Rows fingerprints) const {
     table->check_searched();
     need_words(fingerprints, words());
-    const size_t n = count_of(fingerprints);
-    Buffer<uint64_t> blocks(n);
-    Buffer<uint32_t> ranks(n);
+    const ColumnQueries sought{fingerprints.data(), count_of(fingerprints)};
     Fault fault;
-    Status status;
-    Stopper stopping = stopper(nullptr);
-    {
-      ReleasedGil released;
-      status = locate_entries(table->view, {fingerprints.data(), n}, blocks.get(), &stopping, &fault);
-      for (size_t i = 0; i < n && status == Status::ok; ++i) {
-        const uint64_t place = blocks.get()[i];
-        ranks.get()[i] = place == UINT64_MAX ? 0 : static_cast<uint32_t>(place % kRowsInBlock);
-        if (place != UINT64_MAX) blocks.get()[i] = place / kRowsInBlock;
+    const auto find = [&](uint64_t* blocks, uint32_t* ranks, Stopper* stop) {
+      const Status status = locate_entries(table->view, sought, blocks, stop, &fault);
+      for (size_t i = 0; i < sought.count && status == Status::ok; ++i) {
+        const uint64_t place = blocks[i];
+        ranks[i] = place == UINT64_MAX ? 0 : static_cast<uint32_t>(place % kRowsInBlock);
+        if (place != UINT64_MAX) blocks[i] = place / kRowsInBlock;
       }
-    }
-    check_column(status, fault, table->path);
-    return nb::make_tuple(blocks.array(n), ranks.array(n));
+      return status;
+    };
+    return located(sought.count, find, [&](Status status) { check_column(status, fault, table->path); });
   }
 
   nb::object locate_one(nb::handle fingerprint) const {

@@ -25,7 +25,7 @@ struct Prober {
   mutable PageWatch pages;
   mutable std::atomic<uint64_t> fetches{0}, blocks{0};  // requests for pages ahead, and blocks read, of all calls
 
-  void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks, std::optional<Words> filter, unsigned filter_bits) {
+  void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks, std::optional<Words> filter) {
     const Table* t = nb::cast<const Table*>(table);
     if (prefix_bits > 64 || prefix_bits > t->header.width) throw nb::value_error("prefix_bits is at most 64, and the width");
     for (size_t i = 0; i < masks.size(); ++i)
@@ -33,8 +33,7 @@ struct Prober {
         throw nb::value_error("variants ascend, and change only bits of the prefix");
     if (!tables.empty() && t->header.width != width()) throw nb::value_error("tables of several widths");
     if (!tables.empty() && t->view.codec != tables[0]->view.codec) throw nb::value_error("tables of several codecs");
-    if (filter) check_filter(filter->size(), filter_bits);
-    if (filter_bits > prefix_bits) throw nb::value_error("a prefix filter is of no more bits than the prefix");
+    if (filter && filter_bits(filter->size()) > prefix_bits) throw nb::value_error("a prefix filter is of no more bits than the prefix");
     owners.push_back(table);
     if (filter) owners.push_back(nb::cast(*filter));
     tables.push_back(t);
@@ -43,7 +42,7 @@ struct Prober {
     const Wide<kMaxWords> condition = apply(t->view.inverse, Wide<kMaxWords>{{top_mask(prefix_bits)}});
     std::copy_n(condition.word, kMaxWords, probes.back().condition);
     for (size_t i = 0; i < probes.size(); ++i) probes[i].variants = variants[i].data();
-    if (filter) take_filter(filter->data(), filter_bits, &probes.back());
+    if (filter) take_filter(filter->data(), filter_bits(filter->size()), &probes.back());
   }
 
   // Of no tables, any will do.
@@ -164,8 +163,7 @@ const std::string& path_of(const Prober& prober, unsigned table) { return prober
 void bind_probers(nb::module_& m) {
   nb::class_<Prober>(m, "Prober")
       .def(nb::init<>())
-      .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert(), nb::arg("filter_words").noconvert() = nb::none(),
-           "filter_bits"_a = 0)
+      .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert(), nb::arg("filter").noconvert() = nb::none())
       .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
            "order"_a = "best", "fetch"_a = false, "threads"_a = 1, "stop"_a = nb::none())
       .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a)

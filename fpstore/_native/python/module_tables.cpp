@@ -155,8 +155,8 @@ nb::tuple Table::nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t
   return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
 }
 
-void Table::mark_prefixes(MutableWords filter, unsigned bits, const Stop* stop) const {
-  check_filter(filter.size(), bits);
+void Table::mark_prefixes(MutableWords filter, const Stop* stop) const {
+  const unsigned bits = filter_bits(filter.size());
   Stopper stopping = stopper(stop);
   Fault fault;
   Status status;
@@ -169,18 +169,12 @@ void Table::mark_prefixes(MutableWords filter, unsigned bits, const Stop* stop) 
 
 nb::tuple Table::locate(Rows fingerprints) const {
   need_words(fingerprints, words());
-  const size_t n = count_of(fingerprints);
-  Buffer<uint64_t> blocks(n);
-  Buffer<uint32_t> ranks(n);
+  const Queries sought{fingerprints.data(), count_of(fingerprints)};
   Fault fault;
-  Status status;
-  Stopper stopping = stopper(nullptr);
-  {
-    ReleasedGil released;
-    status = kernels().locate(view, {fingerprints.data(), n}, blocks.get(), ranks.get(), &stopping, &fault);
-  }
-  check(status, fault, path);
-  return nb::make_tuple(blocks.array(n), ranks.array(n));
+  return located(
+      sought.count,
+      [&](uint64_t* blocks, uint32_t* ranks, Stopper* stop) { return kernels().locate(view, sought, blocks, ranks, stop, &fault); },
+      [&](Status status) { check(status, fault, path); });
 }
 
 nb::object Table::entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
@@ -311,7 +305,7 @@ void bind_tables(nb::module_& m) {
            "stop"_a = nb::none())
       .def("nearest", &Table::nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "first_block"_a, "end_block"_a,
            nb::arg("absent").noconvert(), "stop"_a = nb::none())
-      .def("mark_prefixes", &Table::mark_prefixes, nb::arg("words").noconvert(), "bits"_a, "stop"_a = nb::none())
+      .def("mark_prefixes", &Table::mark_prefixes, nb::arg("words").noconvert(), "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
       .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert(), "source"_a)

@@ -26,8 +26,8 @@ struct Table {
   // ascend; and whether there are others.
   nb::tuple nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Rows absent, const Stop* stop) const;
 
-  // Sets the bits of a prefix filter of 2^bits bits: see mark_prefixes.
-  void mark_prefixes(MutableWords filter, unsigned bits, const Stop* stop) const;
+  // Sets the bits of a prefix filter, which has none yet.
+  void mark_prefixes(MutableWords filter, const Stop* stop) const;
 
   nb::tuple locate(Rows fingerprints) const;
 
@@ -54,9 +54,10 @@ struct Table {
   static constexpr size_t kBlockWords = 2 * kMaxEntries + 8;
 };
 
-// Refuses an array that is no prefix filter of so many bits.
-inline void check_filter(size_t words, unsigned bits) {
-  if (bits < 6 || bits > 40 || words != size_t{1} << (bits - 6)) throw nb::value_error("a prefix filter is of 6 to 40 bits, and has 2^bits bits");
+// Of how many leading bits a prefix filter of so many words is; see search/prefix_filter.hpp.
+inline unsigned filter_bits(size_t words) {
+  if (words == 0 || words & (words - 1) || words > size_t{1} << 34) throw nb::value_error("a prefix filter has 2^b bits, for b from 6 to 40");
+  return 63 - first_bit(words) + 6;
 }
 
 }  // namespace fpstore

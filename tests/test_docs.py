@@ -173,7 +173,9 @@ def test_stub_lists_what_the_kernel_has():
 
     def members(name):
         bases, body = bodies[name]
-        return set(re.findall(r"    def (\w+)", body)).union(*map(members, re.findall(r"\w+", bases))) - {"__init__"}
+        return set(re.findall(r"^    (?:def )?(\w+)(?:\(|: Final)", body, flags=re.MULTILINE)).union(
+            *map(members, re.findall(r"\w+", bases))
+        ) - {"__init__"}
 
     kinds = [name for name in bodies if not name.startswith("_")]
     assert len(kinds) > 10

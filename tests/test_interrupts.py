@@ -90,7 +90,7 @@ DELTA = [f"delta {name}" for name in ("probe", "scan", "states", "pairs", "find"
 
 def joins():
     """Return calls that find the pairs and the links of a set whose rows are in one bucket, or in few that are far apart."""
-    rows = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 16, dtype=np.uint64))
+    rows = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 17, dtype=np.uint64))
     tags = np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16)
 
     def table(rows, bits):

@@ -9,6 +9,12 @@ namespace {
 constexpr uint64_t kFetchKeys = 512;
 constexpr uint64_t kFetchBlocks = 2;  // of a look-up, before it reads the first
 
+// Whether an entry with the prefix of a target may be in the table, as its filter tells.
+inline bool may_hold(const TableProbe& p, uint64_t target) {
+  const uint64_t prefix = target >> (64 - p.filter_bits);
+  return p.filter[prefix / 64] >> prefix % 64 & 1;
+}
+
 template <class W>
 inline Status bad_directory(const Item<W>& item, ProbeState<W>* state) {
   *state->fault = Fault{Status::bad_directory, UINT64_MAX, item.probe->table->block_count, item.end};
@@ -215,7 +221,7 @@ class Pipeline {
     Item<W>* const items = groups_[group(age)];
     unsigned kept = 0;
     for (unsigned i = 0; i < counts_[group(age)]; ++i) {
-      if (items[i].probe->filter && !items[i].probe->may_hold(items[i].target)) continue;
+      if (items[i].probe->filter && !may_hold(*items[i].probe, items[i].target)) continue;
       if (kept != i) items[kept] = items[i];
       ++kept;
     }

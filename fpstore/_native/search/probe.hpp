@@ -125,7 +125,7 @@ inline uint64_t drop_absent(const TableProbe& p, uint64_t* words, uint64_t n) {
   for (uint64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
     words[kept] = word;
-    kept += p.may_hold(word);
+    kept += may_hold(p, word);
   }
   return kept;
 }

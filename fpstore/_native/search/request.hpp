@@ -24,11 +24,6 @@ struct TableProbe {
   const uint64_t* filter = nullptr;
   unsigned filter_bits = 0;
   double filled = 1;  // the share of these bits that are set
-
-  bool may_hold(uint64_t target) const {
-    const uint64_t prefix = target >> (64 - filter_bits);
-    return filter[prefix / 64] >> prefix % 64 & 1;
-  }
 };
 
 // Those from number first on, up to end. A pair that meets in an earlier table is left to that one.

@@ -12,7 +12,7 @@ Status scan_blocks(const TableView& t, const BlockRange& range, const Queries& q
   using W = typename Blocks::W;
   using Row = typename W::Row;
   Nearest* const nearest = options.nearest;
-  Sink some;  // the matches of one block and query, if only the nearest are kept
+  Sink some{};  // the matches of one block and query, if only the nearest are kept
   const Status status = each_block<Blocks>(t, range, fault, [&](const typename Blocks::Opened& unit, const uint64_t* values) {
     const uint32_t count = unit.head.count;
     if (__builtin_expect(should_stop(options.stop, kBlockWork + count * queries.count), 0)) return interrupted(fault);

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace fpstore {
 
@@ -181,9 +182,11 @@ void DeltaOf<Row>::export_state(uint32_t end, Export* out, const Pause& pause) c
 
 // --- Probes -----------------------------------------------------------------------------------
 
+// Adds the matches of one query after the other to the sink, and calls done() after each, which may refuse.
 template <class Row>
-bool DeltaOf<Row>::probe(const uint64_t* words, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
-  const Row* const queries = rows<Row>(words);
+template <class Done>
+bool DeltaOf<Row>::probe_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause,
+                              const Done& done) const {
   const Kernels& k = kernels(width_);
   Places places[kGroup];
   for (size_t i = 0; i < n; i += kGroup) {
@@ -202,10 +205,17 @@ bool DeltaOf<Row>::probe(const uint64_t* words, size_t n, unsigned radius, uint3
           }))
         return false;
       keep_present(before, end, sink);
-      pause(kBlockWork + index_.size_of(places[j], radius) + (sink->count - before) * kLookUpWork);
+      const uint64_t found = sink->count - before;
+      if (!done()) return false;
+      pause(kBlockWork + index_.size_of(places[j], radius) + found * kLookUpWork);
     }
   }
   return true;
+}
+
+template <class Row>
+bool DeltaOf<Row>::probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const {
+  return probe_each(rows<Row>(queries), n, radius, end, sink, pause, [] { return true; });
 }
 
 // Leaves out the matches from a place on that are absent.
@@ -242,7 +252,17 @@ bool DeltaOf<Row>::scan(const uint64_t* queries, size_t n, unsigned radius, uint
 }
 
 template <class Row>
-bool DeltaOf<Row>::scan(const uint64_t* queries, size_t n, uint32_t end, Nearest* nearest, const Pause& pause) const {
+bool DeltaOf<Row>::nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* nearest, const Pause& pause) const {
+  if (radius <= index_.radius()) {
+    Sink some{};  // the matches of one query
+    const std::unique_ptr<Sink, void (*)(Sink*)> held(&some, release);
+    return probe_each(rows<Row>(queries), n, radius, end, &some, pause, [&] {
+      for (uint64_t i = 0; i < some.count; ++i)
+        if (!keep(nearest, matches<Row>(some)[i])) return false;
+      some.count = 0;
+      return true;
+    });
+  }
   return scan_parts(n, pause, [&](size_t first, size_t count) {
     return scan_some(
         rows<Row>(queries), first, count, end, [&](size_t i) { return nearest->queries[i].bound; },

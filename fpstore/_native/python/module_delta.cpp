@@ -242,7 +242,7 @@ nb::tuple nearest(const Delta& d, Rows queries, unsigned radius, uint64_t limit,
   {
     Shared access(d);
     const bool fine = start_nearest(&kept.nearest, words_in_rows(d), count_of(queries), limit, radius) &&
-                      d.scan(queries.data(), count_of(queries), d.end_of(version), &kept.nearest, access.pauses());
+                      d.nearest(queries.data(), count_of(queries), radius, d.end_of(version), &kept.nearest, access.pauses());
     access.lock.unlock();
     if (fine && hand_over(&kept.nearest, &guard.sink)) out.emplace(d, guard.sink, count_of(queries), &access.stopping);
   }

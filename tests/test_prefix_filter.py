@@ -153,8 +153,11 @@ def test_with_each_way_to_load_pages(tmp_path, pages):
     with fpstore.build(path, rows, design="manku-10") as plain, fpstore.open(path, pages=pages, prefix_filter=True) as store:
         assert_alike(store.probe_many(rows), plain.probe_many(rows))
         generation = generation_of(store)
-        assert generation._filters
-    assert not generation._filters
+        assert generation.filters
+        bits = store.design.filter_bits(len(store))
+        assert store.stats()["prefix_filters"] == {"tables": len(bits), "memory": sum(2**b // 8 for b in bits.values())}
+        assert plain.stats()["prefix_filters"] == {"tables": 0, "memory": 0}
+    assert not generation.filters
 
 
 def test_changes_and_merges(tmp_path):
@@ -173,9 +176,9 @@ def test_changes_and_merges(tmp_path):
         writer.merge()
         for store in (writer, reader):
             assert_alike(store.probe_many(new), plain.probe_many(new))
-            assert generation_of(store)._filters
+            assert generation_of(store).filters
         with pickle.loads(pickle.dumps(reader)) as copy:
-            assert generation_of(copy)._filters
+            assert generation_of(copy).filters
             assert_alike(copy.probe_many(new), plain.probe_many(new))
 
 

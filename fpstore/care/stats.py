@@ -49,6 +49,10 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         "bytes": sizes,
         "bytes_per_fingerprint": {kind: sizes[kind] / stored if stored else 0.0 for kind in ("tables", "keys", "ids", "total")},
         "delta": _delta(snapshot),
+        "prefix_filters": {
+            "tables": len(generation.filters),
+            "memory": sum(words.nbytes for words in generation.filters.values()),
+        },
         **_compression(generation),
         "block_bytes": manifest.block_bytes,
         "codec": manifest.codec,

@@ -73,14 +73,14 @@ class Generation:
         self.dictionary: Dictionary | None = None
         described = self.record.dictionary
         self.places: Places | None = None
-        self._filters: dict[int, Words] = {}
+        self.filters: dict[int, Words] = {}  # prefix filters, by table
         try:
             if described is not None:
                 self.dictionary = Dictionary(self.folder, described)
             if self.record.places is not None:
                 self.places = Places(self.folder, self.record.places)
             if loading.prefix_filter:
-                self._filters = prefix_filters(self.design, self._block_tables)
+                self.filters = prefix_filters(self.design, self._block_tables)
         except BaseException:
             self._close_files()
             raise
@@ -146,8 +146,8 @@ class Generation:
         if self.scans(radius):
             prober.add(tables[0].in_order, 0, 0, NO_FLIPS)
             return prober
-        for lookup in self.design.lookups(self.count, radius, self._filters):
-            words = self._filters[lookup.table] if lookup.filter_bits else None
+        for lookup in self.design.lookups(self.count, radius, self.filters):
+            words = self.filters[lookup.table] if lookup.filter_bits else None
             prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, words)
         return prober
 
@@ -195,7 +195,7 @@ class Generation:
     def close(self) -> None:
         """Close all files."""
         self._probers, self.single_probers = {}, {}
-        self._tables, self._filters = [], {}
+        self._tables, self.filters = [], {}
         self._identity = None
         self._close_files()
 

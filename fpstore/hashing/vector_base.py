@@ -164,7 +164,7 @@ def _as_array(values: Any) -> Array | None:
         if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "O":
             values = list(values)  # of arrays, as a column of pandas has them
         if not isinstance(values, np.ndarray) and isinstance(values, Iterable):
-            values = [unmasked(value) if isinstance(value, np.ma.MaskedArray) else value for value in values]
+            values = [unmasked(value) if isinstance(value, np.ndarray) else value for value in values]
         return unmasked(np.asanyarray(values))
     except (ValueError, TypeError, OverflowError):  # of different lengths, or not numbers
         return None

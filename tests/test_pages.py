@@ -1,5 +1,7 @@
 """How tables get into memory: lazily, populated, or copied into huge pages. The answers are the same."""
 
+import mmap
+import os
 import pickle
 import re
 import subprocess
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import fpstore
+from fpstore import _kernel
 from fpstore.disk.pages import PAGES
 
 N = 20_000
@@ -48,6 +51,63 @@ def test_which_pages_are_there(tmp_path):
     with fpstore.open(path, pages="huge") as store:
         assert not mappings(path)
         assert store.probe(int(ROWS[0]))
+
+
+def mapped_by_the_kernel(path: Path) -> tuple[int, int]:
+    """Return how many bytes of a file map_cached_pages maps, and how many kB of the mapping are there then."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        mapped.madvise(mmap.MADV_RANDOM)
+        words = np.frombuffer(mapped, np.uint8)
+        got = _kernel.map_cached_pages(file.fileno(), words)
+        del words
+        parts = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+        (part,) = [part for part in parts if re.search(rf"{path}$", part, re.MULTILINE)]
+        return got, int(re.findall(r"^Rss: +(\d+) kB", part, re.MULTILINE)[0])
+
+
+@pytest.mark.parametrize("size", [1, 4096, 4097, 1 << 20, (64 << 20) + 1])
+def test_cached_pages_are_mapped(tmp_path, size):
+    path = tmp_path / "a"
+    path.write_bytes(bytes(size))
+    got, there = mapped_by_the_kernel(path)
+    # 0: a system before Linux 6.5, or one that does not say.
+    assert (got, there) == (size, -(-size // 4096) * 4) or (got, there) == (0, 0)
+
+
+def test_pages_that_are_on_disk_only_stay_there(tmp_path):
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        file.write(bytes(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 4096 * 17, 4096, os.POSIX_FADV_DONTNEED)
+    with path.open("rb") as file:
+        try:
+            os.preadv(file.fileno(), [bytearray(1)], 4096 * 17, os.RWF_NOWAIT)
+        except BlockingIOError:
+            assert mapped_by_the_kernel(path) == (0, 0)
+        else:  # a file system in memory, or one of large pages, which it keeps whole
+            assert mapped_by_the_kernel(path)[0] in (0, 1 << 20)
+
+
+@pytest.mark.parametrize("design", ["manku-4", "flip-2", "columns-4"])
+def test_a_large_batch_maps_all_that_is_cached(tmp_path, design):
+    """A small one does not."""
+    path = tmp_path / "a.fps"
+    rows = np.random.default_rng(2).integers(0, 2**64, 1 << 18, dtype=np.uint64)
+    fpstore.build(path, rows, design=design).close()
+    table = path / "gen-00000001" / "table-000.fpt"
+    known = mapped_by_the_kernel(table)[0] == table.stat().st_size
+
+    def is_whole(store: fpstore.Store, count: int, radius: int = 3) -> bool:
+        found = store.probe_many(np.full(count, rows[0]), radius)
+        assert len(found.fingerprints) == count
+        return all(table["Rss"] == table["Size"] for table in mappings(path))
+
+    with fpstore.open(path) as store:
+        assert not is_whole(store, 1)
+        assert not is_whole(store, 1000)
+        assert is_whole(store, 1 << 12) == known
 
 
 def test_the_next_generation_is_opened_alike(tmp_path):

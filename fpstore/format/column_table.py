@@ -221,6 +221,10 @@ class ColumnReader:
         """Return the table for a scan, through a separate mapping for which the system reads ahead."""
         return _kernel.ColumnTable(in_memory(self.path, self.file.fileno(), LAZY, mmap.MADV_NORMAL), printable(self.path))
 
+    def map_cached(self) -> None:
+        """Map the pages that the system has in memory, which probes would otherwise do one by one."""
+        _kernel.map_cached_pages(self.file.fileno(), self._bytes)
+
     @property
     def directory(self) -> npt.NDArray[np.uint32]:
         """Where the entries of each bucket begin, and where the last ends; not verified."""

@@ -139,6 +139,10 @@ class ColumnTableReader:
         }
         check_place(self.path, columns, told, (design, table, fingerprint_count, set_digest))
 
+    def map_cached(self) -> None:
+        """See :meth:`TableReader.map_cached`."""
+        self._reader.map_cached()
+
     def skewed(self, bound: float) -> bool:
         """Whether look-ups meet so many times the other entries that they would meet if the bits were random."""
         counts = np.diff(self._reader.directory.astype(np.float64))

@@ -202,7 +202,8 @@ class TableReader:
         self.path = path
         self.file = TableFile(path)  # so that a header that cannot be read is an error, not a signal
         # Probes need only the blocks that they look into, and a small key index at once.
-        self.kernel = _kernel.Table(in_memory(path, self.file.fileno(), pages, mmap.MADV_RANDOM), printable(path))
+        self._bytes = in_memory(path, self.file.fileno(), pages, mmap.MADV_RANDOM)
+        self.kernel = _kernel.Table(self._bytes, printable(path))
         if self.index_bytes <= INDEX_AT_OPEN:
             with refusing(path):
                 os.posix_fadvise(self.file.fileno(), self.kernel.keys_offset, self.index_bytes, os.POSIX_FADV_WILLNEED)
@@ -230,6 +231,10 @@ class TableReader:
         spec, kernel = design.tables[table], self.kernel
         told = {"prefix bits": (spec.prefix_bits, kernel.prefix_bits), "flips": (spec.flips, kernel.flips)}
         check_place(self.path, kernel, told, (design, table, fingerprint_count, set_digest))
+
+    def map_cached(self) -> None:
+        """Map the pages that the system has in memory, which probes would otherwise do one by one."""
+        _kernel.map_cached_pages(self.file.fileno(), self._bytes)
 
     def check_codec(self, codec: str) -> None:
         """Refuse a table of another codec than the store's: a probe reads all its tables alike."""

@@ -12,7 +12,7 @@ from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_flag
 from fpstore.cached import cached_property
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
-from fpstore.disk.pages import LAZY, PAGES
+from fpstore.disk.pages import LAZY, PAGE_BYTES, PAGES
 from fpstore.errors import ClosedStoreError
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.id_map import IDS_FILE
@@ -28,6 +28,8 @@ from fpstore.query.prefix_filter import prefix_filters
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
 Prober = _kernel.Prober | RingProber | ScanProber
+MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what the system has in memory
+FAULT_BYTES = 16 * PAGE_BYTES  # of a file in memory, which the system maps together when one page is wanted
 NO_FLIPS = np.zeros(1, np.uint64)
 
 
@@ -85,6 +87,7 @@ class Generation:
             self._close_files()
             raise
         self._probers: dict[int, Prober] = {}
+        self._is_mapped = loading.pages != LAZY
         self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
 
@@ -126,10 +129,23 @@ class Generation:
         Of tables of blocks, several threads share the work; see :func:`fpstore.query.batches.divided`.
         """
         prober = self.prober(radius)
+        if not self._is_mapped and len(queries) >= MANY_QUERIES:
+            self._map_cached(len(queries), radius)
         if not isinstance(prober, _kernel.Prober):
             return prober.probe(queries, radius, most, stop)
         found = prober.probe(queries, radius, most, threads=threads, stop=stop)
         return None if found is None else found[:3]
+
+    def _map_cached(self, queries: int, radius: int) -> None:
+        """Map what the system has in memory of the tables, once a batch comes to most of their pages anyway."""
+        if self.scans(radius):
+            return
+        lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self.filters)), default=0)
+        largest = max(table.kernel.file_bytes for table in self.tables)
+        if queries * lookups * FAULT_BYTES >= largest:
+            self._is_mapped = True
+            for table in self.tables:
+                table.map_cached()
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
         """Return what answers one query at a time with the ids of its matches, and note it; None if only :meth:`prober` does."""

@@ -14,6 +14,10 @@ void give_back(void* memory, size_t bytes);
 // Asks for the pages of [p, p + n) to be read from disk, without waiting for them.
 void fetch_pages(const void* p, size_t n);
 
+// Maps the pages of a file that the system has in memory, where [p, p + n) maps the file from its start: of each piece all, or none.
+// Returns how many bytes were mapped; none where the system does not tell what it has.
+uint64_t map_cached_pages(int file, const void* p, uint64_t n);
+
 // How many pages this thread has waited for while they were read from disk.
 uint64_t major_faults();
 

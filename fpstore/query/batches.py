@@ -18,7 +18,8 @@ from fpstore.width import Distances, order_of, words_of
 T = TypeVar("T")
 MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
 
-PROBE_QUERIES = 1 << 18  # queries of one kernel call, which share the blocks that it opens
+PROBE_QUERIES = 1 << 20  # queries of one kernel call, which share the blocks that it opens
+UNFLIPPED_QUERIES = 1 << 22  # the same where each has one look-up in a table, and 24 bytes of a thread that looks
 COLUMN_QUERIES = 1 << 20  # of one that asks column tables, and holds 16 bytes for each query
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
@@ -27,7 +28,11 @@ SCAN_QUERIES = 1 << 8
 
 def queries_at_once(design: Design) -> int:
     """Return the most queries of one kernel call."""
-    return COLUMN_QUERIES if design.ring else PROBE_QUERIES
+    if design.ring:
+        return COLUMN_QUERIES
+    if any(table.flips > 0 for table in design.tables):
+        return PROBE_QUERIES
+    return max(UNFLIPPED_QUERIES // design.width.words, PROBE_QUERIES)
 
 
 class Division(NamedTuple):

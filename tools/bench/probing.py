@@ -19,7 +19,7 @@ from fpstore.design.blocks import HUFFMAN
 
 COMPANION = "manku-10"  # the store beside a rival that cannot take the whole set
 GROWTH_FROM = 20
-SMALLER_BATCHES = (1 << 12, 1 << 16)  # timed beside the largest
+SMALLER_BATCHES = (1 << 12, 1 << 16, 1 << 18)  # timed beside the largest
 NEW_PROCESS_QUERIES = 1 << 16  # of the first batch of a new process
 
 

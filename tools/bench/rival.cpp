@@ -12,7 +12,7 @@ namespace {
 
 constexpr unsigned kGroup = 32;
 constexpr unsigned kPartBits = 13;
-constexpr size_t kLeastSorted = 1 << 12, kMostSorted = 1 << 20;  // look-ups of one table
+constexpr size_t kLeastSorted = 1 << 12, kMostSorted = 1 << 22;  // look-ups of one table
 constexpr unsigned kRun = 16;  // entries of a long run whose distances are taken together
 
 // A permutation as rotations of masked words.

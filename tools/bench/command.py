@@ -117,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--codecs", type=_names, default=CODECS, help="of probe, single and decode: huffman,elias-fano")
     parser.add_argument("--rivals", type=_names, default=(), help="of probe: those whose names contain one of these")
     parser.add_argument("--data", type=_names, default=tuple(data.KINDS), help="of probe and single: uniform,clustered")
-    parser.add_argument("--queries", type=int, default=1 << 20, help="most queries of a timed run")
+    parser.add_argument("--queries", type=int, default=1 << 22, help="most queries of a timed run")
     parser.add_argument("--memory", help="memory budget of the builds, such as 1GiB")
     parser.add_argument("--json-in", type=Path, action="append", default=[], help="of plots: an earlier report (repeatable)")
     parser.add_argument("--plots-to", type=Path, default=Path(), help="of plots: the folder of the pictures")

@@ -32,7 +32,7 @@ from fpstore.design.families import design as make_design
 Result = dict[str, Any]
 Queries = TypeVar("Queries", Words, npt.NDArray[np.uint8])
 
-RUN_SECONDS = 5.0  # a timed run takes fewer queries when it would take longer
+RUN_SECONDS = 10.0  # a timed run takes fewer queries when it would take longer
 PILOT_QUERIES = 16
 SMOKE_LOG2 = 14
 SMOKE_QUERIES = 256

@@ -53,12 +53,12 @@ class Division(NamedTuple):
     threads_each: int
 
 
-def divided(queries: Words, threads: int, design: Design) -> Division:
+def divided(queries: Words, threads: int, design: Design, most: int = UNFLIPPED_QUERIES) -> Division:
     """Share a batch among threads: each has calls of its own if there are as many, and the threads share each call if not.
 
-    So a call has as many queries as it may: they share the blocks that it opens.
+    So a call has as many queries as it may, at most ``most``: they share the blocks that it opens.
     """
-    at_once = queries_at_once(design)
+    at_once = min(queries_at_once(design), most)
     calls = -(-len(queries) // at_once)
     if calls >= threads or design.ring:
         return Division(cut(queries, threads, at_once), threads, 1)

@@ -27,6 +27,7 @@ from fpstore.width import order_of, place_of, places_of, rows_to_numbers
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18
 MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
+NEAREST_QUERIES = 1 << 18  # of such a part
 FEW_STRINGS = 4  # up to this many are looked up one by one
 
 
@@ -134,7 +135,7 @@ class Snapshot:
         """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
         if self.generation.scans(radius):
             return self.scan_nearest(queries, radius, threads, limit)
-        parts, threads, each = divided(queries, threads, self.generation.design)
+        parts, threads, each = divided(queries, threads, self.generation.design, NEAREST_QUERIES)
         kept = run(partial(self._part_nearest, radius=radius, limit=limit, threads=each), parts, threads)
         return joined([columns for columns, _ in kept]), np.concatenate([np.empty(0, bool), *(more for _, more in kept)])
 

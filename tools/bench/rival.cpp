@@ -95,6 +95,8 @@ struct Search {
   uint64_t entry_count;
   unsigned radius;
   std::vector<Match> matches;
+  std::vector<Item> sorted;
+  std::vector<uint64_t> sorted_targets;
   Item items[kGroup];
   uint64_t targets[kGroup];
   const uint64_t* at[kGroup];
@@ -154,8 +156,8 @@ struct Search {
     std::vector<uint32_t> starts((size_t{1} << kPartBits) + 1);
     for (uint64_t target : wanted) ++starts[(target >> (64 - kPartBits)) + 1];
     for (size_t d = 0; d + 1 < starts.size(); ++d) starts[d + 1] += starts[d];
-    std::vector<Item> sorted(all.size());
-    std::vector<uint64_t> sorted_targets(all.size());
+    sorted.resize(all.size());
+    sorted_targets.resize(all.size());
     for (size_t i = 0; i < all.size(); ++i) {
       const uint32_t to = starts[wanted[i] >> (64 - kPartBits)]++;
       sorted[to] = all[i];

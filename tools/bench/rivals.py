@@ -19,7 +19,7 @@ from bench.harness import Growth, available_memory
 from fpstore import _kernel
 from fpstore.design.families import design as make_design
 from fpstore.design.tables import TableLookup
-from fpstore.query.batches import PROBE_QUERIES, cut
+from fpstore.query.batches import cut, queries_at_once
 
 MEMORY_SHARE = 0.8
 
@@ -152,7 +152,7 @@ class Uncompressed:
 
     def __init__(self, keys: Words, design: str, library: ctypes.CDLL, slack_bits: int | None = None) -> None:
         self._library, self._count = library, len(keys)
-        made = make_design(design, 3)
+        self._design = made = make_design(design, 3)
         lookups = made.lookups(len(keys))
         self._kept: list[npt.NDArray[Any]] = []
         self._tables = (_Table * len(lookups))()
@@ -180,7 +180,7 @@ class Uncompressed:
         return lims, fingerprints, distances
 
     def run(self, queries: Words, threads: int) -> list[tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]]:
-        parts = cut(queries, threads, PROBE_QUERIES)
+        parts = cut(queries, threads, queries_at_once(self._design))
         if threads == 1:
             return [self._probe(part) for part in parts]
         with ThreadPoolExecutor(threads) as pool:

@@ -369,6 +369,7 @@ class Trial {
       REQUIRE(delta_->probe(fuzz::words(asked), asked.size(), radius, end, &probe.sink, kOn));
       REQUIRE(take(probe.sink, asked.size()) == probed);
     }
+    check_nearest(fuzz::words(asked), probed, radius, end);
     // A scan walks over every bucket, mostly empty ones: now and then.
     if (random_.below(small() ? 64 : 4)) return;
     REQUIRE(select_kernels(sets[random_.below(static_cast<unsigned>(sets.size()))]->name));
@@ -387,7 +388,7 @@ class Trial {
     Guard out;
     const uint64_t limit = 1 + random_.below(9);
     REQUIRE(start_nearest(&kept.nearest, W::kWords, expected.size(), limit, radius));
-    REQUIRE(delta_->scan(queries, expected.size(), end, &kept.nearest, kOn));
+    REQUIRE(delta_->nearest(queries, expected.size(), radius, end, &kept.nearest, kOn));
     for (size_t i = 0; i < expected.size(); ++i) REQUIRE(kept.nearest.queries[i].more == (expected[i].size() > limit));
     REQUIRE(hand_over(&kept.nearest, &out.sink));
     for (Near& matches : expected) {

@@ -252,21 +252,21 @@ bool DeltaOf<Row>::scan(const uint64_t* queries, size_t n, unsigned radius, uint
 }
 
 template <class Row>
-bool DeltaOf<Row>::nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* nearest, const Pause& pause) const {
+bool DeltaOf<Row>::nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept, const Pause& pause) const {
   if (radius <= index_.radius()) {
     Sink some{};  // the matches of one query
     const std::unique_ptr<Sink, void (*)(Sink*)> held(&some, release);
     return probe_each(rows<Row>(queries), n, radius, end, &some, pause, [&] {
       for (uint64_t i = 0; i < some.count; ++i)
-        if (!keep(nearest, matches<Row>(some)[i])) return false;
+        if (!keep(kept, matches<Row>(some)[i])) return false;
       some.count = 0;
       return true;
     });
   }
   return scan_parts(n, pause, [&](size_t first, size_t count) {
     return scan_some(
-        rows<Row>(queries), first, count, end, [&](size_t i) { return nearest->queries[i].bound; },
-        [&](const Match<Row>& match) { return keep(nearest, match); });
+        rows<Row>(queries), first, count, end, [&](size_t i) { return kept->queries[i].bound; },
+        [&](const Match<Row>& match) { return keep(kept, match); });
   });
 }
 

@@ -82,8 +82,8 @@ class Delta {
   // Fingerprints not in the base, present before end, within the radius. False when memory runs out.
   virtual bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const = 0;
   virtual bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const = 0;
-  // The same, but keeps the nearest of each query within the radius from which nearest was started.
-  virtual bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* nearest, const Pause& pause) const = 0;
+  // The same, but keeps the nearest of each query within the radius that start_nearest() was given.
+  virtual bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept, const Pause& pause) const = 0;
 
   virtual void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const = 0;
   virtual void pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
@@ -123,7 +123,7 @@ class DeltaOf final : public Delta {
   uint32_t end_of(uint32_t version) const override;
   bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const override;
   bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const override;
-  bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* nearest, const Pause& pause) const override;
+  bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept, const Pause& pause) const override;
   void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const override;
   void pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
              const Pause& pause) const override;

@@ -39,6 +39,23 @@ void give_back(void* memory, size_t bytes) {
   std::free(memory);
 }
 
+void* room_in(Scratch* scratch, unsigned number, size_t bytes) {
+  void*& memory = scratch->memory[number];
+  size_t& size = scratch->bytes[number];
+  if (memory && bytes <= size) return memory;
+  give_back(memory, size);
+  memory = take_memory(bytes);
+  size = bytes;
+  return memory;
+}
+
+void release(Scratch* scratch) {
+  for (unsigned i = 0; i < 2; ++i) {
+    give_back(scratch->memory[i], scratch->bytes[i]);
+    scratch->memory[i] = nullptr;
+  }
+}
+
 void fetch_pages(const void* p, size_t n) {
   static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));  // a power of two
   const uintptr_t from = reinterpret_cast<uintptr_t>(p) & ~(page - 1);

@@ -11,6 +11,15 @@ namespace fpstore {
 void* take_memory(size_t bytes);
 void give_back(void* memory, size_t bytes);
 
+// Memory that one call after the other of a thread uses, as long as it asks for as much or less; release() gives it back.
+struct Scratch {
+  void* memory[2];
+  size_t bytes[2];
+};
+// The memory of a number, 0 or 1: what was in it before is lost. nullptr when there is none.
+void* room_in(Scratch* scratch, unsigned number, size_t bytes);
+void release(Scratch* scratch);
+
 // Asks for the pages of [p, p + n) to be read from disk, without waiting for them.
 void fetch_pages(const void* p, size_t n);
 

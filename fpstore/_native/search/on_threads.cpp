@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -94,12 +95,15 @@ class SharedProbe {
 
  private:
   void work(Stopper* stop) {
+    Scratch scratch{};
+    const std::unique_ptr<Scratch, void (*)(Scratch*)> held(&scratch, release);
     for (;;) {
       const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
       if (i >= tasks_.size() || ended_.load(std::memory_order_relaxed)) return;
       Task& task = tasks_[i];
       ProbeOptions options = options_;
       options.stop = stop;
+      options.scratch = &scratch;
       const Queries queries{queries_.words + task.first * words_, task.count};
       task.status = kernels_.probe({tables_.probes, task.table, task.table + 1}, queries, options, &task.sink, &task.counters, &task.fault);
       const uint64_t found = found_.fetch_add(task.sink.count, std::memory_order_relaxed) + task.sink.count;

@@ -58,32 +58,19 @@ class LookupRoom {
   uint64_t* words = nullptr;
   Row* bases = nullptr;
 
-  LookupRoom() = default;
+  explicit LookupRoom(Scratch* kept) : scratch_(kept ? kept : &own_) {}
   LookupRoom(const LookupRoom&) = delete;
   LookupRoom& operator=(const LookupRoom&) = delete;
-  ~LookupRoom() { release(); }
+  ~LookupRoom() { release(&own_); }
   bool reserve(uint64_t lookups, uint64_t queries) {
-    if (lookups <= lookups_ && queries <= queries_) return true;
-    release();
-    words = static_cast<uint64_t*>(take_memory(2 * lookups * sizeof *words));
-    bases = static_cast<Row*>(take_memory(queries * sizeof *bases));
-    lookups_ = lookups;
-    queries_ = queries;
-    if (words && bases) return true;
-    release();
-    return false;
+    words = static_cast<uint64_t*>(room_in(scratch_, 0, 2 * lookups * sizeof *words));
+    bases = static_cast<Row*>(room_in(scratch_, 1, queries * sizeof *bases));
+    return words && bases;
   }
 
  private:
-  void release() {
-    if (words) give_back(words, 2 * lookups_ * sizeof *words);
-    if (bases) give_back(bases, queries_ * sizeof *bases);
-    words = nullptr;
-    bases = nullptr;
-    lookups_ = queries_ = 0;
-  }
-
-  uint64_t lookups_ = 0, queries_ = 0;
+  Scratch own_{};
+  Scratch* scratch_;
 };
 
 // Look-ups on their way into the pipeline, nearly in the order of the table.
@@ -227,7 +214,7 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   uint64_t lookups = 0;
   for (const TableProbe* p = first; p < end; ++p) lookups += p->table->block_count ? p->variant_count * queries.count : 0;
   Pipeline<Blocks> pipeline(out, &state, lookups);
-  LookupRoom<typename W::Row> room;
+  LookupRoom<typename W::Row> room(options.scratch);
   Status status = Status::ok;
   for (const TableProbe* p = first; p < end && status == Status::ok; ++p) {
     if (p->table->block_count == 0 || p->variant_count == 0 || queries.count == 0) continue;

@@ -62,6 +62,8 @@ struct ProbeOptions {
   PageWatch* pages = nullptr;
   Stopper* stop = nullptr;
   FoundPlaces* places = nullptr;
+  // For look-ups that are sorted; by default they have memory for the length of the call.
+  Scratch* scratch = nullptr;
 };
 
 struct ProbeCounters {

@@ -1,5 +1,6 @@
 """How tables get into memory: lazily, populated, or copied into huge pages. The answers are the same."""
 
+import ctypes
 import mmap
 import os
 import pickle
@@ -13,7 +14,7 @@ import pytest
 
 import fpstore
 from fpstore import _kernel
-from fpstore.disk.pages import PAGES
+from fpstore.disk.pages import PAGES, PIECE, map_cached
 
 N = 20_000
 ROWS = np.random.default_rng(1).integers(0, 2**64, N, dtype=np.uint64)
@@ -53,41 +54,62 @@ def test_which_pages_are_there(tmp_path):
         assert store.probe(int(ROWS[0]))
 
 
-def mapped_by_the_kernel(path: Path) -> tuple[int, int]:
-    """Return how many bytes of a file map_cached_pages maps, and how many kB of the mapping are there then."""
+def cached_bytes(path: Path) -> int | None:
+    """Return how much of a file is in the page cache, or None if the system does not tell."""
+
+    class Range(ctypes.Structure):
+        _fields_ = (("start", ctypes.c_uint64), ("bytes", ctypes.c_uint64))
+
+    class State(ctypes.Structure):
+        _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "written", "evicted", "recently"))
+
+    state = State()
+    with path.open("rb") as file:
+        asked = Range(0, path.stat().st_size)
+        if ctypes.CDLL(None).syscall(451, file.fileno(), ctypes.byref(asked), ctypes.byref(state), 0):
+            return None
+    return state.cached * 4096
+
+
+def mapped_bytes(path: Path) -> int:
+    """Return how many bytes of a new mapping of a file are there after map_cached."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         mapped.madvise(mmap.MADV_RANDOM)
         words = np.frombuffer(mapped, np.uint8)
-        got = _kernel.map_cached_pages(file.fileno(), words)
+        map_cached(file.fileno(), words)
         del words
         parts = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
         (part,) = [part for part in parts if re.search(rf"{path}$", part, re.MULTILINE)]
-        return got, int(re.findall(r"^Rss: +(\d+) kB", part, re.MULTILINE)[0])
+        return 1024 * int(re.findall(r"^Rss: +(\d+) kB", part, re.MULTILINE)[0])
 
 
-@pytest.mark.parametrize("size", [1, 4096, 4097, 1 << 20, (64 << 20) + 1])
+@pytest.mark.parametrize("size", [1, 4096, 4097, 1 << 20, PIECE - 1, PIECE + 1])
 def test_cached_pages_are_mapped(tmp_path, size):
     path = tmp_path / "a"
     path.write_bytes(bytes(size))
-    got, there = mapped_by_the_kernel(path)
-    # 0: a system before Linux 6.5, or one that does not say.
-    assert (got, there) == (size, -(-size // 4096) * 4) or (got, there) == (0, 0)
+    whole = -(-size // 4096) * 4096
+    assert mapped_bytes(path) == (whole if cached_bytes(path) == whole else 0)
 
 
-def test_pages_that_are_on_disk_only_stay_there(tmp_path):
+@pytest.mark.parametrize("evicted", [0, PIECE])
+def test_of_a_piece_that_is_partly_on_disk_nothing_is_mapped(tmp_path, evicted):
     path = tmp_path / "a"
+    size = PIECE + (1 << 20)
     with path.open("wb") as file:
-        file.write(bytes(1 << 20))
+        file.write(bytes(size))
         file.flush()
         os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 4096 * 17, 4096, os.POSIX_FADV_DONTNEED)
-    with path.open("rb") as file:
-        try:
-            os.preadv(file.fileno(), [bytearray(1)], 4096 * 17, os.RWF_NOWAIT)
-        except BlockingIOError:
-            assert mapped_by_the_kernel(path) == (0, 0)
-        else:  # a file system in memory, or one of large pages, which it keeps whole
-            assert mapped_by_the_kernel(path)[0] in (0, 1 << 20)
+        os.posix_fadvise(file.fileno(), evicted, 1 << 20, os.POSIX_FADV_DONTNEED)
+    there = cached_bytes(path)
+    if there is None or there == size:  # a file system in memory evicts nothing
+        assert mapped_bytes(path) == (there or 0)
+    else:
+        assert mapped_bytes(path) == (1 << 20 if evicted == 0 else PIECE)
+
+
+def test_a_part_outside_of_the_mapping_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="not in the mapping"):
+        _kernel.map_cached_pages(0, np.zeros(4096, np.uint8), 4096, 1)
 
 
 @pytest.mark.parametrize("design", ["manku-4", "flip-2", "columns-4"])
@@ -97,7 +119,7 @@ def test_a_large_batch_maps_all_that_is_cached(tmp_path, design):
     rows = np.random.default_rng(2).integers(0, 2**64, 1 << 18, dtype=np.uint64)
     fpstore.build(path, rows, design=design).close()
     table = path / "gen-00000001" / "table-000.fpt"
-    known = mapped_by_the_kernel(table)[0] == table.stat().st_size
+    known = cached_bytes(table) == -(-table.stat().st_size // 4096) * 4096
 
     def is_whole(store: fpstore.Store, count: int, radius: int = 3) -> bool:
         found = store.probe_many(np.full(count, rows[0]), radius)
@@ -181,3 +203,18 @@ def test_other_words_are_refused(tmp_path):
     fpstore.build(tmp_path / "a.fps", ROWS).close()
     with pytest.raises(fpstore.InputError, match="pages"):
         fpstore.open(tmp_path / "a.fps", pages="large")
+
+
+def test_a_probe_does_not_load_masked_arrays(tmp_path):
+    """They take longer to load than a batch takes."""
+    path = tmp_path / "a.fps"
+    fpstore.build(path, ROWS).close()
+    np.save(tmp_path / "rows.npy", ROWS)
+    script = f"""
+import sys, fpstore, numpy
+rows = numpy.load({str(tmp_path / "rows.npy")!r}, mmap_mode="r")
+with fpstore.open({str(path)!r}) as store:
+    assert len(store.probe_many(rows[:5000]).fingerprints) >= 5000
+assert "numpy.ma" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

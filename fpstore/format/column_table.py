@@ -15,7 +15,7 @@ from fpstore.aliases import Bytes, Words
 from fpstore.arguments import printable
 from fpstore.design.tables import TAG_BITS, row_bucket_bits
 from fpstore.disk.files import read_at
-from fpstore.disk.pages import LAZY, in_memory
+from fpstore.disk.pages import LAZY, in_memory, map_cached
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.column_file import ROWS, ColumnFile
@@ -222,8 +222,8 @@ class ColumnReader:
         return _kernel.ColumnTable(in_memory(self.path, self.file.fileno(), LAZY, mmap.MADV_NORMAL), printable(self.path))
 
     def map_cached(self) -> None:
-        """Map the pages that the system has in memory, which probes would otherwise do one by one."""
-        _kernel.map_cached_pages(self.file.fileno(), self._bytes)
+        """See :func:`fpstore.disk.pages.map_cached`."""
+        map_cached(self.file.fileno(), self._bytes)
 
     @property
     def directory(self) -> npt.NDArray[np.uint32]:

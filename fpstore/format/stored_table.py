@@ -140,7 +140,7 @@ class ColumnTableReader:
         check_place(self.path, columns, told, (design, table, fingerprint_count, set_digest))
 
     def map_cached(self) -> None:
-        """See :meth:`TableReader.map_cached`."""
+        """See :func:`fpstore.disk.pages.map_cached`."""
         self._reader.map_cached()
 
     def skewed(self, bound: float) -> bool:

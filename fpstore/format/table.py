@@ -19,7 +19,7 @@ from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.output import Output
-from fpstore.disk.pages import LAZY, in_memory
+from fpstore.disk.pages import LAZY, in_memory, map_cached
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
@@ -202,8 +202,8 @@ class TableReader:
         self.path = path
         self.file = TableFile(path)  # so that a header that cannot be read is an error, not a signal
         # Probes need only the blocks that they look into, and a small key index at once.
-        self._bytes = in_memory(path, self.file.fileno(), pages, mmap.MADV_RANDOM)
-        self.kernel = _kernel.Table(self._bytes, printable(path))
+        self._mapping = in_memory(path, self.file.fileno(), pages, mmap.MADV_RANDOM)
+        self.kernel = _kernel.Table(self._mapping, printable(path))
         if self.index_bytes <= INDEX_AT_OPEN:
             with refusing(path):
                 os.posix_fadvise(self.file.fileno(), self.kernel.keys_offset, self.index_bytes, os.POSIX_FADV_WILLNEED)
@@ -233,8 +233,8 @@ class TableReader:
         check_place(self.path, kernel, told, (design, table, fingerprint_count, set_digest))
 
     def map_cached(self) -> None:
-        """Map the pages that the system has in memory, which probes would otherwise do one by one."""
-        _kernel.map_cached_pages(self.file.fileno(), self._bytes)
+        """See :func:`fpstore.disk.pages.map_cached`."""
+        map_cached(self.file.fileno(), self._mapping)
 
     def check_codec(self, codec: str) -> None:
         """Refuse a table of another codec than the store's: a probe reads all its tables alike."""

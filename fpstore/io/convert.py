@@ -1,5 +1,6 @@
 """Arrays of what converts itself to one: columns of pyarrow, polars and pandas, which are never imported for it."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | No
 
 def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array that is no subclass; InputError if some of its values are masked."""
-    if type(array) is np.ndarray:
-        return array  # without np.ma, which takes ten milliseconds to load
+    if "numpy.ma" not in sys.modules:  # it takes ten milliseconds to load, and makes all masked arrays
+        return np.asarray(array)
     # Records have a mask of their own kind, and are refused later whatever it says.
     if isinstance(array, np.ma.MaskedArray) and array.dtype.names is None and np.ma.is_masked(array):
         raise InputError("the array has masked values: leave those rows out (array.compressed())", got=array)

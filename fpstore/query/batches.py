@@ -19,8 +19,8 @@ T = TypeVar("T")
 MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
 
 PROBE_QUERIES = 1 << 20  # queries of one kernel call, which share the blocks that it opens
-UNFLIPPED_QUERIES = 1 << 22  # the same where each has one look-up in a table, and 24 bytes of a thread that looks
-COLUMN_QUERIES = 1 << 20  # of one that asks column tables, and holds 16 bytes for each query
+UNFLIPPED_QUERIES = 1 << 22  # of 64 bits, where each has one look-up in a table
+COLUMN_QUERIES = 1 << 17  # of one that asks column tables: what it holds for them stays in the second-level cache
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
 SCAN_QUERIES = 1 << 8

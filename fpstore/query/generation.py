@@ -28,8 +28,8 @@ from fpstore.query.prefix_filter import prefix_filters
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
 Prober = _kernel.Prober | RingProber | ScanProber
-MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what the system has in memory
-FAULT_BYTES = 16 * PAGE_BYTES  # of a file in memory, which the system maps together when one page is wanted
+MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what is in the page cache
+FAULT_BYTES = max(1 << 16, PAGE_BYTES)  # of a file in the page cache, which the system maps together when one page is wanted
 NO_FLIPS = np.zeros(1, np.uint64)
 
 
@@ -87,7 +87,7 @@ class Generation:
             self._close_files()
             raise
         self._probers: dict[int, Prober] = {}
-        self._is_mapped = loading.pages != LAZY
+        self._has_mapped = loading.pages != LAZY  # what was in the page cache, when a large batch came
         self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
 
@@ -129,7 +129,7 @@ class Generation:
         Of tables of blocks, several threads share the work; see :func:`fpstore.query.batches.divided`.
         """
         prober = self.prober(radius)
-        if not self._is_mapped and len(queries) >= MANY_QUERIES:
+        if not self._has_mapped and len(queries) >= MANY_QUERIES:
             self._map_cached(len(queries), radius)
         if not isinstance(prober, _kernel.Prober):
             return prober.probe(queries, radius, most, stop)
@@ -137,13 +137,13 @@ class Generation:
         return None if found is None else found[:3]
 
     def _map_cached(self, queries: int, radius: int) -> None:
-        """Map what the system has in memory of the tables, once a batch comes to most of their pages anyway."""
+        """Map what is in the page cache of the tables, once a batch comes to most of their pages anyway."""
         if self.scans(radius):
             return
         lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self.filters)), default=0)
         largest = max(table.kernel.file_bytes for table in self.tables)
         if queries * lookups * FAULT_BYTES >= largest:
-            self._is_mapped = True
+            self._has_mapped = True
             for table in self.tables:
                 table.map_cached()
 

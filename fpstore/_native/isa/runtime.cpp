@@ -63,27 +63,18 @@ void fetch_pages(const void* p, size_t n) {
   (void)madvise(reinterpret_cast<void*>(from), reinterpret_cast<uintptr_t>(p) + n - from, MADV_WILLNEED);
 }
 
-uint64_t map_cached_pages(int file, const void* p, uint64_t n) {
-  constexpr uint64_t kPiece = uint64_t{64} << 20;
+bool map_cached_pages(int file, const uint8_t* mapped, uint64_t start, uint64_t bytes) {
   constexpr long kCachestat = 451;  // Linux 6.5, the same number for all processors
   constexpr int kPopulateRead = 22;  // Linux 5.14
+  static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   struct {
     uint64_t start, bytes;
-  } range;
+  } const range = {start, bytes};
   struct {
     uint64_t cached, dirty, written_back, evicted, recently_evicted;  // pages
   } state;
-  static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  uint64_t mapped = 0;
-  for (uint64_t start = 0; start < n; start += kPiece) {
-    range.start = start;
-    range.bytes = n - start < kPiece ? n - start : kPiece;
-    if (syscall(kCachestat, file, &range, &state, 0)) return mapped;
-    if (state.cached < (range.bytes + page - 1) / page) continue;
-    char* const from = static_cast<char*>(const_cast<void*>(p)) + start;
-    if (madvise(from, range.bytes, kPopulateRead) == 0) mapped += range.bytes;
-  }
-  return mapped;
+  return syscall(kCachestat, file, &range, &state, 0) == 0 && state.cached >= (bytes + page - 1) / page &&
+         madvise(const_cast<uint8_t*>(mapped) + start, bytes, kPopulateRead) == 0;
 }
 
 uint64_t major_faults() {

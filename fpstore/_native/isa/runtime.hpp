@@ -23,9 +23,9 @@ void release(Scratch* scratch);
 // Asks for the pages of [p, p + n) to be read from disk, without waiting for them.
 void fetch_pages(const void* p, size_t n);
 
-// Maps the pages of a file that the system has in memory, where [p, p + n) maps the file from its start: of each piece all, or none.
-// Returns how many bytes were mapped; none where the system does not tell what it has.
-uint64_t map_cached_pages(int file, const void* p, uint64_t n);
+// Maps the pages of a part of a file, if all of them are in the page cache and the system says so. The file is mapped from its start;
+// the part begins with a page. Returns whether it did.
+bool map_cached_pages(int file, const uint8_t* mapped, uint64_t start, uint64_t bytes);
 
 // How many pages this thread has waited for while they were read from disk.
 uint64_t major_faults();

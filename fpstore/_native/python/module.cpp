@@ -158,10 +158,10 @@ nb::bytes make_header(Bytes permutation, Bytes code_bits, uint64_t set_digest, u
   return nb::bytes(reinterpret_cast<const char*>(out.data()), out.size());
 }
 
-// Maps what the system has in memory of a file that is mapped from its start; returns the bytes.
-uint64_t map_cached(int descriptor, Bytes mapping) {
+bool map_cached(int descriptor, Bytes mapping, uint64_t start, uint64_t size) {
+  if (start > mapping.size() || size > mapping.size() - start) throw nb::value_error("the part is not in the mapping");
   ReleasedGil released;
-  return map_cached_pages(descriptor, mapping.data(), mapping.size());
+  return map_cached_pages(descriptor, mapping.data(), start, size);
 }
 
 // The directory of a sorted key index: slot x holds the number of keys below x in their leading bits.
@@ -323,7 +323,7 @@ NB_MODULE(_kernel, m) {
   m.def("block_seed", [](Bytes permutation, Bytes code_bits, uint64_t set_digest) {
     return block_seed(header_of(permutation, code_bits, set_digest));
   }, "permutation"_a, "code_bits"_a, "set_digest"_a);
-  m.def("map_cached_pages", &map_cached, "descriptor"_a, nb::arg("mapping").noconvert());
+  m.def("map_cached_pages", &map_cached, "descriptor"_a, nb::arg("mapping").noconvert(), "start"_a, "size"_a);
   m.def("make_directory", &make_directory, nb::arg("keys").noconvert());
   m.def("pack_ids", &pack_ids, nb::arg("ids").noconvert(), nb::arg("lims").noconvert(), nb::arg("block_counts").noconvert(),
         nb::arg("keys").noconvert(), "seed"_a);

@@ -61,6 +61,7 @@ def queries_for(fingerprints, rng, count=24):
 def small_pieces(monkeypatch):
     """Let small batches reach the code that cuts large ones, so that two threads have something to do."""
     monkeypatch.setattr("fpstore.query.batches.PROBE_QUERIES", 7)
+    monkeypatch.setattr("fpstore.query.batches.FLIPPED_QUERIES", 7)
     monkeypatch.setattr("fpstore.query.batches.UNFLIPPED_QUERIES", 7)
     monkeypatch.setattr("fpstore.query.batches.COLUMN_QUERIES", 7)
     monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 5)

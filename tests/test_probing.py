@@ -34,19 +34,19 @@ def test_a_batch_is_cut_evenly_into_few_parts(edge, threads):
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "log2"),
+    ("name", "width", "count", "log2"),
     [
-        ("manku-10", 64, 22), ("blocks-6-2", 32, 22), ("blocks-6-2", 128, 21), ("blocks-6-2", 256, 20),
-        ("flip-2", 64, 20), ("flip-1", 256, 20), ("scan", 64, 22), ("columns-4", 64, 17),
+        ("manku-10", 64, 26, 22), ("manku-10", 64, 30, 22), ("manku-10", 64, 24, 20), ("manku-10", 64, 22, 18),
+        ("manku-10", 64, 0, 18), ("blocks-6-2", 32, 26, 22), ("blocks-6-2", 128, 26, 21), ("blocks-6-2", 256, 26, 20),
+        ("flip-2", 64, 26, 20), ("flip-2", 64, 22, 18), ("flip-1", 256, 26, 20), ("columns-4", 64, 26, 17),
     ],
 )  # fmt: skip
-def test_how_many_queries_a_call_takes(name, width, log2):
+def test_how_many_queries_a_call_takes(name, width, count, log2):
     made = design(name, 3, width)
-    assert probing.queries_at_once(made) == 1 << log2
-    queries = np.zeros(3 << log2, np.uint8)
-    parts, threads, each = probing.divided(queries, 1, made)
+    at_once = probing.queries_at_once(made, 1 << count)
+    assert at_once == 1 << log2
+    parts, threads, each = probing.divided(np.zeros(3 << log2, np.uint8), 1, made, at_once)
     assert ([len(part) for part in parts], threads, each) == ([1 << log2] * 3, 1, 1)
-    assert max(len(part) for part in probing.divided(queries, 2, made, 1 << 10).parts) == 1 << 10
 
 
 @pytest.mark.parametrize("sizes", [[[]], [[2]], [[0, 2], [1]], [[3], [], [0, 1], [2, 2]], [[], []]])

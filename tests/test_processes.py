@@ -27,6 +27,7 @@ STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
     monkeypatch.setattr("fpstore.query.batches.PROBE_QUERIES", 50)
+    monkeypatch.setattr("fpstore.query.batches.FLIPPED_QUERIES", 50)
     monkeypatch.setattr("fpstore.query.batches.UNFLIPPED_QUERIES", 50)
     monkeypatch.setattr("fpstore.query.batches.COLUMN_QUERIES", 50)
     monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 3)

@@ -18,21 +18,23 @@ from fpstore.width import Distances, order_of, words_of
 T = TypeVar("T")
 MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
 
-PROBE_QUERIES = 1 << 20  # queries of one kernel call, which share the blocks that it opens
-UNFLIPPED_QUERIES = 1 << 22  # of 64 bits, where each has one look-up in a table
+PROBE_QUERIES = 1 << 18  # queries of one kernel call, which share the blocks that it opens: of a store of up to 2^22
+FLIPPED_QUERIES = 1 << 20  # of a large one, where a query has several look-ups in a table
+UNFLIPPED_QUERIES = 1 << 22  # and where it has one; of 64 bits
+SHARE_OF_STORE = 16  # by which the fingerprints of a store are divided for that: about six look-ups share a block
 COLUMN_QUERIES = 1 << 17  # of one that asks column tables: what it holds for them stays in the second-level cache
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
 SCAN_QUERIES = 1 << 8
 
 
-def queries_at_once(design: Design) -> int:
-    """Return the most queries of one kernel call."""
+def queries_at_once(design: Design, fingerprint_count: int) -> int:
+    """Return the most queries of one kernel call, which holds all their matches; more would not share more blocks."""
     if design.ring:
         return COLUMN_QUERIES
-    if any(table.flips > 0 for table in design.tables):
-        return PROBE_QUERIES
-    return max(UNFLIPPED_QUERIES // design.width.words, PROBE_QUERIES)
+    flipped = any(table.flips > 0 for table in design.tables)
+    most = FLIPPED_QUERIES if flipped else UNFLIPPED_QUERIES // design.width.words
+    return max(min(fingerprint_count // SHARE_OF_STORE, most), PROBE_QUERIES)
 
 
 class Division(NamedTuple):
@@ -53,12 +55,11 @@ class Division(NamedTuple):
     threads_each: int
 
 
-def divided(queries: Words, threads: int, design: Design, most: int = UNFLIPPED_QUERIES) -> Division:
+def divided(queries: Words, threads: int, design: Design, at_once: int) -> Division:
     """Share a batch among threads: each has calls of its own if there are as many, and the threads share each call if not.
 
-    So a call has as many queries as it may, at most ``most``: they share the blocks that it opens.
+    So a call has as many queries as it may, at most ``at_once``: they share the blocks that it opens.
     """
-    at_once = min(queries_at_once(design), most)
     calls = -(-len(queries) // at_once)
     if calls >= threads or design.ring:
         return Division(cut(queries, threads, at_once), threads, 1)

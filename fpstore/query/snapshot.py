@@ -17,7 +17,7 @@ from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import Totals
 from fpstore.lims import lims_of
 from fpstore.pieces import stable_order, taken
-from fpstore.query.batches import PROBE_QUERIES, MatchColumns, cut, divided, joined, run, scanned
+from fpstore.query.batches import PROBE_QUERIES, Division, MatchColumns, cut, divided, joined, queries_at_once, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
@@ -27,7 +27,6 @@ from fpstore.width import order_of, place_of, places_of, rows_to_numbers
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18
 MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
-NEAREST_QUERIES = 1 << 18  # of such a part
 FEW_STRINGS = 4  # up to this many are looked up one by one
 
 
@@ -104,12 +103,18 @@ class Snapshot:
                 return self.scan_columns(queries, radius, threads)
             # Tables may be read whole because they are small. The delta, which is indexed for the design's radius, need not be.
             return self._combined(self.base_columns(queries, radius, threads), queries, radius, threads, None)
-        parts, threads, each = divided(queries, threads, self.generation.design)
+        parts, threads, each = self._divided(queries, threads, bounded=most is not None)
         columns: list[MatchColumns | None] = run(
             partial(self._probe_part, radius=radius, most=most, threads=each), parts, threads
         )
         found = [column for column in columns if column is not None]
         return joined(found) if len(found) == len(columns) else None
+
+    def _divided(self, queries: Words, threads: int, bounded: bool = False) -> Division:
+        """Share a batch among threads, in smaller calls if a part with too many matches is asked again in halves."""
+        design = self.generation.design
+        at_once = queries_at_once(design, 0 if bounded else self.generation.count)
+        return divided(queries, threads, design, at_once)
 
     def _probe_part(
         self, queries: Words, radius: int, most: int | None, threads: int, stop: _kernel.Stop | None
@@ -135,7 +140,7 @@ class Snapshot:
         """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
         if self.generation.scans(radius):
             return self.scan_nearest(queries, radius, threads, limit)
-        parts, threads, each = divided(queries, threads, self.generation.design, NEAREST_QUERIES)
+        parts, threads, each = self._divided(queries, threads, bounded=True)
         kept = run(partial(self._part_nearest, radius=radius, limit=limit, threads=each), parts, threads)
         return joined([columns for columns, _ in kept]), np.concatenate([np.empty(0, bool), *(more for _, more in kept)])
 
@@ -167,7 +172,7 @@ class Snapshot:
         """Return the columns of the matches in the tables, including those deleted since."""
         if self.generation.scans(radius):
             return scanned(self.generation.tables[0].in_order, queries, radius, threads)
-        parts, threads, each = divided(queries, threads, self.generation.design)
+        parts, threads, each = self._divided(queries, threads)
         columns = run(partial(self.generation.probe, radius=radius, threads=each), parts, threads)
         return joined([found for found in columns if found is not None])
 

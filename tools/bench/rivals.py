@@ -180,7 +180,7 @@ class Uncompressed:
         return lims, fingerprints, distances
 
     def run(self, queries: Words, threads: int) -> list[tuple[npt.NDArray[np.int64], Words, npt.NDArray[np.uint8]]]:
-        parts = cut(queries, threads, queries_at_once(self._design))
+        parts = cut(queries, threads, queries_at_once(self._design, self._count))
         if threads == 1:
             return [self._probe(part) for part in parts]
         with ThreadPoolExecutor(threads) as pool:

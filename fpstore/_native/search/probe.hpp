@@ -14,6 +14,7 @@ constexpr uint64_t kSortedAtOnce = 1 << 22;
 #endif
 constexpr unsigned kWindowBits = 7;  // leading bits of a target, by which windows of the table are cut; more would need more stack
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
+constexpr uint64_t kQueriesBetween = 1 << 16;  // two looks at whether the call is to end
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kMostSortedBits = 64 - kIndexBits;
 
@@ -132,6 +133,7 @@ inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blo
     uint64_t n = 0;
     const auto take = [&] {
       for (; query < query_count; ++query, group = 0, variant = 0) {
+        if (query % kQueriesBetween == 0 && should_stop(stop, kQueriesBetween)) return;
         const uint64_t base = lead(room.bases[query]) & from.mask;
         const unsigned leading = static_cast<unsigned>(base >> (64 - kWindowBits));
         for (; group < groups.count; variant = groups.starts[++group]) {
@@ -167,7 +169,11 @@ inline Status feed_sorted(const Feeder<Blocks>& from, const Emitter<typename Blo
                           const LookupRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
   constexpr unsigned kEnd = VariantGroups::kEnd;
   const VariantGroups groups(*from.probe);
-  permute_rows(from.probe->table->forward, from.queries, room.bases, query_count);
+  for (uint64_t q = 0; q < query_count; q += kQueriesBetween) {
+    const uint64_t left = query_count - q;
+    permute_rows(from.probe->table->forward, from.queries + q, room.bases + q, left < kQueriesBetween ? left : kQueriesBetween);
+    if (should_stop(out.options.stop, kQueriesBetween)) return interrupted(state->fault);
+  }
   if (lookups <= kSortedAtOnce) return feed_window(from, out, query_count, groups, 0, kEnd, lookups, order, room, state);
   uint64_t counts[kEnd] = {};
   for (uint64_t query = 0; query < query_count; ++query) {

@@ -20,7 +20,7 @@ from fpstore.design.blocks import HUFFMAN
 COMPANION = "manku-10"  # the store beside a rival that cannot take the whole set
 GROWTH_FROM = 20
 SMALLER_BATCHES = (1 << 12, 1 << 16, 1 << 18, 1 << 20)  # timed beside the largest
-FEWER_QUERIES = 1 << 20  # that have no match, or are asked in huge pages
+FEWER_QUERIES = 1 << 20  # of the runs without matches, and in huge pages
 NEW_PROCESS_QUERIES = 1 << 16  # of the first batch of a new process
 
 
@@ -64,6 +64,7 @@ class Field:
             **self.batches(store, batch, absent),
             "prefix_filter": self.filtered(store, batch, absent, expected_absent),
             "huge_pages_microseconds": microseconds(huge, len(asked)),
+            "huge_pages_queries": len(asked),
             "new_process": self.first_batches(store, batch[:NEW_PROCESS_QUERIES]),
             "queries": len(batch),
             "matches_per_query": round(float(expected.lims[-1]) / len(self.queries), 3),
@@ -76,7 +77,12 @@ class Field:
         sizes = {str(size): self.threads(store, batch[:size]) for size in (*SMALLER_BATCHES, len(batch)) if size <= len(batch)}
         whole = sizes.pop(str(len(batch)))
         without = self.bench.seconds(lambda: store.probe_many(absent, threads=1))
-        return {**whole, "without_match_microseconds": microseconds(without, len(absent)), "smaller_batches": sizes}
+        return {
+            **whole,
+            "without_match_microseconds": microseconds(without, len(absent)),
+            "without_match_queries": len(absent),
+            "smaller_batches": sizes,
+        }
 
     def filtered(self, store: fpstore.Store, batch: Words, absent: Words, expected_absent: Answers) -> Result:
         """Time the same with prefix filters, and opening with them; the answers must be the same."""
@@ -102,7 +108,7 @@ class Field:
         """Time the first batch of a new process against the median of those after it; the page cache is warm."""
         queries = self.bench.folder / "queries.npy"
         np.save(queries, batch)
-        task = {"do": "batches", "path": str(store.path), "queries": str(queries), "repeats": self.bench.repeats}
+        task = {"do": "batches", "path": str(store.path), "queries": str(queries), "repeats": max(self.bench.repeats, 5)}
         times = run_child(task)["seconds"]
         steady = statistics.median(times[1:])
         return {"microseconds": microseconds(times[0], len(batch)), "times_steady": ratio(times[0], steady)}

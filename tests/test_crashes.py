@@ -1,5 +1,6 @@
 """A process that builds, inserts, deletes, merges and backs up is killed again and again, and its store goes on."""
 
+import faulthandler
 import os
 import random
 import select
@@ -88,7 +89,7 @@ class Child:
         if self.pid == 0:
             try:
                 os.close(self.pipe)
-                signal.alarm(120)
+                faulthandler.dump_traceback_later(120, exit=True)  # says where each thread is
                 self.work(folder, rows, list(reached), version, writing)
                 os._exit(0)
             except BaseException:
@@ -100,7 +101,8 @@ class Child:
 
     def work(self, folder, rows, reached, version, writing):
         stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+        # A handler might never run: Python calls it in the main thread, which may be about to wait for a lock when it comes.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
         def report(kind, *numbers):
             os.write(writing, REPORT.pack(kind, *numbers))
@@ -135,6 +137,8 @@ class Child:
             threads = [threading.Thread(target=guarded, args=arguments) for arguments in work]
             for thread in threads:
                 thread.start()
+            signal.sigwait({signal.SIGTERM})
+            stop.set()
             for thread in threads:
                 thread.join()
 

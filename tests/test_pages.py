@@ -121,8 +121,8 @@ def test_a_large_batch_maps_all_that_is_cached(tmp_path, design):
     table = path / "gen-00000001" / "table-000.fpt"
     known = cached_bytes(table) == -(-table.stat().st_size // 4096) * 4096
 
-    def is_whole(store: fpstore.Store, count: int, radius: int = 3) -> bool:
-        found = store.probe_many(np.full(count, rows[0]), radius)
+    def is_whole(store: fpstore.Store, count: int) -> bool:
+        found = store.probe_many(np.full(count, rows[0]))
         assert len(found.fingerprints) == count
         return all(table["Rss"] == table["Size"] for table in mappings(path))
 

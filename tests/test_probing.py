@@ -49,6 +49,23 @@ def test_how_many_queries_a_call_takes(name, width, count, log2):
     assert ([len(part) for part in parts], threads, each) == ([1 << log2] * 3, 1, 1)
 
 
+@pytest.mark.parametrize("name", ["manku-4", "flip-2", "flip-1"])
+@pytest.mark.parametrize("width", [64, 256])
+def test_a_long_call_finds_what_short_ones_find(tmp_path, name, width):
+    """It permutes its queries in pieces of 2^16."""
+    random = np.random.default_rng(1)
+    shape = (3_000,) if width == 64 else (3_000, width // 64)
+    stored = random.integers(0, 2**64, shape, np.uint64)
+    queries = stored[random.integers(0, 3_000, (1 << 17) + 3)]
+    queries.reshape(len(queries), -1)[:, -1] ^= np.uint64(1) << random.integers(0, 64, len(queries)).astype(np.uint64)
+    with fpstore.build(tmp_path / "a.fps", stored, design=name, width=width) as store:
+        long = store.probe_many(queries, threads=1)
+        short = [store.probe_many(queries[i : i + 5_000], threads=1) for i in range(0, len(queries), 5_000)]
+    assert len(long.fingerprints) >= len(queries)
+    assert np.array_equal(long.fingerprints, np.concatenate([part.fingerprints for part in short]))
+    assert np.array_equal(np.diff(long.lims), np.concatenate([np.diff(part.lims) for part in short]))
+
+
 @pytest.mark.parametrize("sizes", [[[]], [[2]], [[0, 2], [1]], [[3], [], [0, 1], [2, 2]], [[], []]])
 def test_columns_are_put_one_after_the_other(sizes):
     rng = np.random.default_rng(1)

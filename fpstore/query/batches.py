@@ -22,14 +22,17 @@ PROBE_QUERIES = 1 << 18  # queries of one kernel call, which share the blocks th
 FLIPPED_QUERIES = 1 << 20  # of a large one, where a query has several look-ups in a table
 UNFLIPPED_QUERIES = 1 << 22  # and where it has one; of 64 bits
 SHARE_OF_STORE = 16  # by which the fingerprints of a store are divided for that: about six look-ups share a block
-COLUMN_QUERIES = 1 << 17  # of one that asks column tables: what it holds for them stays in the second-level cache
+COLUMN_QUERIES = 1 << 17  # of one that asks column tables: with more each query takes longer (docs/design.md)
 SPLIT_QUERIES = 1 << 8  # fewer are not worth another thread
 SCAN_BLOCKS = 1 << 13  # blocks and queries of one kernel call of a scan
 SCAN_QUERIES = 1 << 8
 
 
-def queries_at_once(design: Design, fingerprint_count: int) -> int:
-    """Return the most queries of one kernel call, which holds all their matches; more would not share more blocks."""
+def queries_at_once(design: Design, fingerprint_count: int = 0) -> int:
+    """Return the most queries of one kernel call, which share the blocks of a store of so many fingerprints.
+
+    A call holds all its matches. Without a count it is as for a small store: where matches are bounded.
+    """
     if design.ring:
         return COLUMN_QUERIES
     flipped = any(table.flips > 0 for table in design.tables)

@@ -87,7 +87,7 @@ class Generation:
             self._close_files()
             raise
         self._probers: dict[int, Prober] = {}
-        self._has_mapped = loading.pages != LAZY  # what was in the page cache, when a large batch came
+        self._has_mapped = loading.pages != LAZY  # or need not: what was in the page cache when a large batch came
         self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
 

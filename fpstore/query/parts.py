@@ -26,4 +26,4 @@ def probed_in_parts(
         yield part, columns
         start += len(part)
         if len(columns[1]) < matches // 4:
-            size = min(size * 2, queries_at_once(snapshot.generation.design, 0) * threads)
+            size = min(size * 2, queries_at_once(snapshot.generation.design) * threads)

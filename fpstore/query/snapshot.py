@@ -113,7 +113,7 @@ class Snapshot:
     def _divided(self, queries: Words, threads: int, bounded: bool = False) -> Division:
         """Share a batch among threads, in smaller calls if a part with too many matches is asked again in halves."""
         design = self.generation.design
-        at_once = queries_at_once(design, 0 if bounded else self.generation.count)
+        at_once = queries_at_once(design) if bounded else queries_at_once(design, self.generation.count)
         return divided(queries, threads, design, at_once)
 
     def _probe_part(

@@ -9,12 +9,13 @@ namespace {
 constexpr uint64_t kSweepLeast = 1 << 11;  // look-ups in a table, from which on they may share blocks
 #ifdef FPSTORE_SMALL
 constexpr uint64_t kSortedAtOnce = 1 << 8;  // look-ups
+constexpr uint64_t kQueriesBetween = 1 << 3;  // two looks at whether the call is to end
 #else
 constexpr uint64_t kSortedAtOnce = 1 << 22;
+constexpr uint64_t kQueriesBetween = 1 << 16;
 #endif
 constexpr unsigned kWindowBits = 7;  // leading bits of a target, by which windows of the table are cut; more would need more stack
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
-constexpr uint64_t kQueriesBetween = 1 << 16;  // two looks at whether the call is to end
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kMostSortedBits = 64 - kIndexBits;
 

@@ -65,6 +65,8 @@ def tiny(monkeypatch):
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", MIB)
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", MIB)
     monkeypatch.setattr("fpstore.building.external_sort.COPY_ROWS", 16)
+    monkeypatch.setattr("fpstore.building.table_keys.LEAST_ROWS", 64)
+    monkeypatch.setattr("fpstore.building.table_keys.SAMPLE_STEP", 4)
     monkeypatch.setattr("fpstore.building.external_sort.Column.pieces.__defaults__", (16,))
     monkeypatch.setattr("fpstore.format.table_file.DECODE_ROOM", 1)
 

@@ -25,25 +25,26 @@ def test_spilled_builds_are_byte_identical(tmp_path, request, name, kind):
 
 
 def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
-    from fpstore.building import builder
     from fpstore.building import external_sort as sorting
+    from fpstore.building import table_keys
 
     splits = []
     parts = []
-    split, permuted_parts = sorting._split, sorting.permuted_parts
+    split, merged = sorting._split, table_keys.TableKeys._merged
     monkeypatch.setattr(sorting, "_split", lambda *args: splits.append(args[1]) or split(*args))
-    monkeypatch.setattr(builder, "permuted_parts", lambda *args: parts.append(0) or _counted(permuted_parts, args, parts))
+    monkeypatch.setattr(table_keys.TableKeys, "_merged", lambda keys: _noting_sizes(merged(keys), parts))
     build(tmp_path / "s", *make_rows("one prefix", 900), design="manku-4", memory=64 * MIB)
     assert set(splits) == {0, 8, 16, 24, 32, 40, 48}  # again and again, eight bits a time
-    assert len(parts) == 3
-    assert min(parts) > 5
+    assert len(parts) == 6  # two passes for each table but the first
+    assert min(map(len, parts)) > 5
+    assert max(map(max, parts)) <= 64
 
 
-def _counted(function, args, parts):
-    place = len(parts) - 1
-    for part in function(*args):
-        parts[place] += 1
-        yield part
+def _noting_sizes(pieces, sizes):
+    sizes.append([])
+    for piece in pieces:
+        sizes[-1].append(len(piece))
+        yield piece
 
 
 def test_string_ids_in_small_memory(tmp_path, tiny):

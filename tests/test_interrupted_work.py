@@ -82,16 +82,18 @@ INTERRUPTED = """
     import fpstore
     from fpstore import _kernel
     from fpstore.building import external_sort as sorting
+    from fpstore.building import table_keys
 
     path, what, name = sys.argv[1:]
     keys = np.random.default_rng(1).integers(0, 2**64, 200_000, dtype=np.uint64)
-    if what == "merge":
+    if what in ("merge", "redesign"):
         store = fpstore.build(path, keys, design="manku-4")
         store.close()
         store = fpstore.open(path, "r+")
         store.insert(np.random.default_rng(2).integers(0, 2**64, 80_000, dtype=np.uint64))
     if what == "spilled":
-        sorting.PAIR_BYTES = (64 << 20) // 50_000  # the least budget holds so many rows
+        sorting.PAIR_BYTES = sorting.SORT_BYTES = (64 << 20) // 50_000  # the least budget holds so many rows
+        table_keys.LEAST_ROWS = 80_000
     sort, sent, ends = getattr(_kernel, name), threading.Lock(), []
 
     def interrupted(*arguments):
@@ -113,26 +115,33 @@ INTERRUPTED = """
 
     setattr(_kernel, name, interrupted)
     try:
-        if what == "merge":
-            store.merge(threads=2, design="manku-20" if name == "sort_keys" else None)
+        if what in ("merge", "redesign"):
+            store.merge(threads=2, design="manku-20" if what == "redesign" else None)
         else:
             fpstore.build(path, keys, design="manku-10", threads=2, memory="64MiB")
     except KeyboardInterrupt:
         print("interrupted", sorted(set(ends)), threading.active_count())
-    if what == "merge":
+    if what in ("merge", "redesign"):
         print(len(store), store.verify().ok)
 """
 
 
 @pytest.mark.parametrize(
     ("what", "name"),
-    [("build", "permute_sort"), ("spilled", "sort_keys"), ("merge", "permute_sort"), ("merge", "sort_keys")],
+    [
+        ("build", "permute_sort"),
+        ("spilled", "permute_sort"),
+        ("spilled", "sort_keys"),
+        ("merge", "permute_sort"),
+        ("redesign", "permute_sort"),
+    ],
 )
 def test_control_c_ends_the_sorts_of_the_threads(tmp_path, what, name):
     code, out, err = run_python(INTERRUPTED, tmp_path / "s", what, name)
     said = "interrupted ['stopped'] 1\n"
-    assert (code, out, err) == (0, said + "280000 True\n" if what == "merge" else said, "")
-    assert listing(tmp_path) == (["s"] if what == "merge" else [])
+    stored = what in ("merge", "redesign")
+    assert (code, out, err) == (0, said + "280000 True\n" if stored else said, "")
+    assert listing(tmp_path) == (["s"] if stored else [])
 
 
 # --- Indexes ----------------------------------------------------------------------------------------

@@ -19,9 +19,6 @@ from fpstore.building.external_sort import (
     NumberedRows,
     PairSorter,
     SortedRows,
-    Spool,
-    permuted_parts,
-    reference_keys,
     sort_bytes,
     sort_room,
 )  # fmt: skip
@@ -31,6 +28,7 @@ from fpstore.building.numbered import NumberedSorter
 from fpstore.building.rows import chunks, known_rows
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
+from fpstore.building.table_keys import TableKeys, reference_keys
 from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.blocks import HUFFMAN, Blocks, check_blocks
@@ -44,7 +42,7 @@ from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, 
 from fpstore.format.record import Totals
 from fpstore.format.stored_table import open_table
 from fpstore.format.table import table_name
-from fpstore.resources import parse_memory, parse_threads
+from fpstore.resources import Resources, parse_memory, parse_threads
 from fpstore.string_column import StringColumn
 from fpstore.threads import ahead
 from fpstore.width import Width, check_width, empty_rows
@@ -236,8 +234,8 @@ class _Build:
         if identity.table is not None:
             _kernel.trim()
             threads = most
-            memory = self._memory // max(threads, 1)
-            parts = [partial(self._table_in_parts, identity, table, memory) for table in tables]
+            each = Resources(self._memory // max(threads, 1), max(self._threads // max(threads, 1), 1))
+            parts = [partial(self._table_in_parts, identity, table, each) for table in tables]
         else:
             # The sorted keys stay. One thread uses the memory of the pairs, each other one needs its own.
             taken = identity.count * sort_bytes(self._width.words)
@@ -277,16 +275,15 @@ class _Build:
         self._writer.write_table(table, lambda: [keys])
         workspaces.append(workspace)
 
-    def _table_in_parts(self, identity: _Identity, table: int, memory: int) -> None:
+    def _table_in_parts(self, identity: _Identity, table: int, resources: Resources) -> None:
         self._work.tick()
-        spec = identity.design.tables[table]
-        column = FileColumn(self._temporary / f"table-{table}.tmp", spec.key_words)
+        rows = identity.keys if self._threads == 1 else lambda: ahead(identity.keys())
+        path = self._temporary / f"table-{table}.tmp"
+        keys = TableKeys(rows, identity.count, identity.design.tables[table], path, resources, self._work.stop)
         try:
-            keys = identity.keys if self._threads == 1 else lambda: ahead(identity.keys())
-            parts = permuted_parts(keys, identity.count, spec, memory, self._work.stop)
-            self._writer.write_table(table, Spool(parts, column))
+            self._writer.write_table(table, keys)
         finally:
-            column.close()
+            keys.close()
 
     def _auto(self, count: int) -> dict[str, Any] | None:
         """If `auto` chose the design, return what a later merge needs to choose again."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.design.tables import REFERENCES, TableSpec, identity
 from fpstore.disk.pages import own_pages
-from fpstore.width import WORD_BITS, Width, empty_rows, row_of_number
+from fpstore.width import empty_rows
 
 # Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch
 # array of the same size.
@@ -147,53 +145,6 @@ class Column:
             self._path = None
 
 
-class Room:
-    """A column in an array that is used again: no longer than the array."""
-
-    def __init__(self, array: Words) -> None:
-        self.array = array
-        self._rows = 0
-
-    def append(self, part: Words) -> None:
-        """Add rows at the end."""
-        self.array[self._rows : self._rows + len(part)] = part
-        self._rows += len(part)
-
-    def pieces(self) -> Iterator[Words]:
-        """Yield the rows in order."""
-        return in_pieces([self.array[: self._rows]])
-
-
-class Kept(Protocol):
-    """What keeps keys between two passes."""
-
-    def append(self, part: Words) -> None:
-        """Add rows at the end."""
-
-    def pieces(self) -> Iterator[Words]:
-        """Yield the rows in order."""
-
-
-class Spool:
-    """Starts passes over keys that come only once: the first keeps them in a column, which the next ones read."""
-
-    def __init__(self, keys: Iterable[Words], column: Kept) -> None:
-        self._keys: Iterable[Words] | None = keys
-        self._column = column
-
-    def __call__(self) -> Iterator[Words]:
-        """Start a pass."""
-        if self._keys is None:
-            return self._column.pieces()
-        keys, self._keys = self._keys, None
-        return self._kept(keys)
-
-    def _kept(self, keys: Iterable[Words]) -> Iterator[Words]:
-        for piece in in_pieces(keys):
-            self._column.append(piece)
-            yield piece
-
-
 def in_pieces(parts: Iterable[Words]) -> Iterator[Words]:
     """Cut successive parts into pieces of at most COPY_ROWS."""
     for part in parts:
@@ -316,100 +267,3 @@ def _sorted_groups(rows: Words) -> SortedRows:
     key_count, id_count = _kernel.group_pairs(pairs, out, words)
     keys, ids = out[: key_count * words], out[count * words : count * words + id_count]
     return SortedRows(keys if words == 1 else keys.reshape(-1, words), pairs[:key_count], ids, pairs)
-
-
-def permuted_parts(
-    keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec, memory: int, stop: _kernel.Stop | None = None
-) -> Iterator[Words]:
-    """Yield the permuted keys of a sorted set in order, in parts that fit into the budget; each part is valid until the next.
-
-    Parameters
-    ----------
-    keys : callable
-        Starts a pass over the fingerprints in ascending order. There is one pass per part, and a few more to find
-        their bounds: decoding the identity table again is cheaper than writing parts to disk and reading them back.
-    count : int
-        The number of fingerprints.
-    spec : TableSpec
-        The table to sort for.
-    memory : int
-        Budget in bytes.
-    stop : Stop, optional
-        When another thread sets it, this ends soon with InterruptedError.
-    """
-    sort_bits = spec.sort_bits
-    if spec.kind == REFERENCES:
-        pieces, sort_bits = partial(reference_keys, keys, count, spec), WORD_BITS
-        spec, keys = TableSpec(identity(WORD_BITS), WORD_BITS), pieces
-    permutation = np.frombuffer(spec.permutation, np.uint8)
-    words = spec.width.words
-    rows = max(memory // sort_bytes(words), 4 * COPY_ROWS)
-    everything = [(0, (1 << 64 * words) - 1, count)]
-    bounds = everything if count <= rows else _bounds(lambda: unless_stopped(keys(), stop), permutation, rows)
-    # Two arrays for all parts: each part overwrites the one before.
-    room, other = (sort_room(max((size for _, _, size in bounds), default=0), words) for _ in range(2))
-    for low, high, size in bounds:
-        part, scratch = room[:size], other[:size]
-        start = 0
-        first, last = row_of_number(low, words), row_of_number(high, words)
-        for piece in unless_stopped(keys(), stop):
-            kept = np.empty_like(piece)
-            n = _kernel.permute_select(piece, permutation, first, last, kept)
-            part[start : start + n] = kept[:n]
-            start += n
-        _kernel.sort_keys(part, scratch, sort_bits, stop)
-        yield part
-
-
-def reference_keys(keys: Callable[[], Iterator[Words]], count: int, spec: TableSpec) -> Iterator[Words]:
-    """Yield the keys of a table of references, in the order of the rows.
-
-    Parameters
-    ----------
-    keys : callable
-        Starts a pass over the fingerprints in ascending order.
-    count : int
-        The number of fingerprints.
-    spec : TableSpec
-    """
-    permutation, first = np.frombuffer(spec.permutation, np.uint8), 0
-    for piece in in_pieces(keys()):
-        yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)
-        first += len(piece)
-
-
-def _bounds(keys: Callable[[], Iterator[Words]], permutation: npt.NDArray[np.uint8], rows: int) -> list[tuple[int, int, int]]:
-    """Cut the permuted key space into ranges (low, high, size) of at most ``rows`` keys, in order."""
-    out: list[tuple[int, int, int]] = []
-    words = Width(len(permutation)).words
-    all_bits = 64 * words
-
-    def cut(prefix: int, depth: int) -> None:
-        word, place = divmod(depth, 64)
-        bits = min(12, 64 - place)
-        counts = np.zeros(1 << bits, np.int64)
-        low = prefix << (all_bits - depth) if depth else 0
-        high = low + (1 << (all_bits - depth)) - 1
-        bounds = row_of_number(low, words), row_of_number(high, words)
-        for piece in keys():
-            kept = np.empty_like(piece)
-            n = _kernel.permute_select(piece, permutation, *bounds, kept)
-            digits = (kept[:n].reshape(n, words)[:, word] << np.uint64(place)) >> np.uint64(64 - bits)
-            counts += np.bincount(digits.astype(np.int64), minlength=1 << bits)
-        width = all_bits - depth - bits
-        start, size = low, 0
-        for digit, n in enumerate(counts.tolist()):
-            first = low + (digit << width)
-            if size and size + n > rows:
-                out.append((start, first - 1, size))
-                start, size = first, 0
-            if n > rows:
-                cut((prefix << bits) | digit, depth + bits)
-                start = first + (1 << width)
-            else:
-                size += n
-        if size:
-            out.append((start, high, size))
-
-    cut(0, 0)
-    return out

@@ -48,18 +48,24 @@ class FileColumn:
         self._output.write(np.ascontiguousarray(part, self._type).reshape(-1).view(np.uint8))
         self.rows += len(part)
 
-    def part(self, start: int, rows: int) -> Array:
-        """Return successive rows."""
+    def finish(self) -> None:
+        """Complete the file: rows are read from now on, also by several threads."""
         if self._descriptor < 0 and self._output is not None:
             self._output.finish(b"")
             self._output.close()
             self._descriptor = open_written(self.path)
-        row_bytes = self._type.itemsize * self._words
-        out = own_pages(rows * row_bytes)
+
+    def read(self, start: int, rows: Array) -> None:
+        """Read successive rows into an array, once the file is complete."""
+        read_into(self._descriptor, start * self._type.itemsize * self._words, rows.reshape(-1).view(np.uint8))
+
+    def part(self, start: int, rows: int) -> Array:
+        """Return successive rows."""
+        self.finish()
+        out = own_pages(rows * self._type.itemsize * self._words).view(self._type)
         if rows:
-            read_into(self._descriptor, start * row_bytes, out)
-        array = out.view(self._type)
-        return array if self._words == 1 else array.reshape(rows, self._words)
+            self.read(start, out)
+        return out if self._words == 1 else out.reshape(rows, self._words)
 
     def pieces(self, rows: int = COPY_ROWS) -> Iterator[Array]:
         """Yield the rows in order, at most ``rows`` at a time, which are read ahead."""

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Groups, Words
-from fpstore.building.external_sort import Column, Room, Spool, in_pieces, permuted_parts, sort_room
+from fpstore.building.external_sort import in_pieces, sort_room
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import SortedSource
+from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError
 from fpstore.format.histogram import KeySummary
@@ -19,7 +20,7 @@ from fpstore.resources import Resources
 from fpstore.threads import ahead
 
 PHASE_MERGE = "merging"
-WORD_BYTES = 8  # of the sorted keys that a Room keeps
+WORD_BYTES = 8  # of a word of the sorted keys that are kept
 
 
 def write_sorted(
@@ -52,7 +53,7 @@ class _Stream:
         self._work = writer.work
         self._threads = resources.threads
         self._share = resources.memory // min(resources.threads, len(design.tables))
-        self._rooms: list[Room] = []  # for the keys of a table, free for the next ones
+        self._rooms: list[Words] = []  # for the keys of a table, free for the next ones
 
     def write(self, used: npt.NDArray[np.bool_] | None) -> None:
         self._work.expect(PHASE_MERGE, None)
@@ -100,21 +101,43 @@ class _Stream:
         count = writer.fingerprints
         keys = self._source.keys(spec, stop)
         if keys is None:
-            # No source has this order: sort in parts, through a file.
-            column = Column(writer.folder / f"table-{number}.tmp", spec.key_words)
+            # No source has this order.
+            each = Resources(self._share, max(self._threads // len(self._design.tables), 1))
+            made = TableKeys(self._sorted, count, spec, writer.folder / f"table-{number}.tmp", each, stop)
             try:
-                writer.write_table(number, Spool(permuted_parts(self._sorted, count, spec, self._share, stop), column))
+                writer.write_table(number, made)
             finally:
-                column.close()
+                made.close()
         elif count * WORD_BYTES * spec.width.words <= self._share:
-            room = self._room(count)
-            writer.write_table(number, Spool(keys, room))
-            self._rooms.append(room)
+            kept = _Kept(keys, self._room(count))
+            writer.write_table(number, kept)
+            self._rooms.append(kept.room)
         else:
             writer.write_table(number, lambda: self._source.keys(spec, stop) or ())
 
-    def _room(self, count: int) -> Room:
+    def _room(self, count: int) -> Words:
         try:
-            return Room(self._rooms.pop().array)
+            return self._rooms.pop()
         except IndexError:  # all are in use
-            return Room(sort_room(count, self._design.width.words))
+            return sort_room(count, self._design.width.words)
+
+
+class _Kept:
+    """Starts passes over keys that come only once: the first keeps them in an array of this length, which the next ones read."""
+
+    def __init__(self, keys: Iterable[Words], room: Words) -> None:
+        self._keys: Iterable[Words] | None = keys
+        self.room, self._rows = room, 0
+
+    def __call__(self) -> Iterator[Words]:
+        """Start a pass."""
+        if self._keys is None:
+            return in_pieces([self.room[: self._rows]])
+        keys, self._keys = self._keys, None
+        return self._keeping(keys)
+
+    def _keeping(self, keys: Iterable[Words]) -> Iterator[Words]:
+        for piece in in_pieces(keys):
+            self.room[self._rows : self._rows + len(piece)] = piece
+            self._rows += len(piece)
+            yield piece

@@ -1,0 +1,206 @@
+"""The sorted keys of a table, made of the sorted set: in memory, or as sorted runs in a file, which are merged in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.aliases import Words
+from fpstore.building.external_sort import COPY_ROWS, in_pieces, sort_bytes, sort_room, unless_stopped
+from fpstore.building.file_column import FileColumn
+from fpstore.design.tables import REFERENCES, TableSpec
+from fpstore.resources import Resources
+from fpstore.threads import in_order
+from fpstore.width import distinct, empty_rows, place_of, places_of
+
+SAMPLE_STEP = 512  # rows of a run between two that are remembered
+LEAST_ROWS = 4 * COPY_ROWS  # of a run or a part, however small the budget is
+
+
+class _Room(NamedTuple):
+    """Arrays for a run: rows as they come, sorted keys, and scratch, of which little is touched where keys lie evenly."""
+
+    rows: Words
+    keys: Words
+    scratch: Words
+
+
+class TableKeys:
+    """Starts passes over the sorted keys of a table, of any number.
+
+    What does not fit into memory is sorted in runs, in a file. A pass takes the keys between two bounds from all runs and
+    sorts them together, part by part. Bounds are keys of the runs themselves, so parts are equally large however the keys lie.
+
+    Parameters
+    ----------
+    rows : callable
+        Starts a pass over the fingerprints in ascending order. There is one.
+    count : int
+        The number of fingerprints.
+    spec : TableSpec
+    path : Path
+        The file for runs; there is none if all fits into memory.
+    resources : Resources
+    stop : Stop
+        When another thread sets it, a pass ends soon with InterruptedError.
+    """
+
+    def __init__(
+        self, rows: Callable[[], Iterator[Words]], count: int, spec: TableSpec, path: Path, resources: Resources,
+        stop: _kernel.Stop,
+    ) -> None:  # fmt: skip
+        memory, threads = resources.memory, resources.threads
+        self._rows, self._count, self._spec, self._threads, self._stop = rows, count, spec, threads, stop
+        self._words = spec.key_words
+        run_bytes = sort_bytes(self._words) * 3 // 2
+        self._most = memory // run_bytes  # rows of a run
+        if count > self._most:
+            self._most = max(memory // (run_bytes * _at_once(threads)), LEAST_ROWS)
+        # One part more waits for the pass to go on.
+        self._part_rows = max(memory // (sort_bytes(self._words) * (_at_once(threads) + 1)), LEAST_ROWS)
+        self._rooms: list[_Room] = []
+        self._column = FileColumn(path, self._words)
+        self._runs: list[tuple[int, int]] = []  # start and end of each in the file
+        self._samples: list[Words] = []
+        self._cuts: list[list[int]] = []  # where each part begins in each run, and where the last one ends
+        self._kept: Words | None = None
+
+    def __call__(self) -> Iterator[Words]:
+        """Start a pass; each piece of it is valid until the next."""
+        if self._kept is None and not self._cuts:
+            self._sort()
+        return self._merged() if self._kept is None else iter([self._kept])
+
+    def close(self) -> None:
+        """Drop the keys."""
+        self._kept = None
+        self._column.close()
+
+    # Runs
+
+    def _sort(self) -> None:
+        for (room, _), run in in_order(self._sorted_run, self._gathered(), self._threads):
+            if len(run) == self._count:
+                self._kept = run
+                return
+            start = self._column.rows
+            for piece in in_pieces([run]):
+                self._column.append(piece)
+            self._runs.append((start, self._column.rows))
+            self._samples.append(run[::SAMPLE_STEP].copy())
+            self._rooms.append(room)
+        self._rooms.clear()
+        self._cut()
+
+    def _gathered(self) -> Iterator[tuple[_Room, int]]:
+        """Yield rooms filled with rows, and how many these are."""
+        room, filled = None, 0
+        for piece in self._source():
+            done = 0
+            while done < len(piece):
+                if room is None:
+                    room, filled = self._new_room(), 0
+                size = min(len(piece) - done, self._most - filled)
+                room.rows[filled : filled + size] = piece[done : done + size]
+                filled, done = filled + size, done + size
+                if filled == self._most:
+                    yield room, filled
+                    room = None
+        if room is not None:
+            yield room, filled
+
+    def _source(self) -> Iterator[Words]:
+        pieces = reference_keys(self._rows, self._count, self._spec) if self._spec.kind == REFERENCES else self._rows()
+        return unless_stopped(pieces, self._stop)
+
+    def _new_room(self) -> _Room:
+        try:
+            return self._rooms.pop()
+        except IndexError:  # all are in use
+            return _Room(*(sort_room(min(self._most, self._count), self._words) for _ in range(3)))
+
+    def _sorted_run(self, gathered: tuple[_Room, int]) -> Words:
+        rows, keys, scratch = (array[: gathered[1]] for array in gathered[0])
+        if self._spec.kind == REFERENCES:
+            _kernel.sort_keys(rows, scratch, None, self._stop)
+            return rows
+        permutation = np.frombuffer(self._spec.permutation, np.uint8)
+        _kernel.permute_sort(rows, permutation, keys, scratch, self._spec.sort_bits, self._stop)
+        return keys
+
+    def _cut(self) -> None:
+        """Find where parts begin in the runs."""
+        self._column.finish()
+        samples = np.concatenate([empty_rows(0, self._words), *self._samples])
+        # A part has the rows of so many samples, and in each run less than another step.
+        step = max(self._part_rows // SAMPLE_STEP - len(self._runs), 1)
+        bounds = distinct(samples)[step::step]
+        of_runs = []
+        for (start, end), of_run in zip(self._runs, self._samples, strict=True):
+            at = places_of(of_run, bounds).tolist()
+            cuts = [self._place(start, end, sample, bounds[i : i + 1]) for i, sample in enumerate(at)]
+            of_runs.append([start, *cuts, end])
+        self._cuts = [list(cut) for cut in zip(*of_runs, strict=True)] or [[]]
+        self._samples.clear()
+
+    def _place(self, start: int, end: int, sample: int, bound: Words) -> int:
+        """Return the first row of a run that is not below a bound; the sample with this number is the first that is not."""
+        if sample == 0:
+            return start
+        first = start + (sample - 1) * SAMPLE_STEP + 1
+        between = self._column.part(first, min(start + sample * SAMPLE_STEP, end) - first)
+        return first + place_of(between, bound)
+
+    # Passes
+
+    def _merged(self) -> Iterator[Words]:
+        parts = [list(zip(*ends, strict=True)) for ends in zip(self._cuts, self._cuts[1:], strict=False)]
+        largest = max((_size(part) for part in parts), default=0)
+        rooms: list[tuple[Words, Words]] = []
+
+        def part_of(slices: list[tuple[int, int]]) -> tuple[tuple[Words, Words], int]:
+            try:
+                room = rooms.pop()
+            except IndexError:  # all are in use
+                room = sort_room(largest, self._words), sort_room(largest, self._words)
+            size = 0
+            for start, end in slices:
+                self._column.read(start, room[0][size : size + end - start])
+                size += end - start
+            bits = None if self._spec.kind == REFERENCES else self._spec.sort_bits
+            _kernel.sort_keys(room[0][:size], room[1][:size], bits, self._stop)
+            return room, size
+
+        for _, (room, size) in in_order(part_of, parts, self._threads):
+            yield room[0][:size]
+            rooms.append(room)
+
+
+def reference_keys(keys: Callable[[], Iterable[Words]], count: int, spec: TableSpec) -> Iterator[Words]:
+    """Yield the keys of a table of references, in the order of the rows.
+
+    Parameters
+    ----------
+    keys : callable
+        Starts a pass over the fingerprints in ascending order.
+    count : int
+        The number of fingerprints.
+    spec : TableSpec
+    """
+    permutation, first = np.frombuffer(spec.permutation, np.uint8), 0
+    for piece in in_pieces(keys()):
+        yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)
+        first += len(piece)
+
+
+def _at_once(threads: int) -> int:
+    """Return how many runs or parts are in memory: those that threads sort, and one that waits."""
+    return threads + 1 if threads > 1 else 1
+
+
+def _size(slices: list[tuple[int, int]]) -> int:
+    return sum(end - start for start, end in slices)

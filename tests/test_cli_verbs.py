@@ -249,8 +249,10 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkey
     assert insert(1) == 2
     np.save("new.npy", rng.integers(0, 2**64, 12, np.uint64))
     fine("insert", "numbers.fps", "new.npy", "-q")
-    told = fine("merge", "numbers.fps", "--at", 50)
-    assert re.fullmatch(r"numbers.fps: nothing to merge yet: \d+ changes? since the last merge, too few for --at 50\n", told)
+    told = "numbers.fps: nothing to merge yet: 12 changes since the last merge; --at {} merges from {} on\n"
+    assert fine("merge", "numbers.fps", "--at", 50) == told.format(50, "700")  # of 14 fingerprints in the tables
+    assert fine("merge", "numbers.fps", "--at", 0.9) == told.format(0.9, "13")
+    assert fine("merge", "numbers.fps", "--at", 1e308) == told.format("1e+308", "9,223,372,036,854,775,808")
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
 
 
@@ -279,6 +281,8 @@ def test_a_merge_of_nothing_says_so(folder: Path) -> None:
     """It printed the line of a merge, below --at and without any change."""
     assert fine("merge", "numbers.fps") == "numbers.fps: nothing to merge yet: 0 changes since the last merge\n"
     fine("insert", "numbers.fps", "b.npy", "-q")
+    told = "numbers.fps: nothing to merge yet: 4 changes since the last merge; --at 0.1 merges from 65,536 on\n"
+    assert fine("merge", "numbers.fps", "--at", 0.1) == told
     assert json.loads(fine("merge", "numbers.fps", "--at", 0.1, "--json"))["merged"] is False
     found = json.loads(fine("merge", "numbers.fps", "--json"))
     assert (found["merged"], found["generation"]) == (True, 2)

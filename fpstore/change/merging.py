@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from math import ceil
 from typing import TYPE_CHECKING
 
 from fpstore.change.committer import Committer
@@ -19,11 +20,17 @@ if TYPE_CHECKING:
     from fpstore.change.merge import Merge
 
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
+MOST_CHANGES = 1 << 63  # no store has so many, and a number that is no longer finite is no whole number
+
+
+def changes_due(snapshot: Snapshot, share: float) -> int:
+    """Return how many changes since the last merge are a share of the fingerprints in the tables, and worth a merge."""
+    return ceil(max(min(share * snapshot.generation.count, MOST_CHANGES), LEAST_CHANGES))
 
 
 def _is_due(snapshot: Snapshot, share: float) -> bool:
     changes: int = snapshot.delta.kernel.operations
-    return changes >= max(share * snapshot.generation.count, LEAST_CHANGES)
+    return changes >= changes_due(snapshot, share)
 
 
 class Merging:

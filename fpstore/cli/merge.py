@@ -60,6 +60,7 @@ def merge(
     $ fpstore merge crawl.fps --at 0.1
     """
     import fpstore
+    from fpstore.change.merging import changes_due
 
     began = time.monotonic()
     if at is not None and (others or design is not None):
@@ -75,6 +76,7 @@ def merge(
     with _writer(store) as opened:
         generation = opened.snapshot().generation.record.number
         changes = opened.snapshot().delta.kernel.operations
+        due = None if at is None else changes_due(opened.snapshot(), at)
         with Bars(talk.bars) as bars:
             opened.merge(
                 *others,
@@ -90,8 +92,8 @@ def merge(
     if as_json:
         print_json({"merged": merged, **stats})
     elif not talk.quiet and not merged:
-        share = f", too few for --at {at:g}" if at is not None and changes else ""
-        click.echo(f"{shown(store)}: nothing to merge yet: {count(changes, 'change')} since the last merge{share}")
+        wanted = "" if due is None else f"; --at {at:g} merges from {due:,} on"
+        click.echo(f"{shown(store)}: nothing to merge yet: {count(changes, 'change')} since the last merge{wanted}")
     elif not talk.quiet:
         click.echo(f"{shown(store)}: generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s")
 

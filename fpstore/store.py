@@ -47,7 +47,7 @@ from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.width import WORD_BITS, row_of_number
+from fpstore.width import WORD_BITS, row_of_number, shown
 
 MOST_LIMIT = 2**63 - 1
 
@@ -204,9 +204,10 @@ class Store:
 
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
-        ids = self.snapshot().ids_of_one(self._one(fingerprint))
+        value = self._one(fingerprint)
+        ids = self.snapshot().ids_of_one(value)
         if not ids:
-            raise NotStoredError(f"the fingerprint {int(fingerprint)} is not stored", got=fingerprint)
+            raise NotStoredError(f"the fingerprint {shown(self._width.outer(value))} is not stored", got=fingerprint)
         return ids
 
     # Probing

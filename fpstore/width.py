@@ -131,6 +131,12 @@ def check_width(value: object) -> Width:
     return Width(int(value))
 
 
+def shown(value: int) -> str:
+    """Return a fingerprint as users read it in messages: in decimal digits up to 64 bits, in all its hexadecimal ones above."""
+    bits = next((bits for bits in WIDTHS if value < 1 << bits), WIDTHS[-1])
+    return f"0x{Width(bits).text(value)}" if bits > WORD_BITS else str(value)
+
+
 def words_of(rows: Words) -> int:
     """Return the number of words in a row."""
     return 1 if rows.ndim == 1 else rows.shape[1]

@@ -234,3 +234,30 @@ def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(tmp_
             assert [[tuple(match) for match in store.probe(row.tobytes(), radius)] for row in asked] == expected
             assert [[tuple(match) for match in found] for found in store.probe_many(asked, radius)] == expected
         assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_a_match_shows_its_fingerprint_in_a_form_that_python_reads(tmp_path: Path, width: int) -> None:
+    """Those of 128 and 256 bits were shown in up to 78 decimal digits, which nobody has as a query."""
+    value = 0x0123_4567 << width - 32
+    with fpstore.build(tmp_path / "s", [value], width=width) as store:
+        (match,) = store.probe(value ^ 1)
+        digits = str(value) if width <= 64 else f"0x{value:0{width // 4}x}"
+        assert repr(match) == f"Match(fingerprint={digits}, distance=1, ids=[0])"
+        assert eval(repr(match), {"Match": fpstore.Match}) == match
+        assert repr([*store.probe_many([value])]) == repr([store.nearest(value, 1)])
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_a_fingerprint_of_any_form_is_said_not_to_be_stored(tmp_path: Path, width: int) -> None:
+    """Digits, bytes and rows of numbers ended in a ValueError or TypeError of Python."""
+    value = 0xF1 << width - 8
+    row = np.frombuffer(value.to_bytes(width // 8, "big"), np.uint8)
+    with fpstore.build(tmp_path / "s", [1], width=width) as store:
+        shown = f"the fingerprint {value if width <= 64 else f'0x{value:x}'} is not stored"
+        for form in (value, Width(width).text(value), row.tobytes(), row):
+            with pytest.raises(fpstore.NotStoredError) as caught:
+                store[form]  # type: ignore[index]
+            assert str(caught.value) == shown
+        with pytest.raises(fpstore.NotStoredError, match=shown):
+            store.ids_of([value])

@@ -11,11 +11,13 @@ import numpy.typing as npt
 from fpstore.aliases import NamedColumns, Words
 from fpstore.io import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
-from fpstore.width import Distances, Width
+from fpstore.width import Distances, Width, shown
 
 
 class Match(NamedTuple):
     """A stored fingerprint within the radius of a query.
+
+    Its repr has a fingerprint above 64 bits in hexadecimal digits.
 
     Attributes
     ----------
@@ -29,6 +31,9 @@ class Match(NamedTuple):
     fingerprint: int
     distance: int
     ids: list[int] | list[str]
+
+    def __repr__(self) -> str:
+        return f"Match(fingerprint={shown(self.fingerprint)}, distance={self.distance!r}, ids={self.ids!r})"
 
 
 class MatchList(list[Match]):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fpstore.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Flags, Hashed
-from fpstore.io.convert import unmasked
+from fpstore.io.convert import has_masked, unmasked
 from fpstore.io.vectors import arrays_of_column, is_arrow
 from fpstore.width import Width, check_width
 
@@ -127,6 +127,8 @@ class VectorFingerprinter(Fingerprinter[Any]):
                 raise InputError(f"vector {first}: {problem}", got=first)
         for place, vector in enumerate(values):
             one = _as_array(vector)
+            if has_masked(vector):
+                raise InputError(f"vector {first + place}: it has masked values: leave it out", got=first + place)
             problem = "not a vector of numbers" if one is None or one.ndim != 1 else self._problem(one)
             if problem:
                 raise InputError(f"vector {first + place}: {problem}; got {show(vector)}", got=first + place)

@@ -32,12 +32,18 @@ def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | No
 
 def unmasked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array that is no subclass; InputError if some of its values are masked."""
-    if "numpy.ma" not in sys.modules:  # it takes ten milliseconds to load, and makes all masked arrays
-        return np.asarray(array)
-    # Records have a mask of their own kind, and are refused later whatever it says.
-    if isinstance(array, np.ma.MaskedArray) and array.dtype.names is None and np.ma.is_masked(array):
-        raise InputError("the array has masked values: leave those rows out (array.compressed())", got=array)
+    if has_masked(array):
+        rest = "array.compressed()" if array.ndim < 2 else "numpy.ma.compress_rows(array)"
+        raise InputError(f"the array has masked values: leave those rows out ({rest})", got=array)
     return np.asarray(array)
+
+
+def has_masked(value: object) -> bool:
+    """Whether some values of an array are masked."""
+    if "numpy.ma" not in sys.modules:  # it takes ten milliseconds to load, and makes all masked arrays
+        return False
+    # Records have a mask of their own kind, and are refused later whatever it says.
+    return isinstance(value, np.ma.MaskedArray) and value.dtype.names is None and bool(np.ma.is_masked(value))
 
 
 def texts_of(array: npt.NDArray[Any]) -> list[str] | None:

@@ -84,7 +84,8 @@ def build(
         probe.
     codec : {"huffman", "elias-fano"}
         How the tables of sorted blocks are packed: the differing bits of successive fingerprints in a Huffman code (Manku,
-        section 3.3), or Elias-Fano, which is smaller and faster. Tables of columns have no blocks.
+        section 3.3), or Elias-Fano, which is smaller and faster. Tables of columns have no blocks: a store of these alone only
+        remembers it, as it does ``block_bytes``, for a merge that takes a design of blocks.
     disk_budget : int or str, optional
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}

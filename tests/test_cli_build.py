@@ -68,6 +68,25 @@ def test_build_options_reach_the_library(folder: Path) -> None:
     assert "disk budget" in failure("build", "y.fps", "crawl.tsv", "--disk-budget", "10")
 
 
+def test_build_notes_options_for_blocks_where_there_are_none(folder: Path) -> None:
+    """They were taken without a word, and changed no byte of the tables."""
+    options = ["--design", "columns-4", "--codec", "elias-fano"]
+    result = run("build", "x.fps", "crawl.tsv", *options, "--block-bytes", 512)
+    assert result.stderr == (
+        "fpstore: columns-4 has no tables of blocks: --codec and --block-bytes change nothing until a merge takes a design that "
+        "has some\n"
+    )
+    one = run("build", "y.fps", "crawl.tsv", "--design", "columns-4", "--codec", "elias-fano")
+    assert "--codec changes nothing until" in one.stderr
+    fine("build", "z.fps", "crawl.tsv", "--design", "columns-4")
+    for number in range(4):
+        table = f"gen-00000001/table-{number:03}.fpt"
+        assert len(Path("y.fps", table).read_bytes()) == len(Path("z.fps", table).read_bytes())
+    assert json.loads(fine("merge", "y.fps", "--design", "flip-2", "--json"))["codec"] == "elias-fano"
+    fine("build", "y.fps", "crawl.tsv", *options, "--quiet", "--force")
+    fine("build", "y.fps", "crawl.tsv", "--design", "flip-2", "--codec", "elias-fano", "--force")
+
+
 def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
     result = run("build", "x.fps", "notes", "--text", "--shingle", "chars", "--shingle-size", 7, "--weighting", "set")
     assert result.stderr == (

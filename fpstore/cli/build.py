@@ -38,6 +38,7 @@ from fpstore.cli.progress import Bars
 from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
 from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_options
 from fpstore.cli.verb import Verb
+from fpstore.design.tables import BLOCKS
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 from fpstore.resources import shown_size
@@ -73,7 +74,8 @@ if TYPE_CHECKING:
     type=types.BLOCK,
     metavar="N",
     default=None,
-    help="Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower probes.",
+    help="Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower probes. "
+    "Column tables have none.",
 )
 @codec_option
 @disk_budget_option
@@ -195,10 +197,19 @@ def build(
         stats = made.stats()
     notices.report(talk)
     zeros.report(talk)
+    _note_blocks(stats, talk)
     if as_json:
         print_json(stats)
     elif not talk.quiet:
         click.echo(f"{shown(store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
+
+
+def _note_blocks(stats: dict[str, Any], talk: Talk) -> None:
+    """Note which options for blocks have no effect, as the design has column tables alone."""
+    given = [option for name, option in (("codec", "--codec"), ("block_bytes", "--block-bytes")) if is_given(name)]
+    if given and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
+        changes = f"{' and '.join(given)} {'change' if len(given) > 1 else 'changes'} nothing"
+        talk.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")
 
 
 def _text_reader(

@@ -70,7 +70,8 @@ codec_option = click.option(
     type=click.Choice(CODECS),
     default=HUFFMAN,
     show_default=True,
-    help="How tables of blocks are packed; elias-fano is smaller and faster. Column tables are not packed.",
+    help="How tables of blocks are packed; elias-fano is smaller and faster. Column tables are not packed: "
+    "with designs of these alone, it changes nothing.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")

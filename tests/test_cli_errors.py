@@ -174,6 +174,34 @@ def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, fol
     assert {path: path.stat().st_mtime_ns for path in Path().rglob("*")} == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "crawl.fps", "out.tsv"], r"extra argument \(out.tsv\): --output names what to write"),
+        (["pairs", "crawl.fps", "out.tsv"], "--output names what to write"),
+        (["report", "crawl.fps", "out.html"], "--output names what to write"),
+        (["repair", "crawl.fps", "new.fps"], "--output names what to write"),
+        (["stats", "crawl.fps", "out.tsv"], r"extra argument \(out.tsv\) \(see fpstore stats --help\)$"),
+        (["probe", "crawl.fps", "0x1", "out.tsv"], "'out.tsv' is not a fingerprint: .*; --output names the file to write"),
+        (["probe", "crawl.fps", "0x1", "-n", 3], "No such option -n: --limit N writes the N nearest within the radius"),
+        (["probe", "crawl.fps", "0x1", "-k3"], "No such option -k: --limit N"),
+        (["nearest", "crawl.fps", "-k", 5], "give fingerprints, --input FILE or --text FILE"),
+        (["nearest", "crawl.fps", "0x1", "-n", 3], r"No such option -n: -k N, or --count N, says how many \("),
+        (["nearest", "crawl.fps", "0x1", "--top=3"], "No such option --top: -k N"),
+        (["nearest", "crawl.fps", "0x1", "--nonsense"], "nonsense"),
+        (["plan", "-n", 1000000], r"No such option -n: N stands alone, as in fpstore plan 1000000 \("),
+        (["plan", "--n", "1e6"], "No such option --n: N stands alone"),
+        (["dedup", "pages.jsonl", "-o", "clean.jsonl", "--text-field", "text"], "OUTPUT is the last argument"),
+        (["build", "crawl.tsv", "-o", "x.fps"], "the store to write is the first argument"),
+        (["backup", "crawl.fps", "--output", "x.fps"], "the copy is the second argument"),
+        (["split", "crawl.fps", "-o", "parts", "--bits", 1], "the folder to write to is the second argument"),
+        (["delete", "crawl.fps", "--fingerprints", "out.tsv"], r"or 0x and 1 to 16 \(see"),
+    ],
+)
+def test_obvious_guesses_name_the_right_form(arguments: Sequence[object], message: str, folder: Path) -> None:
+    assert re.search(message, failure(*arguments, code=2))
+
+
 def test_damaged_stores_are_one_line(folder: Path) -> None:
     for name in ("manifest.json", "ids.mdb", "table-0", "strings.mdb", "hashes.fpt", "numbers.mdb"):
         for path in sorted(Path("crawl.fps").rglob(f"{name}*")):

@@ -13,7 +13,7 @@ from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "the copy is the second argument"))
 @store_argument
 @click.argument("path", metavar="PATH")
 @click.option("--force", is_flag=True, help="Replace an existing store once the copy is complete.")

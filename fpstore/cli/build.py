@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter, HyperplaneHash
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "the store to write is the first argument"))
 @store_argument
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(

@@ -103,7 +103,7 @@ rule_options = grouped(
 )  # fmt: skip
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "OUTPUT is the last argument, after all inputs"))
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.argument("output", metavar="OUTPUT")
 @columns_options

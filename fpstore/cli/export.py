@@ -34,7 +34,7 @@ from fpstore.io.reader import format_of
 def export(
     store: str, output: str, format_name: str | None, as_json: bool, names: dict[str, str], null: bool, talk: Talk
 ) -> None:
-    """Write the fingerprints and ids of a store, in ascending order of fingerprint.
+    """Write the fingerprints and ids of a store to standard output or --output, in ascending order of fingerprint.
 
     Writes one row `fingerprint id` per id, which fpstore build can read; --json is --format jsonl. The formats npy,
     u32 and u64 hold each fingerprint once, without ids. An id that contains a tab (.tsv) or a line break is refused in

@@ -11,15 +11,18 @@ from fpstore.cli.verb import Search
 count_option = click.option(
     "-k", "--count", "most", type=types.COUNT, default=1, show_default=True, metavar="N", help="How many fingerprints per query."
 )
+# What users of other tools call it.
+COUNT_GUESSES = dict.fromkeys(("-n", "--n", "--k", "--number", "--top", "--limit"), "-k N, or --count N, says how many")
 
 
-@click.command(cls=Search)
+@click.command(cls=Search, guesses=COUNT_GUESSES)
 @asking.request_options(count_option, "--max-radius", help="Largest distance of a match, up to the width; by default any.")
 def nearest(request: asking.Request) -> int:
     r"""Find the stored fingerprints that are nearest to each query FP, at any distance, and their ids.
 
-    Of equally distant fingerprints the smallest come first. Small radii are looked up; queries that have too few
-    matches there are answered by a scan. The output and the exit codes are those of fpstore probe.
+    -k says how many per query, by default one. Of equally distant fingerprints the smallest come first. Small radii are
+    looked up; queries that have too few matches there are answered by a scan. The output and the exit codes are those of
+    fpstore probe.
 
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16

@@ -44,7 +44,7 @@ def parse_count(text: str) -> int:
     return int(value)
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, guesses=dict.fromkeys(("-n", "--n", "--count"), "N stands alone, as in fpstore plan 1000000"))
 @click.argument("n", metavar="N", type=types.Checked("number", parse_count))
 @click.option(
     "-r",

@@ -36,8 +36,9 @@ from fpstore.cli.options import (
 )
 from fpstore.cli.progress import Bars
 from fpstore.cli.texts import CHUNK_ROWS, READING_PARAMETERS, Texts, text_options
+from fpstore.cli.verb import names_output
 from fpstore.errors import InputError
-from fpstore.io import Chunk, open_reader
+from fpstore.io import FORMATS, Chunk, open_reader
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.reader import format_of, format_of_input
 from fpstore.io.source import LINE_FORMATS
@@ -52,6 +53,9 @@ SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until 
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
+COUNT_GUESSES = dict.fromkeys(
+    ("-k", "--k", "-n", "--n", "--count"), "--limit N writes the N nearest within the radius, fpstore nearest -k N those at any"
+)
 _OPTIONS = {"texts": "--text", "rows": "--text-field", "pictures": "--image", "vectors": "--vector"}  # by what is hashed
 
 
@@ -320,11 +324,13 @@ def _parse_word(word: str, expected: Digits) -> int:
     try:
         return read_digits(word, expected)
     except InputError as error:
-        hint = ""
+        ctx, hint = click.get_current_context(), ""
         with suppress(OSError, ValueError):
             if word and Path(word).exists():
                 hint = "; --text is for text files, --image for pictures, --input for files of fingerprints"
-        raise click.UsageError(f"{error}{hint}", click.get_current_context()) from None
+            elif names_output(ctx.command) and Path(word).suffix.lower().removeprefix(".") in FORMATS:
+                hint = "; --output names the file to write, --input those of fingerprints"
+        raise click.UsageError(f"{error}{hint}", ctx) from None
 
 
 def fingerprinter_of(store: Store, items: str = "texts") -> Any:

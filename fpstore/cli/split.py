@@ -12,7 +12,7 @@ from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 
 
-@click.command(cls=Verb)
+@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "the folder to write to is the second argument"))
 @store_argument
 @click.argument("folder", metavar="FOLDER")
 @click.option(

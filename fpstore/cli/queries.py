@@ -48,7 +48,7 @@ from fpstore.resources import parse_threads
 from fpstore.store import Store
 from fpstore.width import Width
 
-CHUNK_QUERIES = 1 << 20  # a large batch meets the same places of the tables
+CHUNK_QUERIES = 1 << 20  # read and answered together, in bounded memory; a call of the kernel may take four times as many
 SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before

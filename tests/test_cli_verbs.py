@@ -120,11 +120,10 @@ def test_plan(folder: Path) -> None:
     found = json.loads(fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--json"))["plans"]
     assert found == sorted(found, key=lambda p: not p["fits"])
     assert {p["fits"] for p in found} == {True, False}
-    names = [
-        line.split()[0]
-        for line in fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--all").splitlines()
-    ]
-    assert names[2:-1] == [p["design"] for p in found]
+    lines = fine("plan", "2^24", "--disk-budget", "300MB", "--memory-budget", "64GiB", "--all").splitlines()
+    assert [line.split()[0] for line in lines[2:-3]] == [p["design"] for p in found]
+    assert lines[-3].startswith("Times are estimates for one slow thread")
+    assert lines[-2].startswith("bytes/fp leaves out ids")
 
 
 def test_plan_marks_what_auto_takes(folder: Path) -> None:

@@ -23,6 +23,10 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _MOST = 1 << 64
 SHOWN = 12
+_ESTIMATES = (
+    "Times are estimates for one slow thread, to compare designs with.\n"
+    "bytes/fp leaves out ids; disk has those that are row numbers, of 3.5 to 4.3 bytes each."
+)
 _HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "µs alone", "cold ms", "note")
 
 
@@ -122,6 +126,7 @@ def plan(
     )
     if len(plans) > SHOWN and not show_all:
         click.echo(f"and {len(plans) - SHOWN} more: --all shows them.")
+    click.echo(_ESTIMATES)
     differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)
     click.echo(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
     if not plans[0].fits:

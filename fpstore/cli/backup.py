@@ -16,7 +16,11 @@ from fpstore.cli.verb import Verb
 @click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "the copy is the second argument"))
 @store_argument
 @click.argument("path", metavar="PATH")
-@click.option("--force", is_flag=True, help="Replace an existing store once the copy is complete.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace PATH, if it is a store already, once the copy is complete; nothing else is ever replaced.",
+)
 @talk_options
 @json_option
 def backup(store: str, path: str, force: bool, talk: Talk, as_json: bool) -> None:

@@ -103,7 +103,11 @@ if TYPE_CHECKING:
 @shingle_options
 @vector_options
 @image_options
-@click.option("--force", is_flag=True, help="Replace an existing store once the new one is complete.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace STORE, if it is a store already, once the new one is complete; nothing else is ever replaced.",
+)
 @talk_options
 @json_option
 def build(

@@ -177,7 +177,7 @@ limits_options = grouped(
     "-o", "--output", metavar="FILE", callback=lambda ctx, parameter, value: value and check_output(ctx, parameter, value),
     help="Also write a page in HTML, with pictures.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--force", is_flag=True, help="Replace the file of --output, if it exists.")
 @threads_option
 @json_option
 @talk_options

@@ -112,10 +112,17 @@ rule_options = grouped(
 @shingle_options
 @suffix_option
 @click.option(
-    "--clusters", metavar="FILE", help="Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet."
+    "--clusters",
+    metavar="FILE",
+    help="Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. A line is `id cluster "
+    "representative`; the representative is the document kept. Distances are not in it.",
 )
 @rename_option
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace the file OUTPUT and the file of --clusters, if they exist; the folder OUTPUT of --text must be new or empty.",
+)
 @memory_option
 @threads_option
 @resume_option
@@ -144,6 +151,9 @@ def dedup(
     the rows that are kept to OUTPUT, in the same format, with all their columns, in the same order. With --text, copies files.
     Then prints what was found, with --quiet only as --json. Rows may share an id: each is a document. A null score is below all
     others; NaN is an error that names the row.
+
+    A row whose text has no words, or whose text, fingerprint or id is null, is not compared. It is kept, unless you say
+    --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force

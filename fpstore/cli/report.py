@@ -24,7 +24,7 @@ from fpstore.errors import StoreExistsError
 @click.command(cls=Verb)
 @store_argument
 @output_option("Where to write the page")
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--force", is_flag=True, help="Replace the file of --output, if it exists.")
 @pair_radius_option
 @click.option(
     "--no-pairs",

@@ -24,7 +24,11 @@ from fpstore.cli.verb import Verb
 )
 @threads_option
 @memory_option
-@click.option("--force", is_flag=True, help="Replace existing stores.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace stores in FOLDER that have the names of new ones, each once the new one is complete; nothing else is replaced.",
+)
 @talk_options
 @json_option
 def split(

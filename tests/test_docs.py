@@ -85,6 +85,12 @@ def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     assert run_python(code, tmp_path) == shown
 
 
+def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
+    code, (shown,) = blocks("docs/crawler.md", "python"), blocks("docs/crawler.md", "text")
+    assert len(code) == 4
+    assert run_python("\n".join(code), tmp_path) == shown
+
+
 def test_page_about_texts_prints_what_is_shown(tmp_path):
     run_session("docs/texts.md", tmp_path)
     code, shown = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")

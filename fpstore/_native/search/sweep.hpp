@@ -123,6 +123,10 @@ class Sweep {
     return Item<W>{lookups_.probe, lookups_.target(i), lookups_.last(i), lookups_.bases[q], 0, 0, static_cast<uint32_t>(q)};
   }
 
+  void fetch_base(uint64_t i) const {
+    if (i < lookups_.count) __builtin_prefetch(lookups_.bases + lookups_.query(i));
+  }
+
   // Compares what has the prefixes of the look-ups in an expanded block.
   Status expand(unsigned k) {
     Leads entries;
@@ -130,7 +134,7 @@ class Sweep {
     if (__builtin_expect(status != Status::ok, 0)) return status;
     state_->counters->candidates += (high_[k] - low_[k]) * entries.n;
     for (uint64_t i = low_[k]; i < high_[k]; ++i) {
-      if (i + kBasesAhead < lookups_.count) __builtin_prefetch(lookups_.bases + lookups_.query(i + kBasesAhead));
+      fetch_base(i + kBasesAhead);
       if (__builtin_expect(!Blocks::filter_values(out_, item(i), entries), 0)) return no_memory(units_[k].block, state_->fault);
     }
     return Status::ok;
@@ -139,6 +143,7 @@ class Sweep {
   // Finds the place of each look-up.
   Status look(unsigned k) {
     for (uint64_t i = low_[k]; i < high_[k]; ++i) {
+      fetch_base(i + kBasesAhead);
       const Status status = look_into<Blocks>(out_, item(i), units_[k], k, state_);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }

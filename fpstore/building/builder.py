@@ -234,7 +234,8 @@ class _Build:
         if identity.table is not None:
             _kernel.trim()
             threads = most
-            each = Resources(self._memory // max(threads, 1), max(self._threads // max(threads, 1), 1))
+            # With two threads for a table, one works while the other waits for the disk.
+            each = Resources(self._memory // max(threads, 1), min(max(self._threads // max(threads, 1), 2), self._threads))
             parts = [partial(self._table_in_parts, identity, table, each) for table in tables]
         else:
             # The sorted keys stay. One thread uses the memory of the pairs, each other one needs its own.

@@ -53,12 +53,12 @@ def _axes(title: str, x: str, y: str) -> tuple[Any, Any]:
 def _growth(report: Result, path: Path) -> None:
     figure, axes = _axes("Radius 3, uniform fingerprints, page cache warm", "fingerprints", "microseconds per query, one thread")
     for design, result in report.items():
-        points = [p for p in result["points"] if "microseconds" in p]
-        sizes = [1 << p["log2"] for p in points]
-        batch, single = ([p[key] for p in points] for key in ("microseconds", "single_median_microseconds"))
-        (line,) = axes.plot(sizes, single, "s--", label=f"{design}, one at a time")
-        axes.plot(sizes, batch, "o-", color=line.get_color(), label=f"{design}, in a batch")
-        axes.set_xticks(sizes)
+        color = None
+        for key, style, how in (("single_median_microseconds", "s--", "one at a time"), ("microseconds", "o-", "in a batch")):
+            points = {1 << p["log2"]: p[key] for p in result["points"] if key in p}
+            (line,) = axes.plot([*points], [*points.values()], style, color=color, label=f"{design}, {how}")
+            color = line.get_color()
+        axes.set_xticks([1 << p["log2"] for p in result["points"]])
     axes.set_xscale("log", base=2)
     axes.set_ylim(bottom=0)
     axes.legend(loc="upper left")

@@ -24,6 +24,13 @@ class Resources(NamedTuple):
     threads: int
     progress: Progress | None = None
 
+    def for_each(self, parts: int) -> Resources:
+        """Return what each of some parts may take that are worked on at once.
+
+        With two threads for a part, one works while the other waits for the disk.
+        """
+        return Resources(self.memory // parts, min(max(self.threads // parts, 2), self.threads))
+
     def report(self, phase: str, done: int, total: int | None = None) -> None:
         """Call the progress callback, if there is one."""
         if self.progress is not None:

@@ -47,7 +47,7 @@ from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.width import WORD_BITS, row_of_number, shown
+from fpstore.width import WORD_BITS, fingerprint_text, row_of_number
 
 MOST_LIMIT = 2**63 - 1
 
@@ -207,7 +207,8 @@ class Store:
         value = self._one(fingerprint)
         ids = self.snapshot().ids_of_one(value)
         if not ids:
-            raise NotStoredError(f"the fingerprint {shown(self._width.outer(value))} is not stored", got=fingerprint)
+            text = fingerprint_text(self._width.outer(value), self.width)
+            raise NotStoredError(f"the fingerprint {text} is not stored", got=fingerprint)
         return ids
 
     # Probing

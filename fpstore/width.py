@@ -131,9 +131,12 @@ def check_width(value: object) -> Width:
     return Width(int(value))
 
 
-def shown(value: int) -> str:
-    """Return a fingerprint as users read it in messages: in decimal digits up to 64 bits, in all its hexadecimal ones above."""
-    bits = next((bits for bits in WIDTHS if value < 1 << bits), WIDTHS[-1])
+def fingerprint_text(value: int, bits: int | None = None) -> str:
+    """Return a fingerprint as users read it in messages: in decimal digits up to 64 bits, in all its hexadecimal ones above.
+
+    Where the width is not known, it is the least that the value fits into.
+    """
+    bits = bits or next((bits for bits in WIDTHS if value < 1 << bits), WIDTHS[-1])
     return f"0x{Width(bits).text(value)}" if bits > WORD_BITS else str(value)
 
 

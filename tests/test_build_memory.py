@@ -41,9 +41,10 @@ def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
 
 
 def _noting_sizes(pieces, sizes):
-    sizes.append([])
+    own = []
+    sizes.append(own)
     for piece in pieces:
-        sizes[-1].append(len(piece))
+        own.append(len(piece))
         yield piece
 
 

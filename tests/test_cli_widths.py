@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import numpy as np
 import pytest
-from commandline import failure, fine, folder, prepared
+from commandline import failure, fine, folder, prepared, run
 from test_io_widths import advice, numbers
 
 from fpstore.cli import delete, match_writers, queries
@@ -66,3 +66,10 @@ def test_files_of_another_width_are_named(folder: Path) -> None:
     narrow = failure("build", "x.fps", "crawl.tsv", "--width", 128)
     assert f"16 hexadecimal digits, a fingerprint of 64 bits, but the width is 128: {advice(64)}" in narrow
     assert not Path("x.fps").exists()
+
+
+def test_wide_fingerprints_without_a_radius_are_noted(tmp_path):
+    np.save(tmp_path / "hashes.npy", np.arange(320, dtype=np.uint8).reshape(10, 32))
+    build = ("build", tmp_path / "s", tmp_path / "hashes.npy", "--width", "256", "--force")
+    assert "the radius is 3: near-duplicates may differ in more bits" in run(*build).stderr
+    assert run(*build, "--radius", "3").stderr == run(*build, "--quiet").stderr == ""

@@ -33,31 +33,75 @@ def keys_of(spec, fingerprints, width):
     return rows, _kernel.reference_keys(rows, 0, len(rows), permutation, spec.prefix_bits).tolist()
 
 
+def passes_of(rows, spec, path, threads, budget_rows):
+    """Return the parts of two passes in a budget of so many rows, of which a run takes three and a part two arrays."""
+    resources = Resources(8 * spec.key_words * budget_rows, threads)
+    made = TableKeys(partial(iter, [rows[:7], rows[7:7], rows[7:]]), len(rows), spec, path, resources, _kernel.Stop())
+    found = []
+    for _ in range(2):
+        found.append([part.copy() for part in made()])
+        assert path.exists() == (len(rows) > budget_rows // 3)
+    made.close()
+    assert not path.exists()
+    return found
+
+
 @pytest.mark.parametrize("kind", DRAWS)
 @pytest.mark.parametrize(("design", "width"), [("manku-10", 64), ("flip-2", 64), ("flip-2", 128), ("columns-16", 256)])
 def test_passes_have_all_keys_in_order_in_parts_that_fit(tmp_path, monkeypatch, kind, design, width):
-    monkeypatch.setattr(table_keys, "LEAST_ROWS", 100)
+    monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
+    monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
     monkeypatch.setattr(table_keys, "SAMPLE_STEP", 8)
     spec = make(design, 3, width).tables[-1]
-    for n in (0, 1, 100, 101, 1200):
-        rows, keys = keys_of(spec, set(DRAWS[kind](n, width)), width)
-        for threads, memory in ((1, 0), (3, 0), (2, 1 << 20)):
-            path = tmp_path / "runs"
-            pieces = partial(iter, [rows[:7], rows[7:7], rows[7:]])
-            made = TableKeys(pieces, len(rows), spec, path, Resources(memory, threads), _kernel.Stop())
-            for _ in range(2):
-                parts = [part.copy() for part in made()]
-                found = np.concatenate(parts) if parts else rows[:0]
-                assert (found.tolist() if found.ndim == 1 else rows_to_numbers(found)) == sorted(keys)
-                most = len(rows) if memory else 100 if len(rows) <= 800 else 300  # a part has a step of each run more
-                assert all(len(part) <= most for part in parts)
-                assert path.exists() == (len(rows) > 100 and memory == 0)
-            made.close()
-            assert not path.exists()
+    rows, keys = keys_of(spec, set(DRAWS[kind](3000, width)), width)
+    for threads, budget_rows in ((1, 1800), (3, 7200), (2, 9000)):
+        at_once = 1 if threads == 1 else threads + 1
+        room = budget_rows // (2 * at_once)
+        for parts in passes_of(rows, spec, tmp_path / "runs", threads, budget_rows):
+            found = np.concatenate(parts)
+            assert (found.tolist() if found.ndim == 1 else rows_to_numbers(found)) == sorted(keys)
+            if len(rows) > budget_rows // 3:
+                assert len(parts) > 1
+                assert all(room // 2 <= len(part) <= room for part in parts[:-1])
+                assert len(parts[-1]) <= room
+
+
+@pytest.mark.parametrize("n", [0, 1, 99, 100, 101])
+def test_small_sets(tmp_path, monkeypatch, n):
+    monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
+    monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
+    monkeypatch.setattr(table_keys, "SAMPLE_STEP", 2)
+    spec = make("flip-2").tables[-1]
+    rows, keys = keys_of(spec, set(draw(n, 64)), 64)
+    for parts in passes_of(rows, spec, tmp_path / "runs", 2, 300):
+        assert [key for part in parts for key in part.tolist()] == sorted(keys)
+
+
+@pytest.mark.parametrize(("threads", "budget_rows"), [(1, 9000), (3, 36_000)])
+def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_rows):
+    taken = {"runs": 0, "parts": 0}
+    room, cut = table_keys.sort_room, TableKeys._cut
+
+    def counted(count, words):
+        taken["parts" if "cut" in taken else "runs"] += 8 * count * words
+        return room(count, words)
+
+    monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
+    monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
+    monkeypatch.setattr(table_keys, "sort_room", counted)
+    monkeypatch.setattr(TableKeys, "_cut", lambda keys: (cut(keys), taken.update(cut=True)))
+    spec = make("flip-2", 3, 128).tables[-1]
+    rows, _ = keys_of(spec, set(draw(20_000, 128)), 128)
+    budget = 16 * budget_rows
+    made = TableKeys(partial(iter, [rows]), len(rows), spec, tmp_path / "runs", Resources(budget, threads), _kernel.Stop())
+    assert sum(len(part) for part in made()) == len(rows)
+    made.close()
+    assert budget // 2 <= taken["runs"] <= budget
+    assert taken["parts"] <= budget
 
 
 def test_a_pass_ends_when_it_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(table_keys, "LEAST_ROWS", 100)
+    monkeypatch.setattr(table_keys, "LEAST_MEMORY", 5000)
     spec = make("flip-2").tables[-1]
     rows = np.sort(RNG.integers(0, 2**64, 2000, np.uint64))
     stop = _kernel.Stop()

@@ -28,7 +28,7 @@ from fpstore.building.numbered import NumberedSorter
 from fpstore.building.rows import chunks, known_rows
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
-from fpstore.building.table_keys import TableKeys, reference_keys
+from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
 from fpstore.building.work import Work
 from fpstore.design.blocks import HUFFMAN, Blocks, check_blocks
@@ -233,9 +233,8 @@ class _Build:
         most = min(self._threads, len(tables) + 1 - first)
         if identity.table is not None:
             _kernel.trim()
-            threads = most
-            # With two threads for a table, one works while the other waits for the disk.
-            each = Resources(self._memory // max(threads, 1), min(max(self._threads // max(threads, 1), 2), self._threads))
+            threads = min(most, most_threads(self._memory, self._width.words))
+            each = Resources(self._memory, self._threads).for_each(max(threads, 1))
             parts = [partial(self._table_in_parts, identity, table, each) for table in tables]
         else:
             # The sorted keys stay. One thread uses the memory of the pairs, each other one needs its own.

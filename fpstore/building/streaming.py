@@ -52,7 +52,7 @@ class _Stream:
         self._writer, self._source, self._design = writer, source, design
         self._work = writer.work
         self._threads = resources.threads
-        self._share = resources.memory // min(resources.threads, len(design.tables))
+        self._each = resources.for_each(min(resources.threads, len(design.tables)))
         self._rooms: list[Words] = []  # for the keys of a table, free for the next ones
 
     def write(self, used: npt.NDArray[np.bool_] | None) -> None:
@@ -102,13 +102,12 @@ class _Stream:
         keys = self._source.keys(spec, stop)
         if keys is None:
             # No source has this order.
-            each = Resources(self._share, max(self._threads // len(self._design.tables), 1))
-            made = TableKeys(self._sorted, count, spec, writer.folder / f"table-{number}.tmp", each, stop)
+            made = TableKeys(self._sorted, count, spec, writer.folder / f"table-{number}.tmp", self._each, stop)
             try:
                 writer.write_table(number, made)
             finally:
                 made.close()
-        elif count * WORD_BYTES * spec.width.words <= self._share:
+        elif count * WORD_BYTES * spec.width.words <= self._each.memory:
             kept = _Kept(keys, self._room(count))
             writer.write_table(number, kept)
             self._rooms.append(kept.room)

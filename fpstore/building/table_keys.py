@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.building.external_sort import COPY_ROWS, in_pieces, sort_bytes, sort_room, unless_stopped
+from fpstore.building.external_sort import in_pieces, sort_bytes, sort_room, unless_stopped
 from fpstore.building.file_column import FileColumn
 from fpstore.design.tables import REFERENCES, TableSpec
 from fpstore.resources import Resources
@@ -18,7 +19,9 @@ from fpstore.threads import in_order
 from fpstore.width import distinct, empty_rows, place_of, places_of
 
 SAMPLE_STEP = 512  # rows of a run between two that are remembered
-LEAST_ROWS = 4 * COPY_ROWS  # of a run or a part, however small the budget is
+LEAST_MEMORY = 4 << 20  # of a table, however small its share of the budget is
+THREAD_MEMORY = 8 << 20  # for each word of a key: with less, a pass would read many small pieces of many runs
+RUN_ARRAYS, PART_ARRAYS = 3, 2
 
 
 class _Room(NamedTuple):
@@ -53,32 +56,46 @@ class TableKeys:
         self, rows: Callable[[], Iterator[Words]], count: int, spec: TableSpec, path: Path, resources: Resources,
         stop: _kernel.Stop,
     ) -> None:  # fmt: skip
-        memory, threads = resources.memory, resources.threads
+        memory, threads = (
+            max(resources.memory, LEAST_MEMORY),
+            min(resources.threads, most_threads(resources.memory, spec.key_words)),
+        )
         self._rows, self._count, self._spec, self._threads, self._stop = rows, count, spec, threads, stop
         self._words = spec.key_words
-        run_bytes = sort_bytes(self._words) * 3 // 2
-        self._most = memory // run_bytes  # rows of a run
-        if count > self._most:
-            self._most = max(memory // (run_bytes * _at_once(threads)), LEAST_ROWS)
-        # One part more waits for the pass to go on.
-        self._part_rows = max(memory // (sort_bytes(self._words) * (_at_once(threads) + 1)), LEAST_ROWS)
+        most = memory // (sort_bytes(self._words) // 2)  # rows of an array as large as the budget
+        self._run_rows = most // RUN_ARRAYS
+        if count > self._run_rows:
+            self._run_rows = max(self._run_rows // _at_once(threads), 1)
+        self._part_rows = most // (PART_ARRAYS * _at_once(threads))
         self._rooms: list[_Room] = []
         self._column = FileColumn(path, self._words)
         self._runs: list[tuple[int, int]] = []  # start and end of each in the file
         self._samples: list[Words] = []
-        self._cuts: list[list[int]] = []  # where each part begins in each run, and where the last one ends
+        self._parts: list[list[tuple[int, int]]] | None = None  # where each part lies in the runs
         self._kept: Words | None = None
+        self._pass: Generator[Words, None, None] | None = None
 
     def __call__(self) -> Iterator[Words]:
-        """Start a pass; each piece of it is valid until the next."""
-        if self._kept is None and not self._cuts:
+        """Start a pass, which ends the one before; each piece of it is valid until the next."""
+        if self._kept is None and self._parts is None:
             self._sort()
-        return self._merged() if self._kept is None else iter([self._kept])
+        if self._kept is not None:
+            return iter([self._kept])
+        self._end_pass()
+        self._pass = self._merged()
+        return self._pass
 
     def close(self) -> None:
         """Drop the keys."""
+        self._end_pass()
         self._kept = None
         self._column.close()
+
+    def _end_pass(self) -> None:
+        """Wait for the threads of a pass that has not come to its end."""
+        if self._pass is not None:
+            self._pass.close()
+            self._pass = None
 
     # Runs
 
@@ -104,10 +121,10 @@ class TableKeys:
             while done < len(piece):
                 if room is None:
                     room, filled = self._new_room(), 0
-                size = min(len(piece) - done, self._most - filled)
+                size = min(len(piece) - done, self._run_rows - filled)
                 room.rows[filled : filled + size] = piece[done : done + size]
                 filled, done = filled + size, done + size
-                if filled == self._most:
+                if filled == self._run_rows:
                     yield room, filled
                     room = None
         if room is not None:
@@ -121,7 +138,7 @@ class TableKeys:
         try:
             return self._rooms.pop()
         except IndexError:  # all are in use
-            return _Room(*(sort_room(min(self._most, self._count), self._words) for _ in range(3)))
+            return _Room(*(sort_room(min(self._run_rows, self._count), self._words) for _ in range(3)))
 
     def _sorted_run(self, gathered: tuple[_Room, int]) -> Words:
         rows, keys, scratch = (array[: gathered[1]] for array in gathered[0])
@@ -136,15 +153,16 @@ class TableKeys:
         """Find where parts begin in the runs."""
         self._column.finish()
         samples = np.concatenate([empty_rows(0, self._words), *self._samples])
-        # A part has the rows of so many samples, and in each run less than another step.
-        step = max(self._part_rows // SAMPLE_STEP - len(self._runs), 1)
-        bounds = distinct(samples)[step::step]
-        of_runs = []
+        # A part has the rows of so many samples, and in each run less than another step, more or less: of many runs some of each.
+        most = self._part_rows // SAMPLE_STEP
+        step = max(most - len(self._runs), most // 2, 1)
+        bounds = distinct(samples)[step::step]  # in order: no key is there twice
+        slices = []
         for (start, end), of_run in zip(self._runs, self._samples, strict=True):
             at = places_of(of_run, bounds).tolist()
             cuts = [self._place(start, end, sample, bounds[i : i + 1]) for i, sample in enumerate(at)]
-            of_runs.append([start, *cuts, end])
-        self._cuts = [list(cut) for cut in zip(*of_runs, strict=True)] or [[]]
+            slices.append(list(pairwise([start, *cuts, end])))
+        self._parts = [list(part) for part in zip(*slices, strict=True)]
         self._samples.clear()
 
     def _place(self, start: int, end: int, sample: int, bound: Words) -> int:
@@ -157,9 +175,9 @@ class TableKeys:
 
     # Passes
 
-    def _merged(self) -> Iterator[Words]:
-        parts = [list(zip(*ends, strict=True)) for ends in zip(self._cuts, self._cuts[1:], strict=False)]
-        largest = max((_size(part) for part in parts), default=0)
+    def _merged(self) -> Generator[Words, None, None]:
+        assert self._parts is not None
+        largest = max(map(_size, self._parts), default=0)
         rooms: list[tuple[Words, Words]] = []
 
         def part_of(slices: list[tuple[int, int]]) -> tuple[tuple[Words, Words], int]:
@@ -168,6 +186,7 @@ class TableKeys:
             except IndexError:  # all are in use
                 room = sort_room(largest, self._words), sort_room(largest, self._words)
             size = 0
+            # Runs follow each other as the fingerprints do, and the sort is stable: the bits behind those sorted by are in order.
             for start, end in slices:
                 self._column.read(start, room[0][size : size + end - start])
                 size += end - start
@@ -175,7 +194,7 @@ class TableKeys:
             _kernel.sort_keys(room[0][:size], room[1][:size], bits, self._stop)
             return room, size
 
-        for _, (room, size) in in_order(part_of, parts, self._threads):
+        for _, (room, size) in in_order(part_of, self._parts, self._threads):
             yield room[0][:size]
             rooms.append(room)
 
@@ -195,6 +214,11 @@ def reference_keys(keys: Callable[[], Iterable[Words]], count: int, spec: TableS
     for piece in in_pieces(keys()):
         yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)
         first += len(piece)
+
+
+def most_threads(memory: int, words: int) -> int:
+    """Return how many threads can sort runs of keys of so many words in a budget."""
+    return max(memory // (THREAD_MEMORY * words), 1)
 
 
 def _at_once(threads: int) -> int:

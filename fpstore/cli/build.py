@@ -42,6 +42,7 @@ from fpstore.design.tables import BLOCKS
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 from fpstore.resources import shown_size
+from fpstore.width import WORD_BITS
 
 if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter, HyperplaneHash
@@ -201,15 +202,18 @@ def build(
         stats = made.stats()
     notices.report(talk)
     zeros.report(talk)
-    _note_blocks(stats, talk)
+    _note_defaults(stats, talk)
     if as_json:
         print_json(stats)
     elif not talk.quiet:
         click.echo(f"{shown(store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
 
 
-def _note_blocks(stats: dict[str, Any], talk: Talk) -> None:
-    """Note which options for blocks have no effect, as the design has column tables alone."""
+def _note_defaults(stats: dict[str, Any], talk: Talk) -> None:
+    """Note a radius that nobody chose for wide fingerprints, and options for blocks where a design has none."""
+    if stats["width"] > WORD_BITS and stats["fingerprinter"] is None and not is_given("radius"):
+        differ = "near-duplicates may differ in more bits, those of PDQ in 31 of 256"
+        talk.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
     given = [option for name, option in (("codec", "--codec"), ("block_bytes", "--block-bytes")) if is_given(name)]
     if given and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
         changes = f"{' and '.join(given)} {'change' if len(given) > 1 else 'changes'} nothing"

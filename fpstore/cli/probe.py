@@ -8,7 +8,7 @@ from fpstore.cli import queries as asking
 from fpstore.cli.verb import Search
 
 
-@click.command(cls=Search, guesses=asking.COUNT_GUESSES)
+@click.command(cls=Search, guesses=asking.LIMIT_GUESSES)
 @asking.request_options(help="Largest distance of a match, up to the store's width; by default the store's radius.")
 def probe(request: asking.Request) -> int:
     r"""Find every stored fingerprint within the radius of each query FP, and its ids.

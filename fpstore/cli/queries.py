@@ -53,8 +53,9 @@ SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until 
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
 MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
-COUNT_GUESSES = dict.fromkeys(
-    ("-k", "--k", "-n", "--n", "--count"), "--limit N writes the N nearest within the radius, fpstore nearest -k N those at any"
+LIMIT_GUESSES = dict.fromkeys(
+    ("-k", "--k", "-n", "--n", "--count"),
+    "--limit N writes the N nearest within the radius, fpstore nearest -k N those at any distance",
 )
 _OPTIONS = {"texts": "--text", "rows": "--text-field", "pictures": "--image", "vectors": "--vector"}  # by what is hashed
 

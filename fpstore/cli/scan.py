@@ -8,7 +8,7 @@ from fpstore.cli import queries as asking
 from fpstore.cli.verb import Search
 
 
-@click.command(cls=Search, guesses=asking.COUNT_GUESSES)
+@click.command(cls=Search, guesses=asking.LIMIT_GUESSES)
 @asking.request_options(required=True, help="Largest distance of a match, up to the store's width.")
 def scan(request: asking.Request) -> int:
     r"""Find matches within any radius by reading the whole first table.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore.aliases import NamedColumns, Words
 from fpstore.io import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
-from fpstore.width import Distances, Width, shown
+from fpstore.width import Distances, Width, fingerprint_text
 
 
 class Match(NamedTuple):
@@ -33,7 +33,7 @@ class Match(NamedTuple):
     ids: list[int] | list[str]
 
     def __repr__(self) -> str:
-        return f"Match(fingerprint={shown(self.fingerprint)}, distance={self.distance!r}, ids={self.ids!r})"
+        return f"Match(fingerprint={fingerprint_text(self.fingerprint)}, distance={self.distance!r}, ids={self.ids!r})"
 
 
 class MatchList(list[Match]):

@@ -22,7 +22,7 @@ from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
 from fpstore.query.matches import Match
-from fpstore.width import order_of, place_of, places_of, rows_to_numbers, shown
+from fpstore.width import fingerprint_text, order_of, place_of, places_of, rows_to_numbers
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18
@@ -215,7 +215,9 @@ class Snapshot:
         missing = np.flatnonzero(np.diff(lims) == 0)
         if len(missing):
             first = self.width.numbers(fingerprints[missing[:1]])[0]
-            raise NotStoredError(f"the fingerprint {shown(first)} is not stored: `in` tells which ones are", got=first)
+            raise NotStoredError(
+                f"the fingerprint {fingerprint_text(first, self.width.bits)} is not stored: `in` tells which ones are", got=first
+            )
         return lims, self.names_of(numbers)
 
     def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:

@@ -151,6 +151,7 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypa
     for number, (size, threads) in enumerate(((1, 1), (1, 3), (1 << 14, 1), (1 << 14, 2))):
         monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 32 * size)
         monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 16 * size)
+        monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 8 * size << 16)  # of a table 65,536 rows
         monkeypatch.setattr("fpstore.building.sorted_columns.COPY_ROWS", 7000)
         path = tmp_path / str(number)
         fpstore.build(path, keys, given[ids], design="manku-4", memory="64MiB", threads=threads).close()

@@ -127,7 +127,8 @@ def test_a_large_batch_maps_all_that_is_cached(tmp_path, design):
         return all(table["Rss"] == table["Size"] for table in mappings(path))
 
     with fpstore.open(path) as store:
-        assert not is_whole(store, 1)
+        is_whole(store, 1)  # one look-up may meet the only large page of a table
+        assert not store.snapshot().generation._has_mapped
         assert not is_whole(store, 1000)
         assert is_whole(store, 1 << 12) == known
 

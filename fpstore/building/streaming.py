@@ -108,9 +108,9 @@ class _Stream:
             finally:
                 made.close()
         elif count * WORD_BYTES * spec.width.words <= self._each.memory:
-            kept = _Kept(keys, self._room(count))
-            writer.write_table(number, kept)
-            self._rooms.append(kept.room)
+            room = self._room(count)
+            writer.write_table(number, _Kept(keys, room))
+            self._rooms.append(room)
         else:
             writer.write_table(number, lambda: self._source.keys(spec, stop) or ())
 
@@ -126,17 +126,17 @@ class _Kept:
 
     def __init__(self, keys: Iterable[Words], room: Words) -> None:
         self._keys: Iterable[Words] | None = keys
-        self.room, self._rows = room, 0
+        self._room, self._rows = room, 0
 
     def __call__(self) -> Iterator[Words]:
         """Start a pass."""
         if self._keys is None:
-            return in_pieces([self.room[: self._rows]])
+            return in_pieces([self._room[: self._rows]])
         keys, self._keys = self._keys, None
         return self._keeping(keys)
 
     def _keeping(self, keys: Iterable[Words]) -> Iterator[Words]:
         for piece in in_pieces(keys):
-            self.room[self._rows : self._rows + len(piece)] = piece
+            self._room[self._rows : self._rows + len(piece)] = piece
             self._rows += len(piece)
             yield piece

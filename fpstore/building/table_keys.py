@@ -36,7 +36,7 @@ class TableKeys:
     """Starts passes over the sorted keys of a table, of any number.
 
     What does not fit into memory is sorted in runs, in a file. A pass takes the keys between two bounds from all runs and
-    sorts them together, part by part. Bounds are keys of the runs themselves, so parts are equally large however the keys lie.
+    sorts them together, part by part. Bounds are keys of the runs, evenly chosen, so a part fits however the keys lie.
 
     Parameters
     ----------
@@ -56,16 +56,14 @@ class TableKeys:
         self, rows: Callable[[], Iterator[Words]], count: int, spec: TableSpec, path: Path, resources: Resources,
         stop: _kernel.Stop,
     ) -> None:  # fmt: skip
-        memory, threads = (
-            max(resources.memory, LEAST_MEMORY),
-            min(resources.threads, most_threads(resources.memory, spec.key_words)),
-        )
+        threads = min(resources.threads, most_threads(resources.memory, spec.key_words))
         self._rows, self._count, self._spec, self._threads, self._stop = rows, count, spec, threads, stop
         self._words = spec.key_words
-        most = memory // (sort_bytes(self._words) // 2)  # rows of an array as large as the budget
-        self._run_rows = most // RUN_ARRAYS
-        if count > self._run_rows:
-            self._run_rows = max(self._run_rows // _at_once(threads), 1)
+        most = max(resources.memory, LEAST_MEMORY) // (sort_bytes(self._words) // 2)  # rows of an array as large as the budget
+        run_rows = most // RUN_ARRAYS
+        if count > run_rows:
+            run_rows //= _at_once(threads)
+        self._run_rows = max(min(run_rows, count), 1)
         self._part_rows = most // (PART_ARRAYS * _at_once(threads))
         self._rooms: list[_Room] = []
         self._column = FileColumn(path, self._words)
@@ -138,7 +136,7 @@ class TableKeys:
         try:
             return self._rooms.pop()
         except IndexError:  # all are in use
-            return _Room(*(sort_room(min(self._run_rows, self._count), self._words) for _ in range(3)))
+            return _Room(*(sort_room(self._run_rows, self._words) for _ in range(RUN_ARRAYS)))
 
     def _sorted_run(self, gathered: tuple[_Room, int]) -> Words:
         rows, keys, scratch = (array[: gathered[1]] for array in gathered[0])
@@ -153,7 +151,7 @@ class TableKeys:
         """Find where parts begin in the runs."""
         self._column.finish()
         samples = np.concatenate([empty_rows(0, self._words), *self._samples])
-        # A part has the rows of so many samples, and in each run less than another step, more or less: of many runs some of each.
+        # Each run adds less than a step to the rows between two bounds, or has less: of many runs, as many add as have less.
         most = self._part_rows // SAMPLE_STEP
         step = max(most - len(self._runs), most // 2, 1)
         bounds = distinct(samples)[step::step]  # in order: no key is there twice

@@ -10,10 +10,10 @@ from fpstore.cli.build import summary
 from fpstore.cli.options import Talk, json_option, store_argument, talk_options
 from fpstore.cli.output import print_json, shown
 from fpstore.cli.progress import Bars
-from fpstore.cli.verb import Verb
+from fpstore.cli.verb import Verb, output_is
 
 
-@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "the copy is the second argument"))
+@click.command(cls=Verb, guesses=output_is("the copy is the second argument"))
 @store_argument
 @click.argument("path", metavar="PATH")
 @click.option(

@@ -37,7 +37,7 @@ from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
 from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_options
-from fpstore.cli.verb import Verb
+from fpstore.cli.verb import Verb, output_is
 from fpstore.design.tables import BLOCKS
 from fpstore.errors import InputError
 from fpstore.io import open_reader
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter, HyperplaneHash
 
 
-@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "the store to write is the first argument"))
+@click.command(cls=Verb, guesses=output_is("the store to write is the first argument"))
 @store_argument
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.option(

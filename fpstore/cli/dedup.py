@@ -28,7 +28,7 @@ from fpstore.cli.output import count, print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.texts import Columns, encoding_option, html_option, text_field_option
-from fpstore.cli.verb import Verb
+from fpstore.cli.verb import Verb, output_is
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ rule_options = grouped(
 )  # fmt: skip
 
 
-@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "OUTPUT is the last argument, after all inputs"))
+@click.command(cls=Verb, guesses=output_is("OUTPUT is the last argument, after all inputs"))
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @click.argument("output", metavar="OUTPUT")
 @columns_options

@@ -9,10 +9,10 @@ from fpstore.cli import types
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
-from fpstore.cli.verb import Verb
+from fpstore.cli.verb import Verb, output_is
 
 
-@click.command(cls=Verb, guesses=dict.fromkeys(("-o", "--output"), "the folder to write to is the second argument"))
+@click.command(cls=Verb, guesses=output_is("the folder to write to is the second argument"))
 @store_argument
 @click.argument("folder", metavar="FOLDER")
 @click.option(

@@ -47,6 +47,11 @@ class Verb(click.Command):
             raise click.UsageError(f"{error.message}: --output names what to write", ctx) from None
 
 
+def output_is(where: str) -> dict[str, str]:
+    """Return the guesses of a command that names its output otherwise than with an option."""
+    return dict.fromkeys(("-o", "--output"), where)
+
+
 def names_output(command: click.Command) -> bool:
     """Return whether an option of a command names what it writes."""
     return any("--output" in parameter.opts for parameter in command.params)

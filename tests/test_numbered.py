@@ -148,7 +148,7 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypa
     keys = drawn(kind, 30_000)
     given = {"rows": None, "small": RNG.permutation(30_000).astype(np.uint64), "large": RNG.integers(0, 2**64, 30_000, np.uint64)}
     expected = None
-    for number, (size, threads) in enumerate(((1, 1), (1, 3), (1 << 14, 1), (1 << 14, 2))):
+    for number, (size, threads) in enumerate(((1, 1), (1, 3), (1 << 12, 1), (1 << 12, 2))):
         monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 32 * size)
         monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 16 * size)
         monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 8 * size << 16)  # of a table 65,536 rows

@@ -34,8 +34,8 @@ def keys_of(spec, fingerprints, width):
 
 
 def passes_of(rows, spec, path, threads, budget_rows):
-    """Return the parts of two passes in a budget of so many rows, of which a run takes three and a part two arrays."""
-    resources = Resources(8 * spec.key_words * budget_rows, threads)
+    """Return the parts of two passes with arrays of so many rows in all, of which a run takes three and a part two."""
+    resources = Resources(64 * -(-spec.key_words * budget_rows // 7), threads)
     made = TableKeys(partial(iter, [rows[:7], rows[7:7], rows[7:]]), len(rows), spec, path, resources, _kernel.Stop())
     found = []
     for _ in range(2):

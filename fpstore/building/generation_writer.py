@@ -152,12 +152,9 @@ class GenerationWriter:
             Starts a pass over its sorted keys. Where there is a Huffman code to make, one that counts comes before the one that
             writes.
         """
-        histogram = Histogram()
         coded = self.design.tables[number].kind == BLOCKS and self._blocks.codec == HUFFMAN
-        for piece in in_pieces(keys()) if coded else ():
-            histogram.add(piece)
-            self.work.tick()
-        table = table_writer(self.folder / table_name(number), self._layout(number, histogram.counts))
+        histogram = self._histogram(keys() if coded else ())
+        table = table_writer(self.folder / table_name(number), self._layout(number, histogram))
         try:
             for piece in in_pieces(keys()):
                 table.feed(piece)
@@ -167,6 +164,14 @@ class GenerationWriter:
             table.abort()
             raise
         self._sync(table)
+
+    def _histogram(self, keys: Iterable[Words]) -> Words:
+        """Return the histogram of sorted keys; none of them is held when this returns."""
+        histogram = Histogram()
+        for piece in in_pieces(keys):
+            histogram.add(piece)
+            self.work.tick()
+        return histogram.counts
 
     def _layout(self, number: int, histogram: Words) -> TableLayout:
         return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram)

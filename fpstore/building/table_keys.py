@@ -59,7 +59,8 @@ class TableKeys:
         threads = min(resources.threads, most_threads(resources.memory, spec.key_words))
         self._rows, self._count, self._spec, self._threads, self._stop = rows, count, spec, threads, stop
         self._words = spec.key_words
-        most = max(resources.memory, LEAST_MEMORY) // (sort_bytes(self._words) // 2)  # rows of an array as large as the budget
+        memory = max(resources.memory, LEAST_MEMORY) // 8 * 7  # the rest is for the index of the table and for buffers of files
+        most = memory // (sort_bytes(self._words) // 2)  # rows of an array as large as that
         run_rows = most // RUN_ARRAYS
         if count > run_rows:
             run_rows //= _at_once(threads)

@@ -44,11 +44,13 @@ inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, u
     distance += rest_distance<W>(rest, item.base);
     if (distance > out.options.radius) return true;
   }
-  const auto difference = apply(item.probe->table->inverse, row_of<W>(leading, rest) ^ item.base);
+  const auto entry = row_of<W>(leading, rest);
+  const auto difference = apply(item.probe->table->inverse, entry ^ item.base);
   for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
     if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
   if (__builtin_expect(out.options.places != nullptr, 0)) note(out.options.places, item.probe->table, place);
-  return push(out.sink, out.queries[item.index] ^ difference, item.index, distance);
+  // The query itself may be far away in memory: the entry has all bits of the fingerprint.
+  return push(out.sink, apply(item.probe->table->inverse, entry), item.index, distance);
 }
 
 // Entries of a block whose leading words are decoded, and where the words behind them stand.

@@ -139,7 +139,7 @@ struct Avx2 : Portable<Width_> {
   }
 
   // Whether one of 16 words is as near as the bound, which is one more than the radius.
-  static bool any_near(const uint64_t* values, __m256i base, __m256i bound) {
+  static bool any_of_16_near(const uint64_t* values, __m256i base, __m256i bound) {
     const __m256i d0 = distances(values, base), d1 = distances(values + 4, base);
     const __m256i d2 = distances(values + 8, base), d3 = distances(values + 12, base);
     const __m256i least = _mm256_min_epu16(_mm256_min_epu16(d0, d1), _mm256_min_epu16(d2, d3));
@@ -151,17 +151,23 @@ struct Avx2 : Portable<Width_> {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(q.permuted)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(q.radius) + 1);
     for (uint32_t i = 0; i < entries.n; i += 16)
-      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) &&
+      if (__builtin_expect(any_of_16_near(entries.values + i, base, bound), 0) &&
           !Portable<W>::match_values(q, Portable<W>::some_of(entries, i)))
         return false;
     return true;
   }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries) {
+  static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
+    const __m256i of = _mm256_set1_epi64x(static_cast<long long>(base)), bound = _mm256_set1_epi64x(static_cast<long long>(radius) + 1);
+    const __m256i least = _mm256_min_epu16(distances(values, of), distances(values + 4, of));
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi64(bound, least)) != 0;
+  }
+
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(item.base)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(out.options.radius) + 1);
-    for (uint32_t i = Portable<W>::lower_bound(entries, item.target); i < entries.n && entries.values[i] <= item.last; i += 16)
-      if (__builtin_expect(any_near(entries.values + i, base, bound), 0) && !Portable<W>::filter_some(out, item, entries, i, i + 16))
+    for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16)
+      if (__builtin_expect(any_of_16_near(entries.values + i, base, bound), 0) && !Portable<W>::filter_some(out, item, entries, i, i + 16))
         return false;
     return true;
   }

@@ -288,12 +288,17 @@ struct Avx512 : Avx2<Width_> {
     return true;
   }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries) {
+  static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
+    const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values), _mm512_set1_epi64(static_cast<long long>(base))));
+    return bits_of(_mm512_cmple_epu64_mask(distance, _mm512_set1_epi64(radius))) != 0;
+  }
+
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
     const uint64_t* const values = entries.values;
     const uint32_t n = entries.n;
     const __m512i base = _mm512_set1_epi64(static_cast<long long>(lead(item.base)));
     const __m512i bound = _mm512_set1_epi64(out.options.radius);
-    for (uint32_t i = Portable<W>::lower_bound(entries, item.target); i < n && values[i] <= item.last; i += 8) {
+    for (uint32_t i = from; i < n && values[i] <= item.last; i += 8) {
       // What lies past n is scratch, told apart only when something is near.
       const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
       unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));

@@ -91,9 +91,9 @@ struct Neon : Portable<Width_> {
     return true;
   }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries) {
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
     const uint64x2_t base = vdupq_n_u64(lead(item.base));
-    for (uint32_t i = Portable<W>::lower_bound(entries, item.target); i < entries.n && entries.values[i] <= item.last; i += 16) {
+    for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16) {
       if (__builtin_expect(least_distance(entries.values + i, base) > out.options.radius, 1)) continue;
       if (!Portable<W>::filter_some(out, item, entries, i, i + 16)) return false;
     }

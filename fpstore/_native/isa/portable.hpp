@@ -165,9 +165,18 @@ struct Portable {
     return static_cast<uint32_t>(first - entries.values) + (*first < target);
   }
 
-  // The same for a look-up, of those that have its prefix: they stand together.
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries) {
-    return filter_some(out, item, entries, lower_bound(entries, item.target), entries.n);
+  // Whether one of kAtOnce words has at most radius bits other than the base.
+  static constexpr unsigned kAtOnce = 8;
+  static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
+    bool any = false;
+    for (unsigned k = 0; k < kAtOnce; ++k) any |= ones(values[k] ^ base) <= radius;
+    return any;
+  }
+
+  // Reports the entries within the radius of a look-up that have its prefix: they stand together, and none is before from. False when
+  // memory runs out.
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
+    return filter_some(out, item, entries, from, entries.n);
   }
 
   // Of the entries from one on, up to another, while they have the prefix, which the first one has or is beyond.

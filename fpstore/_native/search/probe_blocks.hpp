@@ -143,7 +143,7 @@ inline Status filter_expanded(const Emitter<W>& out, const Reading<Opened, W>& r
     if (__builtin_expect(status != Status::ok, 0)) return status;
     for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
-      if (!Blocks::filter_values(out, *u->item, entries))
+      if (!Blocks::filter_values(out, *u->item, entries, Blocks::lower_bound(entries, u->item->target)))
         return no_memory(read.block, state->fault);
     }
   }
@@ -204,7 +204,7 @@ inline Status look_at_all(const Emitter<W>& out, const Item<W>& item, const type
   const Status status = expand_block<Blocks>(unit, k, &entries, state);
   if (__builtin_expect(status != Status::ok, 0)) return status;
   state->counters->candidates += entries.n;
-  return Blocks::filter_values(out, item, entries) ? Status::ok : no_memory(unit.block, state->fault);
+  return Blocks::filter_values(out, item, entries, Blocks::lower_bound(entries, item.target)) ? Status::ok : no_memory(unit.block, state->fault);
 }
 
 // The same, which finds its place.

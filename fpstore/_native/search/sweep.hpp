@@ -74,6 +74,7 @@ class Sweep {
 
  private:
   static constexpr uint64_t kBlocksAhead = 8;
+  static constexpr unsigned kChunk = 32;  // look-ups whose places are found before any is gone into
 
   // Moves on to the block that may hold a target greater than all before: mostly a few keys on.
   Status find(uint64_t target) {
@@ -133,11 +134,29 @@ class Sweep {
     const Status status = expand_block<Blocks>(units_[k], k, &entries, state_);
     if (__builtin_expect(status != Status::ok, 0)) return status;
     state_->counters->candidates += (high_[k] - low_[k]) * entries.n;
-    for (uint64_t i = low_[k]; i < high_[k]; ++i) {
-      fetch_base(i + kBasesAhead);
-      if (__builtin_expect(!Blocks::filter_values(out_, item(i), entries), 0)) return no_memory(units_[k].block, state_->fault);
-    }
+    for (uint64_t i = low_[k]; i < high_[k]; i += kChunk)
+      if (__builtin_expect(!filter(i, high_[k] - i < kChunk ? high_[k] : i + kChunk, entries), 0)) return no_memory(units_[k].block, state_->fault);
     return Status::ok;
+  }
+
+  // Some look-ups, up to another, in an expanded block. Whether there is anything to compare cannot be foretold, so nothing branches on
+  // it: the processor looks for the places of several at once, and those with something near are gone through again.
+  bool filter(uint64_t first, uint64_t end, const Leads& entries) {
+    constexpr unsigned kLast = Blocks::kAtOnce - 1;
+    uint32_t places[kChunk];
+    uint64_t likely[kChunk];
+    unsigned count = 0;
+    for (uint64_t i = first; i < end; ++i) {
+      fetch_base(i + kBasesAhead);
+      const uint32_t at = Blocks::lower_bound(entries, lookups_.target(i));
+      const uint64_t* const values = entries.values + at;  // what lies past the entries is scratch, told apart below
+      places[count] = at;
+      likely[count] = i;
+      count += Blocks::any_near(values, lead(lookups_.bases[lookups_.query(i)]), out_.options.radius) | (values[kLast] <= lookups_.last(i));
+    }
+    for (unsigned c = 0; c < count; ++c)
+      if (__builtin_expect(!Blocks::filter_values(out_, item(likely[c]), entries, places[c]), 0)) return false;
+    return true;
   }
 
   // Finds the place of each look-up.

@@ -8,16 +8,18 @@ namespace {
 
 constexpr uint64_t kSweepLeast = 1 << 11;  // look-ups in a table, from which on they may share blocks
 #ifdef FPSTORE_SMALL
-constexpr uint64_t kSortedAtOnce = 1 << 8;  // look-ups
+constexpr uint64_t kWindowLookups = 1 << 8;  // look-ups
 constexpr uint64_t kQueriesBetween = 1 << 3;  // two looks at whether the call is to end
 #else
-constexpr uint64_t kSortedAtOnce = 1 << 22;
+constexpr uint64_t kWindowLookups = 1 << 15;  // with as much for sorting them, they leave room in the second-level cache
 constexpr uint64_t kQueriesBetween = 1 << 16;
 #endif
-constexpr unsigned kWindowBits = 7;  // leading bits of a target, by which windows of the table are cut; more would need more stack
+constexpr unsigned kMostWindowBits = 12;
+constexpr uint64_t kWindowStarts = (uint64_t{1} << kMostWindowBits) + 1;
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kMostSortedBits = 64 - kIndexBits;
+constexpr uint64_t kQueriesAhead = 64;
 
 // The look-ups of queries in one table on their way into the pipeline.
 template <class Blocks>
@@ -53,59 +55,30 @@ inline Status feed_plainly(const Feeder<Blocks>& from, size_t query_count) {
   return Status::ok;
 }
 
-// Memory for sorting look-ups: twice as many words as there are, and the permuted queries.
+// Memory for queries that are sorted, and for the look-ups of a window and sorting them.
 template <class Row>
 class LookupRoom {
  public:
   uint64_t* words = nullptr;
   Row* bases = nullptr;
+  uint32_t* numbers = nullptr;
+  uint32_t* starts = nullptr;  // of windows
 
   explicit LookupRoom(Scratch* kept) : scratch_(kept ? kept : &own_) {}
   LookupRoom(const LookupRoom&) = delete;
   LookupRoom& operator=(const LookupRoom&) = delete;
   ~LookupRoom() { release(&own_); }
-  bool reserve(uint64_t lookups, uint64_t queries) {
-    words = static_cast<uint64_t*>(room_in(scratch_, 0, 2 * lookups * sizeof *words));
-    bases = static_cast<Row*>(room_in(scratch_, 1, queries * sizeof *bases));
+  bool reserve(uint64_t queries) {
+    words = static_cast<uint64_t*>(room_in(scratch_, 0, 2 * (queries < kWindowLookups ? kWindowLookups : queries) * sizeof *words));
+    bases = static_cast<Row*>(room_in(scratch_, 1, queries * (sizeof *bases + sizeof *numbers) + kWindowStarts * sizeof *starts));
+    numbers = reinterpret_cast<uint32_t*>(bases + queries);
+    starts = numbers + queries;
     return words && bases;
   }
 
  private:
   Scratch own_{};
   Scratch* scratch_;
-};
-
-// Look-ups on their way into the pipeline, nearly in the order of the table.
-template <class Blocks, class Row = typename Blocks::W::Row>
-inline Status feed_near(const Feeder<Blocks>& from, const SortedLookups<Row>& lookups) {
-  Status status = from.to->flush();
-  from.to->set_near(true);
-  for (uint64_t i = 0; i < lookups.count && status == Status::ok; ++i) {
-    if (i + kBasesAhead < lookups.count) __builtin_prefetch(lookups.bases + lookups.query(i + kBasesAhead));
-    const uint64_t q = lookups.query(i);
-    status = from.add_at(q, lookups.bases[q], lookups.target(i));
-  }
-  if (status == Status::ok) status = from.to->flush();
-  from.to->set_near(false);
-  return status;
-}
-
-// The variants of a table's look-ups, which ascend, in groups of the same leading kWindowBits.
-struct VariantGroups {
-  static constexpr unsigned kEnd = 1 << kWindowBits;
-  unsigned count = 0;
-  uint8_t leading[kEnd];
-  uint64_t starts[kEnd + 1];
-
-  explicit VariantGroups(const TableProbe& p) {
-    for (uint64_t v = 0; v < p.variant_count; ++v) {
-      const unsigned bits = static_cast<unsigned>(p.variants[v] >> (64 - kWindowBits));
-      if (count && leading[count - 1] == bits) continue;
-      leading[count] = static_cast<uint8_t>(bits);
-      starts[count++] = v;
-    }
-    starts[count] = p.variant_count;
-  }
 };
 
 // Leaves out the look-ups that find nothing, as the filter of the table tells: words are as in SortedLookups. Returns how many are left.
@@ -119,76 +92,140 @@ inline uint64_t drop_absent(const TableProbe& p, uint64_t* words, uint64_t n) {
   return kept;
 }
 
-// The look-ups of queries in a table whose targets lie in a window of it: their leading kWindowBits are from first on, before end.
-template <class Blocks, class Row = typename Blocks::W::Row>
-inline Status feed_window(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, const VariantGroups& groups,
-                          unsigned first, unsigned end, uint64_t most, Order order, const LookupRoom<Row>& room,
-                          ProbeState<typename Blocks::W>* state) {
-  const TableProbe& p = *from.probe;
-  Stopper* const stop = out.options.stop;
-  const unsigned near_bits = p.prefix_bits < kNearBits ? p.prefix_bits : kNearBits;
-  // Where those of a window are more than there is room for, it is gone through several times.
-  uint64_t query = 0, variant = 0;
-  unsigned group = 0;
-  while (query < query_count) {
-    uint64_t n = 0;
-    const auto take = [&] {
-      for (; query < query_count; ++query, group = 0, variant = 0) {
-        if (query % kQueriesBetween == 0 && should_stop(stop, kQueriesBetween)) return;
-        const uint64_t base = lead(room.bases[query]) & from.mask;
-        const unsigned leading = static_cast<unsigned>(base >> (64 - kWindowBits));
-        for (; group < groups.count; variant = groups.starts[++group]) {
-          if ((leading ^ groups.leading[group]) - first >= end - first) continue;
-          for (; variant < groups.starts[group + 1]; ++variant) {
-            if (n == most) return;
-            room.words[n++] = (base ^ p.variants[variant]) | query;
-          }
-        }
-      }
-    };
-    take();
-    const auto sort = [&](unsigned bits) {
-      if (bits) sort_range(room.words, room.words + most, n, 0, bits, stop);
-    };
-    // The filter is read nearly in order.
-    if (p.filter || order == Order::near) sort(near_bits);
-    if (should_stop(stop, n + query_count)) return interrupted(state->fault);
-    if (p.filter) n = drop_absent(p, room.words, n);
-    if (order == Order::sorted) sort(p.prefix_bits);
-    if (should_stop(stop, 0)) return interrupted(state->fault);
-    const SortedLookups<Row> lookups{&p, room.words, n, from.mask, room.bases};
-    const Status status = order == Order::sorted ? Sweep<Blocks>(out, lookups, state).run() : feed_near(from, lookups);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
-  }
-  return Status::ok;
-}
+// The look-ups of queries in a table, in its order. The queries are permuted and sorted first. Then those of a look-up whose target begins
+// with some bits, for each of its variants, stand together: window by window of the table, look-ups are made where they belong, and
+// only those of a window are sorted.
+template <class Blocks>
+class SortedFeeder {
+ public:
+  using W = typename Blocks::W;
+  using Row = typename W::Row;
 
-// In the order of the table. So many that there is no room to sort them all are taken window by window, so that those of a block stay
-// together.
-template <class Blocks, class Row = typename Blocks::W::Row>
-inline Status feed_sorted(const Feeder<Blocks>& from, const Emitter<typename Blocks::W>& out, uint64_t query_count, uint64_t lookups, Order order,
-                          const LookupRoom<Row>& room, ProbeState<typename Blocks::W>* state) {
-  constexpr unsigned kEnd = VariantGroups::kEnd;
-  const VariantGroups groups(*from.probe);
-  for (uint64_t q = 0; q < query_count; q += kQueriesBetween) {
-    const uint64_t left = query_count - q;
-    permute_rows(from.probe->table->forward, from.queries + q, room.bases + q, left < kQueriesBetween ? left : kQueriesBetween);
-    if (should_stop(out.options.stop, kQueriesBetween)) return interrupted(state->fault);
+  SortedFeeder(const Feeder<Blocks>& to, const Emitter<W>& out, uint64_t queries, Order order, const LookupRoom<Row>& room, ProbeState<W>* state)
+      : to_(to), p_(*to.probe), out_(out), queries_(queries), order_(order), room_(room), state_(state), stop_(out.options.stop) {
+    bits_ = order == Order::sorted || p_.prefix_bits < kNearBits ? p_.prefix_bits : kNearBits;
+    const uint64_t lookups = queries * p_.variant_count;
+    while (window_bits_ < kMostWindowBits && window_bits_ < bits_ && lookups >> window_bits_ > kWindowLookups / 2) ++window_bits_;
   }
-  if (lookups <= kSortedAtOnce) return feed_window(from, out, query_count, groups, 0, kEnd, lookups, order, room, state);
-  uint64_t counts[kEnd] = {};
-  for (uint64_t query = 0; query < query_count; ++query) {
-    const unsigned leading = static_cast<unsigned>((lead(room.bases[query]) & from.mask) >> (64 - kWindowBits));
-    for (unsigned g = 0; g < groups.count; ++g) counts[leading ^ groups.leading[g]] += groups.starts[g + 1] - groups.starts[g];
+
+  Status run() {
+    if (!sort_queries()) return interrupted(state_->fault);
+    if (order_ == Order::sorted) return feed_windows();
+    Status status = to_.to->flush();
+    to_.to->set_near(true);
+    if (status == Status::ok) status = feed_windows();
+    if (status == Status::ok) status = to_.to->flush();
+    to_.to->set_near(false);
+    return status;
   }
-  for (unsigned first = 0, end = 0; first < kEnd; first = end) {
-    uint64_t inside = counts[end++];
-    while (end < kEnd && inside + counts[end] <= kSortedAtOnce) inside += counts[end++];
-    const Status status = feed_window(from, out, query_count, groups, first, end, kSortedAtOnce, order, room, state);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+
+ private:
+  // False when the call is to end.
+  bool sort_queries() {
+    uint64_t* const words = room_.words;
+    const auto in_steps = [&](auto part) {
+      for (uint64_t q = 0; q < queries_; q += kQueriesBetween) {
+        if (should_stop(stop_, kQueriesBetween)) return false;
+        part(q, queries_ - q < kQueriesBetween ? queries_ - q : kQueriesBetween);
+      }
+      return true;
+    };
+    const bool made = in_steps([&](uint64_t first, uint64_t n) {
+      Row* const bases = room_.bases + first;
+      permute_rows(p_.table->forward, out_.queries + first, bases, n);
+      for (uint64_t i = 0; i < n; ++i) words[first + i] = (lead(bases[i]) & to_.mask) | (first + i);
+    });
+    if (!made) return false;
+    sort_range(words, words + queries_, queries_, 0, bits_, stop_);
+    return !should_stop(stop_, 0) && in_steps([&](uint64_t first, uint64_t n) {
+      constexpr uint64_t kPermuted = 128;  // at a time
+      Row some[kPermuted];
+      for (uint64_t i = first; i < first + n; i += kPermuted) {
+        const uint64_t count = first + n - i < kPermuted ? first + n - i : kPermuted;
+        for (uint64_t j = i; j < i + count; ++j) {
+          if (j + kQueriesAhead < queries_) __builtin_prefetch(out_.queries + (words[j + kQueriesAhead] & kIndexMask));
+          room_.numbers[j] = static_cast<uint32_t>(words[j] & kIndexMask);
+          some[j - i] = out_.queries[room_.numbers[j]];
+        }
+        permute_rows(p_.table->forward, some, room_.bases + i, count);
+      }
+    });
   }
-  return Status::ok;
-}
+
+  // Where the targets are the queries, they are sorted already.
+  bool sorts_windows() const { return p_.variant_count > 1 || p_.variants[0] != 0; }
+
+  // The leading bits of a target or variant, by which windows of the table are cut.
+  uint64_t leading(uint64_t word) const { return word >> 1 >> (63 - window_bits_); }
+
+  Status feed_windows() {
+    if (!sorts_windows()) {
+      const Status status = add(0, queries_, 0);
+      return status == Status::ok ? take() : status;
+    }
+    const uint64_t windows = uint64_t{1} << window_bits_;
+    uint32_t* const starts = room_.starts;  // of the queries that begin with some bits
+    uint64_t window = 0;
+    for (uint64_t q = 0; q < queries_; ++q)
+      for (; window <= leading(lead(room_.bases[q])); ++window) starts[window] = static_cast<uint32_t>(q);
+    for (; window <= windows; ++window) starts[window] = static_cast<uint32_t>(queries_);
+    for (window = 0; window < windows; ++window) {
+      Status status = Status::ok;
+      for (uint64_t v = 0; v < p_.variant_count && status == Status::ok; ++v) {
+        const uint64_t of = window ^ leading(p_.variants[v]);
+        status = add(starts[of], starts[of + 1], p_.variants[v]);
+      }
+      if (status == Status::ok) status = take();
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  // Look-ups of queries, by one variant. Where those of a window are more than there is room for, it is gone through several times.
+  Status add(uint64_t first, uint64_t end, uint64_t variant) {
+    while (first < end) {
+      const uint64_t n = end - first < kWindowLookups - count_ ? end - first : kWindowLookups - count_;
+      for (uint64_t i = 0; i < n; ++i) room_.words[count_ + i] = ((lead(room_.bases[first + i]) & to_.mask) ^ variant) | (first + i);
+      first += n;
+      count_ += n;
+      if (count_ < kWindowLookups) continue;
+      const Status status = take();
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  // Takes the look-ups that have been added.
+  Status take() {
+    if (count_ == 0) return Status::ok;
+    if (should_stop(stop_, count_)) return interrupted(state_->fault);
+    // A filter is read nearly in order.
+    if (p_.filter && order_ == Order::sorted) count_ = drop_absent(p_, room_.words, count_);
+    if (sorts_windows()) sort_range(room_.words, room_.words + kWindowLookups, count_, window_bits_, bits_, stop_);
+    if (p_.filter && order_ != Order::sorted) count_ = drop_absent(p_, room_.words, count_);
+    const SortedLookups<Row> lookups{&p_, room_.words, count_, to_.mask, room_.bases, room_.numbers};
+    count_ = 0;
+    if (order_ == Order::sorted) return Sweep<Blocks>(out_, lookups, state_).run();
+    for (uint64_t i = 0; i < lookups.count; ++i) {
+      const uint64_t q = lookups.query(i);
+      const Status status = to_.add_at(room_.numbers[q], room_.bases[q], lookups.target(i));
+      if (__builtin_expect(status != Status::ok, 0)) return status;
+    }
+    return Status::ok;
+  }
+
+  const Feeder<Blocks>& to_;
+  const TableProbe& p_;
+  const Emitter<W>& out_;
+  const uint64_t queries_;
+  const Order order_;
+  const LookupRoom<Row>& room_;
+  ProbeState<W>* const state_;
+  Stopper* const stop_;
+  unsigned bits_;  // by which look-ups are sorted
+  unsigned window_bits_ = 0;
+  uint64_t count_ = 0;  // look-ups that wait
+};
 
 // In which order so many look-ups of so many queries in a table are best taken. Sorted ones tell their query in the bits behind the prefix.
 inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, Order asked_for) {
@@ -228,10 +265,10 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
     const uint64_t in_table = queries.count * p->variant_count;
     Order order = order_of(*p, in_table, queries.count, options.order);
     // Without memory to sort them they are taken as they come.
-    if (order != Order::asked && !room.reserve(in_table < kSortedAtOnce ? in_table : kSortedAtOnce, queries.count)) order = Order::asked;
+    if (order != Order::asked && !room.reserve(queries.count)) order = Order::asked;
     const Feeder<Blocks> feeder{&pipeline, p, out.queries, top_mask(p->prefix_bits)};
     status = order == Order::asked ? feed_plainly(feeder, queries.count)
-                                   : feed_sorted(feeder, out, queries.count, in_table, order, room, &state);
+                                   : SortedFeeder<Blocks>(feeder, out, queries.count, order, room, &state).run();
   }
   if (status == Status::ok) status = pipeline.flush();
   fault->table = static_cast<unsigned>(state.at_fault - tables.probes);

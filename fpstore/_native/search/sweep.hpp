@@ -7,11 +7,10 @@ namespace fpstore {
 namespace {
 
 constexpr uint64_t kNearKeys = 16;   // among which the next block is mostly found
-constexpr uint64_t kBasesAhead = 16;  // look-ups whose queries are fetched before they are needed
 constexpr unsigned kIndexBits = 24;  // the low bits of a word tell whose look-up it is
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
 
-// Look-ups of a table by ascending target: the leading bits of each word are a target, the other ones the number of a query. Their
+// Look-ups of a table by ascending target: the leading bits of each word are a target, the other ones the place of a query. Their
 // prefixes are so short that all of it is there.
 template <class Row>
 struct SortedLookups {
@@ -19,7 +18,8 @@ struct SortedLookups {
   const uint64_t* words;
   uint64_t count;
   uint64_t mask;     // of the prefix
-  const Row* bases;  // the permuted queries
+  const Row* bases;  // the permuted queries, by ascending leading bits
+  const uint32_t* numbers;  // of the queries
 
   uint64_t target(uint64_t i) const { return words[i] & mask; }
   uint64_t query(uint64_t i) const { return words[i] & kIndexMask; }
@@ -121,11 +121,7 @@ class Sweep {
 
   Item<W> item(uint64_t i) const {
     const uint64_t q = lookups_.query(i);
-    return Item<W>{lookups_.probe, lookups_.target(i), lookups_.last(i), lookups_.bases[q], 0, 0, static_cast<uint32_t>(q)};
-  }
-
-  void fetch_base(uint64_t i) const {
-    if (i < lookups_.count) __builtin_prefetch(lookups_.bases + lookups_.query(i));
+    return Item<W>{lookups_.probe, lookups_.target(i), lookups_.last(i), lookups_.bases[q], 0, 0, lookups_.numbers[q]};
   }
 
   // Compares what has the prefixes of the look-ups in an expanded block.
@@ -147,7 +143,6 @@ class Sweep {
     uint64_t likely[kChunk];
     unsigned count = 0;
     for (uint64_t i = first; i < end; ++i) {
-      fetch_base(i + kBasesAhead);
       const uint32_t at = Blocks::lower_bound(entries, lookups_.target(i));
       const uint64_t* const values = entries.values + at;  // what lies past the entries is scratch, told apart below
       places[count] = at;
@@ -162,7 +157,6 @@ class Sweep {
   // Finds the place of each look-up.
   Status look(unsigned k) {
     for (uint64_t i = low_[k]; i < high_[k]; ++i) {
-      fetch_base(i + kBasesAhead);
       const Status status = look_into<Blocks>(out_, item(i), units_[k], k, state_);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }

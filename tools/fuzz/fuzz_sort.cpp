@@ -176,7 +176,7 @@ static void check_matches(const Rows& keys, uint64_t seed) {
   const std::unique_ptr<int64_t[]> lims(new int64_t[queries + 1]);
   const Column fingerprints(n);
   const std::unique_ptr<uint8_t[]> distances(new uint8_t[n * bytes]);
-  REQUIRE(order_matches(sink, W::kWords, bytes, queries, lims.get(), fingerprints.words(), distances.get(), nullptr) == Status::ok);
+  REQUIRE(order_matches(sink, W::kWords, bytes, queries, lims.get(), fingerprints.words(), distances.get(), 2, nullptr) == Status::ok);
   std::sort(found.begin(), found.end(), [](const Match<Row>& a, const Match<Row>& b) {
     return std::make_tuple(a.query, a.distance, a.fingerprint) < std::make_tuple(b.query, b.distance, b.fingerprint);
   });

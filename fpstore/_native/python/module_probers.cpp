@@ -110,7 +110,7 @@ struct Prober {
     options.stop = &stopping;
     if (most) guard.sink.limit = *most;
     if (!run(queries.data(), count_of(queries), options, threads, &guard.sink, &counters)) return nb::none();
-    nb::tuple columns = Table::finish(guard.sink, width(), count_of(queries), &stopping);
+    nb::tuple columns = Table::finish(guard.sink, width(), count_of(queries), &stopping, threads);
     return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
   }
 

@@ -254,7 +254,7 @@ class SingleProber {
   Status order(Room* room, Stopper* stopping) const {
     if (room->sink.count > FoundPlaces::kMost) {
       int64_t lims[2];
-      return order_matches(room->sink, words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), stopping);
+      return order_matches(room->sink, words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), 1, stopping);
     }
     switch (words()) {
       case 1: order_few<uint64_t>(room); break;

@@ -246,11 +246,11 @@ nb::object Table::locate_one(nb::handle fingerprint) const {
   return nb::make_tuple(block, rank);
 }
 
-nb::tuple Table::finish(const Sink& sink, unsigned width, size_t query_count, Stopper* stop) {
+nb::tuple Table::finish(const Sink& sink, unsigned width, size_t query_count, Stopper* stop, unsigned threads) {
   std::optional<OrderedMatches> ordered;
   {
     ReleasedGil released;
-    ordered.emplace(sink, width, words_of(width), query_count, stop);
+    ordered.emplace(sink, width, words_of(width), query_count, stop, threads);
   }
   check(ordered->status, Fault{ordered->status}, "");
   return ordered->columns();

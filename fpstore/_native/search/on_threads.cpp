@@ -1,13 +1,10 @@
 #include "search/on_threads.hpp"
 
-#include <condition_variable>
-#include <exception>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "search/results.hpp"
+#include "search/shared_tasks.hpp"
 
 namespace fpstore {
 
@@ -25,7 +22,7 @@ struct Task {
   Status status = Status::ok;
 };
 
-// The tasks of a probe, which threads take one by one.
+// A probe in tasks.
 class SharedProbe {
  public:
   SharedProbe(const Kernels& kernels, unsigned words, const TableProbes& tables, const Queries& queries, const ProbeOptions& options)
@@ -48,58 +45,46 @@ class SharedProbe {
       }
   }
 
-  // On this thread and others, until no task is left.
   void run(unsigned threads) {
-    if (threads > tasks_.size()) threads = static_cast<unsigned>(tasks_.size());
-    std::vector<std::thread> others;
-    others.reserve(threads - 1);
-    try {
-      for (unsigned i = 1; i < threads; ++i) {
-        {
-          const std::lock_guard<std::mutex> lock(mutex_);
-          ++running_;
-        }
-        others.emplace_back([this] { work_beside(); });
-      }
-    } catch (const std::exception&) {
-      // The system has no more threads, or memory for one: those that run do the work.
-      const std::lock_guard<std::mutex> lock(mutex_);
-      --running_;
-    }
-    work(options_.stop);
-    await_others();
-    for (std::thread& other : others) other.join();
+    SharedTasks shared(tasks_.size());
+    shared.run(threads, options_.stop, [&](Stopper* stop) { probe(&shared, stop); });
   }
 
   // Puts the matches of all tasks into one sink; the fault is that of the first task that has one.
-  Status collect(Sink* sink, ProbeCounters* counters, Fault* fault) {
+  Status collect(unsigned threads, Sink* sink, ProbeCounters* counters, Fault* fault) {
     if (options_.stop && options_.stop->ended) return (*fault = Fault{Status::interrupted}).status;
-    for (Task& task : tasks_) {
+    std::vector<uint64_t> places;
+    uint64_t found = sink->count;
+    for (const Task& task : tasks_) {
+      places.push_back(found);
+      found += task.sink.count;
+    }
+    for (const Task& task : tasks_) {
       counters->blocks += task.counters.blocks;
       counters->candidates += task.counters.candidates;
       counters->fetches += task.counters.fetches;
-      const bool fits = append(sink, task.sink, words_, static_cast<uint32_t>(task.first));
-      release(&task.sink);
-      if (!fits) {
-        *fault = Fault{Status::out_of_memory};
-      } else if (task.status == Status::ok || task.status == Status::interrupted) {  // because of a fault of another
-        continue;
-      } else {
-        *fault = task.fault;
-      }
+      if (task.status == Status::ok || task.status == Status::interrupted) continue;  // because of a fault of another
+      if (found >= sink->limit) sink->count = sink->limit;  // as the sink of a task may have been full
+      *fault = task.fault;
       fault->table = task.table;
       return fault->status;
     }
+    const bool fits = found <= sink->limit;
+    const bool fine = fits && reserve(sink, words_, found);
+    if (fine || !fits) sink->count = fits ? found : sink->limit;
+    if (!fine) return (*fault = Fault{Status::out_of_memory}).status;
+    SharedTasks shared(tasks_.size());
+    shared.run(threads, options_.stop, [&](Stopper*) {
+      for (size_t i; shared.take(&i); release(&tasks_[i].sink)) copy_matches(tasks_[i].sink, words_, static_cast<uint32_t>(tasks_[i].first), places[i], sink);
+    });
     return Status::ok;
   }
 
  private:
-  void work(Stopper* stop) {
+  void probe(SharedTasks* shared, Stopper* stop) {
     Scratch scratch{};
     const std::unique_ptr<Scratch, void (*)(Scratch*)> held(&scratch, release);
-    for (;;) {
-      const size_t i = next_.fetch_add(1, std::memory_order_relaxed);
-      if (i >= tasks_.size() || ended_.load(std::memory_order_relaxed)) return;
+    for (size_t i; shared->take(&i);) {
       Task& task = tasks_[i];
       ProbeOptions options = options_;
       options.stop = stop;
@@ -107,31 +92,7 @@ class SharedProbe {
       const Queries queries{queries_.words + task.first * words_, task.count};
       task.status = kernels_.probe({tables_.probes, task.table, task.table + 1}, queries, options, &task.sink, &task.counters, &task.fault);
       const uint64_t found = found_.fetch_add(task.sink.count, std::memory_order_relaxed) + task.sink.count;
-      if (task.status != Status::ok || found > task.sink.limit) ended_.store(true, std::memory_order_relaxed);
-    }
-  }
-
-  void work_beside() {
-    Stopper stop;
-    stop.wanted = &ended_;
-    stop.poll = [](void* of) {
-      static_cast<SharedProbe*>(of)->done_.notify_one();
-      return false;
-    };
-    stop.of = this;
-    work(&stop);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (--running_ == 0) done_.notify_one();
-  }
-
-  // Until the other threads are done. They wake this one now and then, to look whether the call is to end.
-  void await_others() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (running_) {
-      done_.wait(lock);
-      lock.unlock();
-      if (should_stop(options_.stop, UINT64_MAX / 4)) ended_.store(true, std::memory_order_relaxed);
-      lock.lock();
+      if (task.status != Status::ok || found > task.sink.limit) shared->end();
     }
   }
 
@@ -141,12 +102,7 @@ class SharedProbe {
   const Queries& queries_;
   const ProbeOptions& options_;
   std::vector<Task> tasks_;
-  std::atomic<size_t> next_{0};
   std::atomic<uint64_t> found_{0};  // matches
-  std::atomic<bool> ended_{false};
-  std::mutex mutex_;
-  std::condition_variable done_;
-  unsigned running_ = 0;
 };
 
 // Into how many parts the queries are cut, so that threads which take the parts of all tables one by one are busy to the end.
@@ -168,7 +124,7 @@ Status probe_on_threads(const Kernels& kernels, unsigned words, const TableProbe
   SharedProbe shared(kernels, words, tables, queries, options);
   shared.cut(slices_of(tables.end - tables.first, threads), sink->limit);
   shared.run(threads);
-  return shared.collect(sink, counters, fault);
+  return shared.collect(threads, sink, counters, fault);
 }
 
 }  // namespace fpstore

@@ -1,9 +1,14 @@
 #include "search/results.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <new>
+#include <utility>
 #include <vector>
+
+#include "search/shared_tasks.hpp"
 
 namespace fpstore {
 
@@ -45,26 +50,113 @@ void release(Sink* sink) {
 
 namespace {
 
+#ifdef FPSTORE_SMALL
+constexpr unsigned kPartBits = 1;
+#else
+constexpr unsigned kPartBits = 13;  // queries whose matches are ordered together, in the second-level cache where each has a few
+#endif
+constexpr uint64_t kPartQueries = uint64_t{1} << kPartBits;
+
+// Orders the matches of some queries.
 template <class Row, class Distance>
-Status order_rows(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, Stopper* stop) {
-  const Match<Row>* const found = matches<Row>(sink);
-  try {
-    Steps steps(stop);
-    std::fill(lims, lims + query_count + 1, 0);
-    for (uint64_t i = 0; i < sink.count; ++i, steps.take()) ++lims[found[i].query + 1];
-    for (uint64_t q = 0; q < query_count; ++q) lims[q + 1] += lims[q];
-    std::vector<int64_t> next(lims, lims + query_count);
-    std::vector<Match<Row>> ordered(sink.count);
-    for (uint64_t i = 0; i < sink.count; ++i, steps.take()) ordered[next[found[i].query]++] = found[i];
-    for (uint64_t q = 0; q < query_count; ++q)
-      std::sort(ordered.begin() + lims[q], ordered.begin() + lims[q + 1], [&](const Match<Row>& a, const Match<Row>& b) {
-        steps.take();
-        return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
-      });
-    for (uint64_t i = 0; i < sink.count; ++i, steps.take()) {
-      fingerprints[i] = ordered[i].fingerprint;
-      distances[i] = static_cast<Distance>(ordered[i].distance);
+class PartOrder {
+ public:
+  PartOrder(int64_t* lims, Row* fingerprints, Distance* distances, Stopper* stop)
+      : lims_(lims), fingerprints_(fingerprints), distances_(distances), steps_(stop) {}
+
+  // found are the matches of queries [first, end); those of the queries before are so many.
+  void run(const Match<Row>* found, uint64_t count, uint64_t first, uint64_t end, uint64_t before) {
+    const uint64_t queries = end - first;
+    ends_.assign(queries + 1, 0);
+    if (ordered_.size() < count) ordered_.resize(count);
+    for (uint64_t i = 0; i < count; ++i, steps_.take()) ++ends_[found[i].query - first + 1];
+    for (uint64_t q = 0; q < queries; ++q) {
+      lims_[first + q] = static_cast<int64_t>(before + ends_[q]);
+      ends_[q + 1] += ends_[q];
     }
+    for (uint64_t i = 0; i < count; ++i, steps_.take()) ordered_[ends_[found[i].query - first]++] = found[i];
+    for (uint64_t q = 0, start = 0; q < queries; start = ends_[q++])
+      if (ends_[q] - start > 1) sort(start, ends_[q]);
+    for (uint64_t i = 0; i < count; ++i, steps_.take()) {
+      fingerprints_[before + i] = ordered_[i].fingerprint;
+      distances_[before + i] = static_cast<Distance>(ordered_[i].distance);
+    }
+  }
+
+ private:
+  void sort(uint64_t start, uint64_t end) {
+    std::sort(ordered_.data() + start, ordered_.data() + end, [&](const Match<Row>& a, const Match<Row>& b) {
+      steps_.take();
+      return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
+    });
+  }
+
+  int64_t* const lims_;
+  Row* const fingerprints_;
+  Distance* const distances_;
+  Steps steps_;
+  std::vector<uint64_t> ends_;
+  std::vector<Match<Row>> ordered_;
+};
+
+// Calls work(number, stopper) for each of so many tasks, on several threads.
+template <class Work>
+void share(size_t tasks, unsigned threads, Stopper* stop, Work work) {
+  SharedTasks shared(tasks);
+  std::atomic<bool> failed{false};
+  shared.run(threads, stop, [&](Stopper* own) {
+    try {
+      for (size_t i; shared.take(&i);) work(i, own);
+    } catch (const std::bad_alloc&) {
+      failed.store(true);
+      shared.end();
+    } catch (const Interrupted&) {
+      shared.end();
+    }
+  });
+  if (failed.load()) throw std::bad_alloc();
+  if (stop && stop->ended) throw Interrupted();
+}
+
+// Orders matches part by part of the queries.
+template <class Row, class Distance>
+void order_parts(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, unsigned threads, Stopper* stop) {
+  const Match<Row>* const found = matches<Row>(sink);
+  const uint64_t parts = (query_count + kPartQueries - 1) >> kPartBits;
+  const uint64_t slices = threads > 1 ? 4 * threads : 1;  // of the matches, which bring them to their parts
+  std::vector<std::vector<uint64_t>> at(slices, std::vector<uint64_t>(parts));
+  const auto each_in = [&](size_t slice, Stopper* own, auto step) {
+    Steps steps(own);
+    for (uint64_t i = sink.count * slice / slices; i < sink.count * (slice + 1) / slices; ++i, steps.take()) step(found[i]);
+  };
+  share(slices, threads, stop, [&](size_t s, Stopper* own) {
+    each_in(s, own, [&](const Match<Row>& m) { ++at[s][m.query >> kPartBits]; });
+  });
+  std::vector<uint64_t> starts(parts + 1);
+  uint64_t sum = 0;
+  for (uint64_t p = 0; p < parts; ++p) {
+    starts[p] = sum;
+    for (std::vector<uint64_t>& counts : at) sum += std::exchange(counts[p], sum);
+  }
+  starts[parts] = sum;
+  const std::unique_ptr<Match<Row>[]> by_part(new Match<Row>[sink.count]);
+  share(slices, threads, stop, [&](size_t s, Stopper* own) {
+    each_in(s, own, [&](const Match<Row>& m) { by_part[at[s][m.query >> kPartBits]++] = m; });
+  });
+  std::atomic<size_t> next{0};
+  share(std::min<size_t>(threads, parts), threads, stop, [&](size_t, Stopper* own) {
+    PartOrder<Row, Distance> order(lims, fingerprints, distances, own);
+    for (size_t p; (p = next.fetch_add(1)) < parts;)
+      order.run(by_part.get() + starts[p], starts[p + 1] - starts[p], p << kPartBits, std::min(query_count, (p + 1) << kPartBits), starts[p]);
+  });
+}
+
+template <class Row, class Distance>
+Status order_rows(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, unsigned threads, Stopper* stop) {
+  lims[query_count] = static_cast<int64_t>(sink.count);
+  try {
+    if (query_count <= kPartQueries) PartOrder<Row, Distance>(lims, fingerprints, distances, stop).run(matches<Row>(sink), sink.count, 0, query_count, 0);
+    else order_parts(sink, query_count, lims, fingerprints, distances, threads, stop);
     return Status::ok;
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory;
@@ -82,6 +174,10 @@ void shift(Sink* sink, uint64_t first, uint32_t by) {
   for (uint64_t i = first; i < sink->count; ++i) matches<Row>(*sink)[i].query += by;
 }
 
+size_t match_bytes(unsigned words) {
+  return words == 1 ? sizeof(Match<uint64_t>) : words == 2 ? sizeof(Match<Wide<2>>) : sizeof(Match<Wide<4>>);
+}
+
 }  // namespace
 
 void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by) {
@@ -92,24 +188,34 @@ void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by) {
   }
 }
 
-bool append(Sink* sink, const Sink& from, unsigned words, uint32_t by) {
-  const auto add = [&](const auto* found) {
-    for (uint64_t i = 0; i < from.count; ++i)
-      if (!push(sink, found[i].fingerprint, found[i].query + by, found[i].distance)) return false;
-    return true;
+bool reserve(Sink* sink, unsigned words, uint64_t count) {
+  if (count <= sink->capacity) return true;
+  void* const p = std::realloc(sink->matches, count * match_bytes(words));
+  if (!p) return false;
+  sink->matches = p;
+  sink->capacity = count;
+  return true;
+}
+
+void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place, Sink* to) {
+  const auto copy = [&](const auto* in, auto* out) {
+    for (uint64_t i = 0; i < from.count; ++i) {
+      out[place + i] = in[i];
+      out[place + i].query += by;
+    }
   };
   switch (words) {
-    case 1: return add(matches<uint64_t>(from));
-    case 2: return add(matches<Wide<2>>(from));
-    default: return add(matches<Wide<4>>(from));
+    case 1: return copy(matches<uint64_t>(from), matches<uint64_t>(*to));
+    case 2: return copy(matches<Wide<2>>(from), matches<Wide<2>>(*to));
+    default: return copy(matches<Wide<4>>(from), matches<Wide<4>>(*to));
   }
 }
 
 Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, uint64_t query_count, int64_t* lims,
-                     uint64_t* fingerprints, void* distances, Stopper* stop) {
+                     uint64_t* fingerprints, void* distances, unsigned threads, Stopper* stop) {
   const auto order = [&](auto* rows_out) {
-    if (distance_bytes == 1) return order_rows(sink, query_count, lims, rows_out, static_cast<uint8_t*>(distances), stop);
-    return order_rows(sink, query_count, lims, rows_out, static_cast<uint16_t*>(distances), stop);
+    if (distance_bytes == 1) return order_rows(sink, query_count, lims, rows_out, static_cast<uint8_t*>(distances), threads, stop);
+    return order_rows(sink, query_count, lims, rows_out, static_cast<uint16_t*>(distances), threads, stop);
   };
   switch (words) {
     case 1: return order(fingerprints);

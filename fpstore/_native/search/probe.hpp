@@ -92,9 +92,9 @@ inline uint64_t drop_absent(const TableProbe& p, uint64_t* words, uint64_t n) {
   return kept;
 }
 
-// The look-ups of queries in a table, in its order. The queries are permuted and sorted first. Then those of a look-up whose target begins
-// with some bits, for each of its variants, stand together: window by window of the table, look-ups are made where they belong, and
-// only those of a window are sorted.
+// The look-ups of queries in a table, in its order. The queries are permuted and sorted first. Then the table is taken window by window:
+// those of its look-ups that have one variant are of queries that stand together. So they are made in order, and only the
+// look-ups of one window are sorted, in the cache.
 template <class Blocks>
 class SortedFeeder {
  public:

@@ -145,9 +145,11 @@ class Sweep {
     for (uint64_t i = first; i < end; ++i) {
       const uint32_t at = Blocks::lower_bound(entries, lookups_.target(i));
       const uint64_t* const values = entries.values + at;  // what lies past the entries is scratch, told apart below
+      const bool near = Blocks::any_near(values, lead(lookups_.bases[lookups_.query(i)]), out_.options.radius);
+      const bool more = values[kLast] <= lookups_.last(i);
       places[count] = at;
       likely[count] = i;
-      count += Blocks::any_near(values, lead(lookups_.bases[lookups_.query(i)]), out_.options.radius) | (values[kLast] <= lookups_.last(i));
+      count += static_cast<unsigned>(near) | static_cast<unsigned>(more);
     }
     for (unsigned c = 0; c < count; ++c)
       if (__builtin_expect(!Blocks::filter_values(out_, item(likely[c]), entries, places[c]), 0)) return false;

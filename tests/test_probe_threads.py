@@ -13,12 +13,12 @@ PREFIX_BITS, FLIPS = 12, 1
 TABLES = {"one table": 1, "two tables": 2, "five tables": 5}
 
 
-def images(count: int, lengths: np.ndarray | None = None) -> list[bytes]:
+def images(count: int, lengths: np.ndarray | None = None, keys: np.ndarray = KEYS) -> list[bytes]:
     """Return tables whose permutations bring other bits to the front."""
     out = []
     for i in range(count):
         permutation = np.roll(np.arange(64, dtype=np.uint8), -PREFIX_BITS * i)
-        out.append(tableimage.build(KEYS, permutation=permutation, block_bytes=128, lengths=lengths))
+        out.append(tableimage.build(keys, permutation=permutation, block_bytes=128, lengths=lengths))
     return out
 
 
@@ -41,6 +41,21 @@ def test_threads_give_what_one_gives(lengths, count, threads):
     few = prober.probe(QUERIES[:7], 3, threads=threads)
     assert len(few[0]) == 8
     assert few[1].tolist() == one[1][: one[0][7]].tolist()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_large_batch_gives_what_small_ones_give(threads):
+    """The matches of 8,192 queries at a time are put into order, those of a small batch all at once."""
+    keys = tableimage.make_keys("clustered", 9, 4000)
+    queries = np.random.default_rng(10).permutation(np.tile(keys, 3))
+    assert len(queries) > 8192 + 1000
+    prober = prober_of(images(5, keys=keys))
+    small = [prober.probe(part, 3) for part in np.array_split(queries, 5)]
+    found = prober.probe(queries, 3, threads=threads)
+    assert len(found[1]) > 5 * len(queries)
+    assert found[0].tolist() == np.concatenate([[0], *(np.diff(part[0]) for part in small)]).cumsum().tolist()
+    for i in (1, 2):
+        assert np.array_equal(found[i], np.concatenate([part[i] for part in small]))
 
 
 @pytest.mark.parametrize("count", TABLES.values(), ids=TABLES.keys())

@@ -59,20 +59,24 @@ inline Status feed_plainly(const Feeder<Blocks>& from, size_t query_count) {
 template <class Row>
 class LookupRoom {
  public:
-  uint64_t* words = nullptr;
-  Row* bases = nullptr;
-  uint32_t* numbers = nullptr;
-  uint32_t* starts = nullptr;  // of windows
+  Row* bases = nullptr;         // the permuted queries, sorted
+  uint64_t* words = nullptr;    // while they are sorted: twice as many
+  uint32_t* numbers = nullptr;  // then, in the second half of it: of the sorted queries
+  uint64_t* window = nullptr;   // the look-ups of a window, twice as many
+  uint64_t most = 0;            // of a window
+  uint32_t* starts = nullptr;   // of the queries whose leading bits are each value
 
   explicit LookupRoom(Scratch* kept) : scratch_(kept ? kept : &own_) {}
   LookupRoom(const LookupRoom&) = delete;
   LookupRoom& operator=(const LookupRoom&) = delete;
   ~LookupRoom() { release(&own_); }
-  bool reserve(uint64_t queries) {
-    words = static_cast<uint64_t*>(room_in(scratch_, 0, 2 * (queries < kWindowLookups ? kWindowLookups : queries) * sizeof *words));
-    bases = static_cast<Row*>(room_in(scratch_, 1, queries * (sizeof *bases + sizeof *numbers) + kWindowStarts * sizeof *starts));
-    numbers = reinterpret_cast<uint32_t*>(bases + queries);
-    starts = numbers + queries;
+  bool reserve(uint64_t queries, uint64_t lookups) {
+    most = lookups < kWindowLookups ? lookups : kWindowLookups;
+    words = static_cast<uint64_t*>(room_in(scratch_, 0, 2 * (queries + most) * sizeof *words));
+    bases = static_cast<Row*>(room_in(scratch_, 1, queries * sizeof *bases + kWindowStarts * sizeof *starts));
+    numbers = reinterpret_cast<uint32_t*>(words + queries);
+    window = words + 2 * queries;
+    starts = reinterpret_cast<uint32_t*>(bases + queries);
     return words && bases;
   }
 
@@ -164,7 +168,7 @@ class SortedFeeder {
       return status == Status::ok ? take() : status;
     }
     const uint64_t windows = uint64_t{1} << window_bits_;
-    uint32_t* const starts = room_.starts;  // of the queries that begin with some bits
+    uint32_t* const starts = room_.starts;
     uint64_t window = 0;
     for (uint64_t q = 0; q < queries_; ++q)
       for (; window <= leading(lead(room_.bases[q])); ++window) starts[window] = static_cast<uint32_t>(q);
@@ -184,11 +188,11 @@ class SortedFeeder {
   // Look-ups of queries, by one variant. Where those of a window are more than there is room for, it is gone through several times.
   Status add(uint64_t first, uint64_t end, uint64_t variant) {
     while (first < end) {
-      const uint64_t n = end - first < kWindowLookups - count_ ? end - first : kWindowLookups - count_;
-      for (uint64_t i = 0; i < n; ++i) room_.words[count_ + i] = ((lead(room_.bases[first + i]) & to_.mask) ^ variant) | (first + i);
+      const uint64_t n = end - first < room_.most - count_ ? end - first : room_.most - count_;
+      for (uint64_t i = 0; i < n; ++i) room_.window[count_ + i] = ((lead(room_.bases[first + i]) & to_.mask) ^ variant) | (first + i);
       first += n;
       count_ += n;
-      if (count_ < kWindowLookups) continue;
+      if (count_ < room_.most) continue;
       const Status status = take();
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
@@ -200,10 +204,10 @@ class SortedFeeder {
     if (count_ == 0) return Status::ok;
     if (should_stop(stop_, count_)) return interrupted(state_->fault);
     // A filter is read nearly in order.
-    if (p_.filter && order_ == Order::sorted) count_ = drop_absent(p_, room_.words, count_);
-    if (sorts_windows()) sort_range(room_.words, room_.words + kWindowLookups, count_, window_bits_, bits_, stop_);
-    if (p_.filter && order_ != Order::sorted) count_ = drop_absent(p_, room_.words, count_);
-    const SortedLookups<Row> lookups{&p_, room_.words, count_, to_.mask, room_.bases, room_.numbers};
+    if (p_.filter && order_ == Order::sorted) count_ = drop_absent(p_, room_.window, count_);
+    if (sorts_windows()) sort_range(room_.window, room_.window + room_.most, count_, window_bits_, bits_, stop_);
+    if (p_.filter && order_ != Order::sorted) count_ = drop_absent(p_, room_.window, count_);
+    const SortedLookups<Row> lookups{&p_, room_.window, count_, to_.mask, room_.bases, room_.numbers};
     count_ = 0;
     if (order_ == Order::sorted) return Sweep<Blocks>(out_, lookups, state_).run();
     for (uint64_t i = 0; i < lookups.count; ++i) {
@@ -265,7 +269,7 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
     const uint64_t in_table = queries.count * p->variant_count;
     Order order = order_of(*p, in_table, queries.count, options.order);
     // Without memory to sort them they are taken as they come.
-    if (order != Order::asked && !room.reserve(queries.count)) order = Order::asked;
+    if (order != Order::asked && !room.reserve(queries.count, in_table)) order = Order::asked;
     const Feeder<Blocks> feeder{&pipeline, p, out.queries, top_mask(p->prefix_bits)};
     status = order == Order::asked ? feed_plainly(feeder, queries.count)
                                    : SortedFeeder<Blocks>(feeder, out, queries.count, order, room, &state).run();

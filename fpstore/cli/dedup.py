@@ -103,9 +103,16 @@ rule_options = grouped(
 )  # fmt: skip
 
 
+def _last(context: click.Context, _: click.Parameter, output: str) -> str:
+    """Take the last argument, if there is one before it: click takes a single one for the last."""
+    if not context.params["inputs"]:
+        raise click.UsageError("Missing argument 'OUTPUT': INPUT... comes before it.")
+    return output
+
+
 @click.command(cls=Verb, guesses=output_is("OUTPUT is the last argument, after all inputs"))
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@click.argument("output", metavar="OUTPUT")
+@click.argument("inputs", metavar="INPUT...", nargs=-1)
+@click.argument("output", metavar="OUTPUT", callback=_last)
 @columns_options
 @rule_options
 @width_option

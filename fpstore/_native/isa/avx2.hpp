@@ -158,8 +158,9 @@ struct Avx2 : Portable<Width_> {
   }
 
   static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
-    const __m256i of = _mm256_set1_epi64x(static_cast<long long>(base)), bound = _mm256_set1_epi64x(static_cast<long long>(radius) + 1);
-    const __m256i least = _mm256_min_epu16(distances(values, of), distances(values + 4, of));
+    static_assert(Portable<W>::kAtOnce == 8);
+    const __m256i query = _mm256_set1_epi64x(static_cast<long long>(base)), bound = _mm256_set1_epi64x(static_cast<long long>(radius) + 1);
+    const __m256i least = _mm256_min_epu16(distances(values, query), distances(values + 4, query));
     return _mm256_movemask_epi8(_mm256_cmpgt_epi64(bound, least)) != 0;
   }
 

@@ -289,6 +289,7 @@ struct Avx512 : Avx2<Width_> {
   }
 
   static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
+    static_assert(Portable<W>::kAtOnce == 8);
     const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values), _mm512_set1_epi64(static_cast<long long>(base))));
     return bits_of(_mm512_cmple_epu64_mask(distance, _mm512_set1_epi64(radius))) != 0;
   }

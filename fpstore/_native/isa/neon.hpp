@@ -91,6 +91,9 @@ struct Neon : Portable<Width_> {
     return true;
   }
 
+  static constexpr unsigned kAtOnce = 16;
+  static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) { return least_distance(values, vdupq_n_u64(base)) <= radius; }
+
   static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
     const uint64x2_t base = vdupq_n_u64(lead(item.base));
     for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16) {

@@ -165,7 +165,7 @@ struct Portable {
     return static_cast<uint32_t>(first - entries.values) + (*first < target);
   }
 
-  // Whether one of kAtOnce words has at most radius bits other than the base.
+  // Whether one of kAtOnce words differs from the base in at most radius bits. They can be read; those past the entries may be anything.
   static constexpr unsigned kAtOnce = 8;
   static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) {
     bool any = false;
@@ -173,7 +173,7 @@ struct Portable {
     return any;
   }
 
-  // Reports the entries within the radius of a look-up that have its prefix: they stand together, and none is before from. False when
+  // Reports the entries within the radius of a look-up that have its prefix: they stand together, and the first of them is not before from. False when
   // memory runs out.
   static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
     return filter_some(out, item, entries, from, entries.n);

@@ -159,11 +159,11 @@ struct OrderedMatches {
   Status status;
 
   // Of fingerprints of a width, or of as many numbers of rows.
-  OrderedMatches(const Sink& sink, unsigned width, unsigned row_words, size_t n, Stopper* stop, unsigned threads = 1)
+  OrderedMatches(const Sink& sink, unsigned width, unsigned row_words, size_t n, unsigned threads, Stopper* stop)
       : queries(n), count(sink.count), words(row_words), distance_size(distance_bytes(width)), lims(n + 1),
         fingerprints(count * words), bytes(is_byte() ? count : 0), pairs_of_bytes(is_byte() ? 0 : count) {
-    status = order_matches(sink, words, distance_size, n, lims.get(), fingerprints.get(), is_byte() ? static_cast<void*>(bytes.get()) : pairs_of_bytes.get(), threads,
-                           stop);
+    void* const distances = is_byte() ? static_cast<void*>(bytes.get()) : pairs_of_bytes.get();
+    status = order_matches(sink, words, distance_size, n, lims.get(), fingerprints.get(), distances, threads, stop);
   }
   bool is_byte() const { return distance_size == 1; }
   unsigned distance(size_t i) { return is_byte() ? bytes.get()[i] : pairs_of_bytes.get()[i]; }

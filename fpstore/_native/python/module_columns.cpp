@@ -119,7 +119,7 @@ struct ColumnTable {
     std::optional<OrderedMatches> ordered;
     {
       ReleasedGil released;
-      ordered.emplace(sink, width, 1, query_count, stop);
+      ordered.emplace(sink, width, 1, query_count, 1, stop);
     }
     check_column(ordered->status, Fault{ordered->status}, "");
     return ordered->columns();
@@ -255,7 +255,7 @@ struct ColumnIdentity {
     std::optional<OrderedMatches> ordered;
     {
       ReleasedGil released;
-      ordered.emplace(guard.sink, width(), words(), asked.count, &stopping);
+      ordered.emplace(guard.sink, width(), words(), asked.count, 1, &stopping);
     }
     check_column(ordered->status, Fault{ordered->status}, "");
     nb::tuple columns = ordered->columns();
@@ -376,7 +376,7 @@ struct ColumnProber {
     ColumnCounters counters;
     Stopper stopping = stopper(nullptr);
     run({query.words, 1}, radius, thresholds, &guard.sink, &counters, &stopping);
-    OrderedMatches found(guard.sink, h.width, 1, 1, &stopping);
+    OrderedMatches found(guard.sink, h.width, 1, 1, 1, &stopping);
     check_column(found.status, Fault{found.status}, "");
     uint64_t* const values = found.fingerprints.get();
     std::vector<uint64_t> places(values, values + found.count);

@@ -87,7 +87,7 @@ nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
 
 // Matches in the order in which they are handed out; made without the GIL.
 struct Ordered : OrderedMatches {
-  Ordered(const Delta& d, const Sink& sink, size_t n, Stopper* stop) : OrderedMatches(sink, d.width(), words_of(d.width()), n, stop) {
+  Ordered(const Delta& d, const Sink& sink, size_t n, Stopper* stop) : OrderedMatches(sink, d.width(), words_of(d.width()), n, 1, stop) {
     if (status == Status::interrupted) throw Interrupted();
     if (status != Status::ok) throw std::bad_alloc();
   }

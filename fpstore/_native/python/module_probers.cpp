@@ -110,7 +110,7 @@ struct Prober {
     options.stop = &stopping;
     if (most) guard.sink.limit = *most;
     if (!run(queries.data(), count_of(queries), options, threads, &guard.sink, &counters)) return nb::none();
-    nb::tuple columns = Table::finish(guard.sink, width(), count_of(queries), &stopping, threads);
+    nb::tuple columns = Table::finish(guard.sink, width(), count_of(queries), threads, &stopping);
     return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
   }
 
@@ -124,7 +124,7 @@ struct Prober {
     const OneRow row(query, words());
     run(row.words, 1, options, 1, &guard.sink, &counters);
     const size_t n = guard.sink.count;
-    OrderedMatches found(guard.sink, width(), words(), 1, &stopping);
+    OrderedMatches found(guard.sink, width(), words(), 1, 1, &stopping);
     check(found.status, Fault{found.status}, "");
     std::vector<uint64_t> blocks(n);
     std::vector<uint32_t> ranks(n);

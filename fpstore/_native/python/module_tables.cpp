@@ -127,7 +127,7 @@ nb::tuple Table::scan(Rows queries, unsigned radius, uint64_t b0, uint64_t b1, c
     status = kernels().scan(view, {b0, b1}, {queries.data(), count_of(queries)}, {radius, &stopping}, &guard.sink, &fault);
   }
   check(status, fault, path);
-  return finish(guard.sink, header.width, count_of(queries), &stopping);
+  return finish(guard.sink, header.width, count_of(queries), 1, &stopping);
 }
 
 nb::tuple Table::nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Rows absent, const Stop* stop) const {
@@ -151,7 +151,7 @@ nb::tuple Table::nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t
   }
   if (status == Status::out_of_memory) fault = Fault{status};
   check(status, fault, path);
-  nb::tuple columns = finish(guard.sink, header.width, count_of(queries), &stopping);
+  nb::tuple columns = finish(guard.sink, header.width, count_of(queries), 1, &stopping);
   return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
 }
 
@@ -246,11 +246,11 @@ nb::object Table::locate_one(nb::handle fingerprint) const {
   return nb::make_tuple(block, rank);
 }
 
-nb::tuple Table::finish(const Sink& sink, unsigned width, size_t query_count, Stopper* stop, unsigned threads) {
+nb::tuple Table::finish(const Sink& sink, unsigned width, size_t query_count, unsigned threads, Stopper* stop) {
   std::optional<OrderedMatches> ordered;
   {
     ReleasedGil released;
-    ordered.emplace(sink, width, words_of(width), query_count, stop, threads);
+    ordered.emplace(sink, width, words_of(width), query_count, threads, stop);
   }
   check(ordered->status, Fault{ordered->status}, "");
   return ordered->columns();

@@ -47,7 +47,7 @@ struct Table {
   // (block, rank) or None.
   nb::object locate_one(nb::handle fingerprint) const;
 
-  static nb::tuple finish(const Sink& sink, unsigned width, size_t query_count, Stopper* stop, unsigned threads = 1);
+  static nb::tuple finish(const Sink& sink, unsigned width, size_t query_count, unsigned threads, Stopper* stop);
 
  private:
   // Room for the entries of a block of any width: those of one word are the most.

@@ -9,7 +9,6 @@ namespace {
 template <class W>
 struct Emitter {
   const TableProbe* probes;
-  const typename W::Row* queries;
   ProbeOptions options;
   Sink* sink;
 };
@@ -45,11 +44,13 @@ inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, u
     if (distance > out.options.radius) return true;
   }
   const auto entry = row_of<W>(leading, rest);
-  const auto difference = apply(item.probe->table->inverse, entry ^ item.base);
-  for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
-    if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
+  if (item.probe > out.probes) {
+    const auto difference = apply(item.probe->table->inverse, entry ^ item.base);
+    for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
+      if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
+  }
   if (__builtin_expect(out.options.places != nullptr, 0)) note(out.options.places, item.probe->table, place);
-  // The query itself may be far away in memory: the entry has all bits of the fingerprint.
+  // The fingerprint is made from the entry: reading the query would often wait for memory.
   return push(out.sink, apply(item.probe->table->inverse, entry), item.index, distance);
 }
 

@@ -1,5 +1,6 @@
 #include "search/on_threads.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -20,9 +21,10 @@ struct Task {
   ProbeCounters counters;
   Fault fault;
   Status status = Status::ok;
+  uint64_t place = 0;  // of its first match among all
 };
 
-// A probe in tasks.
+// A probe, cut into tasks that threads share.
 class SharedProbe {
  public:
   SharedProbe(const Kernels& kernels, unsigned words, const TableProbes& tables, const Queries& queries, const ProbeOptions& options)
@@ -53,30 +55,28 @@ class SharedProbe {
   // Puts the matches of all tasks into one sink; the fault is that of the first task that has one.
   Status collect(unsigned threads, Sink* sink, ProbeCounters* counters, Fault* fault) {
     if (options_.stop && options_.stop->ended) return (*fault = Fault{Status::interrupted}).status;
-    std::vector<uint64_t> places;
     uint64_t found = sink->count;
-    for (const Task& task : tasks_) {
-      places.push_back(found);
+    for (Task& task : tasks_) {
+      task.place = found;
       found += task.sink.count;
     }
+    // The sink of a task may be full, too.
+    if (found > sink->limit || (found == sink->limit && ran_out())) return too_many(sink, fault);
     for (const Task& task : tasks_) {
       counters->blocks += task.counters.blocks;
       counters->candidates += task.counters.candidates;
       counters->fetches += task.counters.fetches;
-      if (task.status == Status::ok || task.status == Status::interrupted) continue;  // because of a fault of another
-      if (found >= sink->limit) sink->count = sink->limit;  // as the sink of a task may have been full
+      // A task is interrupted if another one has a fault.
+      if (task.status == Status::ok || task.status == Status::interrupted) continue;
       *fault = task.fault;
       fault->table = task.table;
       return fault->status;
     }
-    const bool fits = found <= sink->limit;
-    const bool fine = fits && reserve(sink, words_, found);
-    if (fine || !fits) sink->count = fits ? found : sink->limit;
-    if (!fine) return (*fault = Fault{Status::out_of_memory}).status;
+    if (!reserve(sink, words_, found)) return (*fault = Fault{Status::out_of_memory}).status;
     SharedTasks shared(tasks_.size());
-    shared.run(threads, options_.stop, [&](Stopper*) {
-      for (size_t i; shared.take(&i); release(&tasks_[i].sink)) copy_matches(tasks_[i].sink, words_, static_cast<uint32_t>(tasks_[i].first), places[i], sink);
-    });
+    shared.run(threads, options_.stop, [&](Stopper* stop) { copy(&shared, stop, *sink); });
+    if (options_.stop && options_.stop->ended) return (*fault = Fault{Status::interrupted}).status;
+    sink->count = found;
     return Status::ok;
   }
 
@@ -94,6 +94,25 @@ class SharedProbe {
       const uint64_t found = found_.fetch_add(task.sink.count, std::memory_order_relaxed) + task.sink.count;
       if (task.status != Status::ok || found > task.sink.limit) shared->end();
     }
+  }
+
+  // To their places in another sink.
+  void copy(SharedTasks* shared, Stopper* stop, const Sink& to) {
+    for (size_t i; shared->take(&i);) {
+      Task& task = tasks_[i];
+      if (should_stop(stop, task.sink.count)) return shared->end();
+      copy_matches(task.sink, words_, static_cast<uint32_t>(task.first), task.place, to);
+      release(&task.sink);
+    }
+  }
+
+  bool ran_out() const {
+    return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.status == Status::out_of_memory; });
+  }
+
+  static Status too_many(Sink* sink, Fault* fault) {
+    sink->count = sink->limit;
+    return (*fault = Fault{Status::out_of_memory}).status;
   }
 
   const Kernels& kernels_;

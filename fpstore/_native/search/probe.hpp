@@ -8,25 +8,25 @@ namespace {
 
 constexpr uint64_t kSweepLeast = 1 << 11;  // look-ups in a table, from which on they may share blocks
 #ifdef FPSTORE_SMALL
-constexpr uint64_t kWindowLookups = 1 << 8;  // look-ups
-constexpr uint64_t kQueriesBetween = 1 << 3;  // two looks at whether the call is to end
+constexpr uint64_t kWindowLookups = 1 << 8;
+constexpr unsigned kMostWindowBits = 3;
 #else
-constexpr uint64_t kWindowLookups = 1 << 15;  // with as much for sorting them, they leave room in the second-level cache
-constexpr uint64_t kQueriesBetween = 1 << 16;
+constexpr uint64_t kWindowLookups = 1 << 15;  // sorted at once: with the room for that they take 512 KiB of the second-level cache
+constexpr unsigned kMostWindowBits = 12;      // leading bits by which a table is cut into windows at first
 #endif
-constexpr unsigned kMostWindowBits = 12;
-constexpr uint64_t kWindowStarts = (uint64_t{1} << kMostWindowBits) + 1;
+constexpr unsigned kSplitBits = 6;  // by which a window with too many look-ups is cut at once
+constexpr uint64_t kWindowStarts = (uint64_t{1} << kMostWindowBits) + 1;  // and the end of the last one
 constexpr uint64_t kNearLeast = 1 << 12;  // from which on they are brought nearly into order
 constexpr unsigned kNearBits = 18;  // two passes
 constexpr unsigned kMostSortedBits = 64 - kIndexBits;
-constexpr uint64_t kQueriesAhead = 64;
+constexpr uint64_t kQueriesAhead = 64;  // fetched before they are read
 
 // The look-ups of queries in one table on their way into the pipeline.
 template <class Blocks>
 struct Feeder {
   using W = typename Blocks::W;
   using Row = typename W::Row;
-  Pipeline<Blocks>* to;
+  Pipeline<Blocks>* pipeline;
   const TableProbe* probe;
   const Row* queries;
   uint64_t mask;
@@ -34,7 +34,7 @@ struct Feeder {
   Status add(uint64_t query, const Row& base, uint64_t variant) const {
     return add_at(query, base, (lead(base) ^ probe->variants[variant]) & mask);
   }
-  Status add_at(uint64_t query, const Row& base, uint64_t target) const { return to->add(probe, target, target | ~mask, base, query); }
+  Status add_at(uint64_t query, const Row& base, uint64_t target) const { return pipeline->add(probe, target, target | ~mask, base, query); }
 };
 
 // In the order of the queries.
@@ -74,10 +74,11 @@ class LookupRoom {
     most = lookups < kWindowLookups ? lookups : kWindowLookups;
     words = static_cast<uint64_t*>(room_in(scratch_, 0, 2 * (queries + most) * sizeof *words));
     bases = static_cast<Row*>(room_in(scratch_, 1, queries * sizeof *bases + kWindowStarts * sizeof *starts));
+    if (!words || !bases) return false;
     numbers = reinterpret_cast<uint32_t*>(words + queries);
     window = words + 2 * queries;
     starts = reinterpret_cast<uint32_t*>(bases + queries);
-    return words && bases;
+    return true;
   }
 
  private:
@@ -96,17 +97,18 @@ inline uint64_t drop_absent(const TableProbe& p, uint64_t* words, uint64_t n) {
   return kept;
 }
 
-// The look-ups of queries in a table, in its order. The queries are permuted and sorted first. Then the table is taken window by window:
-// those of its look-ups that have one variant are of queries that stand together. So they are made in order, and only the
-// look-ups of one window are sorted, in the cache.
+// Makes the look-ups of queries in a table, in the order of the table. The queries are permuted and sorted first. Then the table is
+// taken window by window, each the entries with some leading bits. The look-ups of a window that have one variant are of queries that stand
+// together. So only the look-ups of one window are sorted, and these fit the second-level cache.
 template <class Blocks>
 class SortedFeeder {
  public:
   using W = typename Blocks::W;
   using Row = typename W::Row;
 
-  SortedFeeder(const Feeder<Blocks>& to, const Emitter<W>& out, uint64_t queries, Order order, const LookupRoom<Row>& room, ProbeState<W>* state)
-      : to_(to), p_(*to.probe), out_(out), queries_(queries), order_(order), room_(room), state_(state), stop_(out.options.stop) {
+  SortedFeeder(const Feeder<Blocks>& feeder, const Emitter<W>& out, uint64_t queries, Order order, const LookupRoom<Row>& room,
+               ProbeState<W>* state)
+      : feeder_(feeder), p_(*feeder.probe), out_(out), queries_(queries), order_(order), room_(room), state_(state), stop_(out.options.stop) {
     bits_ = order == Order::sorted || p_.prefix_bits < kNearBits ? p_.prefix_bits : kNearBits;
     const uint64_t lookups = queries * p_.variant_count;
     while (window_bits_ < kMostWindowBits && window_bits_ < bits_ && lookups >> window_bits_ > kWindowLookups / 2) ++window_bits_;
@@ -114,111 +116,144 @@ class SortedFeeder {
 
   Status run() {
     if (!sort_queries()) return interrupted(state_->fault);
-    if (order_ == Order::sorted) return feed_windows();
-    Status status = to_.to->flush();
-    to_.to->set_near(true);
-    if (status == Status::ok) status = feed_windows();
-    if (status == Status::ok) status = to_.to->flush();
-    to_.to->set_near(false);
+    if (order_ == Order::sorted) return feed_all();
+    Status status = feeder_.pipeline->flush();
+    feeder_.pipeline->set_near(true);
+    if (status == Status::ok) status = feed_all();
+    if (status == Status::ok) status = feeder_.pipeline->flush();
+    feeder_.pipeline->set_near(false);
     return status;
   }
 
  private:
   // False when the call is to end.
   bool sort_queries() {
+    const Row* const queries = feeder_.queries;
     uint64_t* const words = room_.words;
-    const auto in_steps = [&](auto part) {
-      for (uint64_t q = 0; q < queries_; q += kQueriesBetween) {
-        if (should_stop(stop_, kQueriesBetween)) return false;
-        part(q, queries_ - q < kQueriesBetween ? queries_ - q : kQueriesBetween);
-      }
-      return true;
-    };
-    const bool made = in_steps([&](uint64_t first, uint64_t n) {
-      Row* const bases = room_.bases + first;
-      permute_rows(p_.table->forward, out_.queries + first, bases, n);
-      for (uint64_t i = 0; i < n; ++i) words[first + i] = (lead(bases[i]) & to_.mask) | (first + i);
+    const bool made = in_steps(queries_, stop_, [&](uint64_t first, uint64_t end) {
+      permute_rows(p_.table->forward, queries + first, room_.bases + first, end - first);
+      for (uint64_t i = first; i < end; ++i) words[i] = (lead(room_.bases[i]) & feeder_.mask) | i;
     });
     if (!made) return false;
     sort_range(words, words + queries_, queries_, 0, bits_, stop_);
-    return !should_stop(stop_, 0) && in_steps([&](uint64_t first, uint64_t n) {
+    // Permuting them once more takes less time and memory than fetching permuted ones from a copy.
+    return !should_stop(stop_, 0) && in_steps(queries_, stop_, [&](uint64_t first, uint64_t end) {
       constexpr uint64_t kPermuted = 128;  // at a time
       Row some[kPermuted];
-      for (uint64_t i = first; i < first + n; i += kPermuted) {
-        const uint64_t count = first + n - i < kPermuted ? first + n - i : kPermuted;
+      for (uint64_t i = first; i < end; i += kPermuted) {
+        const uint64_t count = end - i < kPermuted ? end - i : kPermuted;
         for (uint64_t j = i; j < i + count; ++j) {
-          if (j + kQueriesAhead < queries_) __builtin_prefetch(out_.queries + (words[j + kQueriesAhead] & kIndexMask));
+          if (j + kQueriesAhead < queries_) __builtin_prefetch(queries + (words[j + kQueriesAhead] & kIndexMask));
           room_.numbers[j] = static_cast<uint32_t>(words[j] & kIndexMask);
-          some[j - i] = out_.queries[room_.numbers[j]];
+          some[j - i] = queries[room_.numbers[j]];
         }
         permute_rows(p_.table->forward, some, room_.bases + i, count);
       }
     });
   }
 
-  // Where the targets are the queries, they are sorted already.
-  bool sorts_windows() const { return p_.variant_count > 1 || p_.variants[0] != 0; }
-
-  // The leading bits of a target or variant, by which windows of the table are cut.
-  uint64_t leading(uint64_t word) const { return word >> 1 >> (63 - window_bits_); }
-
-  Status feed_windows() {
-    if (!sorts_windows()) {
-      const Status status = add(0, queries_, 0);
-      return status == Status::ok ? take() : status;
-    }
+  Status feed_all() {
+    // A single variant 0 changes no target: the look-ups are sorted as the queries are.
+    if (p_.variant_count == 1 && p_.variants[0] == 0) return add_and_take({0, queries_}, 0, bits_);
     const uint64_t windows = uint64_t{1} << window_bits_;
-    uint32_t* const starts = room_.starts;
     uint64_t window = 0;
     for (uint64_t q = 0; q < queries_; ++q)
-      for (; window <= leading(lead(room_.bases[q])); ++window) starts[window] = static_cast<uint32_t>(q);
-    for (; window <= windows; ++window) starts[window] = static_cast<uint32_t>(queries_);
-    for (window = 0; window < windows; ++window) {
-      Status status = Status::ok;
-      for (uint64_t v = 0; v < p_.variant_count && status == Status::ok; ++v) {
-        const uint64_t of = window ^ leading(p_.variants[v]);
-        status = add(starts[of], starts[of + 1], p_.variants[v]);
-      }
-      if (status == Status::ok) status = take();
-      if (__builtin_expect(status != Status::ok, 0)) return status;
-    }
-    return Status::ok;
+      for (; window <= leading(lead(room_.bases[q])); ++window) room_.starts[window] = static_cast<uint32_t>(q);
+    for (; window <= windows; ++window) room_.starts[window] = static_cast<uint32_t>(queries_);
+    Status status = Status::ok;
+    for (window = 0; window < windows && status == Status::ok; ++window) status = feed(window << 1 << (63 - window_bits_), window_bits_);
+    return status;
   }
 
-  // Look-ups of queries, by one variant. Where those of a window are more than there is room for, it is gone through several times.
-  Status add(uint64_t first, uint64_t end, uint64_t variant) {
-    while (first < end) {
-      const uint64_t n = end - first < room_.most - count_ ? end - first : room_.most - count_;
-      for (uint64_t i = 0; i < n; ++i) room_.window[count_ + i] = ((lead(room_.bases[first + i]) & to_.mask) ^ variant) | (first + i);
-      first += n;
-      count_ += n;
+  // The first bits of a word, as many as windows are cut by at first.
+  uint64_t leading(uint64_t word) const { return word >> 1 >> (63 - window_bits_); }
+
+  struct Range {
+    uint64_t first, end;
+  };
+
+  // The queries whose look-up by a variant begins with depth bits of a prefix; depth is at least window_bits_.
+  Range queries_of(uint64_t prefix, unsigned depth, uint64_t variant) const {
+    const uint64_t mask = top_mask(depth), least = (prefix ^ variant) & mask;
+    Range range{room_.starts[leading(least)], room_.starts[leading(least) + 1]};
+    if (depth == window_bits_) return range;
+    range.first = first_of(range, [&](uint64_t base) { return (base & mask) >= least; });
+    range.end = first_of(range, [&](uint64_t base) { return (base & mask) > least; });
+    return range;
+  }
+
+  // The first query of a range for which a test is true, as it is for all behind it.
+  template <class Test>
+  uint64_t first_of(Range range, Test test) const {
+    while (range.first < range.end) {
+      const uint64_t middle = range.first + (range.end - range.first) / 2;
+      if (test(lead(room_.bases[middle]))) range.end = middle;
+      else range.first = middle + 1;
+    }
+    return range.first;
+  }
+
+  // Takes the look-ups in a window: their targets begin with depth bits of a prefix. If there are too many, the window is cut further;
+  // if they have all bits in common, they are taken in parts.
+  Status feed(uint64_t prefix, unsigned depth) {
+    uint64_t lookups = 0;
+    for (uint64_t v = 0; v < p_.variant_count; ++v) {
+      const Range range = queries_of(prefix, depth, p_.variants[v]);
+      lookups += range.end - range.first;
+    }
+    if (lookups == 0) return Status::ok;
+    Status status = Status::ok;
+    if (lookups <= room_.most || depth == bits_) {
+      for (uint64_t v = 0; v < p_.variant_count && status == Status::ok; ++v)
+        status = add(queries_of(prefix, depth, p_.variants[v]), p_.variants[v], depth);
+      return status == Status::ok ? take(depth) : status;
+    }
+    unsigned more = 1;
+    while (more < kSplitBits && depth + more < bits_ && lookups >> more > room_.most / 2) ++more;
+    for (uint64_t i = 0; i < uint64_t{1} << more && status == Status::ok; ++i) status = feed(prefix | i << (64 - depth - more), depth + more);
+    return status;
+  }
+
+  // Adds the look-ups of queries by a variant, and takes what there is no more room for.
+  Status add(Range queries, uint64_t variant, unsigned depth) {
+    while (queries.first < queries.end) {
+      const uint64_t left = queries.end - queries.first, room = room_.most - count_, n = left < room ? left : room;
+      for (uint64_t i = queries.first; i < queries.first + n; ++i)
+        room_.window[count_++] = ((lead(room_.bases[i]) & feeder_.mask) ^ variant) | i;
+      queries.first += n;
       if (count_ < room_.most) continue;
-      const Status status = take();
+      const Status status = take(depth);
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
   }
 
-  // Takes the look-ups that have been added.
-  Status take() {
+  Status add_and_take(Range queries, uint64_t variant, unsigned depth) {
+    const Status status = add(queries, variant, depth);
+    return status == Status::ok ? take(depth) : status;
+  }
+
+  // Takes the look-ups that have been added, of which depth bits are sorted.
+  Status take(unsigned depth) {
     if (count_ == 0) return Status::ok;
     if (should_stop(stop_, count_)) return interrupted(state_->fault);
-    // A filter is read nearly in order.
+    // A sweep is of many look-ups, so a window is a small part of the table, and its filter is in the cache. Else the filter is read nearly in
+    // order.
     if (p_.filter && order_ == Order::sorted) count_ = drop_absent(p_, room_.window, count_);
-    if (sorts_windows()) sort_range(room_.window, room_.window + room_.most, count_, window_bits_, bits_, stop_);
+    sort_range(room_.window, room_.window + room_.most, count_, depth, bits_, nullptr);  // in the cache: it is not stopped half-way
     if (p_.filter && order_ != Order::sorted) count_ = drop_absent(p_, room_.window, count_);
-    const SortedLookups<Row> lookups{&p_, room_.window, count_, to_.mask, room_.bases, room_.numbers};
+    const SortedLookups<Row> lookups{&p_, room_.window, count_, feeder_.mask, room_.bases, room_.numbers};
     count_ = 0;
     if (order_ == Order::sorted) return Sweep<Blocks>(out_, lookups, state_).run();
     for (uint64_t i = 0; i < lookups.count; ++i) {
-      const uint64_t q = lookups.query(i);
-      const Status status = to_.add_at(room_.numbers[q], room_.bases[q], lookups.target(i));
+      const uint64_t place = lookups.place(i);
+      const Status status = feeder_.add_at(room_.numbers[place], room_.bases[place], lookups.target(i));
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
   }
 
-  const Feeder<Blocks>& to_;
+  const Feeder<Blocks>& feeder_;
   const TableProbe& p_;
   const Emitter<W>& out_;
   const uint64_t queries_;
@@ -258,7 +293,7 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   state.counters = counters;
   state.fault = fault;
   state.at_fault = first;
-  const Emitter<W> out{tables.probes, rows<typename W::Row>(queries.words), options, sink};
+  const Emitter<W> out{tables.probes, options, sink};
   uint64_t lookups = 0;
   for (const TableProbe* p = first; p < end; ++p) lookups += p->table->block_count ? p->variant_count * queries.count : 0;
   Pipeline<Blocks> pipeline(out, &state, lookups);
@@ -270,7 +305,7 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
     Order order = order_of(*p, in_table, queries.count, options.order);
     // Without memory to sort them they are taken as they come.
     if (order != Order::asked && !room.reserve(queries.count, in_table)) order = Order::asked;
-    const Feeder<Blocks> feeder{&pipeline, p, out.queries, top_mask(p->prefix_bits)};
+    const Feeder<Blocks> feeder{&pipeline, p, rows<typename W::Row>(queries.words), top_mask(p->prefix_bits)};
     status = order == Order::asked ? feed_plainly(feeder, queries.count)
                                    : SortedFeeder<Blocks>(feeder, out, queries.count, order, room, &state).run();
   }

@@ -32,15 +32,19 @@ class Steps {
 
 }  // namespace
 
-bool grow(Sink* sink, size_t match_bytes) {
-  uint64_t capacity = sink->capacity ? sink->capacity * 2 : 256;
-  if (capacity > sink->limit) capacity = sink->limit;
-  if (capacity <= sink->capacity) return false;
-  void* p = std::realloc(sink->matches, capacity * match_bytes);
+static bool resize(Sink* sink, size_t bytes, uint64_t capacity) {
+  void* const p = std::realloc(sink->matches, bytes);
   if (!p) return false;
   sink->matches = p;
   sink->capacity = capacity;
   return true;
+}
+
+bool grow(Sink* sink, size_t match_bytes) {
+  uint64_t capacity = sink->capacity ? sink->capacity * 2 : 256;
+  if (capacity > sink->limit) capacity = sink->limit;
+  if (capacity <= sink->capacity) return false;
+  return resize(sink, capacity * match_bytes, capacity);
 }
 
 void release(Sink* sink) {
@@ -52,10 +56,12 @@ namespace {
 
 #ifdef FPSTORE_SMALL
 constexpr unsigned kPartBits = 1;
+constexpr uint64_t kThreadMatches = 1;
 #else
-constexpr unsigned kPartBits = 13;  // queries whose matches are ordered together, in the second-level cache where each has a few
+constexpr unsigned kPartBits = 13;
+constexpr uint64_t kThreadMatches = 1 << 14;  // fewer are not worth another thread
 #endif
-constexpr uint64_t kPartQueries = uint64_t{1} << kPartBits;
+constexpr uint64_t kPartQueries = uint64_t{1} << kPartBits;  // ordered together: with a few matches each they fit the second-level cache
 
 // Orders the matches of some queries.
 template <class Row, class Distance>
@@ -64,7 +70,7 @@ class PartOrder {
   PartOrder(int64_t* lims, Row* fingerprints, Distance* distances, Stopper* stop)
       : lims_(lims), fingerprints_(fingerprints), distances_(distances), steps_(stop) {}
 
-  // found are the matches of queries [first, end); those of the queries before are so many.
+  // found are the matches of queries [first, end); before is the number of matches of the queries before first.
   void run(const Match<Row>* found, uint64_t count, uint64_t first, uint64_t end, uint64_t before) {
     const uint64_t queries = end - first;
     ends_.assign(queries + 1, 0);
@@ -99,39 +105,42 @@ class PartOrder {
   std::vector<Match<Row>> ordered_;
 };
 
-// Calls work(number, stopper) for each of so many tasks, on several threads.
-template <class Work>
-void share(size_t tasks, unsigned threads, Stopper* stop, Work work) {
+// Shares out so many tasks to threads, each of which calls work(number) of a work that it makes with its stopper.
+template <class MakeWork>
+void share(size_t tasks, unsigned threads, Stopper* stop, MakeWork make_work) {
   SharedTasks shared(tasks);
-  std::atomic<bool> failed{false};
+  std::atomic<bool> no_memory{false};
   shared.run(threads, stop, [&](Stopper* own) {
     try {
-      for (size_t i; shared.take(&i);) work(i, own);
+      auto work = make_work(own);
+      for (size_t i; shared.take(&i);) work(i);
     } catch (const std::bad_alloc&) {
-      failed.store(true);
+      no_memory.store(true);
       shared.end();
     } catch (const Interrupted&) {
       shared.end();
     }
   });
-  if (failed.load()) throw std::bad_alloc();
+  if (no_memory.load()) throw std::bad_alloc();
   if (stop && stop->ended) throw Interrupted();
 }
 
 // Orders matches part by part of the queries.
 template <class Row, class Distance>
-void order_parts(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, unsigned threads, Stopper* stop) {
+void order_parts(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, unsigned threads,
+                 Stopper* stop) {
   const Match<Row>* const found = matches<Row>(sink);
   const uint64_t parts = (query_count + kPartQueries - 1) >> kPartBits;
-  const uint64_t slices = threads > 1 ? 4 * threads : 1;  // of the matches, which bring them to their parts
-  std::vector<std::vector<uint64_t>> at(slices, std::vector<uint64_t>(parts));
-  const auto each_in = [&](size_t slice, Stopper* own, auto step) {
-    Steps steps(own);
-    for (uint64_t i = sink.count * slice / slices; i < sink.count * (slice + 1) / slices; ++i, steps.take()) step(found[i]);
+  const uint64_t slices = threads > 1 ? 4 * threads : 1;  // of the matches, which threads count and then bring to their parts
+  std::vector<std::vector<uint64_t>> at(slices, std::vector<uint64_t>(parts));  // counts, then where the next match goes
+  const auto each = [&](auto step) {
+    return [&, step](Stopper* own) {
+      return [&, step, steps = Steps(own)](size_t slice) mutable {
+        for (uint64_t i = sink.count * slice / slices; i < sink.count * (slice + 1) / slices; ++i, steps.take()) step(slice, found[i]);
+      };
+    };
   };
-  share(slices, threads, stop, [&](size_t s, Stopper* own) {
-    each_in(s, own, [&](const Match<Row>& m) { ++at[s][m.query >> kPartBits]; });
-  });
+  share(slices, threads, stop, each([&](size_t slice, const Match<Row>& m) { ++at[slice][m.query >> kPartBits]; }));
   std::vector<uint64_t> starts(parts + 1);
   uint64_t sum = 0;
   for (uint64_t p = 0; p < parts; ++p) {
@@ -140,23 +149,27 @@ void order_parts(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fin
   }
   starts[parts] = sum;
   const std::unique_ptr<Match<Row>[]> by_part(new Match<Row>[sink.count]);
-  share(slices, threads, stop, [&](size_t s, Stopper* own) {
-    each_in(s, own, [&](const Match<Row>& m) { by_part[at[s][m.query >> kPartBits]++] = m; });
-  });
-  std::atomic<size_t> next{0};
-  share(std::min<size_t>(threads, parts), threads, stop, [&](size_t, Stopper* own) {
-    PartOrder<Row, Distance> order(lims, fingerprints, distances, own);
-    for (size_t p; (p = next.fetch_add(1)) < parts;)
-      order.run(by_part.get() + starts[p], starts[p + 1] - starts[p], p << kPartBits, std::min(query_count, (p + 1) << kPartBits), starts[p]);
+  share(slices, threads, stop, each([&](size_t slice, const Match<Row>& m) { by_part[at[slice][m.query >> kPartBits]++] = m; }));
+  share(parts, threads, stop, [&](Stopper* own) {
+    return [&, order = PartOrder<Row, Distance>(lims, fingerprints, distances, own)](size_t p) mutable {
+      const uint64_t first = p << kPartBits, end = std::min(query_count, first + kPartQueries);
+      order.run(by_part.get() + starts[p], starts[p + 1] - starts[p], first, end, starts[p]);
+    };
   });
 }
 
 template <class Row, class Distance>
-Status order_rows(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, unsigned threads, Stopper* stop) {
+Status order_rows(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fingerprints, Distance* distances, unsigned threads,
+                  Stopper* stop) {
   lims[query_count] = static_cast<int64_t>(sink.count);
+  threads = static_cast<unsigned>(std::clamp<uint64_t>(sink.count / kThreadMatches, 1, std::max(threads, 1U)));
   try {
-    if (query_count <= kPartQueries) PartOrder<Row, Distance>(lims, fingerprints, distances, stop).run(matches<Row>(sink), sink.count, 0, query_count, 0);
-    else order_parts(sink, query_count, lims, fingerprints, distances, threads, stop);
+    if (query_count > kPartQueries) {
+      order_parts(sink, query_count, lims, fingerprints, distances, threads, stop);
+    } else {
+      PartOrder<Row, Distance> order(lims, fingerprints, distances, stop);
+      order.run(matches<Row>(sink), sink.count, 0, query_count, 0);
+    }
     return Status::ok;
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory;
@@ -164,10 +177,6 @@ Status order_rows(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fi
     return Status::interrupted;
   }
 }
-
-}  // namespace
-
-namespace {
 
 template <class Row>
 void shift(Sink* sink, uint64_t first, uint32_t by) {
@@ -189,15 +198,10 @@ void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by) {
 }
 
 bool reserve(Sink* sink, unsigned words, uint64_t count) {
-  if (count <= sink->capacity) return true;
-  void* const p = std::realloc(sink->matches, count * match_bytes(words));
-  if (!p) return false;
-  sink->matches = p;
-  sink->capacity = count;
-  return true;
+  return count <= sink->capacity || resize(sink, count * match_bytes(words), count);
 }
 
-void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place, Sink* to) {
+void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place, const Sink& to) {
   const auto copy = [&](const auto* in, auto* out) {
     for (uint64_t i = 0; i < from.count; ++i) {
       out[place + i] = in[i];
@@ -205,9 +209,9 @@ void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place,
     }
   };
   switch (words) {
-    case 1: return copy(matches<uint64_t>(from), matches<uint64_t>(*to));
-    case 2: return copy(matches<Wide<2>>(from), matches<Wide<2>>(*to));
-    default: return copy(matches<Wide<4>>(from), matches<Wide<4>>(*to));
+    case 1: return copy(matches<uint64_t>(from), matches<uint64_t>(to));
+    case 2: return copy(matches<Wide<2>>(from), matches<Wide<2>>(to));
+    default: return copy(matches<Wide<4>>(from), matches<Wide<4>>(to));
   }
 }
 

@@ -12,7 +12,8 @@ struct Interrupted {};
 constexpr unsigned distance_bytes(unsigned width) { return width < 256 ? 1 : 2; }
 
 // Orders matches, whose rows have so many words, by (query, distance, fingerprint) into columns; lims has query_count + 1 places, and
-// a distance takes so many bytes. On up to so many threads. Fails when memory runs out or when it is stopped.
+// a distance takes so many bytes. Batches of more than 8,192 queries are ordered on up to so many threads. Fails when memory runs out or
+// when it is stopped.
 Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, uint64_t query_count, int64_t* lims,
                      uint64_t* fingerprints, void* distances, unsigned threads, Stopper* stop);
 
@@ -21,7 +22,7 @@ void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by);
 // Makes room for so many matches. False when memory runs out.
 bool reserve(Sink* sink, unsigned words, uint64_t count);
 // Copies matches to a place in another sink, which has room, and adds so much to their query numbers.
-void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place, Sink* to);
+void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place, const Sink& to);
 
 // For n sorted pairs (key, id), keys of so many words: the distinct keys, the distinct ids of each in ascending order one after the other, and, at the front
 // of pairs itself, how many ids each key has. keys and ids need room for n; returns the number of keys. Throws Interrupted.

@@ -1,5 +1,5 @@
-// Probes with so many look-ups in a table that they share blocks: the table is gone through in order, and a block is opened once for all
-// that it concerns.
+// Probes with so many look-ups in a window of a table that they share blocks: the window is gone through in order, and a block is opened once
+// for all look-ups that it concerns.
 #pragma once
 #include "search/pipeline.hpp"
 
@@ -10,8 +10,8 @@ constexpr uint64_t kNearKeys = 16;   // among which the next block is mostly fou
 constexpr unsigned kIndexBits = 24;  // the low bits of a word tell whose look-up it is
 constexpr uint64_t kIndexMask = (uint64_t{1} << kIndexBits) - 1;
 
-// Look-ups of a table by ascending target: the leading bits of each word are a target, the other ones the place of a query. Their
-// prefixes are so short that all of it is there.
+// Look-ups in a table, by ascending target. The leading bits of a word are the target, the low kIndexBits the place of its query. Prefixes
+// are so short that the two do not overlap.
 template <class Row>
 struct SortedLookups {
   const TableProbe* probe;
@@ -22,7 +22,7 @@ struct SortedLookups {
   const uint32_t* numbers;  // of the queries
 
   uint64_t target(uint64_t i) const { return words[i] & mask; }
-  uint64_t query(uint64_t i) const { return words[i] & kIndexMask; }
+  uint64_t place(uint64_t i) const { return words[i] & kIndexMask; }
   uint64_t last(uint64_t i) const { return words[i] | ~mask; }
 };
 
@@ -120,8 +120,8 @@ class Sweep {
   }
 
   Item<W> item(uint64_t i) const {
-    const uint64_t q = lookups_.query(i);
-    return Item<W>{lookups_.probe, lookups_.target(i), lookups_.last(i), lookups_.bases[q], 0, 0, lookups_.numbers[q]};
+    const uint64_t place = lookups_.place(i);
+    return Item<W>{lookups_.probe, lookups_.target(i), lookups_.last(i), lookups_.bases[place], 0, 0, lookups_.numbers[place]};
   }
 
   // Compares what has the prefixes of the look-ups in an expanded block.
@@ -135,24 +135,24 @@ class Sweep {
     return Status::ok;
   }
 
-  // Some look-ups, up to another, in an expanded block. Whether there is anything to compare cannot be foretold, so nothing branches on
-  // it: the processor looks for the places of several at once, and those with something near are gone through again.
+  // Compares the entries of a block with the look-ups from first to end. Whether anything is near cannot be predicted. So the first loop
+  // has no branch, and the searches of several look-ups overlap; the second one goes through those that may have a match.
   bool filter(uint64_t first, uint64_t end, const Leads& entries) {
     constexpr unsigned kLast = Blocks::kAtOnce - 1;
     uint32_t places[kChunk];
-    uint64_t likely[kChunk];
+    uint64_t left[kChunk];
     unsigned count = 0;
     for (uint64_t i = first; i < end; ++i) {
       const uint32_t at = Blocks::lower_bound(entries, lookups_.target(i));
-      const uint64_t* const values = entries.values + at;  // what lies past the entries is scratch, told apart below
-      const bool near = Blocks::any_near(values, lead(lookups_.bases[lookups_.query(i)]), out_.options.radius);
+      const uint64_t* const values = entries.values + at;  // what lies past the entries does not matter: see below
+      const bool near = Blocks::any_near(values, lead(lookups_.bases[lookups_.place(i)]), out_.options.radius);
       const bool more = values[kLast] <= lookups_.last(i);
       places[count] = at;
-      likely[count] = i;
+      left[count] = i;
       count += static_cast<unsigned>(near) | static_cast<unsigned>(more);
     }
     for (unsigned c = 0; c < count; ++c)
-      if (__builtin_expect(!Blocks::filter_values(out_, item(likely[c]), entries, places[c]), 0)) return false;
+      if (__builtin_expect(!Blocks::filter_values(out_, item(left[c]), entries, places[c]), 0)) return false;
     return true;
   }
 

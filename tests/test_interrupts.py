@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import tableimage
 from building import run_python
 
 import fpstore
@@ -56,6 +57,13 @@ def whole_tables(store, times):
     return prober
 
 
+def few_rows(count, queries):
+    """Probe a table of so many rows, all of which are near each query, by threads."""
+    prober = _kernel.Prober()
+    prober.add(tableimage.open_table(tableimage.build(np.arange(count, dtype=np.uint64), block_bytes=512)), 0, 0, NO_FLIP)
+    return prober.probe(queries, 64, threads=2, order="asked")
+
+
 def of_tables(store, skewed):
     table = store.kernel_tables[0]
     nothing = np.random.default_rng(2).integers(2**63, 2**64, 4000, dtype=np.uint64)
@@ -67,6 +75,7 @@ def of_tables(store, skewed):
         "scan": lambda: table.scan(nothing, 3, 0, table.block_count),
         "locate": lambda: table.locate(np.tile(skewed, 20)),
         "matches in order": lambda: whole_tables(store, 1).probe(np.zeros(20, np.uint64), 64),
+        "matches in order by threads": lambda: few_rows(16, np.zeros(1 << 20, np.uint64)),
         "matches one by one": lambda: whole_tables(store, 1).probe_one(0, 64, table),
     }
 
@@ -84,7 +93,7 @@ def of_the_delta(delta):
     }
 
 
-TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate", "matches in order", "matches one by one"]
+TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate", "matches in order", "matches in order by threads", "matches one by one"]
 DELTA = [f"delta {name}" for name in ("probe", "scan", "states", "pairs", "find", "ids", "export")]
 
 

@@ -43,7 +43,7 @@ def test_threads_give_what_one_gives(lengths, count, threads):
     assert few[1].tolist() == one[1][: one[0][7]].tolist()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [0, 1, 2, 3])
 def test_a_large_batch_gives_what_small_ones_give(threads):
     """The matches of 8,192 queries at a time are put into order, those of a small batch all at once."""
     keys = tableimage.make_keys("clustered", 9, 4000)
@@ -56,6 +56,28 @@ def test_a_large_batch_gives_what_small_ones_give(threads):
     assert found[0].tolist() == np.concatenate([[0], *(np.diff(part[0]) for part in small)]).cumsum().tolist()
     for i in (1, 2):
         assert np.array_equal(found[i], np.concatenate([part[i] for part in small]))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_matches_of_a_part_and_of_none_are_ordered(width, threads):
+    """Those of 8,192 queries are a part, which threads take one by one. A query that is nowhere has none."""
+    keys = tableimage.make_rows("tied" if width > 64 else "clustered", 11, 3000, width)
+    prober = _kernel.Prober()
+    prober.add(tableimage.open_table(tableimage.build(keys, np.arange(width, dtype=np.uint8), 512)), 8, 0, np.zeros(1, np.uint64))
+    queries = np.full((40_000, *keys.shape[1:]), 0x5A5A5A5A << (0 if width == 32 else 3), np.uint64)
+    queries[-9000:] = np.random.default_rng(12).permutation(np.resize(keys, (9000, *keys.shape[1:])))
+    lims, found, distances = prober.probe(queries, 2, threads=threads)[:3]
+    none = prober.probe(queries[:1], 2)[0][1]
+    assert none == 0
+    assert lims[31_000] == 0
+    assert len(found) >= 9000
+    for start in range(31_000, 40_000, 3000):
+        part = prober.probe(queries[start : start + 3000], 2)
+        rows = slice(lims[start], lims[start + 3000])
+        assert np.array_equal(lims[start : start + 3001] - lims[start], part[0])
+        assert np.array_equal(found[rows], part[1])
+        assert np.array_equal(distances[rows], part[2])
 
 
 @pytest.mark.parametrize("count", TABLES.values(), ids=TABLES.keys())

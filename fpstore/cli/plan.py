@@ -24,7 +24,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
 _MOST = 1 << 64
 SHOWN = 12
 _ESTIMATES = (
-    "Times are estimates for one slow thread, to compare designs with.\n"
+    "Times are estimates for one slow thread, to compare designs with: µs of a query in a batch of 4,096, and alone.\n"
     "bytes/fp leaves out ids; disk has those that are row numbers, of 3.5 to 4.3 bytes each."
 )
 _HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "µs alone", "cold ms", "note")
@@ -88,7 +88,7 @@ def plan(
 
     N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are
     estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe on one thread
-    with the tables in memory, in a batch of 4,096 (µs; tables of blocks take less in larger ones, flip designs a third)
+    with the tables in memory, in a batch of 4,096 (µs; tables of blocks take a third to a ninth in large ones)
     and on its own (µs alone, without the three that a call from Python takes), and when every block is read from a
     solid-state disk (cold ms). A probe makes so many look-ups in its tables (look-ups), and compares so many
     fingerprints (candidates).

@@ -93,7 +93,8 @@ def of_the_delta(delta):
     }
 
 
-TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate", "matches in order", "matches in order by threads", "matches one by one"]
+TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate"]
+TABLES += ["matches in order", "matches in order by threads", "matches one by one"]
 DELTA = [f"delta {name}" for name in ("probe", "scan", "states", "pairs", "find", "ids", "export")]
 
 

@@ -75,7 +75,7 @@ def of_tables(store, skewed):
         "scan": lambda: table.scan(nothing, 3, 0, table.block_count),
         "locate": lambda: table.locate(np.tile(skewed, 20)),
         "matches in order": lambda: whole_tables(store, 1).probe(np.zeros(20, np.uint64), 64),
-        "matches in order by threads": lambda: few_rows(16, np.zeros(1 << 20, np.uint64)),
+        "matches in order by threads": lambda: few_rows(16, np.zeros(1 << 18, np.uint64)),
         "matches one by one": lambda: whole_tables(store, 1).probe_one(0, 64, table),
     }
 

@@ -1,6 +1,7 @@
 // The sorts and what stands beside them in a batch: each instruction set against std::stable_sort and plain loops, for every number
 // of sorted bits, on scratch memory that is exactly as long as the contract says.
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <tuple>
 
@@ -176,7 +177,16 @@ static void check_matches(const Rows& keys, uint64_t seed) {
   const std::unique_ptr<int64_t[]> lims(new int64_t[queries + 1]);
   const Column fingerprints(n);
   const std::unique_ptr<uint8_t[]> distances(new uint8_t[n * bytes]);
-  REQUIRE(order_matches(sink, W::kWords, bytes, queries, lims.get(), fingerprints.words(), distances.get(), 2, nullptr) == Status::ok);
+  const unsigned threads = random.below(5);
+  const auto order = [&](Stopper* stop) {
+    return order_matches(sink, W::kWords, bytes, queries, lims.get(), fingerprints.words(), distances.get(), threads, stop);
+  };
+  const std::atomic<bool> wanted{true};
+  Stopper stop;
+  stop.wanted = &wanted;
+  const Status stopped = order(&stop);
+  REQUIRE(stopped == Status::interrupted || (stopped == Status::ok && n < 256));
+  REQUIRE(order(nullptr) == Status::ok);
   std::sort(found.begin(), found.end(), [](const Match<Row>& a, const Match<Row>& b) {
     return std::make_tuple(a.query, a.distance, a.fingerprint) < std::make_tuple(b.query, b.distance, b.fingerprint);
   });

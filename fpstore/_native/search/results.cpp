@@ -25,7 +25,11 @@ class Steps {
   }
 
  private:
+#ifdef FPSTORE_SMALL
+  static constexpr uint32_t kSteps = 1 << 2;
+#else
   static constexpr uint32_t kSteps = 1 << 12;
+#endif
   Stopper* stop_;
   uint32_t left_ = kSteps;
 };

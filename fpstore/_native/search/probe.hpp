@@ -136,7 +136,7 @@ class SortedFeeder {
     });
     if (!made) return false;
     sort_range(words, words + queries_, queries_, 0, bits_, stop_);
-    // Permuting them once more takes less time and memory than fetching permuted ones from a copy.
+    // They are permuted once more, in their order: a copy of the permuted ones would take as much memory again.
     return !should_stop(stop_, 0) && in_steps(queries_, stop_, [&](uint64_t first, uint64_t end) {
       constexpr uint64_t kPermuted = 128;  // at a time
       Row some[kPermuted];
@@ -154,7 +154,10 @@ class SortedFeeder {
 
   Status feed_all() {
     // A single variant 0 changes no target: the look-ups are sorted as the queries are.
-    if (p_.variant_count == 1 && p_.variants[0] == 0) return add_and_take({0, queries_}, 0, bits_);
+    if (p_.variant_count == 1 && p_.variants[0] == 0) {
+      const Status status = add({0, queries_}, 0, bits_);
+      return status == Status::ok ? take(bits_) : status;
+    }
     const uint64_t windows = uint64_t{1} << window_bits_;
     uint64_t window = 0;
     for (uint64_t q = 0; q < queries_; ++q)
@@ -226,11 +229,6 @@ class SortedFeeder {
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
-  }
-
-  Status add_and_take(Range queries, uint64_t variant, unsigned depth) {
-    const Status status = add(queries, variant, depth);
-    return status == Status::ok ? take(depth) : status;
   }
 
   // Takes the look-ups that have been added, of which depth bits are sorted.

@@ -3,6 +3,7 @@
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, dedup, open, repair
 from fpstore.care.reports import RepairReport, Report
+from fpstore.change.writer import Deleted
 from fpstore.design.estimates import Plan
 from fpstore.design.families import Design
 from fpstore.design.planner import plan
@@ -38,6 +39,7 @@ __all__ = [
     "Clusters",
     "CorruptStoreError",
     "Deduplication",
+    "Deleted",
     "Design",
     "FormatVersionError",
     "FpstoreError",

@@ -28,7 +28,7 @@ from fpstore.care.reports import Report
 from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
 from fpstore.change.opening import check_opening, close_dropped, open_writer
-from fpstore.change.writer import StoreWriter
+from fpstore.change.writer import Deleted, StoreWriter
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
@@ -40,7 +40,7 @@ from fpstore.jobs.pairs import Pairs, pairs_identity, pairs_of
 from fpstore.jobs.store_job import job_of, side_of
 from fpstore.query.advice import scan_advice, warn
 from fpstore.query.generation import ON_DEMAND, Loading
-from fpstore.query.ids import IdLookup, Ids, fingerprints_of, number_of, numbers_of
+from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.query.nearest import nearest
 from fpstore.query.parts import probed_in_parts
@@ -794,8 +794,8 @@ class Store:
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
         return self._matches(snapshot, rows, columns, inserted=inserted)
 
-    def delete(self, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> int:
-        """Remove documents by their ids, or fingerprints with all their ids. When this returns, no answer contains them.
+    def delete(self, *, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> Deleted:
+        """Remove documents by their ids, fingerprints with all their ids, or pairs of both. Then no answer contains them.
 
         Parameters
         ----------
@@ -803,28 +803,42 @@ class Store:
             Every fingerprint loses these ids, and is removed when it has none left. For integer ids without an index
             (``index_ids``), each call reads the whole id map once: give many ids at a time.
         fingerprints : one fingerprint, or array or sequence of them, optional
+            They are removed with all their ids. With ``ids``, one for each fingerprint, the pairs of each row are removed, and
+            the other ids of these fingerprints and the other fingerprints of these ids stay.
         sync : str, optional
             See :meth:`insert`.
 
         Returns
         -------
-        int
-            The number of pairs of fingerprint and id that were removed. What is not stored is ignored.
+        Deleted
+            How many pairs of fingerprint and id were removed, and how many of the ids, fingerprints or pairs were not stored.
 
         Raises
         ------
         InputError, ReadOnlyError, StorageError, ClosedStoreError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "s.fps")
+        >>> fpstore.build(path, [7, 7, 11], ["a", "b", "b"]).close()
+        >>> with fpstore.open(path, "r+") as store:
+        ...     store.delete(fingerprints=7, ids="b")
+        ...     store.delete(ids=["b", "c"])
+        Deleted(removed=1, missing=0)
+        Deleted(removed=1, missing=1)
         """
         writer = self._changing()
-        if (ids is None) == (fingerprints is None):
-            raise InputError("delete takes either ids or fingerprints: give one of them")
         check_optional_sync(sync)
-        if fingerprints is not None:
+        if fingerprints is None:
+            if ids is None:
+                raise InputError("delete needs ids, fingerprints, or both for pairs")
+            return writer.delete_id(check_id(ids), sync) if is_one_id(ids) else writer.delete_ids(checked_ids(ids), sync)
+        if ids is None:
             return writer.delete_fingerprints(self._many(fingerprints), sync)
-        if isinstance(ids, (int, str, os.PathLike, np.integer)) or (isinstance(ids, (list, tuple)) and len(ids) == 1):
-            number = number_of(self.snapshot(), ids[0] if isinstance(ids, (list, tuple)) else ids)
-            return writer.delete_id(number, sync)
-        return writer.delete_ids(numbers_of(self.snapshot(), ids), sync)
+        rows, checked = self._rows(fingerprints, ids)
+        assert checked is not None
+        return writer.delete_pairs(rows, checked, sync)
 
     def flush(self) -> None:
         """Make durable, and show to other processes, the changes made with ``sync`` other than ``"commit"``.

@@ -53,7 +53,7 @@ class Changes:
     def step(self, store, held):
         rows = self.rows(self.random.choice([1, 1, 5]))
         fingerprints, ids = (list(column) for column in zip(*rows, strict=True))
-        what = self.random.choice(["insert", "upsert", "upsert", "delete", "delete many", "fingerprints", "merge"])
+        what = self.random.choice(["insert", "upsert", "upsert", "delete", "delete many", "fingerprints", "pairs", "merge"])
         if what == "insert":
             assert store.insert(fingerprints, ids) == len({*rows} - held)
             return held | {*rows}
@@ -67,14 +67,18 @@ class Changes:
         if what == "merge":
             store.merge(threads=1)
             return held
-        gone = {(f, i) for f, i in held if (f in fingerprints if what == "fingerprints" else i in ids)}
-        if what == "delete":
-            gone = {(f, i) for f, i in held if i == ids[0]}
-            assert store.delete(ids=ids[0]) == len(gone)
-        elif what == "delete many":
-            assert store.delete(ids=ids) == len(gone)
+        if what == "pairs":
+            rows = self.random.sample(sorted(held), min(3, len(held))) + rows + rows[:1]
+            fingerprints, ids = (list(column) for column in zip(*rows, strict=True))
+            assert store.delete(fingerprints=fingerprints, ids=ids) == (len({*rows} & held), len({*rows} - held))
+            return held - {*rows}
+        asked = {*fingerprints} if what == "fingerprints" else {*(ids[:1] if what == "delete" else ids)}
+        gone = {pair for pair in held if pair[what != "fingerprints"] in asked}
+        answer = len(gone), len(asked - {pair[what != "fingerprints"] for pair in gone})
+        if what == "fingerprints":
+            assert store.delete(fingerprints=fingerprints) == answer
         else:
-            assert store.delete(fingerprints=fingerprints) == len(gone)
+            assert store.delete(ids=ids[0] if what == "delete" else ids) == answer
         return held - gone
 
 
@@ -105,7 +109,7 @@ def test_without_ids_no_kind_of_id_is_wrong(tmp_path):
             assert name not in store.ids
             with pytest.raises(fpstore.NotStoredError):
                 store.ids[name]
-            assert store.delete(ids=name) == store.delete(ids=[name]) == 0
+            assert store.delete(ids=name) == store.delete(ids=[name]) == (0, 1)
             assert [column.tolist() for column in store.fingerprints_of([name, name])] == [[0, 0, 0], []]
 
 
@@ -416,7 +420,7 @@ def test_paths_are_string_ids(tmp_path):
         assert store.insert(3, Path("d")) == store.insert([4], np.array([Path("e")], object)) == 1
         assert store.upsert([5], [Path("e")]) == store.upsert(6, Path("d")) == 1
         assert store.probe_insert(2**40 - 1, Path("f")) == []
-        assert store.delete(ids=Path("d")) == store.delete(ids=[Path("e")]) == 1
-        assert store.delete(ids=[*paths, "f"]) == 3
+        assert store.delete(ids=Path("d")) == store.delete(ids=[Path("e")]) == (1, 0)
+        assert store.delete(ids=[*paths, "f"]) == (3, 0)
     with pytest.raises(fpstore.InputError, match="ids must be all integers or all strings"):
         fpstore.build(tmp_path / "t", [1, 2], [Path("a"), 1])

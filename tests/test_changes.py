@@ -176,14 +176,38 @@ def test_delete_counts_pairs(tmp_path, kind):
     first, second, third = KINDS[kind] or (0, 1, 2)
     missing = "nothing" if kind == "string" else 99
     with fpstore.open(path, "r+") as store:
-        assert store.delete(ids=missing) == store.delete(fingerprints=99) == 0
-        assert store.delete(ids=[]) == store.delete(fingerprints=[]) == 0
-        assert store.delete(ids=[second, missing, second]) == 1
+        assert store.delete(ids=missing) == store.delete(fingerprints=99) == (0, 1)
+        assert store.delete(ids=[]) == store.delete(fingerprints=[]) == (0, 0)
+        assert store.delete(ids=[second, missing, second, missing]) == (1, 1)
         assert (store[1], store[2]) == ([first], [third])
-        assert store.delete(ids=third) == 1
+        assert store.delete(ids=third) == (1, 0)
         assert 2 not in store
-        assert store.delete(fingerprints=np.array([1, 1, 5], np.uint64)) == 1
+        assert store.delete(fingerprints=np.array([1, 1, 5, 5], np.uint64)) == (1, 1)
         assert (len(store), len(store.ids), content(store)) == (0, 0, {})
+
+
+def test_delete_takes_nothing_by_position(writer):
+    """Insert takes (fingerprints, ids): hashes in the first place would delete the documents that have these numbers."""
+    for call in (lambda: writer.delete([1]), lambda: writer.delete([1], [0])):
+        with pytest.raises(TypeError, match="positional"):
+            call()
+    assert content(writer) == {1: {0}, 2: {1}, 3: {2}}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_delete_removes_one_pair_of_a_fingerprint_with_others(tmp_path, kind):
+    path = build(tmp_path / "s", [1, 2, 2], KINDS[kind])
+    first, second, third = KINDS[kind] or (0, 1, 2)
+    missing = "nothing" if kind == "string" else 99
+    with fpstore.open(path, "r+") as store:
+        store.insert([1, 5], [second, second])
+        rows = [2, 1, 2, 2, 2, 7], [second, third, missing, missing, second, second]
+        assert store.delete(fingerprints=rows[0], ids=rows[1]) == (1, 3)
+        assert {f: set(store[f]) for f in (1, 2, 5)} == {1: {first, second}, 2: {third}, 5: {second}}
+        assert store.delete(fingerprints=2, ids=third) == (1, 0)
+        assert store.delete(fingerprints=[], ids=[]) == (0, 0)
+        assert (2 in store, len(store), len(store.ids)) == (False, 2, 3)
+        assert store.verify().ok
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -193,7 +217,7 @@ def test_deleting_everything_and_starting_again(tmp_path, kind, merged):
     ids = None if kind == "row" else [f"{i}" if kind == "string" else i for i in range(len(fingerprints))]
     path = build(tmp_path / "s", fingerprints, ids)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
-        assert store.delete(fingerprints=fingerprints) == len(fingerprints)
+        assert store.delete(fingerprints=fingerprints).removed == len(fingerprints)
         if merged:
             store.merge()
         for each in (store, other):
@@ -254,7 +278,9 @@ WRONG = {
     "probe_insert_many ids": lambda s: s.probe_insert_many([1, 2], [1]),
     "probe_insert_many radius": lambda s: s.probe_insert_many([1], [1], radius=65),
     "delete nothing": lambda s: s.delete(),
-    "delete both": lambda s: s.delete(1, 1),
+    "delete pairs of unequal length": lambda s: s.delete(fingerprints=[1, 2], ids=[1]),
+    "delete one fingerprint with ids": lambda s: s.delete(fingerprints=1, ids=[0]),
+    "delete pairs with strings": lambda s: s.delete(fingerprints=[1], ids=["a"]),
     "delete string": lambda s: s.delete(ids="a"),
     "delete strings": lambda s: s.delete(ids=["a", "b"]),
     "delete float": lambda s: s.delete(ids=1.5),
@@ -375,8 +401,8 @@ def test_many_rows_at_once(path):
             part, some = values[start : start + 1000], ids[start : start + 1000]
             assert store.insert(part, some) == model.insert(part.tolist(), some)
             gone = values[start // 2 : start // 2 + 100]
-            assert store.delete(fingerprints=gone) == model.delete_fingerprints(gone.tolist())
-            assert store.delete(ids=some[:2]) == model.delete_ids(some[:2])
+            assert store.delete(fingerprints=gone).removed == model.delete_fingerprints(gone.tolist())
+            assert store.delete(ids=some[:2]).removed == model.delete_ids(some[:2])
             assert content(store) == model.content
             store.merge()
             assert content(store) == model.content

@@ -202,7 +202,7 @@ def test_strings_that_come_into_use_again_during_a_merge(named, monkeypatch, pla
     held = hold(monkeypatch, place)
     gone = [*(f"n{i}" for i in range(0, 60, 2)), "n59"]
     with fpstore.open(named, "r+") as store, fpstore.open(named) as other:
-        assert store.delete(ids=gone) == 31
+        assert store.delete(ids=gone).removed == 31
         merging = Thread(store.merge)
         assert held.reached.wait(30)
         inserted = dict(zip([7, 8, 9, 100], again, strict=False))

@@ -155,7 +155,7 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: the share must be a positive number"),
         (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),
         (["delete", "crawl.fps", "--fingerprints", "xyz"], "'xyz' is not a fingerprint"),
-        (["delete", "crawl.fps", "--decimal", "a"], "--decimal needs --fingerprints"),
+        (["delete", "crawl.fps", "--decimal", "a"], "--decimal needs --fingerprints or --pairs"),
         (["merge", "crawl.fps", "--design", "best"], "--design: unknown design 'best'"),
         (["merge", "crawl.fps", "--renumber"], "--renumber needs"),
         (["merge", "crawl.fps", "--at", "0.1", "--design", "flip-1"], "--at is for a merge of the delta alone"),

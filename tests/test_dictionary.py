@@ -73,7 +73,7 @@ def test_strings_of_equal_hashes_through_inserts_deletes_and_merges(tmp_path, eq
             store.insert(list(fresh), list(fresh.values()))
             content |= fresh
             for fingerprint in list(content)[step :: 4 + step]:
-                assert store.delete(ids=[content.pop(fingerprint)]) == 1
+                assert store.delete(ids=[content.pop(fingerprint)]).removed == 1
             asked(store, content)
             store.merge()
             asked(store, content)
@@ -125,7 +125,7 @@ def test_odd_strings_through_everything(tmp_path):
         lims, ids = store.probe_many(queries, 0).ids()
         assert [list(ids[a:b]) for a, b in pairwise(lims)] == [[name] for name in content.values()]
         for gone in (ODD[0], ODD[1], "x" * MAX_BYTES):
-            assert store.delete(ids=[gone]) == 1
+            assert store.delete(ids=[gone]).removed == 1
             content = {fingerprint: name for fingerprint, name in content.items() if name != gone}
         store.merge()
         asked(store, content)

@@ -274,7 +274,7 @@ def test_a_large_call_is_one_record(tmp_path, how, count):
                 assert store.probe_insert_many(many, ids, radius=0, threads=1).inserted.all()
             assert len(store) == len(reader) == 10 + count
             assert store.snapshot().version == 1
-            assert store.delete(fingerprints=many) == count
+            assert store.delete(fingerprints=many).removed == count
             assert len(store) == len(reader) == 10
             assert store.snapshot().version == 2
         log = path / "gen-00000001" / "log"
@@ -349,7 +349,7 @@ def test_a_merge_that_reaches_the_last_row_number_leaves_a_store_that_can_be_cha
                 rows = {(1, 0), (2, 1), (30, 0), (40, 1), (50, MAX)}
             assert rows_of(store) == rows
             store.insert([60], [5])
-            assert store.delete(ids=[0]) == sum(number == 0 for _, number in rows)
+            assert store.delete(ids=[0]).removed == sum(number == 0 for _, number in rows)
             rows = {row for row in rows if row[1]} | {(60, 5)}
             assert rows_of(store) == rows
         with fpstore.open(target, "r+") as store:
@@ -373,7 +373,7 @@ def test_other_stores_are_renumbered_up_to_the_last_number(tmp_path, last):
             assert last <= MAX - 2
         before = rows_of(store)
         store.insert([70], [7])
-        assert store.delete(ids=[0]) == 1
+        assert store.delete(ids=[0]).removed == 1
         assert rows_of(store) == before - {(1, 0)} | {(70, 7)}
     with fpstore.open(a) as store:
         assert store.verify().ok

@@ -45,8 +45,8 @@ def test_a_store_takes_every_form_of_a_fingerprint(tmp_path, hashes, form):
         assert store.insert(given[6:], ["g", "h"]) == 1
         assert store.upsert(given[0], "h") == 1
         assert store.probe_insert(given[7], "h")[0:] == []
-        assert store.delete(fingerprints=given[7]) == 1
-        assert store.delete(fingerprints=given[:2]) == 3
+        assert store.delete(fingerprints=given[7]).removed == 1
+        assert store.delete(fingerprints=given[:2]).removed == 3
         assert sorted(store) == sorted(numbers[2:7])
         assert sum(len(pairs.a) for pairs in store.join(given[2:7], 0)) == 5
 

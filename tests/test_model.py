@@ -149,25 +149,25 @@ class Machine(RuleBasedStateMachine):
     @rule(chosen=st.lists(places, max_size=4), sync=syncs)
     def delete_ids(self, chosen, sync):
         ids = self.ids(chosen)
-        assert self.store.delete(ids=ids, sync=sync) == self.model.delete_ids(ids)
+        assert self.store.delete(ids=ids, sync=sync).removed == self.model.delete_ids(ids)
         self.wrote(sync)
 
     @rule(chosen=st.lists(fingerprints, max_size=5), sync=syncs)
     def delete_fingerprints(self, chosen, sync):
-        assert self.store.delete(fingerprints=chosen, sync=sync) == self.model.delete_fingerprints(chosen)
+        assert self.store.delete(fingerprints=chosen, sync=sync).removed == self.model.delete_fingerprints(chosen)
         self.wrote(sync)
 
     @rule(bit=st.integers(0, 63), sync=syncs)
     def delete_half(self, bit, sync):
         chosen = [value for value in self.model.content if value >> bit & 1]
-        assert self.store.delete(fingerprints=words(chosen), sync=sync) == self.model.delete_fingerprints(chosen)
+        assert self.store.delete(fingerprints=words(chosen), sync=sync).removed == self.model.delete_fingerprints(chosen)
         self.wrote(sync)
 
     @rule(chosen=st.lists(places, min_size=1, max_size=3), sync=syncs)
     def delete_and_insert_again(self, chosen, sync):
         ids = self.ids(chosen)
         gone = [(value, item) for value, item in self.model.rows() if item in ids][::2]
-        assert self.store.delete(ids=ids, sync=sync) == self.model.delete_ids(ids)
+        assert self.store.delete(ids=ids, sync=sync).removed == self.model.delete_ids(ids)
         self.wrote(sync)
         values, again = [value for value, _ in gone], [item for _, item in gone]
         assert self.store.insert(words(values), again, sync) == self.model.insert(values, again) == len(gone)

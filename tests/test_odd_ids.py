@@ -87,6 +87,26 @@ def test_text_output_refuses_an_id_that_would_be_read_as_another(tmp_path, monke
     assert json.loads(fine("delete", "a.fps", odd, "--json"))["removed"] == 1
 
 
+@pytest.mark.parametrize("extension", ["tsv", "jsonl"])
+def test_delete_of_pairs_says_what_was_not_stored(tmp_path, monkeypatch, extension):
+    monkeypatch.chdir(tmp_path)
+    for name, ids in (("a.fps", ["x", "017", "x"]), ("b.fps", [4, 17, 4])):
+        fpstore.build(name, [7, 7, 9], ids).close()
+        fine("export", name, "-o", f"rows.{extension}")
+        rows = Path(f"rows.{extension}").read_text().splitlines(keepends=True)
+        Path(f"gone.{extension}").write_text("".join([rows[0], rows[0].replace("7", "5", 1)]))  # a stored pair and another
+        left = fine("delete", name, "--pairs", "--input", f"gone.{extension}")
+        assert left.startswith(f"{name}: 1 id removed, 2 fingerprints with 2 ids left; 1 pair was not stored")
+        assert json.loads(fine("delete", name, "--pairs", "--input", f"gone.{extension}", "--json")) == {
+            "removed": 0, "missing": 2, "fingerprints": 2, "ids": 2
+        }  # fmt: skip
+    assert "; 2 ids were not stored" in fine("delete", "b.fps", "4", "5", "6", "6")
+    assert "; 1 fingerprint was not stored" in fine("delete", "b.fps", "--fingerprints", "0x3")
+    Path("bare.tsv").write_text("0000000000000007\n")
+    assert "--pairs needs an id in each row" in failure("delete", "b.fps", "--pairs", "--input", "bare.tsv")
+    assert "--pairs is for files" in failure("delete", "b.fps", "--pairs", "7", code=2)
+
+
 def test_a_bad_line_of_delete_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fpstore.build("a.fps", [0, 1]).close()

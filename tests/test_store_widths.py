@@ -134,9 +134,9 @@ def test_a_store_that_lives(tmp_path, width, kind, design, strings):
             expected = sum(model.insert(*row) for row in rows)
             assert store.insert([row[0] for row in rows], [row[1] for row in rows]) == expected
             gone = rng.sample(model.pool, 15)
-            assert store.delete(fingerprints=gone) == sum(map(model.delete, gone))
+            assert store.delete(fingerprints=gone).removed == sum(map(model.delete, gone))
             item = name_of(rng.randrange(100), strings)
-            assert store.delete(ids=[item]) == model.delete_id(item)
+            assert store.delete(ids=[item]).removed == model.delete_id(item)
             value = model.flipped(rng.choice(model.pool), 2)
             before = model.matches(value, radius)
             assert plain(store.probe_insert(value, name_of(1000 + step, strings))) == before

@@ -276,7 +276,7 @@ def test_columns_of_every_kind_are_fingerprints(tmp_path, bits):
             assert list(built) == sorted(values)
         with fpstore.open(tmp_path / str(number), "r+") as opened:
             assert opened.insert(column, pa.array([10, 11, 12])) == 3
-            assert opened.delete(fingerprints=column) == 6
+            assert opened.delete(fingerprints=column).removed == 6
 
 
 @pytest.mark.parametrize("bits", WIDTHS)
@@ -316,7 +316,7 @@ def test_columns_of_strings_are_ids(tmp_path, column):
         assert store.ids["a"] == [1, 3]
         assert store.fingerprints_of(column)[1].tolist() == [1, 3, 2, 1, 3]
     with fpstore.open(tmp_path / "s", "r+") as store:
-        assert store.delete(ids=column) == 3
+        assert store.delete(ids=column).removed == 3
 
 
 def test_columns_of_integers_are_ids():

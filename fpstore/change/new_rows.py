@@ -32,15 +32,20 @@ class Rows(NamedTuple):
     totals: Totals  # with the kind of ids and the next row after the change
 
 
-def new_pairs(snapshot: Snapshot, rows: Rows, in_base: Bytes) -> npt.NDArray[np.bool_]:
-    """Return which pairs are not stored yet; of equal rows, only the first counts."""
-    fingerprints, ids = rows.fingerprints, rows.ids
-    new = np.ones(len(fingerprints), bool)
+def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
+    """Return which pairs are equal to one before them."""
+    again = np.zeros(len(fingerprints), bool)
     if count_distinct(fingerprints) < len(fingerprints):
         order = order_of(fingerprints, ids)
         sorted_rows = fingerprints[order]
         same = equal(sorted_rows[1:], sorted_rows[:-1]) & (np.diff(ids[order]) == 0)
-        new[order[1:][same]] = False  # lexsort is stable: the first of equal pairs comes first
+        again[order[1:][same]] = True  # lexsort is stable: the first of equal pairs comes first
+    return again
+
+
+def new_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
+    """Return which pairs are not stored yet; of equal rows, only the first counts."""
+    new = ~repeats(fingerprints, ids)
     known = snapshot.delta.kernel.pairs(fingerprints, ids, snapshot.delta.version)
     new &= known != PRESENT
     ask = np.flatnonzero(new & (known == 0) & (in_base != 0))

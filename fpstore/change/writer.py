@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,7 @@ from fpstore.change.new_rows import (
     new_pairs,
     numbered,
     numbered_one,
+    repeats,
     replaced,
 )
 from fpstore.disk.locks import WriterLock
@@ -32,12 +35,28 @@ from fpstore.errors import ClosedStoreError, ReadOnlyError, StoreLockedError
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
 from fpstore.query.batches import MatchColumns
+from fpstore.query.ids import number_of, numbers_of
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 from fpstore.resources import Resources
 from fpstore.threads import is_held
-from fpstore.width import distinct, distinct_counts, is_in
+from fpstore.width import distinct, distinct_counts, is_in, rows_to_numbers
+
+
+class Deleted(NamedTuple):
+    """What a call of :meth:`fpstore.Store.delete` did.
+
+    Attributes
+    ----------
+    removed : int
+        Pairs of fingerprint and id that are gone.
+    missing : int
+        Of the ids, fingerprints or pairs that were given, how many were not stored. One that was given twice counts once.
+    """
+
+    removed: int
+    missing: int
 
 
 class StoreWriter:
@@ -130,7 +149,7 @@ class StoreWriter:
             snapshot, sync = self._begin(sync)
             rows = self._rows(snapshot, fingerprints, ids)
             in_base = snapshot.delta.in_base(rows.fingerprints)
-            new = new_pairs(snapshot, rows, in_base)
+            new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
             kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(kept):
                 self.committer.make_nothing(sync)
@@ -174,7 +193,7 @@ class StoreWriter:
             rows = self._rows(snapshot, fingerprints, ids)
             near = snapshot.base_columns(fingerprints, radius, threads)
             in_base = delta.in_base(fingerprints)
-            dropped = ~new_pairs(snapshot, rows, in_base) if always else np.zeros(len(fingerprints), bool)
+            dropped = ~new_pairs(snapshot, rows.fingerprints, rows.ids, in_base) if always else np.zeros(len(fingerprints), bool)
             missing = absent(snapshot, fingerprints, in_base)
             batch = RowsInOrder(fingerprints, rows.ids, in_base, missing & (in_base != 0), dropped, near)
             delta.check_room(len(fingerprints) + 1, self.path)
@@ -209,7 +228,7 @@ class StoreWriter:
             fingerprints, ids = last_of_each(fingerprints, ids)
             rows = self._rows(snapshot, fingerprints, ids)
             in_base = snapshot.delta.in_base(rows.fingerprints)
-            new = new_pairs(snapshot, rows, in_base)
+            new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
             gone, gone_ids = replaced(snapshot, rows)
             added, added_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
             if not len(added) and not len(gone):
@@ -262,38 +281,61 @@ class StoreWriter:
 
     # Deleting
 
-    def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> int:
-        """Remove fingerprints with all their ids; return the number of pairs removed."""
+    def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> Deleted:
+        """Remove fingerprints with all their ids."""
         with self.turn:
             snapshot, sync = self._begin(sync)
             unique = distinct(fingerprints)
-            in_base = snapshot.delta.in_base(unique)
-            unique = unique[~absent(snapshot, unique, in_base)]
-            lims, _ = snapshot.id_numbers(unique)
-            return self._remove(snapshot, unique, int(lims[-1]), unique[:0], np.empty(0, np.uint64), sync)
+            stored = unique[~absent(snapshot, unique, snapshot.delta.in_base(unique))]
+            lims, _ = snapshot.id_numbers(stored)
+            removed = self._remove(snapshot, stored, int(lims[-1]), unique[:0], np.empty(0, np.uint64), sync)
+            return Deleted(removed, len(unique) - len(stored))
 
-    def delete_ids(self, numbers: Words, sync: str | None) -> int:
-        """Remove every pair that has one of these ids; return the number of pairs removed."""
+    def delete_ids(self, ids: Words | list[str], sync: str | None) -> Deleted:
+        """Remove every pair that has one of these ids."""
+        if len(ids) == 1:
+            return self.delete_id(ids[0] if isinstance(ids, list) else int(ids[0]), sync)
         with self.turn:
             snapshot, sync = self._begin(sync)
-            fingerprints, ids = snapshot.with_ids(numbers)
-            dying = self._left_without_ids(snapshot, fingerprints, fingerprints[:0])
-            stays = ~is_in(fingerprints, dying)
-            return self._remove(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
+            unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
+            numbers, known = numbers_of(snapshot, unique)
+            fingerprints, found = snapshot.with_ids(numbers[known])
+            return Deleted(self._remove_pairs(snapshot, fingerprints, found, sync), len(unique) - len(np.unique(found)))
 
-    def delete_id(self, number: int | None, sync: str | None) -> int:
-        """Remove every pair that has one id; return the number of pairs removed."""
+    def delete_id(self, identifier: int | str, sync: str | None) -> Deleted:
+        """Remove every pair that has one id."""
         with self.turn:
             snapshot, sync = self._begin(sync)
+            number = number_of(snapshot, identifier)
             found = [] if number is None else snapshot.fingerprints_of_one(number)
             if number is None or not found:
                 self.committer.make_nothing(sync)
-                return 0
+                return Deleted(0, 1)
             rows, dying = leaving(snapshot, found, number)
             before = snapshot.totals
             totals = before._replace(fingerprints=before.fingerprints - dying, ids=before.ids - len(found))
             self._make_rows(snapshot, totals, rows, [], sync)
-            return len(found)
+            return Deleted(len(found), 0)
+
+    def delete_pairs(self, fingerprints: Words, ids: Words | list[str], sync: str | None) -> Deleted:
+        """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
+        with self.turn:
+            snapshot, sync = self._begin(sync)
+            numbers, known = numbers_of(snapshot, ids)
+            unknown = fingerprints[~known]  # their ids are strings that the store has never seen
+            missing = len(set(zip(rows_to_numbers(unknown), compress(ids, ~known), strict=True)))
+            fingerprints, numbers = fingerprints[known], numbers[known]
+            once = ~repeats(fingerprints, numbers)
+            fingerprints, numbers = fingerprints[once], numbers[once]
+            gone = new_pairs(snapshot, fingerprints, numbers, snapshot.delta.in_base(fingerprints))
+            removed = self._remove_pairs(snapshot, fingerprints[~gone], numbers[~gone], sync)
+            return Deleted(removed, missing + int(gone.sum()))
+
+    def _remove_pairs(self, snapshot: Snapshot, fingerprints: Words, ids: Words, sync: str) -> int:
+        """Remove distinct pairs that are stored."""
+        dying = self._left_without_ids(snapshot, fingerprints, fingerprints[:0])
+        stays = ~is_in(fingerprints, dying)
+        return self._remove(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
 
     def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
         if not pairs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import click
@@ -14,7 +15,8 @@ from fpstore.cli.given_ids import Line, given_ids, lines_of
 from fpstore.cli.options import Talk, json_option, refuse, store_argument, talk_options
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.verb import Verb
-from fpstore.io import parse_fingerprint
+from fpstore.errors import InputError
+from fpstore.io import open_reader, parse_fingerprint
 from fpstore.width import Width
 
 
@@ -22,6 +24,11 @@ from fpstore.width import Width
 @store_argument
 @click.argument("words", metavar="[ID...]", nargs=-1)
 @click.option("--fingerprints", is_flag=True, help="The arguments and lines are fingerprints; delete them with all their ids.")
+@click.option(
+    "--pairs",
+    is_flag=True,
+    help="Files of --input have a fingerprint and an id in each row, as for fpstore insert; delete these pairs alone.",
+)
 @click.option("--decimal", is_flag=True, help="Fingerprints are decimal, not hexadecimal.")
 @click.option("--input", "inputs", multiple=True, metavar="FILE", help="Read one id per line from a file; - is standard input.")
 @click.option("-0", "--null", is_flag=True, help="Lines of --input end with a zero byte, so that ids may hold line feeds.")
@@ -31,45 +38,73 @@ def delete(
     store: str,
     words: Sequence[str],
     fingerprints: bool,
+    pairs: bool,
     decimal: bool,
     inputs: Sequence[str],
     null: bool,
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Remove documents from a store by their ids, or fingerprints with all their ids.
+    """Remove documents from a store by their ids, fingerprints with all their ids, or pairs of both.
 
     When this returns, no process finds them any more. The next fpstore merge gives their space back. To find integer
-    ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. Ids
-    that are not stored are ignored. With --input, each line is an id, unchanged; an id that contains a line feed must
-    be given as an argument, or with --null.
+    ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. The
+    summary says how many ids, fingerprints or pairs were not stored ("missing" with --json). With --input, each line
+    is an id, unchanged; an id that contains a line feed must be given as an argument, or with --null.
 
     $ fpstore delete crawl.fps 17 4711
     $ fpstore delete crawl.fps --input gone.txt --quiet
     $ find notes -type f -print0 | fpstore delete notes.fps --input - --null --quiet
     $ fpstore delete crawl.fps --fingerprints 9d3a5b1c00f7e642 --json
     $ fpstore delete crawl.fps --fingerprints --decimal 42 --no-progress
+    $ fpstore delete crawl.fps --pairs --input pairs.tsv
     """
     import fpstore
 
     if not words and not inputs:
-        raise click.UsageError("give ids, or --input FILE", click.get_current_context())
-    if decimal and not fingerprints:
-        raise click.UsageError("--decimal needs --fingerprints", click.get_current_context())
+        raise click.UsageError("give ids, or --input FILE", _context())
+    if pairs and (fingerprints or words or not inputs):
+        raise click.UsageError("--pairs is for files: give --input FILE, and neither ids nor --fingerprints", _context())
+    if decimal and not (fingerprints or pairs):
+        raise click.UsageError("--decimal needs --fingerprints or --pairs", _context())
     if not inputs:
         refuse({"null"}, "needs --input")
-    lines = lines_of(inputs, null)
+    lines = [] if pairs else lines_of(inputs, null)
     with fpstore.open(store) as known:
         strings, width = known.snapshot().totals.id_kind == "string", known.width
-    values: Any = _given(words, lines, decimal, width) if fingerprints else given_ids(words, lines, strings)
+    what: dict[str, Any]
+    if pairs:
+        what = _pairs(inputs, width=Width(width, stored=True), decimal=decimal, null=null, id_type="str" if strings else "int")
+    elif fingerprints:
+        what = {"fingerprints": _given(words, lines, decimal, width)}
+    else:
+        what = {"ids": given_ids(words, lines, strings)}
     with fpstore.open(store, "r+") as opened:
-        removed = opened.delete(fingerprints=values) if fingerprints else opened.delete(ids=values)
+        removed, missing = opened.delete(**what)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
     if as_json:
-        print_json({"removed": removed, **holds})
+        print_json({"removed": removed, "missing": missing, **holds})
     elif not talk.quiet:
         left = f"{count(holds['fingerprints'], 'fingerprint')} with {count(holds['ids'], 'id')} left"
-        click.echo(f"{shown(store)}: {count(removed, 'id')} removed, {left}")
+        given = count(missing, "pair" if pairs else "fingerprint" if fingerprints else "id")
+        absent = f"; {given} {'was' if missing == 1 else 'were'} not stored" if missing else ""
+        click.echo(f"{shown(store)}: {count(removed, 'id')} removed, {left}{absent}")
+
+
+def _context() -> click.Context:
+    return click.get_current_context()
+
+
+def _pairs(inputs: Sequence[str], **reading: Any) -> dict[str, Any]:
+    """Return the fingerprints and the ids of all rows of files."""
+    chunks = list(open_reader(inputs, **reading))
+    ids = [chunk.ids for chunk in chunks if chunk.ids is not None]
+    if len(ids) < len(chunks):
+        raise InputError("--pairs needs an id in each row")
+    if not chunks:
+        return {"ids": []}
+    joined: Any = list(chain(*ids)) if isinstance(ids[0], list) else np.concatenate(ids)
+    return {"fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks]), "ids": joined}
 
 
 def _given(words: Sequence[str], lines: Sequence[Line], decimal: bool, bits: int) -> Any:

@@ -41,11 +41,11 @@ class Ids:
         return self._snapshot().totals.ids
 
     def __contains__(self, identifier: object) -> bool:
-        if not isinstance(identifier, (int, str, os.PathLike, np.integer)) or isinstance(identifier, bool):
+        if not is_one_id(identifier) or isinstance(identifier, bool):
             return False
         snapshot = self._snapshot()
         try:
-            number = number_of(snapshot, identifier)
+            number = number_of(snapshot, check_id(identifier))
         except InputError:
             return False
         return number is not None and bool(snapshot.fingerprints_of_one(number))
@@ -57,7 +57,7 @@ class Ids:
     def __getitem__(self, identifier: int | str) -> list[int]:
         """Return the fingerprints that have an id, ascending; KeyError if there are none."""
         snapshot = self._snapshot()
-        number = number_of(snapshot, identifier)
+        number = number_of(snapshot, check_id(identifier))
         fingerprints = [] if number is None else snapshot.fingerprints_of_one(number)
         if not fingerprints:
             raise NotStoredError(f"the id {show(identifier)} is not stored", got=identifier)
@@ -66,8 +66,7 @@ class Ids:
 
 def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     """Return (lims, fingerprints) of ids; see :meth:`fpstore.Store.fingerprints_of`."""
-    listed = _listed(ids)
-    checked = check_ids(listed, len(listed))
+    checked = checked_ids(ids)
     if isinstance(checked, list) != (snapshot.totals.id_kind == "string"):
         return np.zeros(len(checked) + 1, np.int64), snapshot.width.empty(0)
     wanted, stored = _translated(snapshot, checked)
@@ -77,22 +76,28 @@ def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
     return lims_of(sizes), slices(fingerprints, starts, sizes)
 
 
-def number_of(snapshot: Snapshot, identifier: object) -> int | None:
-    """Return the number of an id, or None if it is a string that has none."""
-    checked = check_id(identifier)
-    _check_kind(snapshot, isinstance(checked, str))
-    return snapshot.number_of(checked) if isinstance(checked, str) else checked
+def is_one_id(ids: object) -> bool:
+    """Return whether a value is one id, where many are taken too."""
+    return isinstance(ids, (int, str, os.PathLike, np.integer))
 
 
-def numbers_of(snapshot: Snapshot, ids: Any) -> Words:
-    """Return the numbers of many ids, without strings that are not stored."""
+def checked_ids(ids: Any) -> Words | list[str]:
+    """Return many ids as one array of integers or one list of strings."""
     listed = _listed(ids)
-    checked = check_ids(listed, len(listed))
-    if not len(checked):
-        return np.empty(0, np.uint64)
-    _check_kind(snapshot, isinstance(checked, list))
-    numbers, stored = _translated(snapshot, checked)
-    return numbers[stored]
+    return check_ids(listed, len(listed))
+
+
+def number_of(snapshot: Snapshot, identifier: int | str) -> int | None:
+    """Return the number of an id, or None if it is a string that has none."""
+    _check_kind(snapshot, isinstance(identifier, str))
+    return snapshot.number_of(identifier) if isinstance(identifier, str) else identifier
+
+
+def numbers_of(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """Return the number of each id, and which ids have one: a string may have none."""
+    if len(ids):
+        _check_kind(snapshot, isinstance(ids, list))
+    return _translated(snapshot, ids)
 
 
 def _translated(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.NDArray[np.bool_]]:

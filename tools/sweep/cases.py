@@ -92,7 +92,7 @@ class Change:
         if self.verb == "insert":
             return store.insert(self.given, self.ids)
         if self.verb == "delete":
-            return store.delete(ids=self.ids) if self.ids is not None else store.delete(fingerprints=self.given)
+            return store.delete(**({"fingerprints": self.given} if self.ids is None else {"ids": self.ids})).removed
         inserted = store.probe_insert_many(self.given, self.ids, always=True).inserted
         return 0 if inserted is None else int(inserted.sum())
 

@@ -636,7 +636,8 @@ class Store:
     def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
         """Add fingerprints with their ids. With ``sync="commit"``, they are durable on return, and all processes find them.
 
-        An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away.
+        An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away. The store cannot tell how the
+        fingerprints were made: make them as its :attr:`fingerprinter` says (``fpstore.hashing.from_description``).
 
         Parameters
         ----------

@@ -97,6 +97,37 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, chan
         assert seen(other, 1, 100) == [False, True]
 
 
+@pytest.mark.parametrize("sync", ["commit", "none"])
+def test_readers_do_not_see_what_a_killed_writer_had_not_published_until_the_next_writer_opens(path, monkeypatch, sync):
+    """It may not be durable, and only a writer can make it so: docs/operations.md, "Durability"."""
+
+    def work(pipe):
+        store = fpstore.open(path, "r+", sync=sync)
+        store.insert(100, sync="commit")
+        # With "commit", the process dies when the record is written and synced, and nobody has been told.
+        monkeypatch.setattr(LogWriter, "publish", lambda log: os.kill(os.getpid(), signal.SIGKILL))
+        store.insert(101)
+        pipe.send("returned")
+        pipe.recv()
+
+    with fpstore.open(path) as before:
+        child = Child(work)
+        if sync == "none":
+            assert child.receive() == "returned"
+        else:
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert child.kill() == []
+        with fpstore.open(path) as after:
+            assert seen(before, 100, 101) == seen(after, 100, 101) == [True, False]
+            assert len(before) == len(after) == 4
+            assert after.verify().ok
+            after.backup(path.with_name("copy.fps"))
+            fpstore.open(path, "r+").close()
+            assert seen(before, 100, 101) == seen(after, 100, 101) == [True, True]
+    with fpstore.open(path.with_name("copy.fps"), "r+") as copy:
+        assert seen(copy, 100, 101) == [True, False]
+
+
 @pytest.mark.parametrize("sync", ["commit", "batch", "none"])
 def test_a_killed_process_loses_nothing(path, sync):
     """What was inserted is in the file when the call returns; only when the machine stops, sync decides what is lost."""

@@ -255,6 +255,38 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkey
     assert "generation 3, " in fine("merge", "numbers.fps", "--at", 0.1)
 
 
+def test_a_delta_that_outgrows_the_tables_is_said_once_at_the_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 10)
+    monkeypatch.setattr("fpstore.cli.insert.CHUNK_ROWS", 4)
+    held = len(fpstore.open("numbers.fps"))
+    rows = np.arange(10**9, 10**9 + held + 20, dtype=np.uint64)
+    for name, part in (("few.npy", rows[: held - 1]), ("more.npy", rows[held - 1 :])):
+        np.save(name, part)
+    assert run("insert", "numbers.fps", "few.npy").stderr == ""
+    told = run("insert", "numbers.fps", "more.npy").stderr
+    assert told.startswith(f"fpstore: numbers.fps: {held + 20} changes since the last merge, for {held} fingerprints in")
+    assert told.endswith("Merge it: fpstore merge, or Store.merge()\n")
+    assert run("delete", "numbers.fps", "0").stderr.startswith(f"fpstore: numbers.fps: {held + 21} changes since")
+    assert run("insert", "numbers.fps", "more.npy", "--merge-at", 0.9).stderr == ""
+
+
+def test_rows_that_do_not_say_how_they_were_made_are_said_not_to_fit_perhaps(folder: Path) -> None:
+    """A store of one kind of hashes, and an input that may have any."""
+    fpstore.build("texts.fps", [1, 2], ["a", "b"], fingerprinter=fpstore.SimHash()).close()
+    fpstore.build("bare.fps", [3], ["c"]).close()
+    Path("more.tsv").write_text("00000000000000ff\tzero\n")
+    Path("page.txt").write_text("a text of some words")
+    note = "fpstore: texts.fps: its fingerprints are made by simhash; nothing says how those of {} were made: they may not fit\n"
+    assert run("insert", "texts.fps", "more.tsv").stderr == note.format("the input")
+    assert run("insert", "texts.fps", "page.txt", "--text").stderr == run("insert", "bare.fps", "more.tsv").stderr == ""
+    assert run("merge", "texts.fps", "bare.fps").stderr == note.format("bare.fps")
+    fpstore.build("others.fps", [3], ["c"], fingerprinter=fpstore.ImageHash()).close()
+    assert "were made in different ways" in run("join", "texts.fps", "others.fps").stderr
+    assert "were made in another way" in failure("merge", "texts.fps", "others.fps")
+    np.save("wide.npy", np.zeros((3, 16), np.uint8))
+    assert "128 bits" in failure("insert", "texts.fps", "wide.npy")
+
+
 def test_matches_of_an_insert_name_the_row_that_matched(folder: Path) -> None:
     Path("new.tsv").write_text(f"{FINGERPRINTS[0]:016x}\tother\nffff0000ffff0000\tnew\n")
     lines = run("insert", "crawl.fps", "new.tsv", "--unmatched", "--with-queries").stdout.splitlines()

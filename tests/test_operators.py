@@ -103,6 +103,22 @@ def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
         assert store.stats()["merge_error"] is None
 
 
+def test_a_delta_that_outgrows_the_tables_is_logged_once_for_each_store(path, monkeypatch, caplog):
+    monkeypatch.setattr(merging, "LEAST_CHANGES", 10)
+    changes = len(ROWS) + 2
+    with caplog.at_level(logging.WARNING, "fpstore"):
+        with fpstore.open(path, "r+") as store:
+            store.insert(list(range(500, 500 + len(ROWS) - 1)))
+            assert not caplog.records
+            store.insert([1, 2, 3])
+            (told,) = caplog.records
+            assert told.getMessage().startswith(f"{path}: {changes:,} changes since the last merge, for {len(ROWS):,} fi")
+            store.insert([4, 5])
+        with fpstore.open(path, "r+") as store:
+            store.insert([6])
+    assert caplog.records == [told]
+
+
 def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
     child = os.fork()
     if child == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fpstore.change.committer import Committer
@@ -20,12 +21,26 @@ if TYPE_CHECKING:
     from fpstore.change.merge import Merge
 
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
+_advised: set[bytes] = set()  # the stores of which this process has logged that a merge is due
 MOST_CHANGES = 1 << 63  # no store has so many, and a number that is no longer finite is no whole number
 
 
 def changes_due(snapshot: Snapshot, share: float) -> int:
     """Return how many changes since the last merge are a share of the fingerprints in the tables, and worth a merge."""
     return ceil(max(min(share * snapshot.generation.count, MOST_CHANGES), LEAST_CHANGES))
+
+
+def merge_advice(snapshot: Snapshot, path: Path | str) -> str | None:
+    """Return why to merge, once there are as many changes as fingerprints in the tables, and enough for a merge."""
+    changes = snapshot.delta.kernel.operations
+    if changes < changes_due(snapshot, 1.0):
+        return None
+    megabytes = snapshot.delta.kernel.memory_bytes / 1e6
+    return (
+        f"{path}: {changes:,} changes since the last merge, for {snapshot.generation.count:,} fingerprints in the tables: each "
+        f"process that opens the store reads them and keeps them in memory ({megabytes:,.0f} MB). Merge it: fpstore merge, or "
+        "Store.merge()"
+    )
 
 
 def _is_due(snapshot: Snapshot, share: float) -> bool:
@@ -133,10 +148,16 @@ class Merging:
             logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
 
     def start_if_due(self, snapshot: Snapshot) -> None:
-        """Start a merge in the background if the delta has become large."""
-        if self.merge_at is None or (self._worker is not None and self._worker.is_alive()):
-            return
+        """Start a merge in the background if the delta has become large; without ``merge_at``, log once that one is due."""
         changes = snapshot.delta.kernel.operations
+        if self.merge_at is None:
+            identity = self._tracker.manifest.identity
+            if changes >= LEAST_CHANGES and identity not in _advised and (advice := merge_advice(snapshot, self.path)):
+                _advised.add(identity)
+                logger().warning("%s", advice)
+            return
+        if self._worker is not None and self._worker.is_alive():
+            return
         if changes < self._retry_at or not _is_due(snapshot, self.merge_at):
             return
         self._worker = Worker(self._merge_in_background)

@@ -60,6 +60,7 @@ def delete(
     $ fpstore delete crawl.fps --pairs --input pairs.tsv
     """
     import fpstore
+    from fpstore.change.merging import merge_advice
 
     if not words and not inputs:
         raise click.UsageError("give ids, or --input FILE", _context())
@@ -82,6 +83,9 @@ def delete(
     with fpstore.open(store, "r+") as opened:
         removed, missing = opened.delete(**what)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
+        advice = merge_advice(opened.snapshot(), store)
+    if advice is not None:
+        talk.note(advice)
     if as_json:
         print_json({"removed": removed, "missing": missing, **holds})
     elif not talk.quiet:

@@ -167,6 +167,7 @@ def insert(
     $ fpstore insert vectors.fps embeddings.parquet --vector --vector-field embedding --id-field number --upsert
     """
     import fpstore
+    from fpstore.change.merging import merge_advice
 
     _check_usage(inputs, unmatched, upsert, contents)
     notices, zeros = contents.texts.notices(), vectors.ZeroVectors()
@@ -178,6 +179,8 @@ def insert(
             source = _vectors(known, inputs, contents.vector_field, rows, zeros)
         else:
             source = _source(known, inputs, contents, rows, notices, threads)
+            if getattr(source, "fingerprinter", None) is None:
+                queries.origin_notice(known, store, "the input", talk)
         if getattr(source, "row_numbers", False):
             _check_row_numbers(known, upsert, contents)
     counts = _Counts("changed" if upsert else "inserted", getattr(source, "row_numbers", False))
@@ -195,8 +198,11 @@ def insert(
             if merge_at is not None:
                 opened.merge(at=merge_at, progress=bars)  # and waits for one in the background
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
+            advice = merge_advice(opened.snapshot(), store)
     notices.report(talk)
     zeros.report(talk)
+    if advice is not None:
+        talk.note(advice)
     if as_json and not (unmatched and output == "-"):
         print_json({"rows": counts.done, counts.what: counts.inserted, **holds})
     elif not talk.quiet:

@@ -72,6 +72,8 @@ def join(
         if is_store(Path(other)):
             refuse(ROW_PARAMETERS, "is for files, and OTHER is a store")
             theirs = stack.enter_context(fpstore.open(other))
+            if None not in (opened.fingerprinter, theirs.fingerprinter) and opened.fingerprinter != theirs.fingerprinter:
+                talk.note(f"{store} and {other}: their fingerprints were made in different ways, so distances may mean nothing")
         else:
             theirs = open_reader(other, width=Width(opened.width, stored=True), **rows.arguments)
         bars = stack.enter_context(Bars(talk.bars))

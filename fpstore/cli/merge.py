@@ -13,6 +13,7 @@ from fpstore.cli.build import summary
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import count, print_json, shown
 from fpstore.cli.progress import Bars
+from fpstore.cli.queries import origin_notice
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError
 
@@ -71,6 +72,9 @@ def merge(
         types.usage_error_for_design(design, opened.radius, opened.width)
     for other in others:  # before STORE is opened for writing
         with fpstore.open(other) as read:
+            if read.fingerprinter is None:
+                with fpstore.open(store) as known:
+                    origin_notice(known, store, other, talk)
             if read.path.samefile(store):
                 raise InputError(f"{store}: cannot be merged with itself", path=store)
     with _writer(store) as opened:

@@ -334,6 +334,13 @@ def _parse_word(word: str, expected: Digits) -> int:
         raise click.UsageError(f"{error}{hint}", ctx) from None
 
 
+def origin_notice(store: Store, name: str, those: str, talk: Talk) -> None:
+    """Note that a store remembers how its fingerprints are made, and that nothing says so of those that come to it."""
+    if store.fingerprinter is not None:
+        made = store.fingerprinter["name"]
+        talk.note(f"{name}: its fingerprints are made by {made}; nothing says how those of {those} were made: they may not fit")
+
+
 def fingerprinter_of(store: Store, items: str = "texts") -> Any:
     """Return the fingerprinter of a store, which is one of texts, of pictures or of vectors."""
     from fpstore.hashing import from_description

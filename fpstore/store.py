@@ -834,12 +834,10 @@ class Store:
         if fingerprints is None:
             if ids is None:
                 raise InputError("delete needs ids, fingerprints, or both for pairs")
-            return writer.delete_id(check_id(ids), sync) if is_one_id(ids) else writer.delete_ids(checked_ids(ids), sync)
+            return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
         if ids is None:
             return writer.delete_fingerprints(self._many(fingerprints), sync)
-        rows, checked = self._rows(fingerprints, ids)
-        assert checked is not None
-        return writer.delete_pairs(rows, checked, sync)
+        return writer.delete_pairs(*self._rows(fingerprints, ids), sync)
 
     def flush(self) -> None:
         """Make durable, and show to other processes, the changes made with ``sync`` other than ``"commit"``.

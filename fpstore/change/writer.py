@@ -294,7 +294,7 @@ class StoreWriter:
     def delete_ids(self, ids: Words | list[str], sync: str | None) -> Deleted:
         """Remove every pair that has one of these ids."""
         if len(ids) == 1:
-            return self.delete_id(ids[0] if isinstance(ids, list) else int(ids[0]), sync)
+            return self._delete_id(ids[0] if isinstance(ids, list) else int(ids[0]), sync)
         with self.turn:
             snapshot, sync = self._begin(sync)
             unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
@@ -302,7 +302,7 @@ class StoreWriter:
             fingerprints, found = snapshot.with_ids(numbers[known])
             return Deleted(self._remove_pairs(snapshot, fingerprints, found, sync), len(unique) - len(np.unique(found)))
 
-    def delete_id(self, identifier: int | str, sync: str | None) -> Deleted:
+    def _delete_id(self, identifier: int | str, sync: str | None) -> Deleted:
         """Remove every pair that has one id."""
         with self.turn:
             snapshot, sync = self._begin(sync)
@@ -317,8 +317,9 @@ class StoreWriter:
             self._make_rows(snapshot, totals, rows, [], sync)
             return Deleted(len(found), 0)
 
-    def delete_pairs(self, fingerprints: Words, ids: Words | list[str], sync: str | None) -> Deleted:
+    def delete_pairs(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> Deleted:
         """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
+        assert ids is not None
         with self.turn:
             snapshot, sync = self._begin(sync)
             numbers, known = numbers_of(snapshot, ids)

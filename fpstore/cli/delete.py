@@ -57,10 +57,9 @@ def delete(
     $ find notes -type f -print0 | fpstore delete notes.fps --input - --null --quiet
     $ fpstore delete crawl.fps --fingerprints 9d3a5b1c00f7e642 --json
     $ fpstore delete crawl.fps --fingerprints --decimal 42 --no-progress
-    $ fpstore delete crawl.fps --pairs --input pairs.tsv
+    $ fpstore delete crawl.fps --pairs --input new.tsv
     """
     import fpstore
-    from fpstore.change.merging import merge_advice
 
     if not words and not inputs:
         raise click.UsageError("give ids, or --input FILE", _context())
@@ -83,9 +82,7 @@ def delete(
     with fpstore.open(store, "r+") as opened:
         removed, missing = opened.delete(**what)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
-        advice = merge_advice(opened.snapshot(), store)
-    if advice is not None:
-        talk.note(advice)
+        queries.merge_notice(opened, store, talk)
     if as_json:
         print_json({"removed": removed, "missing": missing, **holds})
     elif not talk.quiet:

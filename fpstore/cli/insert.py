@@ -167,7 +167,6 @@ def insert(
     $ fpstore insert vectors.fps embeddings.parquet --vector --vector-field embedding --id-field number --upsert
     """
     import fpstore
-    from fpstore.change.merging import merge_advice
 
     _check_usage(inputs, unmatched, upsert, contents)
     notices, zeros = contents.texts.notices(), vectors.ZeroVectors()
@@ -198,11 +197,9 @@ def insert(
             if merge_at is not None:
                 opened.merge(at=merge_at, progress=bars)  # and waits for one in the background
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
-            advice = merge_advice(opened.snapshot(), store)
+            queries.merge_notice(opened, store, talk)
     notices.report(talk)
     zeros.report(talk)
-    if advice is not None:
-        talk.note(advice)
     if as_json and not (unmatched and output == "-"):
         print_json({"rows": counts.done, counts.what: counts.inserted, **holds})
     elif not talk.quiet:

@@ -341,6 +341,15 @@ def origin_notice(store: Store, name: str, those: str, talk: Talk) -> None:
         talk.note(f"{name}: its fingerprints are made by {made}; nothing says how those of {those} were made: they may not fit")
 
 
+def merge_notice(store: Store, name: str, talk: Talk) -> None:
+    """Note that a store that is open for writing should be merged, if it should."""
+    from fpstore.change.merging import merge_advice
+
+    advice = merge_advice(store.snapshot(), name)
+    if advice is not None:
+        talk.note(advice)
+
+
 def fingerprinter_of(store: Store, items: str = "texts") -> Any:
     """Return the fingerprinter of a store, which is one of texts, of pictures or of vectors."""
     from fpstore.hashing import from_description

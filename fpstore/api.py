@@ -273,8 +273,8 @@ def dedup(
     id : str, optional
         The column of ids, which the clusters have; by default row numbers from 0. Rows may share an id: each row is a document.
     score : str, optional
-        The column of numbers for ``keep="highest"``. A null, as which pandas passes NaN on, is below all others; NaN elsewhere
-        is an error that names the row.
+        The column of numbers, or of the dates and times of Arrow, for ``keep="highest"``. They are compared exactly. A null, as
+        which pandas passes NaN on, is below all others; NaN elsewhere is an error that names the row.
     radius : int
         The largest distance of near-duplicates, 0 to the width.
     width : int

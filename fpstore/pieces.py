@@ -96,21 +96,14 @@ def spans_of_lists(lims: Lims) -> Iterator[slice]:
 
 
 def keys_of(values: npt.NDArray[Any]) -> Words:
-    """Return numbers in the same order as some numbers that are not NaN: those without a sign as they are."""
+    """Return numbers in the same order as some integers: those without a sign as they are."""
     if values.dtype.kind in "bu":
         return filled(len(values), np.uint64, lambda piece: values[piece])
-    if values.dtype.kind == "i":
-        return filled(len(values), np.uint64, lambda piece: values[piece].astype(np.int64).view(np.uint64) ^ SIGN)
-
-    def of_floats(piece: slice) -> Words:
-        bits = (values[piece].astype(np.float64) + 0.0).view(np.uint64)  # of two zeros, one
-        return np.where(bits & SIGN, ~bits, bits | SIGN)
-
-    return filled(len(values), np.uint64, of_floats)
+    return filled(len(values), np.uint64, lambda piece: values[piece].astype(np.int64).view(np.uint64) ^ SIGN)
 
 
 def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Return the stable order of some numbers, as the kernel finds it, which sorts faster than NumPy and meets signals."""
+    """Return the stable order of some integers, as the kernel finds it, which sorts faster than NumPy and meets signals."""
     count = len(values)
     if not count:
         return np.empty(0, np.intp)

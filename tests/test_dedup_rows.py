@@ -1,13 +1,15 @@
-"""Rows of a corpus that are odd, and what people see of a deduplication: NaN as a score, ids that repeat, summaries."""
+"""Rows of a corpus that are odd, and what people see of a deduplication: scores, ids that repeat, summaries."""
 
 import json
 import math
+from decimal import Context, Decimal
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from commandline import fine, run
 
@@ -63,6 +65,101 @@ def test_a_missing_score_is_below_all_others(make):
         )
         kept = fpstore.dedup(table, fingerprint="h", score="s", keep="highest").kept
         assert sorted(kept["h"].to_list()) == [0, 0xFFFF_0001]
+
+
+def below(exponent, *texts):
+    """Return decimals of such digits, each below the next."""
+    return [Decimal(text).scaleb(exponent, Context(prec=90)) for text in texts]
+
+
+# Each is below the next; as floats, most of them are equal.
+ASCENDING = {
+    "nanoseconds": [1764129615000000000, 1764129615000000001, 1764129615000000100],
+    "signed": [-(2**63), 1 - 2**63, -(2**62) - 1, -(2**62), -1, 0, 1, 2**53, 2**53 + 1],
+    "uint64": [2**53, 2**53 + 1, 2**64 - 2, 2**64 - 1],
+    "decimal128": below(-20, f"-3{0:018}1", f"-3{0:019}", "0", f"3{0:019}", f"3{0:018}1"),
+    "decimal256": below(-6, "9" * 75 + "7", "9" * 75 + "8", "9" * 76),
+}
+WRITTEN = {
+    **ASCENDING,
+    "mixed": [-1e300, -9007199254740993, -9007199254740992.0, 0.1, Decimal("0.10000000000000000001"), 9007199254740993, 1e22],
+    "seconds": below(-9, "1764129615000000000", "1764129615000000001"),
+    "ends": below(0, "-9e4000", "-8.9e4000", "-1e-4000", "1e-4000", "1.00000000000000000000000000000000000001e-4000", "9e4000"),
+}
+TIMES = {
+    "date32": pa.date32(),
+    "ns": pa.timestamp("ns"),
+    "us with a zone": pa.timestamp("us", "Europe/Zurich"),
+    "time64": pa.time64("ns"),
+    "duration": pa.duration("ns"),
+}
+
+
+def highest_first(values):
+    """Yield pairs of a list of scores and the row that is kept of them, for scores that ascend."""
+    for low, high in zip([None, *values], values, strict=False):
+        yield [low, high], 1
+        yield [high, low], 0
+        yield [high, low, high], 0
+
+
+def kept_of(source):
+    return fpstore.dedup(source, fingerprint="h", score="s", keep="highest").kept
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_scores_in_files_compare_exactly(tmp_path, name):
+    lines, csv = tmp_path / "c.jsonl", tmp_path / "c.csv"
+    for scores, best in highest_first(WRITTEN[name]):
+        lines.write_text("".join(f'{{"h": "{0:016x}", "s": {"null" if s is None else s}}}\n' for s in scores))
+        csv.write_text("h,s\n" + "".join(f"{0:016x},{'' if s is None else s}\n" for s in scores))
+        assert (kept_of(lines).tolist(), kept_of(csv).tolist()) == ([best], [best]), scores
+
+
+@pytest.mark.parametrize("name", ASCENDING)
+def test_scores_in_tables_compare_exactly(name):
+    kind = pa.uint64() if name == "uint64" else pa.array(ASCENDING[name]).type
+    for scores, best in highest_first(ASCENDING[name]):
+        table = pa.table({"h": pa.array([0] * len(scores), pa.uint64()), "s": pa.array(scores, kind), "row": range(len(scores))})
+        assert kept_of(table)["row"].to_pylist() == [best], scores
+        if name != "decimal256":  # which Polars does not have
+            assert kept_of(pl.from_arrow(table))["row"].to_list() == [best], scores
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_times_are_scores(tmp_path, name):
+    base = 20_000 if name == "date32" else 10**13 if name == "time64" else 1764129615000000000
+    for numbers, best in highest_first([base, base + 1]):
+        integers = pa.array(numbers, pa.int32() if name == "date32" else pa.int64())
+        table = pa.table({"h": pa.array([0] * len(numbers), pa.uint64()), "s": integers.view(TIMES[name])})
+        pa.parquet.write_table(table, tmp_path / "c.parquet")
+        assert kept_of(tmp_path / "c.parquet").tolist() == [best], numbers
+
+
+def test_integers_of_pandas_compare_exactly():
+    newer = pd.DataFrame({"h": np.zeros(2, np.uint64), "s": [1764129615000000000, 1764129615000000100]})
+    assert kept_of(newer)["s"].tolist() == [1764129615000000100]
+    times = newer.assign(s=pd.to_datetime(newer["s"]))
+    assert kept_of(times).index.tolist() == [1]
+
+
+def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.io.corpus_rows.PART_BYTES", 64)  # so that parts differ in the words of their keys
+    rng = np.random.default_rng(5)
+    scores = [Decimal(int(rng.integers(-50, 50))).scaleb(int(rng.integers(-3, 40))) for _ in range(300)]
+    hashes = rng.integers(0, 20, 300) << 20
+    (tmp_path / "c.csv").write_text("h,s\n" + "".join(f"{h:016x},{s:f}\n" for h, s in zip(hashes, scores, strict=True)))
+    best = [max(np.flatnonzero(hashes == h).tolist(), key=lambda row: (scores[row], -row)) for h in set(hashes.tolist())]
+    found = fpstore.dedup(tmp_path / "c.csv", fingerprint="h", score="s", keep="highest", radius=0)
+    assert found.kept.tolist() == sorted(best)
+
+
+@pytest.mark.parametrize("score", ["1" * 88, "1e5000", "2.5e-4700"])
+def test_numbers_that_are_too_long_to_compare_are_refused_with_their_line(tmp_path, score):
+    for name, row in {"c.jsonl": f'{{"h": "{1:016x}", "s": {score}}}\n', "c.csv": f"h,s\n{1:016x},{score}\n"}.items():
+        (tmp_path / name).write_text(row)
+        with pytest.raises(InputError, match=rf"{name}:[12]: s: a score has at most 87 digits and an exponent of at most 4600"):
+            kept_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("group", ["connected", "greedy"])

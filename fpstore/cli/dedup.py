@@ -74,7 +74,7 @@ columns_options = grouped(
     text_field_option("Column or JSON field of the texts, of which fingerprints are made"),
     click.option("--fingerprint-field", metavar="NAME", help="Column or JSON field of the fingerprints, if there are some."),
     click.option("--id-field", metavar="NAME", help="Column or JSON field of the ids; by default the row number is the id."),
-    click.option("--score-field", metavar="NAME", help="Column or JSON field of numbers, for --keep highest."),
+    click.option("--score-field", metavar="NAME", help="Column or JSON field of numbers or times, for --keep highest."),
     click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
     click.option("--signed", is_flag=True, help="Signed integers are read as the bits of fingerprints."),
     encoding_option,

@@ -32,11 +32,21 @@ def is_text(column_type: Any) -> bool:
     return bool(types.is_string(column_type) or types.is_large_string(column_type))
 
 
-def is_number(column_type: Any) -> bool:
-    """Return whether an Arrow type is that of numbers."""
+def is_ordered(column_type: Any) -> bool:
+    """Return whether an Arrow type is that of numbers, or of times, which are numbers of a unit."""
     from pyarrow import types
 
-    return bool(types.is_integer(column_type) or types.is_floating(column_type) or types.is_decimal(column_type))
+    number = types.is_integer(column_type) or types.is_floating(column_type) or types.is_decimal(column_type)
+    return bool(number or (types.is_temporal(column_type) and not types.is_interval(column_type)))
+
+
+def integers_of_times(column: Any) -> Any:
+    """Return an array of times as integers of their unit, and any other array as it is."""
+    from pyarrow import types
+
+    if not types.is_temporal(column.type):
+        return column
+    return column.view("int32" if column.type.bit_width == 32 else "int64")
 
 
 def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -20,13 +19,13 @@ from fpstore.errors import InputError, show
 from fpstore.io.check import MAX_U64, check_string_id
 from fpstore.io.digits import Digits, of_signed, read_digits
 from fpstore.io.encodings import check_encoding
+from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.source import IdColumn, InputFile, at, mixed_ids, storage_errors
 from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width
 
 Flags = npt.NDArray[np.bool_]
-Scores = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -76,15 +75,15 @@ class Part(NamedTuple):
     texts : list of str, or of tuples of str and None, optional
     fingerprints : Words, optional
     ids : ndarray of uint64 or StringColumn, optional
-    scores : ndarray of float64, optional
-        Those that are null are below all others.
+    scores : Words, optional
+        The keys of `fpstore.io.scores`.
     """
 
     known: Flags
     texts: list[Any] | None = None
     fingerprints: Words | None = None
     ids: IdColumn = None
-    scores: Scores | None = None
+    scores: Words | None = None
 
 
 class FileState(NamedTuple):
@@ -327,7 +326,7 @@ def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Seq
             raise at(name, line, f"{chosen.id}: {mixed_ids(type(ids[place]).__name__)}")
         part = part._replace(ids=_ids(ids))
     if chosen.score is not None:
-        part = part._replace(scores=np.array(converted(chosen.score, score_of), np.float64))
+        part = part._replace(scores=rows_of_keys(converted(chosen.score, score_key)))
     return part
 
 
@@ -366,20 +365,3 @@ def _ids(values: list[int | str]) -> IdColumn:
     if not any(isinstance(value, str) for value in values):
         return np.array(values, np.uint64)
     return StringColumn.of([str(value) for value in values])
-
-
-def score_of(value: object) -> float:
-    """Return a score as a number; that of null, which is below all others."""
-    if value is None:
-        return -math.inf
-    try:
-        # A str with an underscore is a number for Python alone.
-        no_number = isinstance(value, bool) or (isinstance(value, str) and "_" in value)
-        number = math.nan if no_number else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if math.isnan(number):
-        nan = isinstance(value, float)
-        advice = ", which is neither above nor below others: make it null, or another number" if nan else ""
-        raise InputError(f"a score must be a number, got {show(value)}{advice}")
-    return number

@@ -41,7 +41,7 @@ class JsonlCorpus(_LineFiles):
                 filled = [row for row in enumerate(block.split(b"\n")[:-1], first) if row[1].strip(_BLANK)]
                 for number, line in skip.of(filled):
                     with located(file.name, number):
-                        rows.append(parse_object(line))
+                        rows.append(parse_object(line, exactly=chosen.score is not None))
                     lines.append(number)
                 if filled and not rows:
                     continue

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.aliases import Progress
+from fpstore.aliases import Progress, Words
 from fpstore.errors import InputError
 from fpstore.io.arrow import (
     FingerprintColumns,
@@ -18,15 +18,17 @@ from fpstore.io.arrow import (
     id_kind,
     ids_of_column,
     import_pyarrow,
-    is_number,
+    integers_of_times,
+    is_ordered,
     is_text,
     kept_rows,
     plain_type,
     without_views,
 )
-from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Rows, Scores, Skip, score_of
+from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Rows, Skip
 from fpstore.io.corpus_rows import PART_BYTES
 from fpstore.io.parquet import parquet_errors
+from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Sink
 from fpstore.io.source import IdRule, at, located
 
@@ -62,8 +64,8 @@ class ArrowColumns:
             self._rule.kind = id_kind(chosen.id, find_column(schema, chosen.id))
         if chosen.score is not None:
             found = find_column(schema, chosen.score)
-            if not is_number(found):
-                raise InputError(f"column {chosen.score!r} has type {found}, scores must be numbers")
+            if not is_ordered(found):
+                raise InputError(f"column {chosen.score!r} has type {found}, scores must be numbers or times")
 
     def part(self, batch: Any, done: int) -> Part:
         """Return the chosen columns of a batch that has so many rows before it."""
@@ -95,14 +97,14 @@ class ArrowColumns:
             part = part._replace(scores=self._scores(batch.column(chosen.score), done))
         return part
 
-    def _scores(self, column: Any, done: int) -> Scores:
-        out = np.empty(len(column), np.float64)
-        for place, value in enumerate(column.to_pylist()):
+    def _scores(self, column: Any, done: int) -> Words:
+        keys = []
+        for row, value in enumerate(integers_of_times(column).to_pylist(), done + 1):
             try:
-                out[place] = score_of(value)
+                keys.append(score_key(value))
             except InputError as error:
-                raise InputError(f"row {done + place + 1}: {self._chosen.score}: {error}") from None
-        return out
+                raise InputError(f"row {row}: {self._chosen.score}: {error}") from None
+        return rows_of_keys(keys)
 
 
 def _texts(column: Any, name: str, done: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal, DecimalException
 from functools import partial
 from typing import cast
 
@@ -18,6 +19,7 @@ from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
 
 _decode = json.JSONDecoder().decode
+_decode_exactly = json.JSONDecoder(parse_float=Decimal).decode
 _raw_decode = json.JSONDecoder().raw_decode
 
 
@@ -133,17 +135,17 @@ class JsonlSource(LineSource):
         raise InputError(f"the id {_show_json(value)} is neither an integer nor a string")
 
 
-def parse_object(raw: bytes) -> dict[str, object]:
-    """Return the object that a line of JSON holds; InputError if it holds something else."""
+def parse_object(raw: bytes, exactly: bool = False) -> dict[str, object]:
+    """Return the object that a line of JSON holds, with exact decimals or with floats; InputError if it holds something else."""
     try:
-        row = _decode(raw.decode("utf-8"))
+        row = (_decode_exactly if exactly else _decode)(raw.decode("utf-8"))
     except UnicodeDecodeError:
         raise InputError(f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}") from None
     except json.JSONDecodeError as error:
         raise InputError(
             f"not valid JSON: {error.msg} (column {error.colno}) in {show(raw.decode('utf-8', 'backslashreplace'))}"
         ) from None
-    except ValueError:
+    except (ValueError, DecimalException):
         raise InputError(f"a number with too many digits in {show(raw.decode('utf-8', 'backslashreplace'))}") from None
     except RecursionError:
         raise InputError(f"JSON nested too deeply in {show(raw.decode('utf-8', 'backslashreplace'))}") from None
@@ -159,7 +161,7 @@ def _column(ids: list[int | str], rule: IdRule) -> IdColumn:
 
 
 def _show_json(value: object) -> str:
-    return show(json.dumps(value)).strip("'")
+    return show(json.dumps(value, default=float)).strip("'")
 
 
 def fields_of(row: dict[str, object]) -> str:

@@ -24,7 +24,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
 JobIdentity = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
 PART, TEMPORARY = ".part", ".tmp"
-KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64, np.float64)}  # of columns
+KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}  # of columns
 MOST_LINE = 1 << 16  # bytes: a longer line is damage
 
 

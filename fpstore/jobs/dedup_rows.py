@@ -14,7 +14,8 @@ from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.hashed_rows import Read, hashed_rows
 from fpstore.io.check import is_plain_integer
-from fpstore.io.corpus import Chosen, Corpus, Flags, Part, Scores
+from fpstore.io.corpus import Chosen, Corpus, Flags, Part
+from fpstore.io.scores import joined_keys
 from fpstore.io.source import IdColumn, join_ids
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.pieces import joined
@@ -32,7 +33,7 @@ class Documents(NamedTuple):
     known: Flags  # of all rows
     fingerprints: Words
     ids: IdColumn
-    scores: Scores | None
+    scores: Words | None  # keys
 
 
 class SavedRows:
@@ -144,7 +145,7 @@ def read_documents(
         joined([read.part.known for read in reads]),
         joined([read.fingerprints for read in reads]),
         ids,
-        joined(scores) if chosen.score is not None else None,
+        joined_keys(scores) if chosen.score is not None else None,
     )
 
 

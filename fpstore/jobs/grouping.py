@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
+from fpstore.io.scores import ranks_of_keys
 from fpstore.pieces import (
     filled,
     lists_of,
@@ -151,7 +152,7 @@ def grouped(
     grouping: Grouping,
     fingerprints: Callable[[], Words],
     ids: Callable[[Words], Words | list[str]],
-    scores: npt.NDArray[np.float64] | None = None,
+    scores: Words | None = None,
 ) -> Members:
     """Return the groups that are wanted, of connected ones; the representative of each stands first.
 
@@ -164,8 +165,8 @@ def grouped(
         Returns those of the members.
     ids : callable
         Returns those of documents, by their numbers.
-    scores : ndarray, optional
-        Those of all documents, for the rule "highest".
+    scores : Words, optional
+        The keys of `fpstore.io.scores` of all documents, for the rule "highest".
     """
     if grouping.group == "connected" and grouping.representative == "first":
         return members
@@ -178,7 +179,7 @@ def grouped(
         ranks = _ranks_of_ids(ids(members.documents))
     elif grouping.representative == "highest":
         assert scores is not None
-        ranks = -taken(scores, members.documents)
+        ranks = ranks_of_keys(taken(scores, members.documents))
     if grouping.group == "greedy":
         assert rows is not None
         return without_chains(members, rows, ranks, grouping.radius)

@@ -1,0 +1,91 @@
+"""Scores as keys of words, which are ordered exactly as the numbers are: integers of any size, decimals, floats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, DecimalException, Inexact, InvalidOperation, Overflow, Subnormal
+
+import numpy as np
+
+from fpstore.aliases import Words
+from fpstore.errors import InputError, show
+from fpstore.pieces import SIGN, distinct_places, joined
+from fpstore.width import empty_rows, words_of
+
+Key = tuple[int, ...]
+
+# The first word of a key has the exponent and 15 digits, each other one 18 digits. A negative number has its words as far below
+# _ZERO as its opposite has them above it. At the end of a key, words that are _ZERO are left out.
+_ZERO = int(SIGN)
+_FIRST_DIGITS, _DIGITS = 15, 18
+_MOST_DIGITS = _FIRST_DIGITS + 4 * _DIGITS  # a decimal256 has 76
+_MOST_EXPONENT = 4600  # with the digits, it fits in 63 bits
+_EXACT = Context(
+    prec=_MOST_DIGITS, Emin=-_MOST_EXPONENT, Emax=_MOST_EXPONENT, traps=[InvalidOperation, Inexact, Overflow, Subnormal]
+)
+
+
+def score_key(value: object) -> Key:
+    """Return the key of a score: a number, or the digits of one. A float is the number that it prints as.
+
+    Null, which is None, is below all others.
+    """
+    if value is None:
+        return (0,)
+    try:
+        number = _EXACT.create_decimal(str(value).strip())
+        nan = number.is_nan()
+    except (Inexact, Overflow, Subnormal):
+        raise InputError(
+            f"a score has at most {_MOST_DIGITS} digits and an exponent of at most {_MOST_EXPONENT}, got {show(str(value))}"
+        ) from None
+    except (DecimalException, ValueError):
+        nan = True
+    if nan:
+        advice = ", which is neither above nor below others: make it null, or another number" if isinstance(value, float) else ""
+        raise InputError(f"a score must be a number, got {show(value)}{advice}")
+    if number.is_infinite():
+        words = [_ZERO - 1]
+    elif not number:
+        return (_ZERO,)
+    else:
+        mantissa, exponent = f"{number.copy_abs():.{_MOST_DIGITS - 1}e}".split("e")
+        digits = mantissa.replace(".", "").rstrip("0").ljust(_FIRST_DIGITS, "0")
+        first = (int(exponent) + _MOST_EXPONENT + 1) * 10**_FIRST_DIGITS + int(digits[:_FIRST_DIGITS])
+        others = range(_FIRST_DIGITS, len(digits), _DIGITS)
+        words = [first, *(int(digits[at : at + _DIGITS].ljust(_DIGITS, "0")) for at in others)]
+    return tuple(_ZERO - word if number.is_signed() else _ZERO + word for word in words)
+
+
+def rows_of_keys(keys: Sequence[Key]) -> Words:
+    """Return keys as rows of as many words as the longest has."""
+    most = max(map(len, keys), default=1)
+    if most == 1:
+        return np.array([key[0] for key in keys], np.uint64)
+    return np.array([key + (_ZERO,) * (most - len(key)) for key in keys], np.uint64)
+
+
+def joined_keys(parts: Sequence[Words]) -> Words:
+    """Return rows of keys, at least one part of them, as one."""
+    most = max(map(words_of, parts))
+
+    def widened(part: Words) -> Words:
+        if words_of(part) == most:
+            return part
+        out = empty_rows(len(part), most)
+        out[:, : words_of(part)] = part.reshape(len(part), -1)
+        out[:, words_of(part) :] = SIGN
+        return out
+
+    return joined(list(map(widened, parts)))
+
+
+def ranks_of_keys(rows: Words) -> Words:
+    """Return a number for each row of keys: the greatest key has the least, and equal ones have the same."""
+    ranks = None
+    for column in rows.reshape(len(rows), -1).T:
+        falling = ~column
+        _, places = distinct_places(falling if ranks is None else np.stack([ranks, falling], axis=1))
+        ranks = places.view(np.uint64)
+    assert ranks is not None
+    return ranks

@@ -1,5 +1,6 @@
 """Regular text is parsed in whole blocks: the same rows and errors as line by line."""
 
+import csv
 import json
 
 import numpy as np
@@ -10,8 +11,10 @@ from inputs import MAX, put
 
 from fpstore.errors import InputError
 from fpstore.io.columns import parse_block
+from fpstore.io.delimited import DelimitedText
 from fpstore.io.digits import Digits
 from fpstore.io.jsonl import JsonlSource
+from fpstore.io.lines import line_blocks
 from fpstore.io.reader import Reader
 from fpstore.io.source import Fields, IdRule, InputFile
 from fpstore.io.text import TextSource
@@ -86,6 +89,36 @@ def test_fast_and_careful_text_reading_agree(
     arguments = (InputFile(path), Fields(decimal, width=Width(bits)), dialect, block_bytes)
     fast, slow = (outcome(kind(*arguments), id_type, chunk_rows, Width(bits)) for kind in (TextSource, SlowText))
     assert fast == slow
+
+
+CSV_CELLS = st.lists(
+    st.sampled_from(["a", "#", "5", '"', ",", " ", "\t", "\n", "\n", "\r\n", "\u00e9"]), min_size=1, max_size=8
+).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    ids=st.lists(CSV_CELLS, max_size=12),
+    ids_first=st.booleans(),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    block_bytes=st.sampled_from([1, 7, 40, 1 << 20]),
+)
+def test_both_users_of_the_reader_of_csv_read_what_was_written(tmp_path_factory, ids, ids_first, quoting, end, block_bytes):
+    head, rows = ["fingerprint", "id"], [[f"{n:016x}", name] for n, name in enumerate(ids)]
+    order = slice(None, None, -1 if ids_first else 1)
+    path = tmp_path_factory.getbasetemp() / "both.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, quoting=quoting, lineterminator=end).writerows(row[order] for row in [head, *rows])
+    chunks = list(Reader([TextSource(InputFile(path), Fields(), "csv", block_bytes)], "str", 5))
+    assert [name for chunk in chunks for name in chunk.ids] == ids
+    assert [number for chunk in chunks for number in chunk.fingerprints.tolist()] == list(range(len(ids)))
+    text = DelimitedText("both.csv", "csv")
+    blocks = text.blocks(line_blocks(InputFile(path), lambda size: None, block_bytes))
+    found = [row for block, line in blocks for row in text.rows(block, line)]
+    assert [row.cells for row in found] == [row[order] for row in [head, *rows]]
+    assert b"".join(row.raw for row in found) == path.read_bytes()
+    assert [row.line for row in found] == [1 + b"".join(row.raw for row in found[:n]).count(b"\n") for n in range(len(found))]
 
 
 JSON_VALUES = st.one_of(

@@ -37,8 +37,8 @@ def export(
     """Write the fingerprints and ids of a store to standard output or --output, in ascending order of fingerprint.
 
     Writes one row `fingerprint id` per id, which fpstore build can read; --json is --format jsonl. The formats npy,
-    u32 and u64 hold each fingerprint once, without ids. An id that contains a tab (.tsv) or a line break is refused in
-    delimited text: write such ids as JSON lines or Parquet.
+    u32 and u64 hold each fingerprint once, without ids. An id that contains a tab or a line break is refused in TSV and
+    txt: write such ids as CSV, JSON lines or Parquet.
 
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3

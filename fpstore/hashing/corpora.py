@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fpstore.arguments import check_path, printable
 from fpstore.errors import InputError, show
@@ -15,6 +15,7 @@ from fpstore.hashing.walk import Walk
 from fpstore.io.corpus import Corpus, CorpusFiles, Rows
 from fpstore.io.corpus_rows import DelimitedCorpus, JsonlCorpus
 from fpstore.io.corpus_tables import BatchRows, ParquetCorpus, TableCorpus
+from fpstore.io.delimited import Dialect
 from fpstore.io.reader import format_of_input
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
@@ -84,7 +85,9 @@ def _rows_of(paths: list[str], format_name: str | None = None, again: bool = Tru
     if form == "parquet":
         _refuse_encoding(encoding)
         return ParquetCorpus(files)
-    return JsonlCorpus(files, again, encoding) if form == "jsonl" else DelimitedCorpus(files, form, again, encoding)
+    return (
+        JsonlCorpus(files, again, encoding) if form == "jsonl" else DelimitedCorpus(files, cast(Dialect, form), again, encoding)
+    )
 
 
 def paths_of(source: Any, again: bool = True) -> list[str]:

@@ -43,7 +43,7 @@ def check_string_id(text: str) -> str:
     try:
         size = len(text.encode("utf-8"))
     except UnicodeEncodeError:
-        raise InputError(f"the id {show(text)} cannot be encoded as UTF-8 (lone surrogate)", got=text) from None
+        raise InputError(f"the id {show(text)} is not valid UTF-8 (a stray byte, or a lone surrogate)", got=text) from None
     if size > MAX_ID_BYTES:
         raise InputError(f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {size}: {show(text)}", got=size)
     return text

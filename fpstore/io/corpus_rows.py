@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fpstore.aliases import Progress
 from fpstore.errors import InputError, show
 from fpstore.io.corpus import Chosen, CorpusFiles, Flags, KeptRows, Part, Skip, part_of
+from fpstore.io.delimited import DelimitedText, Dialect, Row
 from fpstore.io.jsonl import fields_of, parse_object
-from fpstore.io.lines import MAX_LINE_BYTES, line_blocks
+from fpstore.io.lines import line_blocks
 from fpstore.io.sink import Sink
 from fpstore.io.source import InputFile, at, located
 
@@ -84,14 +84,6 @@ class JsonlCorpus(_LineFiles):
             self.check_unchanged()
 
 
-class Record(NamedTuple):
-    """A row of delimited text: its first line, its bytes as they stand in the file, and its cells."""
-
-    line: int
-    raw: bytes
-    cells: list[str]
-
-
 class DelimitedCorpus(_LineFiles):
     """Files of delimited text, whose first row has the names of the columns. A cell in quotes may hold line breaks.
 
@@ -106,29 +98,29 @@ class DelimitedCorpus(_LineFiles):
 
     typed = False
 
-    def __init__(self, paths: Sequence[str], dialect: str, again: bool = True, encoding: str | None = None) -> None:
+    def __init__(self, paths: Sequence[str], dialect: Dialect, again: bool = True, encoding: str | None = None) -> None:
         super().__init__(paths, again, encoding)
-        self._quoted = dialect == "csv"
+        self._dialect = dialect
         self.suffix = f".{dialect}"
         self._header: list[str] = []
         if again:
             for file in self.files:
-                self._check_header(next(self._records(file), None), file)
+                self._check_header(next(self._rows(file), None), file)
             self.bytes_done = 0
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""
         self.bytes_done, skip = 0, Skip(skipped)
         for file in self.files:
-            for records in map(skip.of, self._batches(file, chosen.names)):
-                if not records:
+            for rows in map(skip.of, self._batches(file, chosen.names)):
+                if not rows:
                     continue
                 columns: dict[str, list[Any]] = {}
                 for name in chosen.names:
                     place = self._place(name)
-                    cells = [record.cells[place] for record in records]
+                    cells = [row.cells[place] for row in rows]
                     columns[name] = cells if name in chosen.texts else [cell or None for cell in cells]
-                yield part_of(columns, chosen, file.name, [record.line for record in records])
+                yield part_of(columns, chosen, file.name, [row.line for row in rows])
         skip.finish()
 
     def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
@@ -136,11 +128,11 @@ class DelimitedCorpus(_LineFiles):
         flags = KeptRows(kept, progress)
         self.check_unchanged()
         with Sink(target) as sink:
-            sink.write(self._check_header(next(self._records(self.files[0]), None), self.files[0]).raw)
+            sink.write(self._check_header(next(self._rows(self.files[0]), None), self.files[0]).raw)
             for file in self.files:
-                for records in self._batches(file):
-                    some = flags.take(len(records)).tolist()
-                    sink.write(b"".join([record.raw for record, keep in zip(records, some, strict=True) if keep]))
+                for rows in self._batches(file):
+                    some = flags.take(len(rows)).tolist()
+                    sink.write(b"".join([row.raw for row, keep in zip(rows, some, strict=True) if keep]))
             flags.finish()
             self.check_unchanged()
 
@@ -150,7 +142,7 @@ class DelimitedCorpus(_LineFiles):
             raise InputError(f"{what} named {name!r} (columns here: {', '.join(self._header[:8])})")
         return self._header.index(name)
 
-    def _check_header(self, header: Record | None, file: InputFile) -> Record:
+    def _check_header(self, header: Row | None, file: InputFile) -> Row:
         """Return the first row of a file, which has the names of the columns; those of the first file are those of all."""
         if header is None:
             raise at(file.name, None, "is empty: a first line with the names of the columns is expected")
@@ -159,60 +151,30 @@ class DelimitedCorpus(_LineFiles):
             raise at(file.name, header.line, f"has other columns than {self.files[0].name}")
         return header
 
-    def _batches(self, file: InputFile, names: Sequence[str] = ()) -> Iterator[list[Record]]:
+    def _batches(self, file: InputFile, names: Sequence[str] = ()) -> Iterator[list[Row]]:
         """Yield the rows below the header, some at a time; InputError if the header lacks one of some names."""
-        held: list[Record] = []
+        held: list[Row] = []
         size = 0
-        records = self._records(file)
-        self._check_header(next(records, None), file)
+        rows = self._rows(file)
+        self._check_header(next(rows, None), file)
         with located(file.name):
             for name in names:
                 self._place(name)
-        for record in records:
-            if len(record.cells) != len(self._header):
-                quoted = not self._quoted and any(cell.startswith('"') for cell in record.cells)
+        for row in rows:
+            if len(row.cells) != len(self._header):
+                quoted = self._dialect == "tsv" and any(cell.startswith('"') for cell in row.cells)
                 advice = ": TSV has no quoted cells, write CSV if texts have line breaks or tabs" if quoted else ""
-                raise at(file.name, record.line, f"has {len(record.cells)} cells, the header has {len(self._header)}{advice}")
-            held.append(record)
-            size += len(record.raw)
+                raise at(file.name, row.line, f"has {len(row.cells)} cells, the header has {len(self._header)}{advice}")
+            held.append(row)
+            size += len(row.raw)
             if size >= PART_BYTES:
                 yield held
                 held, size = [], 0
         if held:
             yield held
 
-    def _records(self, file: InputFile) -> Iterator[Record]:
+    def _rows(self, file: InputFile) -> Iterator[Row]:
         """Yield the rows with the bytes that they were read from."""
-        taken: list[bytes] = []
-        line = 0
-
-        def lines() -> Iterator[str]:
-            nonlocal line
-            for block, first in self._blocks(file):
-                for number, raw in enumerate(block.split(b"\n")[:-1], first):
-                    taken.append(raw)
-                    line = number
-                    yield _decoded(raw, file.name, number) + "\n"
-
-        csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
-        source = lines()
-        rows = csv.reader(source, strict=True) if self._quoted else (text.rstrip("\r\n").split("\t") for text in source)
-        while True:
-            taken.clear()
-            try:
-                cells = next(rows, None)
-            except csv.Error as error:
-                raise at(file.name, line - len(taken) + 1, f"not valid CSV: {error}") from None
-            if cells is None:
-                return
-            if taken != [b""] and taken != [b"\r"]:
-                yield Record(line - len(taken) + 1, b"\n".join(taken) + b"\n", cells)
-
-
-def _decoded(raw: bytes, name: str, line: int) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise at(
-            name, line, f"not valid UTF-8: {show(raw.decode('utf-8', 'backslashreplace'))}; --encoding (encoding=) names another"
-        ) from None
+        text = DelimitedText(file.name, self._dialect)
+        for block, first in text.blocks(self._blocks(file)):
+            yield from text.rows(block, first)

@@ -11,6 +11,7 @@ from fpstore.arguments import check_choice, check_flag, check_path, check_whole,
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, NpySource, RawSource
 from fpstore.io.check import is_plain_integer
+from fpstore.io.delimited import Dialect
 from fpstore.io.digits import check_signed
 from fpstore.io.jsonl import JsonlSource
 from fpstore.io.packed import inner_name, refuse_packed
@@ -28,7 +29,7 @@ from fpstore.io.source import (
     InputFile,
     Source,
 )
-from fpstore.io.text import Dialect, TextSource
+from fpstore.io.text import TextSource
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width, check_width
 
@@ -294,9 +295,9 @@ def open_reader(
 
     Notes
     -----
-    A line of delimited text is a fingerprint and, after a separator, an optional id, which is not changed. The
-    separator is a tab in ``.tsv``, a comma in ``.csv`` (where cells may be quoted), and a tab, comma or blanks in ``.txt``.
-    Blank lines and lines that start with ``#`` are skipped. A first line that names the fingerprint column is
+    A row of delimited text is a fingerprint and, after a separator, an optional id, which is not changed. The separator is a tab
+    in ``.tsv``, a comma in ``.csv`` (where quoted cells may hold line breaks), and a tab, comma or blanks in ``.txt``.
+    Blank lines and lines that start with ``#`` are skipped. A first row that names the fingerprint column is
     a header: it allows columns in any order, and further columns. JSON fields hold digits, or integers.
 
     A ``.npy`` file holds uint32 or uint64, shape (n,), for widths of 32 and 64; uint64 of shape (n, width / 64), most

@@ -30,7 +30,8 @@ class TextEncoder(Encoder):
         self._columns = columns
         self._delimiter = _DELIMITERS[dialect]
         self._end = end
-        self._forbidden = _SEPARATORS[dialect] + _LINE_BREAKS[end]
+        quotes_breaks = dialect == "csv" and end == "\n"
+        self._forbidden = _SEPARATORS[dialect] + ("" if quotes_breaks else _LINE_BREAKS[end])
 
     def write_header(self) -> None:
         """Write the names of the columns."""

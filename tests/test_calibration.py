@@ -321,7 +321,7 @@ def test_wrong_labels_are_refused():
         with pytest.raises(InputError, match=told):
             calibrate(source, pairs=pa.table(pairs), **arguments)
 
-    refused("label must be 1", {"text_a": ["a"], "text_b": ["b"], "label": [0.5]})
+    refused("label of row 2 must be 1", {"text_a": ["a", "c"], "text_b": ["b", "d"], "label": [1, 1 + 2**-52]})
     refused("no pair has the label 1", {"text_a": ["a"], "text_b": ["b"], "label": [0]})
     refused(
         "no pair has the label 1",

@@ -121,8 +121,8 @@ def test_a_bad_line_of_delete_is_named(tmp_path, monkeypatch):
     ("bad", "message"),
     [
         ("", "empty"),
-        ("\ud800", "cannot be encoded as UTF-8"),
-        ("a\udcff", "cannot be encoded as UTF-8"),
+        ("\ud800", "is not valid UTF-8"),
+        ("a\udcff", "is not valid UTF-8"),
         ("x" * 65537, "65536 bytes.*got one of 65537"),
         ("é" * 40000, "65536 bytes.*got one of 80000"),
     ],

@@ -13,6 +13,7 @@ from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.errors import InputError
 from fpstore.hashing.html import main_texts
 from fpstore.io.corpus import Chosen, Corpus, Part
+from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
 from fpstore.string_column import StringColumn
 
 LONGEST = 1 << 18  # characters of a text that are looked at
@@ -127,23 +128,23 @@ def labelled_ids(pairs: Corpus, corpus: Corpus, chosen: Chosen) -> LabelledPairs
 
 def _labelled(pairs: Corpus, columns: tuple[str, str], *, ids: bool) -> tuple[list[bool], list[list[str]]]:
     """Return the labels and both sides of the pairs that have all three."""
-    sides, known, labels = [], [], list[float]()
+    sides, known, labels = [], [], list[Key]()
     for column in columns:
         chosen = Chosen(id=column, score=LABEL) if ids else Chosen(text=column, score=LABEL)
         parts = list(pairs.parts(chosen))
         flags = np.concatenate([np.empty(0, bool), *(part.known for part in parts)])
         values = iter([value for part in parts for value in (_ids(part) if ids else part.texts or ())])
-        scores = iter([score for part in parts for score in (part.scores.tolist() if part.scores is not None else ())])
-        rows = [(next(values), next(scores)) if flag else ("", -np.inf) for flag in flags]
+        keys = iter([key for part in parts for key in (() if part.scores is None else keys_of_rows(part.scores))])
+        rows = [(next(values), next(keys)) if flag else ("", NULL) for flag in flags]
         sides.append([value for value, _ in rows])
-        labels = [score for _, score in rows]
+        labels = [key for _, key in rows]
         known.append(flags)
-    both = known[0] & known[1] & np.isfinite(labels) if labels else np.empty(0, bool)
-    kept = list(compress(labels, both))
-    wrong = next((label for label in kept if label not in (0, 1)), None)
+    one, neither = score_key(1), score_key(0)
+    both = known[0] & known[1] & np.array([label != NULL for label in labels], bool)
+    wrong = next((row for row in np.flatnonzero(both).tolist() if labels[row] not in (one, neither)), None)
     if wrong is not None:
-        raise InputError(f"{_name(pairs)}: the label must be 1 for near-duplicates and 0 for others, got {wrong:g}", got=wrong)
-    return [label == 1 for label in kept], [list(compress(side, both)) for side in sides]
+        raise InputError(f"{_name(pairs)}: the label of row {wrong + 1} must be 1 for near-duplicates and 0 for others")
+    return [label == one for label in compress(labels, both)], [list(compress(side, both)) for side in sides]
 
 
 def _ids(part: Part) -> list[str]:

@@ -13,6 +13,7 @@ from fpstore.pieces import SIGN, distinct_places, joined
 from fpstore.width import empty_rows, words_of
 
 Key = tuple[int, ...]
+NULL: Key = (0,)
 
 # The first word of a key has the exponent and 15 digits, each other one 18 digits. A negative number has its words as far below
 # _ZERO as its opposite has them above it. At the end of a key, words that are _ZERO are left out.
@@ -31,7 +32,7 @@ def score_key(value: object) -> Key:
     Null, which is None, is below all others.
     """
     if value is None:
-        return (0,)
+        return NULL
     try:
         number = _EXACT.create_decimal(str(value).strip())
         nan = number.is_nan()
@@ -63,6 +64,16 @@ def rows_of_keys(keys: Sequence[Key]) -> Words:
     if most == 1:
         return np.array([key[0] for key in keys], np.uint64)
     return np.array([key + (_ZERO,) * (most - len(key)) for key in keys], np.uint64)
+
+
+def keys_of_rows(rows: Words) -> list[Key]:
+    """Return rows of keys as keys."""
+    keys = []
+    for row in rows.reshape(len(rows), -1).tolist():
+        while len(row) > 1 and row[-1] == _ZERO:
+            row.pop()
+        keys.append(tuple(row))
+    return keys
 
 
 def joined_keys(parts: Sequence[Words]) -> Words:

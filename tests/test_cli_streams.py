@@ -212,3 +212,64 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
         [*COMMAND, "probe", "crawl.fps", "--input", "many.txt", "--json", "-o", "same.jsonl"], check=False
     ).returncode == done.returncode  # fmt: skip
     assert Path("out.jsonl").read_bytes() == Path("same.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("sync", ["commit", "batch"])
+@pytest.mark.parametrize("form", ["txt", "tsv", "csv", "jsonl"])
+def test_each_row_is_probed_and_inserted_before_the_next_is_sent(folder: Path, form: str, sync: str) -> None:
+    """The answers came at the end of the input, so only Python could probe and insert in one step."""
+    new = 0x1234_5678_9ABC_DEF0
+    sent = [(NEAR ^ 2, "one"), (new, "two"), (new ^ 1, "three"), (new, "two"), (FAR ^ 0xFFFF, "five")]
+    with Conversation("insert", "crawl.fps", "-", "--format", form, "--unmatched", "--json", "-r", 1, "--sync", sync) as one:
+        for row, (fingerprint, name) in enumerate(sent):
+            one.send(query(form, fingerprint, name))
+            answer = json.loads(one.answer())
+            assert (answer["row"], answer["query_id"], answer["query"]) == (row, name, f"{fingerprint:016x}")
+            assert answer["inserted"] == (name in ("two", "five") and row != 3)
+            found = [i for match in answer["matches"] for i in match["ids"]]
+            assert found == [["a", "a again"], [], ["two"], [], []][row]  # a stored row is no match of itself
+            if sync == "commit":  # then other processes have it before the answer
+                with fpstore.open("crawl.fps") as reader:
+                    assert bool(reader.probe(fingerprint, 0)) == (name in ("two", "five"))
+        code, out, err = one.ended()
+    assert (code, out) == (0, b"")
+    assert err.startswith("fpstore: crawl.fps: 2 rows of 5 inserted, ")
+    assert fine("ids", "crawl.fps", "two", "five") == f"{new:016x}\ttwo\n{FAR ^ 0xFFFF:016x}\tfive\n"
+
+
+def test_a_matched_row_of_a_stream_is_written_before_the_next_is_sent(folder: Path) -> None:
+    with Conversation("insert", "crawl.fps", "-", "--unmatched", "-r", 1, "--with-queries", "-q") as one:
+        for name in ("x", "y"):
+            one.send(f"{FAR:016x}\t{name}\n")
+            assert one.answer() == f"{FAR:016x}\t{FAR:016x}\t0\tfar\t{name}"
+        assert one.ended() == (0, b"", "")
+
+
+def test_rows_of_a_stream_before_a_bad_line_are_answered_and_stay(folder: Path) -> None:
+    with Conversation("insert", "crawl.fps", "-", "--format", "txt", "--unmatched", "--json") as one:
+        one.send("ffff0000ffff0000 new\nffff0000ffff0001 like\nzz bad\nffff 0 after\n")
+        code, out, err = one.ended()
+    assert [json.loads(line)["inserted"] for line in out.splitlines()] == [True, False]
+    assert (code, err[:20]) == (1, "fpstore: <stdin>:3: ")
+    assert "before that, 1 row of the first 2 were inserted" in err
+    assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
+
+
+def test_ids_of_a_stream_are_of_the_kind_of_the_store(folder: Path) -> None:
+    Path("numbers.tsv").write_text("ffff0000ffff0000\t7\n")
+    fine("build", "integers.fps", "numbers.tsv", "-q")
+    for name, wanted in (("integers.fps", 8), ("crawl.fps", "8")):
+        with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as one:
+            one.send("00000000ffffffff\t8\n")
+            assert json.loads(one.answer())["query_id"] == wanted
+            assert one.ended() == (0, b"", "")
+
+
+def test_a_signal_ends_a_stream_of_inserts_and_keeps_what_was_answered(folder: Path) -> None:
+    with Conversation("insert", "crawl.fps", "-", "--unmatched", "--json", "--sync", "batch") as one:
+        one.send("ffff0000ffff0000\tnew\n")
+        assert json.loads(one.answer())["inserted"]
+        code, out, err = one.interrupted(signal.SIGTERM)
+    assert (code, out) == (143, b"")
+    assert err.startswith("fpstore: terminated; before that, 1 row of the first 1 were inserted; ")
+    assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"

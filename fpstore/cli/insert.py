@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -177,7 +177,7 @@ def insert(
         if contents.vector:
             source = _vectors(known, inputs, contents.vector_field, rows, zeros)
         else:
-            source = _source(known, inputs, contents, rows, notices, threads)
+            source = _source(known, inputs, contents, rows, notices, threads, unmatched)
             if getattr(source, "fingerprinter", None) is None:
                 queries.origin_notice(known, store, "the input", talk)
         if getattr(source, "row_numbers", False):
@@ -208,9 +208,15 @@ def insert(
 
 
 def _source(
-    known: Store, inputs: Sequence[str], contents: Contents, rows: Rows, notices: documents.Notices, threads: int | None
+    known: Store,
+    inputs: Sequence[str],
+    contents: Contents,
+    rows: Rows,
+    notices: documents.Notices,
+    threads: int | None,
+    unmatched: bool,
 ) -> Any:
-    """Return the reader of inputs that are no vectors."""
+    """Return the reader of inputs that are no vectors; if each row has an answer, lines are taken as they come."""
     texts = contents.texts
     if contents.image:
         return images.reader(inputs, queries.fingerprinter_of(known, "pictures"), texts.suffix, notices, threads)
@@ -219,7 +225,10 @@ def _source(
     if contents.of_rows:
         more = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
         return texts.row_reader(inputs, queries.fingerprinter_of_texts(known, texts), rows, notices, **more)
-    return open_reader(inputs, chunk_rows=CHUNK_ROWS, width=Width(known.width, stored=True), **rows.arguments)
+    if "-" in inputs and unmatched and rows.id_type == "auto" and known.snapshot().totals.id_kind == "integer":
+        rows = replace(rows, id_type="int")  # in text that comes, nobody knows of what kind later ids are
+    width = Width(known.width, stored=True)
+    return open_reader(inputs, chunk_rows=CHUNK_ROWS, width=width, unbuffered=unmatched, **rows.arguments)
 
 
 def _vectors(known: Store, inputs: Sequence[str], field: str | None, rows: Rows, zeros: vectors.ZeroVectors) -> Any:
@@ -329,7 +338,7 @@ def _writer_of_matches(
     output: str, as_json: bool, width: int, with_queries: bool
 ) -> AbstractContextManager[match_writers.Write | None]:
     if match_writers.is_json(output, as_json and output == "-"):
-        return match_writers.json_lines_writer(output, width)
+        return match_writers.json_lines_writer(output, width, match_writers.ROW_AND_ID)
     return match_writers.rows_writer(output, width, [match_writers.NOTHING_MORE.id] if with_queries else [])
 
 

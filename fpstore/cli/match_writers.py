@@ -68,6 +68,7 @@ class QueryColumns(NamedTuple):
 
 
 NOTHING_MORE = QueryColumns(row=False, id="query_id")
+ROW_AND_ID = QueryColumns(row=True, id="query_id")
 
 
 def is_json(output: str, as_json: bool) -> bool:
@@ -156,6 +157,8 @@ def json_lines_writer(
                 ]
                 if matches.more is not None:
                     record[fields["more"]] = bool(matches.more[number])
+                if matches.inserted is not None:
+                    record["inserted"] = bool(matches.inserted[number])
                 rows += sum(len(match.ids) for match in found)
                 lines.append(encode(record) + end)
             before += len(matches)

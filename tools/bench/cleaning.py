@@ -1,4 +1,4 @@
-"""The operations join and dedup: pairs of two sets, and the near-duplicates of a corpus of real texts."""
+"""The operations join, dedup and copies: pairs of two sets, and the near-duplicates of a corpus of real texts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shutil
 import sysconfig
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,13 @@ SUFFIXES = (".py", ".pyi", ".txt", ".md", ".rst", ".html", ".h", ".c", ".hpp", "
 MOST_BYTES, SMOKE_BYTES = 300 << 20, 1 << 20
 MOST_TEXT = 1 << 20
 COMPARED = 1000  # texts that the rival takes: more take it minutes
+DOCUMENTATION = (".txt", ".md", ".rst")
+CHANGED = (0.01, 0.02, 0.03, 0.04, 0.05, 0.1)  # shares of the words of a copy
+FEW = 0.05
+COPIES = 150  # of each share
+LEAST_WORDS = 50  # of a text that is copied
+SETTINGS = ((1, 64, 3), (1, 64, 6), (1, 128, 12), (1, 256, 24), (3, 64, 10), (3, 128, 22), (3, 256, 44), (3, 256, 56))
+ALIKE = 0.5  # share of the pieces of three words that two texts have in common, from which on they are near-duplicates
 
 
 def join(bench: Bench) -> Result:
@@ -96,6 +104,80 @@ def dedup(bench: Bench) -> Result:
     return out | {"simhash": {"documents": len(some), "seconds": round(rival, 3), "to_dedup": ratio(rival, own, 1)}}
 
 
+def copies(bench: Bench) -> Result:
+    """Find planted copies of real texts (`--texts`) by the share of their words that was changed: `dedup` with several settings.
+
+    Recall is the share of the copies with 1 to 5% that are in one group with their original. Precision is the share of the removed texts
+    that have half of their pieces of three words in common with the text that was kept instead. Times are processor time.
+    """
+    roots = (bench.options.texts,) if bench.options.texts else None
+    texts = list(dict.fromkeys(texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, DOCUMENTATION, roots)))
+    rng = np.random.default_rng([bench.seed, 1 << 46])
+    planted = _planted(rng, texts, 5 if bench.smoke else COPIES)
+    table = pa.table({"text": [*texts, *(copy for _, _, copy in planted)]})
+    every = table["text"].to_pylist()
+    out: Result = {
+        "texts": len(texts),
+        "bytes": sum(len(text.encode("utf-8", "surrogatepass")) for text in texts),
+        "copies": len(planted),
+    }
+    for words, bits, radius in SETTINGS:
+        simhash = fpstore.SimHash(size=words, width=bits)
+        for group in ("connected", "greedy"):
+            began = time.process_time()
+            found = fpstore.dedup(table, text="text", fingerprinter=simhash, radius=radius, group=group)
+            took = time.process_time() - began
+            out[f"size {words}, {bits} bits, radius {radius}, {group}"] = {
+                "processor_seconds": round(took, 2),
+                **_quality(found, every, planted),
+            }
+    return out
+
+
+def _planted(rng: np.random.Generator, texts: list[str], count: int) -> list[tuple[int, float, str]]:
+    """Return copies of texts, each of another one: (place of the original, share of words that are changed, copy)."""
+    long = [place for place, text in enumerate(texts) if len(text.split()) >= LEAST_WORDS]
+    chosen = rng.permutation(long)[: count * len(CHANGED)].tolist()
+    words = " ".join(texts[place] for place in rng.permutation(long)[:COMPARED].tolist()).split()
+    out = []
+    for number, place in enumerate(chosen):
+        share, pieces = CHANGED[number % len(CHANGED)], re.split(r"(\s+)", texts[place])
+        places = [at for at, piece in enumerate(pieces) if piece.strip()]
+        for at in rng.choice(places, max(round(share * len(places)), 1), replace=False).tolist():
+            pieces[at] = words[rng.integers(len(words))]
+        out.append((place, share, "".join(pieces)))
+    return out
+
+
+def _quality(found: fpstore.Deduplication, texts: list[str], planted: list[tuple[int, float, str]]) -> Result:
+    """Return the recall of the planted copies, and the precision of what is removed."""
+    group_of, removed, right = {}, 0, 0
+    for number, group in enumerate(found.clusters):
+        kept, *others = group
+        group_of.update(dict.fromkeys(group, number))
+        pieces = _pieces(texts[kept])
+        for other in others:
+            theirs = _pieces(texts[other])
+            right += len(pieces & theirs) >= ALIKE * len(pieces | theirs)
+            removed += 1
+    first = len(texts) - len(planted)
+    hits: dict[float, list[bool]] = {share: [] for share in CHANGED}
+    for number, (place, share, _) in enumerate(planted, first):
+        hits[share].append(number in group_of and group_of[number] == group_of.get(place))
+    few = [hit for share, each in hits.items() if share <= FEW for hit in each]
+    return {
+        "recall": round(sum(few) / max(len(few), 1), 3),
+        "recall_by_share": {f"{share:.0%}": round(sum(each) / max(len(each), 1), 3) for share, each in hits.items()},
+        "removed": removed,
+        "precision": ratio(right, removed, 3),
+    }
+
+
+def _pieces(text: str) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.casefold())
+    return set(zip(words, words[1:], words[2:], strict=False)) or {tuple(words)}
+
+
 def _package(texts: list[str]) -> float:
     """Return the seconds that the package simhash takes for the fingerprints and the near-duplicates of some texts.
 
@@ -116,13 +198,13 @@ def _package(texts: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def texts_here(most: int) -> list[str]:
-    """Return the texts of the documentation and of Python's packages on this machine, in the order of their paths."""
-    folders = [Path("/usr/share/doc"), Path("/usr/include"), *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))]
+def texts_here(most: int, suffixes: Sequence[str] = SUFFIXES, roots: Sequence[Path] | None = None) -> list[str]:
+    """Return the texts in some folders; by default the documentation and Python's packages on this machine, ordered by path."""
+    own = [Path("/usr/share/doc"), Path("/usr/include"), *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))]
     out, size = [], 0
-    for folder in folders:
+    for folder in own if roots is None else roots:
         for path in sorted(folder.rglob("*")):
-            if path.suffix in SUFFIXES and path.is_file() and size < most and path.stat().st_size <= MOST_TEXT:
+            if path.suffix in suffixes and path.is_file() and size < most and path.stat().st_size <= MOST_TEXT:
                 out.append(path.read_text("utf-8", "replace"))
                 size += len(out[-1])
     return out

@@ -66,6 +66,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "clusters": corpus.clusters,
     "join": cleaning.join,
     "dedup": cleaning.dedup,
+    "copies": cleaning.copies,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
     "look": living.look,
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=_names, default=tuple(data.KINDS), help="of probe and single: uniform,clustered")
     parser.add_argument("--queries", type=int, default=1 << 22, help="most queries of a timed run")
     parser.add_argument("--memory", help="memory budget of the builds, such as 1GiB")
+    parser.add_argument("--texts", type=Path, help="of copies: a folder of texts; by default the documentation of this machine")
     parser.add_argument("--json-in", type=Path, action="append", default=[], help="of plots: an earlier report (repeatable)")
     parser.add_argument("--plots-to", type=Path, default=Path(), help="of plots: the folder of the pictures")
     return parser
@@ -140,7 +142,7 @@ def main() -> None:
             log2=args.log2, width=args.width, repeats=1 if args.smoke else args.repeats, seed=args.seed,
             folder=Path(folder), smoke=args.smoke,
             designs=args.designs, kinds=args.data, codecs=args.codecs, rivals=args.rivals,
-            query_count=args.queries, memory=args.memory, inputs=tuple(args.json_in),
+            query_count=args.queries, memory=args.memory, texts=args.texts, inputs=tuple(args.json_in),
             pictures=Path(folder) if args.smoke else args.plots_to, processor_time=args.processor_time,
         )  # fmt: skip
         bench = Bench(options)

@@ -56,6 +56,7 @@ class Options:
     rivals: tuple[str, ...]
     query_count: int
     memory: str | None
+    texts: Path | None
     inputs: tuple[Path, ...]
     pictures: Path
     processor_time: bool

@@ -1,12 +1,16 @@
 """The verbs that look inside, take out, plan and hash."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import FINGERPRINTS, IDS, TEXT, failure, fine, run
+from commandline import COMMAND, FINGERPRINTS, IDS, TEXT, failure, fine, run
 from speeds import crossed, slow
 
 import fpstore
@@ -124,6 +128,30 @@ def test_plan(folder: Path) -> None:
     assert [line.split()[0] for line in lines[2:-3]] == [p["design"] for p in found]
     assert lines[-3].startswith("Times are estimates for one slow thread")
     assert lines[-2].startswith("bytes/fp leaves out ids")
+
+
+@pytest.mark.parametrize("columns", [80, 60, 40])
+@pytest.mark.parametrize(
+    "arguments", [("2^24",), ("1e9", "--disk-budget", "20GB", "--memory-budget", "4GiB"), ("2^34", "-r", "12")]
+)
+def test_plan_on_a_terminal_breaks_no_word(arguments: tuple[str, ...], columns: int) -> None:
+    """Its lines of 170 characters were broken by the terminal, wherever that was."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}
+    with subprocess.Popen([*COMMAND, "plan", *arguments], stdout=follower, env=environment) as process:
+        os.close(follower)
+        written = b""
+        with suppress(OSError):  # the end of a terminal
+            while data := os.read(leader, 1 << 16):
+                written += data
+    os.close(leader)
+    assert process.returncode == 0
+    lines = written.decode().splitlines()
+    assert max(map(len, lines)) <= columns
+    plain = fine("plan", *arguments)
+    words = {word.removesuffix(":") for word in plain.split()}
+    assert {word.removesuffix(":") for line in lines for word in line.split()} <= words | {"note"}
+    assert len(" ".join(lines).split()) >= len(plain.split())
 
 
 def test_plan_marks_what_auto_takes(folder: Path) -> None:

@@ -24,6 +24,7 @@ from fpstore.cli.delete import delete
 from fpstore.cli.demo import demo
 from fpstore.cli.export import export
 from fpstore.cli.hash import hash_
+from fpstore.cli.help import help_
 from fpstore.cli.ids import ids
 from fpstore.cli.insert import insert
 from fpstore.cli.join import join
@@ -40,7 +41,7 @@ from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.split import split
 from fpstore.cli.stats import stats
 from fpstore.cli.streams import CLOSED, occupy_closed_streams, output_is_closed
-from fpstore.cli.verb import Verb, VerbGroup
+from fpstore.cli.verb import LINE_WIDTH, Verb, VerbGroup
 from fpstore.cli.verify import verify
 from fpstore.cli.weights import weights
 from fpstore.errors import CorruptStoreError, FpstoreError
@@ -177,46 +178,26 @@ def _drop_output() -> None:
         pass
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": LINE_WIDTH})
 @click.version_option(__version__, prog_name="fpstore", message="%(prog)s %(version)s")
 def main() -> None:
-    """Find near-duplicates: an exact, compressed, on-disk Hamming-radius store for fingerprints of 32, 64, 128 or 256 bits.
+    """Find near-duplicates of texts, pictures and vectors, with an exact store of fingerprints on disk.
+
+    A fingerprint has 32, 64, 128 or 256 bits. A store finds all fingerprints within a Hamming radius.
+
+    Exit code 0 means success. 1 means an error, which has one line on standard error, or a fault that verify found. 2 means
+    a wrong command line. 130 follows Ctrl-C, 143 follows SIGTERM, and 141 a pipe that its reader has closed. The exit codes
+    of probe, scan and nearest are the exit codes of grep: 0 means that a query has a match, 1 that none has, 2 any error.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642
-
-    Exit codes: 0 success; 1 an error, or a fault found by verify, with one line on standard error; 2 a command
-    line that cannot be understood, or a value out of range; 130 after Ctrl-C, 143 after SIGTERM, 141 when the
-    reader of a pipe has closed it. As those of grep are the codes of probe, scan and nearest: 0 a query has a
-    match, 1 none has, 2 any error.
+    $ fpstore help probe
     """
 
 
-for _verb in (
-    build,
-    probe,
-    scan,
-    nearest,
-    ids,
-    insert,
-    delete,
-    merge,
-    split,
-    pairs,
-    join,
-    cluster,
-    dedup,
-    stats,
-    report,
-    verify,
-    export,
-    backup,
-    repair,
-    plan,
-    calibrate,
-    compare,
-    weights,
-    hash_,
-    demo,
-):
-    main.add_command(_verb)
+main.add_section("Make a store", build, plan, calibrate, compare, weights, hash_)
+main.add_section("Ask", probe, scan, nearest, ids)
+main.add_section("Change", insert, delete, merge, split)
+main.add_section("Clean a corpus", dedup, pairs, cluster, join)
+main.add_section("Take care", stats, report, verify, repair, backup, export)
+main.add_section("Begin", demo, help_)

@@ -24,11 +24,11 @@ from fpstore.cli.verb import Verb, output_is
 @talk_options
 @json_option
 def backup(store: str, path: str, force: bool, talk: Talk, as_json: bool) -> None:
-    """Copy a store to PATH as it is at one moment, even while it is in use.
+    """Copy a store, even while it is in use.
 
-    Other processes can go on inserting and merging. The copy is an ordinary store. It appears complete or not at
-    all. It is not verified: verify the store first, and keep two copies, so that a copy of a damaged store does not
-    replace the last good one.
+    PATH gets the store as it is at one moment. Other processes can go on inserting and merging. The copy is an ordinary
+    store. It appears complete or not at all. The copy is not verified. So verify the store first, and keep two copies: then a
+    copy of a damaged store does not replace the last good one.
 
     $ fpstore backup crawl.fps crawl-backup.fps
     $ fpstore backup crawl.fps crawl-backup.fps --force --json

@@ -127,21 +127,22 @@ def build(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Build the store STORE, which is a folder, from fingerprints and ids, from texts, pictures or vectors.
+    """Build a store.
 
-    An INPUT is a file with the extension .npy, .u32 or .u64 (raw, little-endian), .tsv, .csv, .txt (a fingerprint of
-    width / 4 hexadecimal digits, 16 by default, or 0x and fewer, then an optional id), .jsonl or .parquet; - is
-    standard input. Without ids, the row number is the id. With --text, an INPUT is a text file or a folder, and the
-    path is the id; with --image, a picture or a folder of them. With --text-field, the fingerprints of the texts in a
-    column are made, or of those in several, and rows without words are left out. With --vector, an INPUT is an array of
-    shape (n, dimension) in .npy, or a .parquet file with a column of lists of numbers.
+    STORE is the folder of the new store. It appears complete or not at all.
 
-    Above 64 bits, .npy has uint8 rows, as FAISS takes them, and Parquet has fixed_size_binary; both have the most
-    significant byte first.
+    An INPUT is a file of fingerprints with the extension .npy, .u32, .u64 (raw, little-endian), .tsv, .csv, .txt, .jsonl or
+    .parquet; - is standard input. A line of text has a fingerprint of width / 4 hexadecimal digits (16 by default), or 0x
+    and fewer digits, then an optional id. Without ids, the row number is the id. Above 64 bits, .npy has rows of uint8, as
+    FAISS takes them, and Parquet has fixed_size_binary; both have the most significant byte first.
 
-    The store appears complete or not at all.
+    With --text, an INPUT is a text file or a folder, and the path is the id. With --image, an INPUT is a picture or a folder.
+    With --text-field, fingerprints are made of the texts in one column or several; rows without words are left out. With
+    --vector, an INPUT is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of numbers.
 
     $ fpstore build crawl.fps crawl.tsv
+    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
+    $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
     $ fpstore build crawl.fps a.npy b.npy --radius 3 --design manku-10 --threads 2 --memory 1GiB --force
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
@@ -151,7 +152,6 @@ def build(
     $ fpstore build short.fps short.tsv --width 32
     $ fpstore build signed.fps signed.csv --decimal --signed
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
-    $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     $ fpstore build notes.fps notes --text --width 128 --radius 10 --digits zero --feature-hash blake2b --force
     $ fpstore build copies.fps notes --text --longest-sentences 3 --radius 0
@@ -160,7 +160,6 @@ def build(
     $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
     $ fpstore build drafts.fps draft.txt --text --encoding utf-8
     $ fpstore build site.fps site --text --html
-    $ fpstore build pages.fps corpus.parquet --text-field text --id-field id
     $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force
     $ fpstore build weighed.fps notes --text --weights weights.json
     $ fpstore build photos.fps photos --image

@@ -192,7 +192,7 @@ def calibrate(
     as_json: bool,
     talk: Talk,
 ) -> None:
-    """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
+    """Measure which fingerprint and radius fit a corpus.
 
     Takes a random sample of the documents or pictures, makes changed copies of some, and compares fingerprints for each setting:
     of copies with their originals (near-duplicates), and of all other pairs (strangers). Prints for each setting the radius that
@@ -200,13 +200,13 @@ def calibrate(
     suggestion.
 
     $ fpstore calibrate stories --text --suffix .txt
+    $ fpstore calibrate site --text --html --encoding utf-8
     $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html --threads 1 --quiet
     $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
     $ fpstore calibrate stories --text --setting weights=weights.json --setting size=1
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
     $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
-    $ fpstore calibrate site --text --html --encoding utf-8
     $ fpstore calibrate photos --image --change resize=0.5 --change jpeg=20 --change crop=0.05
     $ fpstore calibrate photos --image --suffix .png --setting method=difference --setting method=perceptual,width=256
     """

@@ -55,10 +55,13 @@ def cluster(
     options: JobOptions,
     talk: Talk,
 ) -> None:
-    """Find the clusters of near-duplicates: documents that pairs within the radius connect, also in chains.
+    """Find the clusters of near-duplicates.
+
+    Documents are in one cluster if pairs within the radius connect them, also in chains.
 
     Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster, the
-    representative first, separated by tabs, without a header; with --json, an object per line. Clusters are numbered from 0.
+    representative first. Cells are separated by tabs, and there is no header. With --json, writes an object per line.
+    Clusters are numbered from 0.
 
     $ fpstore cluster crawl.fps --radius 2 --no-progress
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2

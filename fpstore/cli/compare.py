@@ -36,11 +36,11 @@ COLUMNS = ("feature", "in A", "in B")
 @html_option
 @json_option
 def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, encoding: str | None, html: bool, as_json: bool) -> None:
-    """Compare two texts: their fingerprints, the distance, and the features that pull them apart.
+    """Compare the fingerprints of two texts.
 
-    A and B are text files; one of them may be - for standard input. Features are the pieces of a text that make its fingerprint,
-    with their weights. Those whose weights differ most come first. The resemblance is the share of features that both texts have;
-    weighted, that of the weights.
+    A and B are text files; one of them may be - for standard input. The features of a text are the pieces that make its
+    fingerprint, with their weights. The features whose weights differ most pull the texts apart: they are listed first. The
+    resemblance is the share of the features that both texts have; the weighted resemblance is the share of the weights.
 
     $ fpstore compare draft.txt notes/one.txt
     $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --digits zero --limit 5

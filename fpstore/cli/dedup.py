@@ -152,17 +152,18 @@ def dedup(
     as_json: bool,
     talk: Talk,
 ) -> None:
-    """Remove the near-duplicates from a corpus: keep one document of each cluster.
+    """Remove the near-duplicates from a corpus.
 
-    Reads Parquet, JSON lines, CSV or TSV files with a header, and folders of such files, all with the same columns; writes
-    the rows that are kept to OUTPUT, in the same format, with all their columns, in the same order. With --text, copies files.
-    Then prints what was found, with --quiet only as --json. Rows may share an id: each is a document. A null score is below all
-    others; NaN is an error that names the row.
+    Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files with a header, and folders
+    of such files, all with the same columns. Writes the kept rows to OUTPUT, in the same format and order, with all columns.
+    With --text, copies files. Then prints what was found, with --quiet only as --json. Rows may share an id: each row is a
+    document. A null score is below all others; NaN is an error that names the row.
 
     A row whose text has no words, or whose text, fingerprint or id is null, is not compared. It is kept, unless you say
     --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
 
-    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --width 64 --radius 2 --group greedy
     $ fpstore dedup notes clean --text --suffix .txt --shingle chars --shingle-size 5 --weighting set --threads 1 --quiet

@@ -45,7 +45,9 @@ def delete(
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Remove documents from a store by their ids, fingerprints with all their ids, or pairs of both.
+    """Remove documents by ids, fingerprints or pairs.
+
+    A fingerprint is removed with all its ids, a pair is a fingerprint and one of its ids.
 
     When this returns, no process finds them any more. The next fpstore merge gives their space back. To find integer
     ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. The

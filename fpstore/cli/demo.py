@@ -31,7 +31,7 @@ _SHOWN_PATHS = 6
     help="Write to the folder DIR and keep it. By default, a temporary folder is used and removed.",
 )
 def demo(keep: str | None) -> None:
-    """Find the near-duplicates among the source files of this Python installation.
+    """Try fpstore on the source files of Python.
 
     Builds a store in a temporary folder and prints each command as it runs, the families that it finds (such as
     code pages of the package encodings), and the sizes. Takes a few seconds and needs no network.

@@ -34,11 +34,11 @@ from fpstore.io.reader import format_of
 def export(
     store: str, output: str, format_name: str | None, as_json: bool, names: dict[str, str], null: bool, talk: Talk
 ) -> None:
-    """Write the fingerprints and ids of a store to standard output or --output, in ascending order of fingerprint.
+    """Write all fingerprints and ids of a store.
 
-    Writes one row `fingerprint id` per id, which fpstore build can read; --json is --format jsonl. The formats npy,
-    u32 and u64 hold each fingerprint once, without ids. An id that contains a tab or a line break is refused in TSV and
-    txt: write such ids as CSV, JSON lines or Parquet.
+    Writes one row `fingerprint id` per id, which fpstore build can read, in ascending order of fingerprint. --json is
+    --format jsonl. The formats npy, u32 and u64 hold each fingerprint once, without ids. An id that contains a tab or a line
+    break is refused in TSV and txt: write such ids as CSV, JSON lines or Parquet.
 
     $ fpstore export crawl.fps --output crawl-copy.tsv
     $ fpstore export crawl.fps --json | head -n 3

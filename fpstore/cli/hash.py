@@ -54,7 +54,7 @@ reading_options = grouped(
 
 @click.group(name="hash", cls=VerbGroup)
 def hash_() -> None:
-    """Make fingerprints of documents or of vectors.
+    """Make fingerprints of texts, pictures or vectors.
 
     $ fpstore hash text notes
     $ fpstore hash vector embeddings.npy
@@ -125,7 +125,7 @@ def vector(
     as_json: bool,
     talk: Talk,
 ) -> None:
-    """Make fingerprints of vectors, such as embeddings, with hyperplane hashing.
+    """Make fingerprints of vectors by hyperplanes.
 
     A FILE is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of numbers. Writes a
     line `fingerprint id` per vector, separated by a tab, which fpstore build can read. Without ids, the number of the

@@ -52,8 +52,9 @@ image_options = grouped(
     "images",
     Images,
     click.option(
-        "--image-hash", type=click.Choice(_METHODS), default="perceptual", show_default=True,
-        help="How fingerprints of pictures are made; pdq has 256 bits, color 64, the others 64 or, with --width 256, 256.",
+        "--image-hash", type=click.Choice(_METHODS), default="perceptual", show_default=True, metavar="METHOD",
+        help=f"How fingerprints of pictures are made: {', '.join(_METHODS)}. pdq has 256 bits, color 64, the others 64 or, with "
+        "--width 256, 256.",
     ),
     click.option(
         "--frame", type=click.Choice(["first", "all"]), default="first", show_default=True,

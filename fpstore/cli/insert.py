@@ -133,25 +133,31 @@ def insert(
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Add fingerprints and ids, texts, pictures or vectors, to a store; inputs are as for fpstore build.
+    """Add fingerprints, texts, pictures or vectors.
 
-    When this returns, the rows are durable, and every process that has the store open finds them. With --unmatched,
-    a row is inserted only if the store has nothing within the radius; for the other rows, lines `query fingerprint
-    distance id` are written, as by fpstore probe (with --json to standard output: an object per row, with its id as
-    query_id). A row is not written as a match of itself. Inserts are kept in a log beside the tables until fpstore
-    merge. An id that is already stored keeps its old fingerprint too. With --upsert, the id moves to the new
-    fingerprint; such rows, and rows with new ids, are counted as changed.
+    INPUT is as for fpstore build. When this returns, the rows are durable, and every process that has the store open finds
+    them. Inserts are in a log beside the tables until fpstore merge. An id that is already stored keeps its old fingerprint,
+    too. With --upsert the id moves to the new fingerprint: such rows, and rows with new ids, are counted as changed.
 
-    Texts, pictures and vectors get fingerprints in the way that the store remembers from its build: --html, too, and the
-    dimension of vectors. Where rows have no ids, their numbers go on from those in the store.
+    Texts, pictures and vectors get fingerprints in the way that the store remembers from its build. Where rows have no ids,
+    their numbers go on from the numbers in the store.
+
+    With --unmatched, a row is inserted only if the store has nothing within the radius. The matches of the other rows are
+    written as lines `query fingerprint distance id`. With --json, each row has one object on standard output: {"row": ...,
+    "query_id": ..., "query": ..., "matches": [...], "inserted": true or false}. The row itself is no match.
+
+    With --unmatched, lines that come through a pipe, a socket or a terminal are answered at once: a program can write a line,
+    read a line, and so on. An answer is written when its row is in the store. With --sync commit the row is durable
+    then, with --sync batch within 0.1 seconds.
 
     Rows are inserted in chunks of at most 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
     written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
     are row numbers, insert only the rows that are not in.
 
     $ fpstore insert crawl.fps new.tsv
-    $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv --threads 1
     $ fpstore insert crawl.fps new.tsv --unmatched --with-queries
+    $ cat new.tsv | fpstore insert crawl.fps - --unmatched --json --quiet
+    $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv --threads 1
     $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
     $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
     $ fpstore insert crawl.fps new.csv --decimal
@@ -176,10 +182,11 @@ def insert(
         width = known.width
         if contents.vector:
             source = _vectors(known, inputs, contents.vector_field, rows, zeros)
+        elif contents.text or contents.image or contents.of_rows:
+            source = _source(known, inputs, contents, rows, notices, threads)
         else:
-            source = _source(known, inputs, contents, rows, notices, threads, unmatched)
-            if getattr(source, "fingerprinter", None) is None:
-                queries.origin_notice(known, store, "the input", talk)
+            source = _fingerprints(known, inputs, rows, unmatched)
+            queries.origin_notice(known, store, "the input", talk)
         if getattr(source, "row_numbers", False):
             _check_row_numbers(known, upsert, contents)
     counts = _Counts("changed" if upsert else "inserted", getattr(source, "row_numbers", False))
@@ -208,27 +215,24 @@ def insert(
 
 
 def _source(
-    known: Store,
-    inputs: Sequence[str],
-    contents: Contents,
-    rows: Rows,
-    notices: documents.Notices,
-    threads: int | None,
-    unmatched: bool,
+    known: Store, inputs: Sequence[str], contents: Contents, rows: Rows, notices: documents.Notices, threads: int | None
 ) -> Any:
-    """Return the reader of inputs that are no vectors; if each row has an answer, lines are taken as they come."""
+    """Return the reader of texts or pictures."""
     texts = contents.texts
     if contents.image:
         return images.reader(inputs, queries.fingerprinter_of(known, "pictures"), texts.suffix, notices, threads)
     if contents.text:
         return texts.file_reader(inputs, queries.fingerprinter_of_texts(known, texts), notices, threads)
-    if contents.of_rows:
-        more = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
-        return texts.row_reader(inputs, queries.fingerprinter_of_texts(known, texts), rows, notices, **more)
-    if "-" in inputs and unmatched and rows.id_type == "auto" and known.snapshot().totals.id_kind == "integer":
+    more = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
+    return texts.row_reader(inputs, queries.fingerprinter_of_texts(known, texts), rows, notices, **more)
+
+
+def _fingerprints(known: Store, inputs: Sequence[str], rows: Rows, answers: bool) -> Any:
+    """Return the reader of fingerprints; if each row has an answer, lines are taken as they come."""
+    if "-" in inputs and answers and rows.id_type == "auto" and known.snapshot().totals.id_kind == "integer":
         rows = replace(rows, id_type="int")  # in text that comes, nobody knows of what kind later ids are
     width = Width(known.width, stored=True)
-    return open_reader(inputs, chunk_rows=CHUNK_ROWS, width=width, unbuffered=unmatched, **rows.arguments)
+    return open_reader(inputs, chunk_rows=CHUNK_ROWS, width=width, unbuffered=answers, **rows.arguments)
 
 
 def _vectors(known: Store, inputs: Sequence[str], field: str | None, rows: Rows, zeros: vectors.ZeroVectors) -> Any:

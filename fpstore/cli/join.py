@@ -46,11 +46,11 @@ def join(
     options: JobOptions,
     talk: Talk,
 ) -> None:
-    """Find all pairs of a stored document and one of another store or file, within the radius.
+    """Find all pairs of two stores.
 
-    Writes a line `a b distance id_a id_b` per pair of ids, where a is stored in STORE, and b in OTHER: another store, or a
-    file of fingerprints as fpstore build takes them. Fingerprints that both have are pairs of distance 0. So the
-    documents of a training set that are near those of a benchmark are found, to remove them with fpstore delete.
+    OTHER is another store, or a file of fingerprints as fpstore build takes them. Writes a line `a b distance id_a id_b` per
+    pair of ids, where a is in STORE, and b in OTHER. Fingerprints that both have are pairs of distance 0. So a join finds the
+    documents of a training set that are near documents of a benchmark; fpstore delete removes them.
 
     $ fpstore join crawl.fps monday.fps --radius 2 --no-progress
     $ fpstore join crawl.fps new.tsv --output pairs.parquet --memory 4GiB --threads 2 --quiet

@@ -47,7 +47,7 @@ def merge(
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Fold inserts and deletes into the tables of a store, and join other stores to it.
+    """Fold changes and other stores into the tables.
 
     The new tables are written beside the old ones, so there must be space for both, and replace them in one step.
     Readers go on all the time. The other stores do not change. While another process has the store open for

@@ -18,11 +18,11 @@ COUNT_GUESSES = dict.fromkeys(("-n", "--n", "--k", "--number", "--top", "--limit
 @click.command(cls=Search, guesses=COUNT_GUESSES)
 @asking.request_options(count_option, "--max-radius", help="Largest distance of a match, up to the width; by default any.")
 def nearest(request: asking.Request) -> int:
-    r"""Find the stored fingerprints that are nearest to each query FP, at any distance, and their ids.
+    r"""Find the nearest stored fingerprints.
 
-    -k says how many per query, by default one. Of equally distant fingerprints the smallest come first. Small radii are
-    looked up; queries that have too few matches there are answered by a scan. The output and the exit codes are those of
-    fpstore probe.
+    The nearest fingerprints are found at any distance from a query FP. -k says how many per query, by default one. Of equally
+    distant fingerprints the smallest come first. Small radii are looked up. A query that has too few matches there is
+    answered by a scan. The output and the exit codes are the same as of fpstore probe.
 
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16

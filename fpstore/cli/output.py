@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 from fpstore.arguments import printable
 from fpstore.errors import one_line
 
-_PLAIN_WIDTH = 160
+_PLAIN_WIDTH = 160  # of what is not written to a terminal
 _GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
 
 
@@ -28,8 +29,23 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
+def _width() -> int | None:
+    """Return the width of the terminal that standard output is; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
+
+
+def say(text: str) -> None:
+    """Write lines to standard output; a terminal has each wrapped between words."""
+    if width := _width():
+        options: Any = {"break_long_words": False, "break_on_hyphens": False}
+        text = "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))
+    click.echo(text)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
     """Write a table to standard output: in bold on a terminal, as plain text elsewhere.
+
+    On a terminal that is too narrow for it, each cell has a line of its own, under the first cell of its row.
 
     Parameters
     ----------
@@ -46,21 +62,27 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     from rich.table import Table
     from rich.text import Text
 
-    terminal = sys.stdout is not None and sys.stdout.isatty()
+    terminal = _width()
     table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False)
     rows = list(rows)
     needed = 0
     for number, name in enumerate(columns):
-        words = number in left and number > 0
-        needed += _GAP + (_LEAST_WORDS if words else max(map(len, (name, *(row[number] for row in rows)))))
+        words, longest = number in left and number > 0, max(map(len, (name, *(row[number] for row in rows))))
+        needed += _GAP * (number > 0) + (min(_LEAST_WORDS, longest) if words else longest)
         table.add_column(Text(name), justify="left" if number in left else "right", overflow="fold", no_wrap=not words)
     for row in rows:
         table.add_row(*map(Text, row))
+    if terminal and terminal < needed and any(columns):
+        say(title)
+        for first, *cells in rows:
+            say("\n".join([first, *(f"  {name}: {cell}" for name, cell in zip(columns[1:], cells, strict=True) if cell)]))
+        return
     page = io.StringIO()
-    width = shutil.get_terminal_size().columns if terminal else _PLAIN_WIDTH
-    width = max(width, needed)  # a line that is too long is better than a number that is cut
+    width = max(terminal or _PLAIN_WIDTH, needed)  # a line that is too long is better than a number that is cut
     # A height, too: without both, Rich takes a width of 80 for terminals that it calls dumb.
-    console = Console(file=page, width=width, height=24, force_terminal=terminal, color_system="auto" if terminal else None)
+    console = Console(
+        file=page, width=width, height=24, force_terminal=terminal is not None, color_system="auto" if terminal else None
+    )
     console.print(Text(title, style="bold"))
     console.print(table)
     text = "\n".join(line.rstrip() for line in page.getvalue().removesuffix("\n").split("\n"))

@@ -45,12 +45,14 @@ def pairs(
     options: JobOptions,
     talk: Talk,
 ) -> None:
-    """Find all pairs of documents whose fingerprints differ in at least one bit, and in at most so many.
+    """Find all pairs of near-duplicates in a store.
 
-    Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first, separated by tabs, without a
-    header, with fingerprints in hexadecimal; with --json, an object per line. Documents with the same fingerprint are not
-    a pair, but with --duplicates each pair of them is: n documents are n (n - 1) / 2 lines. fpstore cluster brings them
-    together in n.
+    The two fingerprints of a pair differ in at least one bit, and in at most --radius bits.
+
+    Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first. Cells are separated by tabs,
+    fingerprints are hexadecimal, and there is no header. With --json, writes an object per line. Documents with the same
+    fingerprint are no pair. With --duplicates they are: n such documents are n (n - 1) / 2 lines. fpstore cluster writes n
+    lines for them.
 
     $ fpstore pairs crawl.fps --radius 2 --quiet
     $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2

@@ -9,7 +9,7 @@ import click
 
 from fpstore.cli import types
 from fpstore.cli.options import codec_option, disk_budget_option, json_option, prefer_option, storage_option, width_option
-from fpstore.cli.output import count, print_json, print_table
+from fpstore.cli.output import count, print_json, print_table, say
 from fpstore.cli.verb import Verb
 from fpstore.design.families import SCAN, lookup_radius
 from fpstore.errors import InputError, show
@@ -27,7 +27,8 @@ _ESTIMATES = (
     "Times are estimates for one slow thread, to compare designs with: µs of a query in a batch of 4,096, and alone.\n"
     "bytes/fp leaves out ids; disk has those that are row numbers, of 3.5 to 4.3 bytes each."
 )
-_HEADINGS = ("design", "tables", "bytes/fp", "disk", "look-ups", "candidates", "µs", "µs alone", "cold ms", "note")
+_HEADINGS = ("design", "bytes/fp", "disk", "look-ups", "µs")
+_LAST = {"hot": "µs alone", "cold": "cold ms"}
 
 
 def parse_count(text: str) -> int:
@@ -84,20 +85,21 @@ def plan(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Compare the designs for N fingerprints, best first.
+    """Compare the designs for a number of fingerprints.
 
-    N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion). The costs are
-    estimates for uniform fingerprints: bytes per fingerprint (fp) without ids, and the time of one probe on one thread
-    with the tables in memory, in a batch of 4,096 (µs; tables of blocks take a third to a ninth in large ones)
-    and on its own (µs alone, without the three that a call from Python takes), and when every block is read from a
-    solid-state disk (cold ms). A probe makes so many look-ups in its tables (look-ups), and compares so many
-    fingerprints (candidates).
+    N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion).
 
-    Rows are ranked by the geometric mean of µs and µs alone, with --storage cold by cold ms.
-    Pass a name from the first column to fpstore build as --design. The first row is the choice of auto: among the
-    designs that fit, the best compromise, where twice the bytes must bring 1.5 times the speed, or what --prefer
-    says. The row scan is the identity table alone, read as a whole; a line under the table tells where that takes
-    less time than look-ups.
+    The costs are estimates for uniform fingerprints and one thread. bytes/fp are the bytes per fingerprint without its id.
+    µs is the time of a probe in a batch of 4,096, with the tables in memory; in larger batches, tables of blocks take a third
+    to a ninth of it. µs alone is the time of a single probe; a call from Python adds 3 µs. With --storage cold, cold ms is the
+    time of a probe that reads every block from a solid-state disk. look-ups is the number of look-ups that a probe makes.
+    --json adds the number of tables, and the number of fingerprints that a probe compares.
+
+    The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To
+    get another one, pass its name to fpstore build as --design. By default auto weighs speed against bytes: a design of
+    twice the bytes must be 1.5 times as fast. --prefer changes that. The other rows are in the order of the geometric mean
+    of µs and µs alone, with --storage cold in the order of cold ms. The design scan has one table, which a probe reads as a
+    whole. The last line says when a scan takes less time than look-ups.
 
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
@@ -120,18 +122,18 @@ def plan(
         return
     print_table(
         f"{count(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
-        _HEADINGS,
-        [_row(p, n) for p in (plans if show_all else plans[:SHOWN])],
-        left=(0, 9),
+        (*_HEADINGS, _LAST[storage], "note"),
+        [_row(p, n, storage) for p in (plans if show_all else plans[:SHOWN])],
+        left=(0, 6),
     )
     if len(plans) > SHOWN and not show_all:
-        click.echo(f"and {len(plans) - SHOWN} more: --all shows them.")
-    click.echo(_ESTIMATES)
+        say(f"and {len(plans) - SHOWN} more: --all shows them.")
+    say(_ESTIMATES)
     differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)
-    click.echo(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
+    say(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
     if not plans[0].fits:
         then = "." if disk_budget or storage == "cold" else "; build would then choose as with --storage cold."
-        click.echo(f"No design fits the budgets{then}")
+        say(f"No design fits the budgets{then}")
 
 
 def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
@@ -166,20 +168,17 @@ def _record(p: Plan) -> dict[str, Any]:
     }
 
 
-def _row(p: Plan, n: int) -> tuple[str, ...]:
+def _row(p: Plan, n: int, storage: str) -> tuple[str, ...]:
     return (
         p.name,
-        str(len(p.design.tables)),
         f"{p.bytes_per_fingerprint:.1f}" if n else "",
         shown_size(p.disk_bytes),
         f"{p.lookups:,}",
-        _decimal(p.candidates),
         _decimal(p.microseconds),
-        _decimal(p.single_microseconds),
-        _decimal(p.cold_milliseconds),
-        "auto" if p.chosen else p.reason,
+        _decimal(p.single_microseconds if storage == "hot" else p.cold_milliseconds),
+        "auto" if p.chosen else p.reason.replace(" the", "").removesuffix(" budget"),
     )
 
 
 def _decimal(value: float) -> str:
-    return "<0.1" if 0 < value < 0.05 else f"{value:,.1f}"
+    return "<0.1" if 0 < value < 0.05 else f"{value:,.{0 if value >= 1000 else 1}f}"

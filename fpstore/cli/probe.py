@@ -11,7 +11,7 @@ from fpstore.cli.verb import Search
 @click.command(cls=Search, guesses=asking.LIMIT_GUESSES)
 @asking.request_options(help="Largest distance of a match, up to the store's width; by default the store's radius.")
 def probe(request: asking.Request) -> int:
-    r"""Find every stored fingerprint within the radius of each query FP, and its ids.
+    r"""Find all stored fingerprints within the radius.
 
     Writes a line `query fingerprint distance id` per id of each match, separated by tabs, without a header, with
     fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":

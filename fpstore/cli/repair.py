@@ -35,7 +35,7 @@ def repair(
     talk: Talk,
     as_json: bool,
 ) -> None:
-    """Make a sound store from the intact parts of a damaged one.
+    """Make a sound store from a damaged one.
 
     Each table holds the whole set, so one intact table restores all others. Ids, strings and the latest changes exist
     only once. The damaged store is never changed or deleted. Prints what was done and what is lost. The exit code is

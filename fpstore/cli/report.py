@@ -46,11 +46,11 @@ def report(
     threads: int | None,
     talk: Talk,
 ) -> None:
-    """Write a page in HTML about a store: sizes, codes, pairs, clusters, skew, and families of near-duplicates.
+    """Write a page in HTML about a store.
 
-    The page is one file that needs no network and no script. The same store makes the same page. Texts are shown if ids are
-    paths, as `fpstore build --text` makes them: of the files that have not changed since, in the current folder, or in the folder
-    --text-from.
+    The page shows sizes, codes, pairs, clusters, skew, and families of near-duplicates. It is one file that needs no network
+    and no script. The same store makes the same page. If ids are paths, as `fpstore build --text` makes them, the page shows
+    the texts of files that have not changed since. It finds the files in the current folder, or in the folder --text-from.
 
     $ fpstore report crawl.fps --output report.html --radius 2 --memory 2GiB --quiet
     $ fpstore report notes.fps --output report.html --force --text-from . --threads 1 --no-progress

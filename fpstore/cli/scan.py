@@ -11,9 +11,9 @@ from fpstore.cli.verb import Search
 @click.command(cls=Search, guesses=asking.LIMIT_GUESSES)
 @asking.request_options(required=True, help="Largest distance of a match, up to the store's width.")
 def scan(request: asking.Request) -> int:
-    r"""Find matches within any radius by reading the whole first table.
+    r"""Find matches within any radius, without look-ups.
 
-    The table is read once for many queries. The time grows with the number of stored fingerprints and the number
+    The first table is read once for many queries. The time grows with the number of stored fingerprints and the number
     of queries. The output and the exit codes are those of fpstore probe. With --limit, memory is bounded however many
     matches there are.
 

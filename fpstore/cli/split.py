@@ -34,9 +34,10 @@ from fpstore.cli.verb import Verb, output_is
 def split(
     store: str, folder: str, bits: int, threads: int | None, memory: str | None, force: bool, talk: Talk, as_json: bool
 ) -> None:
-    """Write the content of a store to several stores, by the leading bits of the fingerprints.
+    """Write the content of a store to several stores.
 
-    The new stores are named after these bits, such as FOLDER/00.fps to FOLDER/11.fps. STORE does not change.
+    The leading bits of a fingerprint say which store gets it. The new stores are named after these bits, such as
+    FOLDER/00.fps to FOLDER/11.fps. STORE does not change.
     fpstore merge joins the parts again.
 
     $ fpstore split crawl.fps shards --bits 2

@@ -1,4 +1,4 @@
-"""Verbs: commands whose help shows the example lines of the docstring unchanged."""
+"""Verbs: commands whose help ends with examples, and groups of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,51 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 EXAMPLE = "$ "
+SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; docs/cli.md has all
+LINE_WIDTH = 80
 _EXTRA = "Got unexpected extra argument"  # click has no exception of its own for it
+_PATHS = {"A", "B", "DIR", "FILE", "FOLDER", "FP", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "STORE"}  # what names a path
 
 
-class Verb(click.Command):
-    """A command; a paragraph of its docstring that starts with ``$`` is not wrapped.
+class _PathName(click.types.StringParamType):
+    """A text that a shell completes as a path."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Leave it to the shell."""
+        return [CompletionItem(incomplete, type="file")]
+
+
+class _Shown(click.Command):
+    """A command whose docstring has examples, lines that start with ``$``: the help ends with the first that fit a line.
+
+    Attributes
+    ----------
+    examples : list of str
+        All of them, without the ``$``.
+    """
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
+        self.help = "\n\n".join(text for text in paragraphs if not text.startswith(EXAMPLE))
+        self.examples = [line[len(EXAMPLE) :] for text in paragraphs for line in text.splitlines() if line.startswith(EXAMPLE)]
+        for parameter in self.params:
+            if (parameter.metavar or "").strip("[.]") in _PATHS and isinstance(parameter.type, click.types.StringParamType):
+                parameter.type = _PathName()
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples after the options."""
+        shown = [line for line in self.examples if len(line) <= EXAMPLE_WIDTH][:SHOWN_EXAMPLES]
+        if shown:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {EXAMPLE}{line}\n" for line in shown))
+
+
+class Verb(_Shown):
+    """A command that does something.
 
     Parameters
     ----------
@@ -29,7 +67,6 @@ class Verb(click.Command):
 
     def __init__(self, *args: Any, guesses: Mapping[str, str] | None = None, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.help = keep_lines(self.help)
         self._guesses = guesses or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -63,19 +100,23 @@ class Search(Verb):
     failure = 2
 
 
-class VerbGroup(click.Group):
-    """A group, likewise."""
+class VerbGroup(_Shown, click.Group):
+    """A group, whose help lists the verbs by what they are for."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.help = keep_lines(self.help)
+        self.sections: dict[str, list[str]] = {}
 
+    def add_section(self, title: str, *verbs: click.Command) -> None:
+        """Add verbs that are listed together."""
+        for verb in verbs:
+            self.add_command(verb)
+        self.sections[title] = [verb.name or "" for verb in verbs]
 
-def keep_lines(text: str | None) -> str | None:
-    """Mark paragraphs of examples with click's marker for unwrapped text."""
-    return None if text is None else inspect.cleandoc(text).replace(f"\n\n{EXAMPLE}", f"\n\n\b\n{EXAMPLE}")
-
-
-def examples(text: str | None) -> list[str]:
-    """Return the commands of the examples in a help text."""
-    return [line.removeprefix(EXAMPLE) for line in (text or "").splitlines() if line.startswith(EXAMPLE)]
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs with their whole summaries."""
+        width = max(map(len, self.commands))
+        for title, names in (self.sections or {"Commands": list(self.commands)}).items():
+            with formatter.section(title):
+                summaries = ((name, self.commands[name].get_short_help_str(LINE_WIDTH)) for name in names)
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in summaries])

@@ -65,12 +65,14 @@ def weights(
     output: str,
     talk: Talk,
 ) -> None:
-    """Learn weights of the pieces of texts from a corpus: what many documents have counts less.
+    """Learn weights of words from a corpus.
 
-    Reads the texts as fpstore build does, takes a random sample, and counts in how many of its documents each piece is. With
-    several --text-field, a document has the pieces of all; their weights do not matter here. Writes a file that
-    --weights of build, hash text, dedup and compare takes, and --setting weights=FILE of calibrate. It has the options that say
-    what a piece is, too. A store remembers the weights: insert and the searches need no file.
+    A word, or another piece of a text, counts less if many documents have it. Reads the texts as fpstore build does, takes a
+    random sample, and counts in how many documents of the sample each piece is. With several --text-field, a document has the
+    pieces of all columns; the weights of the columns do not matter here.
+
+    Writes a file for --weights of build, hash text, dedup and compare, and for --setting weights=FILE of calibrate. The file
+    has the options that say what a piece is, too. A store remembers the weights: insert and the searches need no file.
 
     $ fpstore weights corpus.parquet --text-field text --output weights.json
     $ fpstore weights notes --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet

@@ -107,8 +107,9 @@ def dedup(bench: Bench) -> Result:
 def copies(bench: Bench) -> Result:
     """Find planted copies of real texts (`--texts`) by the share of their words that was changed: `dedup` with several settings.
 
-    Recall is the share of the copies with 1 to 5% that are in one group with their original. Precision is the share of the removed texts
-    that have half of their pieces of three words in common with the text that was kept instead. Times are processor time.
+    Recall is the share of the copies with 1 to 5% that are in one group with their original. Precision is the share of the
+    removed texts that have half of their pieces of three words in common with the text that was kept instead. Times are
+    processor time.
     """
     roots = (bench.options.texts,) if bench.options.texts else None
     texts = list(dict.fromkeys(texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, DOCUMENTATION, roots)))
@@ -151,10 +152,11 @@ def _planted(rng: np.random.Generator, texts: list[str], count: int) -> list[tup
 
 def _quality(found: fpstore.Deduplication, texts: list[str], planted: list[tuple[int, float, str]]) -> Result:
     """Return the recall of the planted copies, and the precision of what is removed."""
-    group_of, removed, right = {}, 0, 0
+    group_of: dict[int, int] = {}
+    removed = right = 0
     for number, group in enumerate(found.clusters):
-        kept, *others = group
-        group_of.update(dict.fromkeys(group, number))
+        kept, *others = map(int, group)
+        group_of.update(dict.fromkeys((kept, *others), number))
         pieces = _pieces(texts[kept])
         for other in others:
             theirs = _pieces(texts[other])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, TypeGuard
 
 from fpstore.errors import InputError, StorageError, cut, one_line, show
 
@@ -36,6 +37,12 @@ def check_path(value: object, what: str = "path") -> Path:
         reason = "a NUL character" if "\0" in name else "a character that the file system cannot encode"
         raise InputError(f"{what} {show(name)} cannot be a file name: it holds {reason}", got=value) from error
     return Path(name).absolute()
+
+
+def is_iterable(value: object, *other_types: type) -> TypeGuard[Iterable[Any]]:
+    """Return whether a value can be iterated: not bytes, an array without a dimension, or a value of some other types."""
+    no = (bytes, bytearray, memoryview, *other_types)
+    return isinstance(value, Iterable) and not isinstance(value, no) and getattr(value, "shape", None) != ()
 
 
 def check_choice(value: object, choices: Sequence[str], what: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import fpstore
 from fpstore import errors
-from fpstore.hashing import DocumentReader
+from fpstore.hashing import DocumentReader, HyperplaneHash, ImageReader, SimHash, TextReader, VectorReader
 from fpstore.io import open_reader, open_writer, parse_fingerprint
 
 ODD = {
@@ -38,6 +38,8 @@ ODD = {
     "list": [],
     "dict": {},
     "object": object(),
+    "array of no dimension": np.array("odd"),
+    "array of two": np.array([[1.5, 2.0], [3.0, 4.0]]),
     "surrogate": "\ud800",
     "NUL": "a\0b",
     "long": "x" * 300,
@@ -322,6 +324,27 @@ def test_every_argument_of_open_reader(here, name):
         "null": FLAGS,
     }[name]
     sweep(lambda **values: list(open_reader("a.tsv", **values)), {}, {name: taken})
+
+
+@pytest.mark.parametrize("value", [np.array(3), np.array("a.csv"), np.array(None), np.array([[1, 2], [3, 4]])], ids=str)
+def test_arrays_are_refused_where_names_are_listed(here, value):
+    Path("a.csv").write_text("h,t\n0000000000000007,a\n")
+    calls = [
+        lambda: fpstore.build("new.fps", [1], design=value),
+        lambda: fpstore.dedup(value, fingerprint="h"),
+        lambda: fpstore.dedup("a.csv", text=value),
+        lambda: open_reader(value),
+        lambda: SimHash(stop_words=value),
+        lambda: TextReader(value, SimHash(), text="t"),
+        lambda: TextReader("a.csv", SimHash(), text=value),
+        lambda: DocumentReader(value, SimHash()),
+        lambda: DocumentReader(".", SimHash(), suffixes=value),
+        lambda: ImageReader(value, fpstore.ImageHash()),
+        lambda: VectorReader(value, HyperplaneHash(2)),
+    ]
+    for call in calls:
+        with pytest.raises(fpstore.InputError):
+            call()
 
 
 def test_every_argument_of_open_writer(here):

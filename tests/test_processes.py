@@ -255,6 +255,16 @@ def test_a_closed_store_is_not_pickled(store):
         pickle.dumps(store)
 
 
+def test_pairs_are_pickled_with_their_ids(store):
+    other = fpstore.build(store.path.with_name("other.fps"), FINGERPRINTS[:5], [f"o{n}" for n in range(5)])
+    for pairs in (next(store.pairs(20)), next(store.join(other, 20))):
+        pickled = pickle.dumps(pairs)
+        again = pickle.loads(pickled)
+        assert list(again) == list(pairs)
+        assert again.to_arrow().equals(pairs.to_arrow())
+        assert list(pickle.loads(pickle.dumps(again))) == list(pairs)
+
+
 def test_matches_and_errors_are_pickled(store):
     matches = store.probe_many(FINGERPRINTS[:9])
     again = pickle.loads(pickle.dumps(matches))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.aliases import Words
+from fpstore.arguments import is_iterable
 from fpstore.errors import InputError, show
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.io.check import is_image_hash, is_row
@@ -45,7 +46,7 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
             piece = slice(start, start + SLICE_ROWS)
             yield fingerprints[piece], None if checked is None else checked[piece]
         return
-    if not isinstance(source, Iterable) or isinstance(source, (str, bytes, dict)):
+    if not is_iterable(source, str, dict):
         raise InputError(f"fingerprints must be an array, an iterable of arrays, or a reader, got {type(source).__name__}")
     first, source = _peeked(source)
     yield from (_of_single_rows if _is_one_row(first, width) else _of_parts)(source, ids, width)
@@ -53,7 +54,7 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
 
 def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
     """Yield the parts of an iterable of arrays, or of a reader."""
-    if ids is not None and (isinstance(ids, (np.ndarray, str)) or not isinstance(ids, Iterable)):
+    if ids is not None and not is_iterable(ids, np.ndarray, str):
         raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
     id_parts = None if ids is None else iter(ids)
     kind: type | None = None
@@ -95,7 +96,7 @@ def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
 
 def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
     """Yield pieces of an iterable of fingerprints that are an array each."""
-    if ids is not None and (isinstance(ids, str) or not isinstance(ids, Iterable)):
+    if ids is not None and not is_iterable(ids, str):
         raise InputError(f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}")
     rows, left = iter(source), None if ids is None else iter(ids)
     while piece := list(islice(rows, SINGLE_ROWS)):

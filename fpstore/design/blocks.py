@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 from fpstore.arguments import check_choice
@@ -42,9 +43,13 @@ def check_block_bytes(value: object) -> int:
     ------
     InputError
     """
-    if isinstance(value, bool) or value not in BLOCK_BYTES:
+    try:
+        size = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        size = 0
+    if size not in BLOCK_BYTES:
         raise InputError(f"block_bytes must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(value)}", got=value)
-    return int(value)
+    return size
 
 
 def check_blocks(block_bytes: object, codec: str, width: int) -> Blocks:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fpstore.arguments import is_iterable
 from fpstore.design.columns import column_tables, columns, deal_in_turn
 from fpstore.design.covering import Effort, covers
 from fpstore.design.tables import (
@@ -296,7 +297,7 @@ def check_design(name: object, radius: object, width: int = WORD_BITS) -> str | 
     """Return a design for :func:`fpstore.build`, ``auto`` or one that is exact for the radius; otherwise raise InputError."""
     if isinstance(name, Design):
         return design(name, check_radius(radius, width), width)
-    if isinstance(name, (bytes, Mapping)) or not isinstance(name, Iterable):
+    if not is_iterable(name, Mapping):
         raise InputError(f"design must be auto, the name of a design or a list of tables, got {show(name)}", got=name)
     described = name if isinstance(name, str) else list(name)
     if described != "auto":
@@ -365,6 +366,8 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radi
 def _described(table: Mapping[str, object]) -> TableSpec:
     names = [field.name for field in fields(TableSpec)]
     try:
+        if not isinstance(table, Mapping):
+            raise TypeError
         unknown = [name for name in table if name not in names]
         bits: Any = table["permutation"]
         numbers = [table[name] for name in ("prefix_bits", "flips", "tag_bits") if name in table]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
+from fpstore.arguments import is_iterable
 from fpstore.errors import InputError
 
 Item = TypeVar("Item")
@@ -40,7 +41,7 @@ def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], An
     InputError
         `items` is one text, bytes, or no iterable.
     """
-    if isinstance(items, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(items, Iterable):
+    if not is_iterable(items, str, Mapping):
         raise InputError(
             f"fingerprints() takes an iterable of texts, got {type(items).__name__}: "
             "wrap a single text in a list or pass it to fingerprint()",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from fpstore.arguments import check_path, printable
+from fpstore.arguments import check_path, is_iterable, printable
 from fpstore.errors import InputError, show
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.documents import Notice
@@ -94,19 +94,19 @@ def paths_of(source: Any, again: bool = True) -> list[str]:
     """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
     if isinstance(source, str | os.PathLike):
         source = [source]
-    if isinstance(source, bytes) or not isinstance(source, Iterable):
+    if not is_iterable(source):
         kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, polars, pandas)"
         raise InputError(f"a corpus is {kinds}, got {type(source).__name__} {show(source)}", got=source)
     paths = list(source)
     if not paths:
         raise InputError("no input was given")
+    for path in paths:
+        if not (isinstance(path, str) and path == "-"):
+            check_path(path)
     if paths.count("-") > 1:
         raise InputError("standard input is named more than once")
     if "-" in paths and again:
         raise InputError("a corpus is read more than once, which standard input cannot be: write it to a file")
-    for path in paths:
-        if path != "-":
-            check_path(path)
     return [os.fspath(path) for path in paths]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fpstore.arguments import check_whole
+from fpstore.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import BATCH_CHARS, batched, is_null, not_text
@@ -122,7 +122,7 @@ class Fields(Fingerprinter[Row]):
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
         """Cut rows into batches of about a million characters."""
-        if isinstance(items, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(items, Iterable):
+        if not is_iterable(items, str, Mapping):
             raise InputError(
                 f"fingerprints() takes an iterable of rows, got {type(items).__name__}: "
                 "wrap a single row in a list or pass it to fingerprint()",
@@ -168,7 +168,7 @@ def checked_fields(given: object) -> dict[str, int]:
         There are none, one is named twice, or a name or a weight cannot be one.
     """
     names = [given] if isinstance(given, str) else given
-    if isinstance(names, (bytes, bytearray, memoryview)) or not isinstance(names, Iterable):
+    if not is_iterable(names):
         raise _no_name(given)
     weights: dict[str, int] = {}
     for name in names:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from fpstore.aliases import Bytes
-from fpstore.arguments import check_choice, check_whole
+from fpstore.arguments import check_choice, check_whole, is_iterable
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import batched
@@ -177,7 +177,7 @@ class ImageHash(Fingerprinter["Picture"]):
 
     def batches(self, items: Iterable[Picture]) -> Iterator[list[Any]]:
         """Cut pictures into batches of at most 16; images of Pillow are decoded here, since threads cannot share their files."""
-        if isinstance(items, str | bytes | bytearray | memoryview) or not isinstance(items, Iterable) or hasattr(items, "read"):
+        if not is_iterable(items, str) or hasattr(items, "read"):
             raise InputError(
                 f"fingerprints() takes an iterable of pictures, got {type(items).__name__}: "
                 "wrap a single picture in a list or pass it to fingerprint()",

@@ -12,7 +12,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Counts, Words
-from fpstore.arguments import check_choice, check_whole
+from fpstore.arguments import check_choice, check_whole, is_iterable
 from fpstore.cached import cached_property
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
@@ -383,7 +383,7 @@ def _set(simhash: SimHash, **values: Any) -> None:
 
 
 def _words(words: object) -> tuple[str, ...]:
-    if isinstance(words, (str, bytes)) or not isinstance(words, Iterable):
+    if not is_iterable(words, str):
         raise InputError(f"stop_words must be a list of words, got {show(words)}", got=words)
     checked = tuple(words)
     for word in checked:
@@ -394,7 +394,7 @@ def _words(words: object) -> tuple[str, ...]:
 
 def _checked(item: object, place: int) -> Features:
     """Return given features, or raise InputError with the position of the item."""
-    if isinstance(item, (bytes, bytearray, memoryview)) or not isinstance(item, Iterable):
+    if not is_iterable(item):
         raise not_text(item, f"item {place}: a text (str) or weighted features")
     pairs = Features()
     for i, pair in enumerate(item.items() if isinstance(item, Mapping) else item):
@@ -415,7 +415,7 @@ def _checked(item: object, place: int) -> Features:
 
 def _iterated(found: object) -> Iterable[object]:
     """Return what a tokenizer returned, which must be iterable and no text."""
-    if isinstance(found, str) or not isinstance(found, Iterable):
+    if not is_iterable(found, str):
         raise InputError(f"the tokenizer must return an iterable of features, got {show(found)}", got=found)
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.arguments import check_whole
+from fpstore.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Flags, Hashed
 from fpstore.io.convert import has_masked, unmasked
@@ -79,7 +79,7 @@ class VectorFingerprinter(Fingerprinter[Any]):
             items = unmasked(items)
             self._check_shape(items)
             arrays = (items[start : start + self._block_rows] for start in range(0, len(items), self._block_rows))
-        elif isinstance(items, Iterable) and not isinstance(items, (str, bytes, bytearray, memoryview, dict)):
+        elif is_iterable(items, str, dict):
             arrays = _groups(items, self._block_rows)
         else:
             raise InputError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.arguments import check_whole
+from fpstore.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
 from fpstore.hashing.vector_base import Array, VectorFingerprinter
 from fpstore.io.source import Chunk, IdRule, Ids, IdType, located
@@ -96,7 +96,7 @@ class VectorReader:
         on_notice: Notice | None = None,
     ) -> None:
         given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
+        if not is_iterable(given):
             raise InputError(f"paths must be a path or an iterable of paths, got {type(given).__name__}", got=type(given))
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, number), got {show(on_notice)}")

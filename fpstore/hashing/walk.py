@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from fpstore.arguments import check_flag, check_path, check_whole, printable
+from fpstore.arguments import check_flag, check_path, check_whole, is_iterable, printable
 from fpstore.cached import cached_property
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
@@ -205,7 +205,7 @@ def _holds_a_store(folder: Path) -> bool:
 def _check_paths(paths: Paths) -> list[Path]:
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
-    if isinstance(paths, (bytes, bytearray)) or not isinstance(paths, Iterable):
+    if not is_iterable(paths):
         raise InputError(f"paths must be a path or an iterable of paths, got {type(paths).__name__}", got=type(paths))
     checked = []
     for path in paths:
@@ -220,7 +220,7 @@ def _check_paths(paths: Paths) -> list[Path]:
 
 
 def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(suffixes, (str, bytes)) or not isinstance(suffixes, Iterable):
+    if not is_iterable(suffixes, str):
         raise InputError(f"suffixes must be a list such as ['.txt', '.md'], got {suffixes!r:.80}", got=suffixes)
     checked = tuple(suffixes)
     for suffix in checked:

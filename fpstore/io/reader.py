@@ -7,7 +7,7 @@ from typing import cast, get_args
 
 import numpy as np
 
-from fpstore.arguments import check_choice, check_flag, check_path, check_whole, printable
+from fpstore.arguments import check_choice, check_flag, check_path, check_whole, is_iterable, printable
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, NpySource, RawSource
 from fpstore.io.check import is_plain_integer
@@ -322,13 +322,13 @@ def open_reader(
     for what, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):
         if field is not None and not (isinstance(field, str) and field):
             raise InputError(f"{what} must be the name of a column or field, got {show(field)}")
-    if not isinstance(paths, Iterable) or isinstance(paths, bytes):
+    if not is_iterable(paths):
         raise InputError(f"paths must be a path or an iterable of paths, got {show(paths)}")
     names = list(paths)
     if not names:
         raise InputError("no input was given")
     for path in names:
-        if path != "-":
+        if not (isinstance(path, str) and path == "-"):
             check_path(path)
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")

@@ -76,7 +76,7 @@ class Pairs(Tabular):
 
     def __init__(self, columns: PairColumns, snapshot: Snapshot, other: Side | None = None) -> None:
         self.rows_a, self.rows_b, distances = columns  # as the kernel knows the fingerprints
-        self._snapshot, self._other = snapshot, other
+        self._snapshot, self._other, self._of_one_set = snapshot, other, other is None
         self._width: Width = snapshot.width
         self.distances: Distances = distances.astype(np.uint8 if self._width.bits < 256 else np.uint16)
 
@@ -119,7 +119,7 @@ class Pairs(Tabular):
         (lims_a, ids_a, place_a), (lims_b, ids_b, place_b) = self.ids_a(), self.ids_b()
         sizes_a, sizes_b = np.diff(lims_a)[place_a], np.diff(lims_b)[place_b]
         a, b = self.a, self.b
-        shared = (self.distances == 0) & (self._other is None)  # by the documents of both sides, which are the same ones
+        shared = (self.distances == 0) & self._of_one_set  # by the documents of both sides, which are the same ones
         before = np.concatenate([[0], np.cumsum(np.where(shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))])
         for start in range(0, max(int(before[-1]), 1), MOST_ROWS):
             row = np.arange(start, min(start + MOST_ROWS, int(before[-1])))
@@ -160,6 +160,10 @@ class Pairs(Tabular):
         CorruptStoreError
         """
         return arrow_table(self.rows_of_ids(), names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the pairs with their ids, which are read for it."""
+        return {**self.__dict__, "_ids": self._ids, "_snapshot": None, "_other": None}
 
     def __len__(self) -> int:
         return len(self.distances)

@@ -340,7 +340,7 @@ def test_arrays_are_refused_where_names_are_listed(here, value):
         lambda: DocumentReader(value, SimHash()),
         lambda: DocumentReader(".", SimHash(), suffixes=value),
         lambda: ImageReader(value, fpstore.ImageHash()),
-        lambda: VectorReader(value, HyperplaneHash(2)),
+        lambda: VectorReader(value, HyperplaneHash(dimension=2)),
     ]
     for call in calls:
         with pytest.raises(fpstore.InputError):

@@ -137,13 +137,19 @@ def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
         assert result.exit_code == 2
         assert message in result.stderr, result.stderr
     for words, message in (
-        (("probe", "t.fps", "--image", "new.jpg"), "were made of texts (simhash), so it cannot be asked for pictures"),
-        (("probe", "p.fps", "--text", "photos/notes.txt"), "were made of pictures (image-hash), so it cannot be asked for texts"),
+        (
+            ("probe", "t.fps", "--image", "new.jpg"),
+            "(simhash), so it takes no pictures: give it texts with --text",
+        ),
+        (
+            ("probe", "p.fps", "--text", "photos/notes.txt"),
+            "(image-hash), so it takes no texts: give it pictures with --image",
+        ),
         (("insert", "p.fps", "photos/notes.txt", "--text"), "were made of pictures (image-hash)"),
         (("insert", "t.fps", "new.jpg", "--image"), "were made of texts (simhash)"),
         (
             ("nearest", "n.fps", "--image", "new.jpg"),
-            "cannot be asked for pictures: probe it with fingerprints, or build it",
+            "it takes no pictures: give it fingerprints, or build it with --image",
         ),
         (("probe", "p.fps", "--image", "photos/notes.txt"), "is no picture of a format that Pillow reads"),
         (("hash", "image", "photos/cut.jpg"), "the picture is broken"),

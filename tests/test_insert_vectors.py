@@ -179,7 +179,7 @@ def test_a_wrong_file_behind_others_says_what_is_in(here):
         (["names", "new.npy", "--vector"], 1, "its ids are no row numbers: name the column of the ids with --id-field: .npy"),
         (["numbers", "new.npy", "--vector"], 1, "its ids are no row numbers"),
         (["rows", "new.parquet", "--vector"], 1, "ids"),
-        (["texts", "new.npy", "--vector"], 1, "were made of texts (simhash), so it cannot be asked for vectors"),
+        (["texts", "new.npy", "--vector"], 1, "were made of texts (simhash), so it takes no vectors"),
         (["plain", "new.npy", "--vector"], 1, "does not know how its fingerprints were made"),
     ],
 )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from inputs import MAX, put, read
 
 from fpstore.errors import InputError, StorageError
-from fpstore.io import Chunk, open_writer
+from fpstore.io import Chunk, open_writer, sink
 
 STRING_IDS = st.text(min_size=1, max_size=8)
 
@@ -217,3 +217,33 @@ def test_symbolic_link_stays_and_its_file_is_replaced(tmp_path):
         writer.write({"fingerprint": [1]})
     assert (tmp_path / "link.tsv").is_symlink()
     assert (tmp_path / "real.tsv").read_bytes() == b"0000000000000001\n"
+
+
+def test_what_a_killed_writer_has_left_is_removed_by_the_next_one(tmp_path):
+    names = [".a.tsv.0123abcd.tmp", ".a.tsv.0123abcd.tmp.tmp", ".a.tsv.copy.tmp", ".b.tsv.0123abcd.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as writer:
+        writer.write([(1,)])
+        assert not (tmp_path / names[0]).exists()
+        with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as another:  # which leaves that of a live one
+            another.write([(2,)])
+    assert read(tmp_path / "a.tsv") == ([1], None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "a.tsv"])
+
+
+def test_an_output_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    lock, removed = sink.lock_temporary, []
+
+    def lock_late(descriptor, path):
+        if not removed:
+            removed.append(path)
+            path.unlink()
+        return lock(descriptor, path)
+
+    monkeypatch.setattr(sink, "lock_temporary", lock_late)
+    with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as writer:
+        writer.write([(1,)])
+    assert removed
+    assert read(tmp_path / "a.tsv") == ([1], None)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]

@@ -153,7 +153,7 @@ def test_a_job_that_is_killed_goes_on(folder, job, calls):
         again = run(*arguments)
         assert again.exit_code == 0, again.stderr
         assert outputs(name) == expected
-        assert not list(Path().glob("*.resume"))
+        assert not [*Path().glob("*.resume"), *Path().glob(".*")]
         if call > 1:
             assert "is not done again" in again.stderr
             before.append(resumed(again.stderr.partition("resumed: ")[2]))
@@ -177,6 +177,7 @@ def test_a_job_that_is_killed_again_and_again_gets_on(folder, job):
         assert runs < 50
     assert runs > 1
     assert outputs("killed") == outputs("whole")
+    assert not list(Path().glob(".*"))
 
 
 def test_texts_in_a_folder(folder):

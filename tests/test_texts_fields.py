@@ -136,8 +136,8 @@ def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, m
         assert "are those of the fields title=4, text=1, not " in failure("insert", "p.fps", path, *fields)
     Path("b.txt").write_text("some words")
     message = failure("probe", "p.fps", "b.txt", "--text")
-    assert "were made of rows (fields), so it cannot be asked for texts: --text-field asks for rows" in message
-    assert "--text-field asks for rows" in failure("insert", "p.fps", "b.txt", "--text")
+    assert "were made of rows (fields), so it takes no texts: give it rows with --text-field" in message
+    assert "give it rows with --text-field" in failure("insert", "p.fps", "b.txt", "--text")
     fine("build", "longest.fps", path, "--text-field", "text", "--longest-sentences", 1, "-q")
     assert "several fields need SimHash" in failure("probe", "longest.fps", "--input", path, *OPTIONS[:4])
     fine("probe", "plain.fps", "--input", path, "--text-field", "text", "-q")

@@ -233,10 +233,10 @@ def test_stores_are_asked_for_what_they_were_made_of(here):
     (here / "notes" / "a.txt").write_text("some text of a few words")
     fine("build", "texts", "notes", "--text", "-q")
     fine("build", "vectors", "v.npy", "--vector", "-q")
-    assert "texts: the fingerprints of this store were made of texts (simhash), so it cannot be asked for vectors" in failure(
+    assert "texts: the fingerprints of this store were made of texts (simhash), so it takes no vectors" in failure(
         "probe", "texts", "--vector", "v.npy"
     )
-    made = "vectors: the fingerprints of this store were made of vectors (hyperplane), so it cannot be asked for texts"
+    made = "vectors: the fingerprints of this store were made of vectors (hyperplane), so it takes no texts"
     assert made in failure("probe", "vectors", "--text", "notes")
     assert made in failure("insert", "vectors", "notes", "--text")
     np.save("w.npy", np.ones((2, 3)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import os
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
+from fpstore.disk.folders import ASIDE, exchange, lock_temporary, remove_abandoned, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
 from fpstore.errors import InputError, StorageError, StoreExistsError
@@ -62,7 +61,7 @@ class Target:
             self._keep_writers_away()
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
-        self._remove_abandoned()
+        remove_abandoned(path.parent, f"{glob.escape(temporary_prefix(path))}*")
         while not self._make_folder():
             pass
 
@@ -71,10 +70,9 @@ class Target:
         self._folder = self.path.parent / f"{temporary_prefix(self.path)}{os.getpid()}-{os.urandom(4).hex()}"
         try:
             self._folder.mkdir()
-            with suppress(FileNotFoundError, BlockingIOError):
+            with suppress(FileNotFoundError):
                 self._lock = os.open(self._folder, os.O_RDONLY)
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(self._lock), self._folder.stat()):
+                if lock_temporary(self._lock, self._folder):
                     return True
             self._unlock()
             return False
@@ -149,21 +147,6 @@ class Target:
                     with refusing(self.path, NOTHING_CHANGED):
                         aside.rename(self.path)
                     return
-
-    def _remove_abandoned(self) -> None:
-        for folder in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*"):
-            try:
-                lock = os.open(folder, os.O_RDONLY)
-            except OSError:
-                continue
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                continue
-            else:
-                remove_tree(folder)
-            finally:
-                os.close(lock)
 
 
 def temporary_prefix(path: Path) -> str:

@@ -356,8 +356,8 @@ def fingerprinter_of(store: Store, items: str = "texts") -> Any:
 
     if store.fingerprinter is None:
         raise InputError(
-            f"{store.path}: this store does not know how its fingerprints were made, so it cannot be asked for {items}: "
-            f"probe it with fingerprints, or build it with {_OPTIONS[items]}",
+            f"{store.path}: this store does not know how its fingerprints were made, so it takes no {items}: "
+            f"give it fingerprints, or build it with {_OPTIONS[items]}",
             path=store.path,
         )
     made = from_description(store.fingerprinter)
@@ -365,8 +365,8 @@ def fingerprinter_of(store: Store, items: str = "texts") -> Any:
         return made  # one column of the rows
     if made.items != items:
         raise InputError(
-            f"{store.path}: the fingerprints of this store were made of {made.items} ({made.name}), so it cannot be asked for "
-            f"{items}: {_OPTIONS[made.items]} asks for {made.items}",
+            f"{store.path}: the fingerprints of this store were made of {made.items} ({made.name}), so it takes no {items}: "
+            f"give it {made.items} with {_OPTIONS[made.items]}",
             path=store.path,
         )
     return made

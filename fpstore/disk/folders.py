@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import xxhash
@@ -32,6 +34,38 @@ def remove_tree(folder: Path) -> None:
     import shutil  # imports all the archive modules
 
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def lock_temporary(descriptor: int, path: Path) -> bool:
+    """Lock an open temporary file or folder; False if another process holds it, or has removed it as abandoned."""
+    with suppress(FileNotFoundError, BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
+
+
+@contextmanager
+def holding(path: Path) -> Iterator[None]:
+    """Hold the lock of a new temporary folder, where the file system has locks."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            lock_temporary(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove the temporary files and folders of a pattern that no process holds: those that made them were killed."""
+    for path in folder.glob(pattern):
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if lock_temporary(descriptor, path):
+                    remove_tree(path) if path.is_dir() else path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def sync_folder(path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterable, Iterator
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from fpstore.aliases import Progress
 from fpstore.arguments import check_path, printable
-from fpstore.disk.folders import remove_tree, short_name, sync_folder
+from fpstore.disk.folders import holding, remove_abandoned, remove_tree, short_name, sync_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.hashing.documents import Document, Notice, documents_of
@@ -89,18 +90,21 @@ class TextCorpus(Corpus):
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
         flags = KeptRows(kept, progress)
         folder = check_path(target, "the output").resolve()  # of a link, what it leads to
-        temporary = folder.with_name(f".{short_name(folder.name, TEMPORARY_BYTES)}.{os.urandom(4).hex()}.tmp")
+        beginning = f".{short_name(folder.name, TEMPORARY_BYTES)}."
+        temporary = folder.with_name(f"{beginning}{os.urandom(4).hex()}.tmp")
         try:
+            remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
             temporary.mkdir()
-            for state in self._read:
-                if flags.take(1)[0]:
-                    place = temporary / self._relative(Path(state.path))
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(state.path, place)
-                    if state_of(state.path) != state:
-                        raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
-            flags.finish()
-            temporary.replace(folder)
+            with holding(temporary):
+                for state in self._read:
+                    if flags.take(1)[0]:
+                        place = temporary / self._relative(Path(state.path))
+                        place.parent.mkdir(parents=True, exist_ok=True)
+                        shutil.copyfile(state.path, place)
+                        if state_of(state.path) != state:
+                            raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
+                flags.finish()
+                temporary.replace(folder)
             sync_folder(folder.parent)
         except OSError as error:
             remove_tree(temporary)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.arguments import check_whole, is_iterable
+from fpstore.arguments import check_path, check_whole, is_iterable
 from fpstore.errors import InputError, show
 from fpstore.hashing.vector_base import Array, VectorFingerprinter
 from fpstore.io.source import Chunk, IdRule, Ids, IdType, located
@@ -100,7 +100,10 @@ class VectorReader:
             raise InputError(f"paths must be a path or an iterable of paths, got {type(given).__name__}", got=type(given))
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (path, number), got {show(on_notice)}")
-        self._files = [open_vectors(path, vector_field, id_field) for path in given]
+        names = list(given)
+        for path in names:
+            check_path(path)
+        self._files = [open_vectors(path, vector_field, id_field) for path in names]
         if not self._files:
             raise InputError("no files of vectors are given")
         self._id_type, self._on_notice = id_type, on_notice or _nobody

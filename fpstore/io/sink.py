@@ -6,6 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
@@ -13,7 +14,7 @@ from weakref import finalize
 
 from fpstore.aliases import NamedColumns
 from fpstore.arguments import printable
-from fpstore.disk.folders import short_name
+from fpstore.disk.folders import lock_temporary, remove_abandoned, short_name
 from fpstore.errors import InputError
 from fpstore.io.source import storage_errors
 
@@ -65,14 +66,21 @@ class Sink:
         self.seekable = not self._path.exists() or self._path.is_file()
         if not self.seekable:
             return self._path.open("wb")
-        temporary = self._path.with_name(f".{short_name(self._path.name, 40)}.{os.urandom(4).hex()}.tmp")
-        # An interrupt may come before the caller has a sink to abort.
-        opened: list[IO[bytes]] = []
-        self._dropped = finalize(self, _drop, temporary, opened)
-        file = temporary.open("xb")
-        opened.append(file)
-        self._temporary = temporary
-        return file
+        beginning = f".{short_name(self._path.name, 40)}."
+        remove_abandoned(self._path.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
+        while True:
+            temporary = self._path.with_name(f"{beginning}{os.urandom(4).hex()}.tmp")
+            # An interrupt may come before the caller has a sink to abort.
+            opened: list[IO[bytes]] = []
+            self._dropped = finalize(self, _drop, temporary, opened)
+            file = temporary.open("xb")
+            opened.append(file)
+            with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
+                if not lock_temporary(file.fileno(), temporary):
+                    self._dropped()
+                    continue
+            self._temporary = temporary
+            return file
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
@@ -106,10 +114,10 @@ class Sink:
                 self.file.close()
                 return
             os.fsync(self.file.fileno())
-            self.file.close()
-            self._temporary.replace(self._path)
+            self._temporary.replace(self._path)  # while it is locked
             self._temporary = None
             self._dropped.detach()
+            self.file.close()
 
     def abort(self) -> None:
         """Remove the output; bytes that a stream has received stay."""

@@ -236,11 +236,11 @@ def open_writer(
         raise InputError(f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}")
     if RAW_BITS.get(name, known.bits) != known.bits:
         raise InputError(f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is {known.bits}: use npy")
+    new = dict(zip(renamed(list(kinds), names), kinds.values(), strict=True))
     if names and (name == "npy" or name in RAW_BITS):
         raise InputError(f"the {name} format has no names of columns", got=names)
     if check_flag(null, "null"):
         refuse_without_lines(name)
-    new = dict(zip(renamed(list(kinds), names), kinds.values(), strict=True))
     sink = Sink(path_or_stream)
     try:
         encoder = _encoder(sink, name, new, known, "\0" if null else "\n")

@@ -150,7 +150,7 @@ def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_p
     with fpstore.open(path, "r+") as store:
         with (
             interrupted(writing, "probe_insert_in_order", "after") as first,
-            interrupted(Tracker, "_adopt", moment) as second,
+            interrupted(Tracker, "_take", moment) as second,
             suppress(KeyboardInterrupt),
         ):
             CHANGES["probe_insert_many"](store, IDS[kind])
@@ -160,7 +160,8 @@ def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_p
 
 
 CALLS_OF_A_MERGE = {
-    "write_manifest": merging,
+    "prepare_manifest": merging,
+    "publish_manifest": merging,
     "Committer.switch": Committer,
     "Tracker.switch": Tracker,
     "show": Tracker,

@@ -13,7 +13,7 @@ from sets import make_set
 import fpstore
 from fpstore.building.work import Work
 from fpstore.change.merge import Merge
-from fpstore.format.manifest import write_manifest
+from fpstore.format.manifest import publish_manifest
 
 OPTIONS = {"radius": 3, "design": "flip-2", "block_bytes": 128}
 
@@ -373,10 +373,10 @@ def test_two_merges_take_turns(path, monkeypatch):
 
 def test_an_interrupt_right_after_the_commit_of_a_merge(path, monkeypatch):
     def replaced(*args):
-        write_manifest(*args)
+        publish_manifest(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fpstore.change.merge, "write_manifest", replaced)
+    monkeypatch.setattr(fpstore.change.merge, "publish_manifest", replaced)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         content = content_of(store) | {1: {len(store.ids)}}
         store.insert(1)
@@ -397,7 +397,7 @@ def test_a_join_that_cannot_be_taken_up_is_seen_by_its_own_process_too(tmp_path,
     """It is current, but the disk refuses everything from then on: the writer answers as every other process does."""
 
     def replaced(*args):
-        write_manifest(*args)
+        publish_manifest(*args)
         raise full()
 
     def full(*_):
@@ -410,7 +410,7 @@ def test_a_join_that_cannot_be_taken_up_is_seen_by_its_own_process_too(tmp_path,
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
         expected = content_of(store) | {1: {10**6}, 2: {10**6 + 1}}
         with monkeypatch.context() as patch:
-            patch.setattr(fpstore.change.merge, "write_manifest", replaced)
+            patch.setattr(fpstore.change.merge, "publish_manifest", replaced)
             patch.setattr(fpstore.change.committer, "LogWriter", refuse)
             with pytest.raises(fpstore.StorageError, match="the new generation is in place"):
                 store.merge(tmp_path / "more")

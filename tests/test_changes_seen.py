@@ -9,6 +9,7 @@ import pytest
 from living import CHANGES, Child, content_of, reader, wait_for, words
 
 import fpstore
+from fpstore.change import merge
 from fpstore.change.committer import Committer
 from fpstore.format.log_writer import LogWriter
 
@@ -275,13 +276,42 @@ def test_a_commit_that_a_dead_writer_did_not_tell_of_is_not_overwritten(path):
         assert fpstore.open(path)[101] == [5]
 
 
-@pytest.mark.parametrize("told", ["before the old log says so", "after the old log says so"])
+def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
+    def work(pipe):
+        store = fpstore.open(path, "r+")
+        store.insert(50)
+        pipe.recv()
+        die_instead_of(merge, "publish_manifest")
+        store.merge()
+
+    child = Child(work)
+    with fpstore.open(path) as other:
+        wait_for(lambda: seen(other, 50) == [True])
+        child.pipe.send("go")
+        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+        assert sorted(entry.name for entry in path.glob("*.json*")) == ["manifest.json", "manifest.json.tmp"]
+        for _ in range(2):
+            assert seen(other, 50) == [True]
+        assert other._tracker._coming is not None
+        with fpstore.open(path) as later, fpstore.open(path, "r+") as store:
+            assert other.stats()["generation"] == store.stats()["generation"] == later.stats()["generation"] == 1
+            assert [entry.name for entry in path.glob("gen-*")] == ["gen-00000001"]
+            store.insert(101)
+            assert seen(store, 50, 101) == seen(other, 50, 101) == seen(later, 50, 101) == [True, True]
+            store.merge()
+            store.insert(102)
+            assert other.stats()["generation"] == 2
+            assert content_of(store) == content_of(other) == content_of(later)
+            assert store.verify().ok
+
+
+@pytest.mark.parametrize("told", ["before this process has it", "after this process has it"])
 def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
     def work(pipe):
         store = fpstore.open(path, "r+")
         store.insert(50)
         pipe.recv()
-        if told == "before the old log says so":
+        if told == "before this process has it":
             die_instead_of(Committer, "switch")
         else:
             die_instead_of(LogWriter, "close")
@@ -292,7 +322,7 @@ def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
         wait_for(lambda: seen(other, 50) == [True])
         child.pipe.send("go")
         assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
-        assert other.stats()["generation"] == (1 if told == "before the old log says so" else 2)
+        assert other.stats()["generation"] == 2
         assert seen(other, 50) == [True]
         with fpstore.open(path, "r+") as store:
             assert store.stats()["generation"] == 2

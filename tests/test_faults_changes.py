@@ -9,7 +9,7 @@ from faultline import ERRORS, MODES, states
 
 import fpstore
 from fpstore.change import merge as merging
-from fpstore.format.manifest import write_manifest
+from fpstore.format.manifest import publish_manifest
 
 # What each scenario defines: build() makes the store and what else there is; steps are [(change, model)]: change(store, root)
 # does it, and model(rows) to the expected set of (fingerprint, id).
@@ -420,12 +420,12 @@ def test_a_manifest_that_is_refused_after_it_took_its_place(tmp_path, monkeypatc
     fpstore.build(path, np.arange(100, dtype=np.uint64)).close()
 
     def refuse(*arguments):
-        write_manifest(*arguments)
+        publish_manifest(*arguments)
         raise fpstore.StorageError("Input/output error")
 
     with fpstore.open(path, "r+") as store, fpstore.open(path) as reader:
         store.insert([500])
-        monkeypatch.setattr(merging, "write_manifest", refuse)
+        monkeypatch.setattr(merging, "publish_manifest", refuse)
         with pytest.raises(fpstore.StorageError, match="Input/output error"):
             store.merge()
         monkeypatch.undo()

@@ -16,7 +16,7 @@ from fpstore.care.repair import RepairReport
 from fpstore.care.reports import is_damage
 from fpstore.change import merge as merging
 from fpstore.disk.refusals import refused
-from fpstore.format.manifest import write_manifest
+from fpstore.format.manifest import publish_manifest
 
 # Each attempt runs in a process of its own, which may open one file more than the attempt before.
 SWEEP = """
@@ -160,11 +160,11 @@ def test_no_more_open_files_when_the_new_generation_is_in_place(stores, tmp_path
     path = shutil.copytree(stores / "s", tmp_path / "s")
 
     def refuse(*arguments):
-        write_manifest(*arguments)
+        publish_manifest(*arguments)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with fpstore.open(path, "r+") as store:
-        monkeypatch.setattr(merging, "write_manifest", refuse)
+        monkeypatch.setattr(merging, "publish_manifest", refuse)
         with pytest.raises(fpstore.StorageError, match=r"ulimit -n\); the new generation is in place"):
             store.merge(threads=1)
         assert store.stats()["delta"]["changes"] == 0

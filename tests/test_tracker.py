@@ -1,5 +1,6 @@
 """The tracker by itself: which snapshot is current when there are records, merges, renames, forks and exceptions."""
 
+import errno
 import os
 import shutil
 import signal
@@ -10,9 +11,12 @@ from living import Child, words
 from repairing import flip
 
 import fpstore
+from fpstore.change import merge
 from fpstore.format.log import END, SUPERSEDED, LogReader
 from fpstore.format.log_writer import supersede_log
+from fpstore.format.manifest import prepare_manifest, publish_manifest
 from fpstore.query.delta import Delta
+from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker, _trackers
 
 
@@ -140,6 +144,69 @@ def test_a_superseded_log_leads_to_the_next_generation(path, tracker, writer):
         writer.merge()
     assert held(tracker.snapshot()) == [1, 2, 3, 10, 11, 12, 13]
     assert tracker.manifest.generation.number == 4
+
+
+def opened_in_the_question(monkeypatch, ask):
+    """Return how many generations a question opens in its own thread, and its answer."""
+    asking, opened = threading.get_ident(), []
+    monkeypatch.setattr(
+        "fpstore.query.tracker.Generation",
+        lambda *arguments: opened.append(threading.get_ident() == asking) or Generation(*arguments),
+    )
+    answer = ask()
+    monkeypatch.setattr("fpstore.query.tracker.Generation", Generation)
+    return sum(opened), answer
+
+
+@pytest.mark.parametrize("changes", [0, 5])
+def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(path, tracker, writer, monkeypatch, changes):
+    """A question after the switch waits for nothing that could be done before it."""
+    writer.insert([10])
+    asked = []
+
+    def publish(folder):
+        asked.append(opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())))
+        asked.append(held(tracker.snapshot()))  # it asks on while another thread opens
+        tracker._coming._worker.wait()
+        publish_manifest(folder)
+
+    def copied(folder, manifest):
+        prepare_manifest(folder, manifest)
+        for value in range(changes):  # after the merge has begun
+            writer.insert([20 + value])
+
+    monkeypatch.setattr(merge, "prepare_manifest", copied)
+    monkeypatch.setattr(merge, "publish_manifest", publish)
+    writer.merge()
+    now = [1, 2, 3, 10, *range(20, 20 + changes)]
+    assert asked == [(0, now), now]
+    writer.insert([11])
+    assert opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())) == (0, sorted([*now, 11]))
+    assert tracker.manifest.generation.number == 2
+    assert tracker._coming is None
+
+
+def test_a_merge_that_fails_after_it_was_announced_leaves_readers_where_they_are(path, tracker, writer, monkeypatch):
+    def refuse(folder):
+        assert held(tracker.snapshot()) == [1, 2, 3, 10]
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    writer.insert([10])
+    with monkeypatch.context() as patch:
+        patch.setattr(merge, "publish_manifest", refuse)
+        with pytest.raises(fpstore.StorageError, match="nothing was merged"):
+            writer.merge()
+    assert not tracker.log.word & SUPERSEDED
+    assert {entry.name for entry in path.iterdir()} >= {"gen-00000001", "manifest.json", "merge.error"}
+    assert not [*path.glob("gen-00000002*"), *path.glob("manifest.json.*")]
+    first = tracker.snapshot()
+    assert tracker.snapshot() is first
+    writer.insert([11])
+    assert held(tracker.snapshot()) == [1, 2, 3, 10, 11]
+    writer.merge()
+    writer.insert([12])
+    assert held(tracker.snapshot()) == [1, 2, 3, 10, 11, 12]
+    assert tracker.manifest.generation.number == 2
 
 
 def test_a_superseded_log_without_another_generation_is_read_on(path, tracker):

@@ -220,7 +220,6 @@ class Committer:
     def switch(self, snapshot: Snapshot, log: LogWriter, reader: LogReader) -> None:
         """Switch to another generation, which has become current."""
         old = self.log
-        old.supersede()
         self.tracker.switch(snapshot, reader)
         self.log, self._applied = log, log.number
         old.close()

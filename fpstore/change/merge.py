@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress, Words
+from fpstore.aliases import Bytes, Progress, Words
 from fpstore.building.generation_writer import GenerationWriter, create_generation_log
 from fpstore.building.merged_strings import MergedStrings
 from fpstore.building.sources import Content, SortedSource
@@ -28,17 +29,25 @@ from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.log import LOG_FILE, LogReader
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, write_manifest
-from fpstore.format.record import IN_BASE, KIND_MASK, Totals, pack_change
-from fpstore.query.delta import Delta
+from fpstore.format.manifest import (
+    MANIFEST_FILE,
+    TEMPORARY,
+    Manifest,
+    drop_coming_manifest,
+    generation_folder,
+    prepare_manifest,
+    publish_manifest,
+)
+from fpstore.format.record import IN_BASE, KIND_MASK, Change, Totals, pack_change
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import new_delta
 from fpstore.resources import Resources
 
 GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
+FEW_CHANGES = 1 << 12  # to be copied and loaded while all others wait
 UNUSED_STRINGS = 0.01  # share of unused strings from which the dictionary is written again
 
 
@@ -215,37 +224,51 @@ class Merge:
         sync_folder(temporary)
         temporary.rename(folder)
         sync_folder(folder.parent)
-        generation, log = None, None
+        generation, log, reader = None, None, None
         try:
             home = self._tracker.here()
             generation = Generation(home, manifest, self._tracker.loading)
             log = LogWriter(home / folder.name / LOG_FILE, manifest.identity, number)
-            delta = new_delta(generation, log.header)
-            self._switch(generation, delta, log, kept)
+            reader = LogReader(log.path, manifest.identity, number)
+            self._switch(generation, log, reader, kept)
         except BaseException:
             if not self._is_current():
-                if log is not None:
-                    log.close()
-                if generation is not None:
-                    generation.close()
+                self._committer.log.take_supersede_back()
+                drop_coming_manifest(self._tracker.folder)
+                for opened in (reader, log, generation):
+                    if opened is not None:
+                        opened.close()
             raise
 
-    def _switch(self, generation: Generation, delta: Delta, log: LogWriter, kept: npt.NDArray[np.bool_] | None) -> None:
-        """Copy the changes made since the merge began, and make the generation current."""
+    def _switch(self, generation: Generation, log: LogWriter, reader: LogReader, kept: npt.NDArray[np.bool_] | None) -> None:
+        """Copy the changes made since the merge began, and make the generation current.
+
+        What takes long comes before the turn, while others change and ask: the coming generation is announced, the changes so
+        far are copied, and this process and its readers load them at the same time.
+        """
         committer, tracker, manifest = self._committer, self._tracker, generation.manifest
-        snapshot = Snapshot(generation, delta, 0, self._totals_at_start)
-        place, record, snapshot = self._carry_over(self._log_place, self._log_number, self._committer.log.durable, log, snapshot)
+        prepare_manifest(tracker.folder, manifest)
+        committer.log.supersede()
+        delta = new_delta(generation, log.header)
+        self._carried = self._log_place, self._log_number, self._totals_at_start
+        self._carry_over(committer.log.durable, log, delta.in_base)
+        delta.load(log.read(HEADER_BYTES, 1))
+        more = delta.kernel.operations
+        while more > FEW_CHANGES:
+            before, loaded = more, delta.kernel.operations
+            self._carry_over(committer.log.durable, log, delta.in_base, delta.apply)
+            more = delta.kernel.operations - loaded
+            if 2 * more > before:  # they come as fast as they are copied
+                break
         with committer.turn:
             committer.flush()
-            _, _, snapshot = self._carry_over(place, record, committer.log.place, log, snapshot)
+            self._carry_over(committer.log.place, log, delta.in_base, delta.apply)
             if kept is not None and any(n < self._first_string and not kept[n] for n in self.numbers_in_use):
                 raise _NumbersInUseError
-            log.publish()
-            reader = LogReader(log.path, manifest.identity, manifest.generation.number)
             try:
                 committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
-                write_manifest(tracker.folder, manifest)
-                committer.switch(snapshot, log, reader)
+                publish_manifest(tracker.folder)
+                committer.switch(Snapshot(generation, delta, delta.version, self._carried[2]), log, reader)
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
@@ -265,18 +288,20 @@ class Merge:
         """Whether the manifest names the new generation."""
         return self._manifest_file() != self._old_manifest_file
 
-    def _carry_over(self, place: int, number: int, end: int, log: LogWriter, snapshot: Snapshot) -> tuple[int, int, Snapshot]:
-        """Copy the records after a place of the old log to the new log and its delta; return where they end."""
+    def _carry_over(
+        self, end: int, log: LogWriter, in_base: Callable[[Words], Bytes], apply: Callable[[Change], None] = lambda change: None
+    ) -> None:
+        """Copy the next records of the old log, up to a place, to the new log, durably; note their end and totals."""
+        place, number, _ = self._carried
         for records in self._committer.log.read(place, number + 1, max(end, place)):
             change = records.change
-            kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * snapshot.delta.in_base(change.fingerprints)
+            kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * in_base(change.fingerprints)
             change = change._replace(kinds=kinds)
             log.append(pack_change(change))
-            snapshot.delta.apply(change)
-            snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
-            place, number = records.end, records.last
+            apply(change)
+            self._carried = records.end, records.last, records.change.totals
         log.force()
-        return place, number, snapshot
+        log.publish()
 
     def _dictionary(
         self, snapshot: Snapshot, temporary: Path, used: npt.NDArray[np.bool_], written: GenerationWriter

@@ -281,6 +281,11 @@ class LogReader:
         return self._durable.read(place, number)
 
     @property
+    def is_there(self) -> bool:
+        """Whether the file still has a name."""
+        return os.fstat(self._descriptor).st_nlink > 0
+
+    @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk."""
         return disk_bytes(os.fstat(self._descriptor))

@@ -98,6 +98,7 @@ class LogWriter:
             self._furthest = 0  # the end of what was written since the last publish, even if it was taken back
             self._size = 0  # of the file, with the space made ahead
             self._step = LEAST_STEP  # how much space is made ahead next
+            self._flag = 0  # SUPERSEDED, once another generation is announced
             self._recover()
         except BaseException:
             self.close()
@@ -218,7 +219,7 @@ class LogWriter:
     def publish(self) -> None:
         """Let others see what :meth:`force` has made durable."""
         self.durable = self._furthest = self.place
-        self._words[END] = end_word(self.durable)  # one store of 8 aligned bytes
+        self._words[END] = end_word(self.durable) | self._flag  # one store of 8 aligned bytes
 
     def take_back(self, place: int, number: int) -> None:
         """Let the log end at a place behind which nobody was told of anything; the record before it has this number.
@@ -255,8 +256,14 @@ class LogWriter:
             raise damaged_at(self.path, place)
 
     def supersede(self) -> None:
-        """Tell readers that another generation is current."""
+        """Tell readers that another generation is current, or about to be: they look for it at each question."""
+        self._flag = SUPERSEDED
         self._words[END] |= SUPERSEDED
+
+    def take_supersede_back(self) -> None:
+        """Tell readers that this generation stays current."""
+        self._flag = 0
+        self._words[END] &= ~SUPERSEDED
 
     def close(self) -> None:
         """Give the file back, without the space that was made ahead. Closing twice is allowed."""

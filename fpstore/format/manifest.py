@@ -22,6 +22,7 @@ from fpstore.width import WIDTHS
 
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"
+COMING_MANIFEST = MANIFEST_FILE + TEMPORARY
 JOINED = ".joined"  # ends the name of a folder for the strings of other stores
 _GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
@@ -137,25 +138,56 @@ def write_manifest(folder: int, manifest: Manifest) -> None:
     OSError
         The old manifest stays.
     """
+    prepare_manifest(folder, manifest)
+    publish_manifest(folder)
+
+
+def prepare_manifest(folder: int, manifest: Manifest) -> None:
+    """Write the coming manifest of a store, durably, beside the current one.
+
+    Raises
+    ------
+    OSError
+        There is none.
+    """
     content = manifest.to_json()
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
-    temporary = MANIFEST_FILE + TEMPORARY
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o664, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(COMING_MANIFEST, flags, 0o664, dir_fd=folder)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(descriptor)
-        os.rename(temporary, MANIFEST_FILE, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
+        drop_coming_manifest(folder)
+        raise
+
+
+def drop_coming_manifest(folder: int) -> None:
+    """Remove the coming manifest, if there is one: it will not become current."""
+    with suppress(OSError):
+        os.unlink(COMING_MANIFEST, dir_fd=folder)
+
+
+def publish_manifest(folder: int) -> None:
+    """Make the coming manifest the current one, durably.
+
+    Raises
+    ------
+    OSError
+        The old manifest stays; or the new one is in place, but not yet durable.
+    """
+    try:
+        os.rename(COMING_MANIFEST, MANIFEST_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        drop_coming_manifest(folder)
         raise
     os.fsync(folder)
 
 
-def read_manifest(path: Path, folder: int | None = None) -> Manifest:
-    """Read and check the manifest of a store, given by its path or its open folder.
+def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FILE) -> Manifest:
+    """Read and check the manifest of a store, given by its path or its open folder; by default the current one.
 
     Raises
     ------
@@ -163,7 +195,7 @@ def read_manifest(path: Path, folder: int | None = None) -> Manifest:
         There is no manifest.
     CorruptStoreError, FormatVersionError, StorageError
     """
-    file = path / MANIFEST_FILE
+    file = path / name
     try:
         descriptor = open_file(file, folder=folder)
     except StoreNotFoundError as error:

@@ -5,22 +5,33 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from weakref import WeakSet, finalize
 
 from fpstore.design.families import Design
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
-from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
-from fpstore.format.manifest import Manifest, generation_folder, is_store, manifest_time, not_a_store, read_manifest
+from fpstore.format.manifest import (
+    COMING_MANIFEST,
+    Manifest,
+    generation_folder,
+    is_store,
+    manifest_time,
+    not_a_store,
+    read_manifest,
+)
 from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta
 from fpstore.query.generation import ON_DEMAND, Generation, Loading
 from fpstore.query.snapshot import Snapshot
-from fpstore.threads import is_held
+from fpstore.threads import Worker, is_held
 
 ATTEMPTS = 100
 PAUSE_SECONDS = 0.002
@@ -41,6 +52,80 @@ around_fork(in_child=_after_fork_in_child)
 # (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every question unpacks it, so it is a
 # plain tuple.
 _Current = tuple[memoryview, int, Snapshot]
+
+
+class _Opened(NamedTuple):
+    """A generation with the changes of its log up to a record, as it is adopted."""
+
+    manifest: Manifest
+    generation: Generation
+    log: LogReader
+    snapshot: Snapshot
+    place: int  # the end of what was read of the log
+    number: int  # of the last record
+    seen: int  # the word at END before the log was read
+
+    def read_on(self) -> _Opened:
+        """Return it with the new records of the log. After an error, half of one may have been applied."""
+        seen = self.log.word
+        snapshot, place, number = self.snapshot, self.place, self.number
+        for records in self.log.read(place, number + 1):
+            snapshot.delta.apply(records.change)
+            snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
+            place, number = records.end, records.last
+        return self._replace(snapshot=snapshot, place=place, number=number, seen=seen)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.generation.close()
+        self.log.close()
+
+
+class _Coming:
+    """The generation that a merge has announced, which a thread opens beside the current one.
+
+    Parameters
+    ----------
+    inode : int
+        Of the coming manifest: another one is another announcement.
+    open_it : callable
+    """
+
+    def __init__(self, inode: int, open_it: Callable[[], _Opened]) -> None:
+        self.inode = inode
+        self._opened: _Opened | None = None
+        self._start(open_it)
+
+    def follow(self) -> None:
+        """Let a thread read what was added to the log since it was read."""
+        opened = self._opened
+        if opened is not None and not self._worker.is_alive() and opened.log.word != opened.seen:
+            self._start(opened.read_on)
+
+    def _start(self, work: Callable[[], _Opened]) -> None:
+        self._worker = Worker(partial(self._work, work))
+        with suppress(RuntimeError):  # the system has no more threads: it is done when the generation is current
+            self._worker.start()
+
+    def _work(self, work: Callable[[], _Opened]) -> None:
+        before, self._opened = self._opened, None
+        try:
+            self._opened = work()
+        except (FpstoreError, OSError, MemoryError):  # the merge may have failed; what is damaged is told by who needs it
+            if before is not None:
+                before.close()
+
+    def take(self) -> _Opened | None:
+        """Wait for the thread, and return what it has opened, once."""
+        self._worker.wait()
+        opened, self._opened = self._opened, None
+        return opened
+
+    def close(self) -> None:
+        """Wait for the thread, and close what it has opened."""
+        opened = self.take()
+        if opened is not None:
+            opened.close()
 
 
 class Tracker:
@@ -73,6 +158,7 @@ class Tracker:
         self._closed = False
         self._current: _Current | None = None
         self._generation: Generation | None = None
+        self._coming: _Coming | None = None
         self._place, self._number = HEADER_BYTES, 0  # the end of what was read of the log, and the number of the last record
         try:
             self.folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -115,13 +201,32 @@ class Tracker:
         words, seen, _ = self._current
         end = words[END]
         if end & SUPERSEDED:
+            coming = self._meet_coming()  # first: it may become current right after
             if self._is_followed():
                 self._resolve()
             else:
-                self._read(end)
+                self._read(end, end & ~SUPERSEDED if coming else end)  # while it is coming, each question looks again
         elif end != seen:
-            self._read(end)
+            self._read(end, end)
         return self._shown()
+
+    def _meet_coming(self) -> bool:
+        """Return whether a merge has announced another generation; if so, let a thread open it."""
+        try:
+            inode = os.stat(COMING_MANIFEST, dir_fd=self.folder).st_ino
+            if self._coming is None or self._coming.inode != inode:
+                manifest = read_manifest(self.path, self.folder, COMING_MANIFEST)
+                self._drop_coming()
+                self._coming = _Coming(inode, partial(self._opened_generation, manifest))
+            self._coming.follow()
+        except (OSError, FpstoreError):
+            return False
+        return True
+
+    def _drop_coming(self) -> None:
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.close()
 
     def _shown(self) -> Snapshot:
         assert self._current is not None
@@ -134,16 +239,14 @@ class Tracker:
         except StoreNotFoundError:
             return False
 
-    def _read(self, end: int) -> None:
-        """Apply the new records of the log."""
-        assert self._current is not None
-        snapshot = self._current[2]
+    def _read(self, end: int, seen: int) -> None:
+        """Apply the new records of the log; the next question does so if the word is no longer ``seen``."""
+        snapshot = self._shown()
         try:
-            for records in self.log.read(self._place, self._number + 1):
-                snapshot.delta.apply(records.change)
-                snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
-                self._place, self._number = records.end, records.last
-            self._current = self.log.words, end, snapshot
+            known = _Opened(self.manifest, snapshot.generation, self.log, snapshot, self._place, self._number, end)
+            read = known.read_on()
+            self._place, self._number = read.place, read.number
+            self._current = self.log.words, seen, read.snapshot
         except BaseException:
             self._current = None  # half of a record may have been applied: read the log again
             raise
@@ -173,40 +276,41 @@ class Tracker:
             time.sleep(PAUSE_SECONDS)
 
     def _open(self, manifest: Manifest) -> None:
-        path = self.here()
-        number = manifest.generation.number
-        log = LogReader(path / generation_folder(number) / LOG_FILE, manifest.identity, number)
+        """Make the generation of a manifest current."""
+        coming, self._coming = self._coming, None
+        opened = None if coming is None else coming.take()
+        if opened is not None and (opened.manifest != manifest or not opened.log.is_there):
+            opened.close()  # that merge was given up, or has begun again
+            opened = None
         known = self._generation
-        generation = None
+        # After a fork, the files of the parent are used; only state that may be half changed is built again.
+        same = known if known is not None and known.record == manifest.generation else None
         try:
-            # After a fork, the files of the parent are used; only state that may be half changed is built again.
-            generation = (
-                known if known is not None and known.record == manifest.generation else Generation(path, manifest, self.loading)
-            )
-            self._adopt(manifest, generation, log, log.read(HEADER_BYTES, 1))
+            self._take(self._opened_generation(manifest, same) if opened is None else opened.read_on())
+        except BaseException:
+            if opened is not None:
+                opened.close()
+            raise
+
+    def _opened_generation(self, manifest: Manifest, known: Generation | None = None) -> _Opened:
+        """Open the generation of a manifest, unless it is known, and read its log."""
+        path, number = self.here(), manifest.generation.number
+        log = LogReader(path / generation_folder(number) / LOG_FILE, manifest.identity, number)
+        generation = known
+        try:
+            generation = known or Generation(path, manifest, self.loading)
+            return _loaded(manifest, generation, log, log.read(HEADER_BYTES, 1))
         except BaseException:
             log.close()
             if generation is not None and generation is not known:
                 generation.close()
             raise
 
-    def _adopt(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
-        """Make a generation current, with these records, which are the first of its log."""
-        end, header = log.word, log.header
-        if header.width != generation.design.width.bits:
-            what = f"{log.path}: the log of a store of {header.width} bits, this one has {generation.design.width.bits}"
-            raise CorruptStoreError(f"{what}: {RUN_REPAIR}", path=log.path)
-        delta = new_delta(generation, header)
-        snapshot = Snapshot(generation, delta, 0, header.totals)
-        place, number = HEADER_BYTES, 0
-        last = delta.load(changes)
-        if last is not None:
-            snapshot = Snapshot(generation, delta, delta.version, last.change.totals)
-            place, number = last.end, last.last
-        self.manifest, self.log, self._generation = manifest, log, generation
-        self._place, self._number = place, number
+    def _take(self, opened: _Opened) -> None:
+        """Make a generation current."""
+        self.manifest, self._generation, self.log, snapshot, self._place, self._number, seen = opened
         # The next question finds out whether there is another generation meanwhile.
-        self._current = log.words, end & ~SUPERSEDED, snapshot
+        self._current = self.log.words, seen & ~SUPERSEDED, snapshot
 
     def here(self) -> Path:
         """Return a path of the store that was opened, which may have been renamed.
@@ -286,7 +390,7 @@ class Tracker:
     def adopt(self, manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> None:
         """Make a generation current, with these records, and stop following its log: the writer shows its own snapshots."""
         with self._lock:  # whoever opens the same generation to ask a question has done so, or finds this one
-            self._adopt(manifest, generation, log, changes)
+            self._take(_loaded(manifest, generation, log, changes))
             self.show(self.snapshot())
 
     def forget(self) -> None:
@@ -309,7 +413,7 @@ class Tracker:
     def after_fork(self) -> None:
         """In a child, drop the locks and the state that a thread of the parent may have held or half changed."""
         self._lock = threading.RLock()
-        self._current = None
+        self._current = self._coming = None
 
     def close(self) -> None:
         """Close all files. Closing twice is allowed."""
@@ -318,10 +422,25 @@ class Tracker:
                 return
             self._closed = True
             self._current = None
+            self._drop_coming()
             if self._generation is not None:
                 self._generation.close()
                 self.log.close()
             self._given_back()
+
+
+def _loaded(manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> _Opened:
+    """Return a generation with these changes, which are the first of its log."""
+    seen, header = log.word, log.header
+    if header.width != generation.design.width.bits:
+        what = f"{log.path}: the log of a store of {header.width} bits, this one has {generation.design.width.bits}"
+        raise CorruptStoreError(f"{what}: {RUN_REPAIR}", path=log.path)
+    delta = new_delta(generation, header)
+    last = delta.load(changes)
+    if last is None:
+        return _Opened(manifest, generation, log, Snapshot(generation, delta, 0, header.totals), HEADER_BYTES, 0, seen)
+    snapshot = Snapshot(generation, delta, delta.version, last.change.totals)
+    return _Opened(manifest, generation, log, snapshot, last.end, last.last, seen)
 
 
 def new_delta(generation: Generation, header: LogHeader) -> Delta:

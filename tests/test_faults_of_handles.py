@@ -14,7 +14,7 @@ from fpstore.change.committer import Committer
 from fpstore.change.merge import Merge
 from fpstore.disk.locks import WriterLock
 from fpstore.format import strings
-from fpstore.format.manifest import publish_manifest
+from fpstore.format.manifest import prepare_manifest
 
 
 def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_with_itself(tmp_path):
@@ -173,11 +173,11 @@ def test_a_merge_without_open_files_does_not_say_that_it_is_in_place(tmp_path, m
         free = os.dup(0)
         os.close(free)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-        return publish_manifest(*args)
+        return prepare_manifest(*args)
 
     with fpstore.open(path, "r+") as store:
         store.insert(FINGERPRINTS[100:101], [100])
-        monkeypatch.setattr("fpstore.change.merge.publish_manifest", refused)
+        monkeypatch.setattr("fpstore.change.merge.prepare_manifest", refused)
         try:
             with pytest.raises(fpstore.StorageError, match=r"Too many open files.*nothing was merged"):
                 store.merge(threads=1)

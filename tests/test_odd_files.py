@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,6 +15,8 @@ from speeds import crossed
 
 import fpstore
 from fpstore.format.dictionary import DICTIONARY_FILES
+from fpstore.format.merge_error import MergeError
+from fpstore.format.places import PLACES_FILES
 
 FILES = [
     "manifest.json",
@@ -95,3 +98,132 @@ def test_verify_of_what_is_not_a_store(tmp_path):
         result = run("verify", tmp_path / name, "--json")
         assert (result.exit_code, result.stdout) == (1, "")
         assert len(result.stderr.splitlines()) == 1
+
+
+# --- Links --------------------------------------------------------------------------------------------
+
+READ = ["manifest.json", "gen-00000001", *(f"gen-00000001/{name}" for name in (*map(os.path.basename, FILES[1:]), *PLACES_FILES))]
+WRITTEN = [
+    "writer.lock", "merge.error", "manifest.json.tmp", "gen-00000002", "gen-00000002.tmp", "gen-00000002.joined", "gen-00000009",
+]  # fmt: skip
+SECRET = "what nobody may read through a link"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Return a store that is changed in no time, and another one to be joined to it."""
+    folder = tmp_path_factory.mktemp("small")
+    for name, first in (("s", 1), ("other", 900)):
+        options = {"design": "blocks-2-1", "radius": 1, "block_bytes": 128, "fingerprinter": fpstore.SimHash()}
+        fpstore.build(folder / name, range(first, first + 40), [f"{name} {i}" for i in range(40)], threads=1, **options).close()
+        with fpstore.open(folder / name, "r+") as store:
+            store.insert([first + 70], [f"{name} more"])
+    assert {*READ, "writer.lock"} <= {str(path.relative_to(folder / "s")) for path in (folder / "s").rglob("*")}
+    return folder
+
+
+def link(store, name, victims, what):
+    """Put a link in place of a name of the format, to a copy of what was there, or to a folder; return what it leads to."""
+    place, victim = store / name, victims / "victim"
+    victims.mkdir()
+    if what == "folder" and not (store / name).is_dir():
+        victim.mkdir()
+        (victim / "log").write_text(SECRET)
+    elif place.exists() and place.stat().st_size:
+        shutil.move(place, victim)
+    else:
+        victim.write_text(SECRET)
+    if place.exists():
+        place.unlink()
+    place.symlink_to(victim)
+    return victim
+
+
+def read_all(path, other):
+    with fpstore.open(path) as store:
+        store.probe(3)
+        list(store.items())
+        assert SECRET not in repr(store.stats())
+        assert store.verify().ok
+    assert run("report", path, "-o", path.with_name("report.html")).exit_code == 0
+
+
+def write_all(path, other):
+    with fpstore.open(path, "r+") as store:
+        store.insert([5000], ["new"])
+        store.merge(threads=1)
+        store.delete(fingerprints=[5000])
+        store.merge(other, threads=1)
+
+
+def fail_to_merge(path, other):
+    with fpstore.open(path, "r+") as store:
+        MergeError(store._tracker.folder).set("the disk is full")
+        assert SECRET not in repr(store.stats())
+
+
+def back_up(path, other):
+    with fpstore.open(path) as store:
+        store.backup(path.with_name("backup"))
+
+
+def replace(path, other):
+    fpstore.build(path, [1, 2], overwrite=True).close()
+
+
+def repair(path, other):
+    fpstore.repair(path)
+
+
+def repair_in_place(path, other):
+    fpstore.repair(path, in_place=True)
+
+
+def state(folder):
+    return {
+        str(path.relative_to(folder)): (path.read_bytes() if path.is_file() else None, path.lstat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("use", [read_all, write_all, fail_to_merge, back_up, replace, repair, repair_in_place])
+def test_a_link_is_never_followed(small, tmp_path, use, what):
+    """Not at any name of the format: nothing outside the store is read or changed, and what is refused is said."""
+    for number, name in enumerate([*READ, *WRITTEN]):
+        folder = tmp_path / str(number)
+        path = shutil.copytree(small / "s", folder / "s")
+        link(path, name, folder / "outside", what)
+        before = state(folder / "outside")
+        refused = None
+        try:
+            use(path, small / "other")
+        except fpstore.FpstoreError as error:
+            refused = str(error)
+            assert "\n" not in refused
+        assert state(folder / "outside") == before, (name, refused)
+        if name == "writer.lock":
+            assert (refused or "").endswith("remove it") == (use in (write_all, fail_to_merge, repair_in_place)), refused
+        elif name in WRITTEN:
+            assert refused is None, (name, refused)
+        elif use in (read_all, write_all, fail_to_merge, back_up):
+            assert re.search("not a (regular file|folder)|manifest.json is missing", refused or ""), (name, refused)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_stray_file_or_folder_at_a_name_of_the_writer(small, tmp_path, what):
+    """What a writer may remove it removes; that nobody may know why the last merge failed is said."""
+    for number, name in enumerate(WRITTEN[1:]):
+        path = shutil.copytree(small / "s", tmp_path / str(number) / "s")
+        if what == "folder":
+            (path / name).mkdir()
+            (path / name / "more").write_text("more")
+        else:
+            (path / name).write_text("more")
+        read_all(path, None)
+        write_all(path, small / "other")
+        stays = (name, what) == ("merge.error", "folder")
+        assert (path / name).exists() == stays, name
+        with fpstore.open(path) as store:
+            assert ("merge.error is not a regular file: remove it" in (store.stats()["merge_error"] or "")) == stays

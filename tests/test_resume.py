@@ -17,7 +17,7 @@ from speeds import slow
 import fpstore
 from fpstore import SimHash
 from fpstore.cli import main
-from fpstore.errors import InputError, StoreLockedError
+from fpstore.errors import CorruptStoreError, InputError, StoreLockedError
 from fpstore.jobs import between, dedup_rows, joining
 from fpstore.jobs.checkpoint import Checkpoint
 
@@ -321,6 +321,32 @@ def test_folders_of_others_are_left_alone(folder):
     assert [p.name for p in Path("p.tsv.resume").iterdir()] == ["mine.txt"]
     Path("q.tsv.resume").write_text("a file")
     assert "is not the folder of a job" in failure(*command("pairs", "q"), "--resume")
+
+
+@pytest.mark.parametrize("name", ["job.json", "job.lock", "job.tmp", "one.part", "one.tmp"])
+def test_a_link_in_the_folder_is_never_followed(tmp_path, name):
+    """The folder itself may be one, as the user names it."""
+    (tmp_path / "there").mkdir()
+    (tmp_path / "kept").symlink_to("there")
+    with suppress(KeyError), Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
+        kept.write("one").finish()
+        raise KeyError
+    link, victim = tmp_path / "there" / name, tmp_path / "victim"
+    if link.exists():
+        link.rename(victim)
+    else:
+        victim.write_text("mine")
+    before = victim.read_bytes(), victim.stat().st_mtime_ns
+    link.symlink_to(victim)
+    refused = None
+    try:
+        with Checkpoint(tmp_path / "kept", {"job": "test"}) as kept:
+            assert kept.count("one") == (None if name == "one.part" else 0)
+            kept.write("one").finish()
+    except (InputError, CorruptStoreError) as error:
+        refused = str(error)
+    assert (refused is not None) == (name in ("job.json", "job.lock")), refused
+    assert (victim.read_bytes(), victim.stat().st_mtime_ns) == before
 
 
 def test_a_refused_output_leaves_no_folder(folder):

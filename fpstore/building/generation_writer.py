@@ -18,8 +18,8 @@ from fpstore.building.work import Work
 from fpstore.design.blocks import HUFFMAN, Blocks
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
-from fpstore.disk.files import RUN_REPAIR
-from fpstore.disk.locks import LOCK_FILE, MODE
+from fpstore.disk.files import MODE, RUN_REPAIR
+from fpstore.disk.locks import LOCK_FILE
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import mapping_files
 from fpstore.format.histogram import Histogram, KeySummary

@@ -12,7 +12,7 @@ from types import TracebackType
 from fpstore.disk.folders import ASIDE, exchange, lock_temporary, remove_abandoned, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
-from fpstore.errors import InputError, StorageError, StoreExistsError
+from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError
 from fpstore.format.manifest import is_store
 
 TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than that of the target
@@ -91,7 +91,7 @@ class Target:
     def _keep_writers_away(self) -> None:
         """Take the lock of the store that is replaced, if anybody has ever written to it."""
         if self._writer is None and (self.path / LOCK_FILE).exists():
-            with suppress(OSError):  # where the lock cannot be opened there is no writer
+            with suppress(OSError, CorruptStoreError):  # where the lock cannot be opened there is no writer
                 self._writer = WriterLock(self.path)
 
     def _release_writer(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from fpstore.aliases import Progress
 from fpstore.building.generation_writer import write_store_files
 from fpstore.building.target import Target, lies_inside
-from fpstore.disk.files import missing, open_file, read_at, write_all
+from fpstore.disk.files import missing, open_file, open_folder, read_at, write_all
 from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
@@ -80,7 +80,7 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
 
 def _open_folder(generation: Generation, store: int) -> int:
     try:
-        return os.open(generation.folder.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=store)
+        return open_folder(generation.folder, above=store)
     except FileNotFoundError as error:
         raise missing(generation.folder) from error
     except OSError as error:

@@ -7,12 +7,12 @@ import itertools
 import os
 from pathlib import Path
 
-from fpstore.disk.files import open_file, write_all
+from fpstore.disk.files import open_file, read_at, write_all
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
-from fpstore.errors import FpstoreError, StoreExistsError, StoreLockedError
-from fpstore.format.manifest import read_manifest
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreExistsError, StoreLockedError, StoreNotFoundError
+from fpstore.format.manifest import IDENTITY_BYTES, read_manifest
 
 MARKER = "made-by-fpstore-repair"
 NUMBER_ROOM = 8  # bytes of a name for a number behind it
@@ -48,9 +48,10 @@ def keep_still(path: Path) -> int | None:
         The store has a writer.
     StorageError
     """
-    if not (path / LOCK_FILE).is_file():  # without a lock there is no writer
+    try:
+        descriptor = open_file(path / LOCK_FILE, of_user=True)
+    except (StoreNotFoundError, CorruptStoreError):  # without a lock there is no writer
         return None
-    descriptor = open_file(path / LOCK_FILE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -89,7 +90,7 @@ class InPlace:
         StoreLockedError
             That repair is at work.
         """
-        if self._folder.is_symlink() or not self._marker.is_file():
+        if self._folder.is_symlink() or self._marker.is_symlink() or not self._marker.is_file():
             return None
         with refusing(self._path):
             self._take_lock()
@@ -114,7 +115,7 @@ class InPlace:
 
     def _is_new(self) -> bool:
         """Whether the store in the folder is the new one: before the exchange it is noted which that is."""
-        noted = self._marker.read_bytes()
+        noted = read_at(self._lock, self._marker, 0, 4 * IDENTITY_BYTES)
         try:
             return not noted or read_manifest(self.target).identity.hex() == noted.decode("ascii", "replace")
         except FpstoreError:
@@ -140,7 +141,7 @@ class InPlace:
             self._take_lock()
 
     def _take_lock(self) -> None:
-        self._lock = os.open(self._marker, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._lock = open_file(self._marker, os.O_RDWR)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

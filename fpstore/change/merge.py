@@ -280,7 +280,7 @@ class Merge:
     def _manifest_file(self) -> int | None:
         """Return which file the manifest is: only a rename changes that. This needs no open file."""
         try:
-            return os.stat(MANIFEST_FILE, dir_fd=self._tracker.folder).st_ino
+            return os.stat(MANIFEST_FILE, dir_fd=self._tracker.folder, follow_symlinks=False).st_ino
         except OSError:
             return None
 

@@ -18,7 +18,7 @@ def remove_obsolete(path: Path, current: int) -> None:
         if is_generation_name(entry.name) and entry.name != generation_folder(current):
             logger().info("%s: obsolete, removed", entry)
             remove_generation(entry)
-    (path / (MANIFEST_FILE + TEMPORARY)).unlink(missing_ok=True)
+    remove_tree(path / (MANIFEST_FILE + TEMPORARY))
 
 
 def remove_generation(folder: Path) -> None:

@@ -1,4 +1,8 @@
-"""Opening the files of a store, and reading and writing them at places: one that cannot be read is an error, not a signal."""
+"""Opening the files of a store, and reading and writing them at places: one that cannot be read is an error, not a signal.
+
+A store may come from anybody, so no link in it is followed: a link at the name of a file or of a folder is damage. Only the path
+of the store itself, which the user gives, may be a link.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fpstore.disk.refusals import refused
@@ -16,9 +20,12 @@ RUN_REPAIR = "run fpstore repair"
 UNREADABLE = (errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EBADMSG", errno.EIO))
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _NOT_A_FILE = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
+_NOT_A_FOLDER = (errno.ELOOP, errno.ENOTDIR)
+_TO_OPEN_FILES = getattr(os, "O_PATH", os.O_RDONLY)
+MODE = 0o664  # of new files that every writer of a store may write
 
 
-def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
+def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False) -> int:
     """Open a file of a store and return its descriptor; anything else that has its name is damage, and is not waited for.
 
     Parameters
@@ -28,30 +35,84 @@ def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None) -
         As of ``os.open``.
     folder : int, optional
         The descriptor of the open folder that the file lies in, whatever the path names now.
+    of_user : bool
+        The user has named the folder that the file lies in: it may be a link.
 
     Raises
     ------
     StoreNotFoundError
         There is none.
     CorruptStoreError
-        It is a folder, a pipe, a device, or a link that leads nowhere.
+        It is a link, a folder, a pipe or a device, or its folder is a link.
     StorageError
         The system refuses the read for another reason.
     """
+    above = -1
     try:
-        # A pipe that nobody writes to would keep a plain open waiting.
-        flags |= os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(path if folder is None else path.name, flags, dir_fd=folder)
+        if folder is None and not of_user:
+            folder = above = open_folder(path.parent, _TO_OPEN_FILES)
+        return open_regular(path, flags, folder)
     except OSError as error:
         if error.errno in _MISSING:
             raise missing(path) from error
-        if error.errno in _NOT_A_FILE:
-            raise not_a_file(path) from error
         raise refused(path, error) from error
+    finally:
+        if above >= 0:
+            os.close(above)
+
+
+def open_regular(path: Path, flags: int, folder: int | None = None, then: str = RUN_REPAIR) -> int:
+    """Open a regular file in an open folder, or in one that the user has named; ``then`` says what to do about anything else.
+
+    Raises
+    ------
+    CorruptStoreError
+        It is something else.
+    OSError
+    """
+    try:
+        # A pipe that nobody writes to would keep a plain open waiting.
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(path if folder is None else path.name, flags, MODE, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _NOT_A_FILE:
+            raise not_a_file(path, then) from error
+        raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise not_a_file(path)
+        raise not_a_file(path, then)
     return descriptor
+
+
+def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) -> int:
+    """Open a folder of a store, in an open folder if that is given.
+
+    Raises
+    ------
+    CorruptStoreError
+        It is a link or a file.
+    OSError
+    """
+    try:
+        flags |= os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(path if above is None else path.name, flags, dir_fd=above)
+    except OSError as error:
+        if error.errno in _NOT_A_FOLDER:
+            raise CorruptStoreError(f"{path}: not a folder: {RUN_REPAIR}", path=path) from error
+        raise
+
+
+def create_anew(path: Path, folder: int | None = None) -> int:
+    """Remove the file or the link that has a name, create a file, and return its descriptor; parameters as of `open_regular`.
+
+    Raises
+    ------
+    OSError
+    """
+    name = path if folder is None else path.name
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE, dir_fd=folder)
 
 
 def missing(path: Path) -> StoreNotFoundError:
@@ -59,9 +120,9 @@ def missing(path: Path) -> StoreNotFoundError:
     return StoreNotFoundError(f"{path}: missing: {RUN_REPAIR}", path=path)
 
 
-def not_a_file(path: Path) -> CorruptStoreError:
+def not_a_file(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
     """Return the error for something else than a file."""
-    return CorruptStoreError(f"{path}: not a regular file: {RUN_REPAIR}", path=path)
+    return CorruptStoreError(f"{path}: not a regular file: {then}", path=path)
 
 
 @contextmanager

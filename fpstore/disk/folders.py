@@ -30,10 +30,14 @@ def short_name(name: str, room: int) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder and its contents as far as possible."""
+    """Remove a folder and its contents as far as possible; also a file or a link that has its name."""
     import shutil  # imports all the archive modules
 
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            folder.unlink()
 
 
 def lock_temporary(descriptor: int, path: Path) -> bool:

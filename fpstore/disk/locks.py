@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import WeakSet, finalize
 
+from fpstore.disk.files import open_regular
 from fpstore.disk.fork import around_fork
 from fpstore.errors import StoreLockedError
 
 LOCK_FILE = "writer.lock"
-MODE = 0o664
 
 
 class FolderLock:
@@ -26,12 +26,18 @@ class FolderLock:
         Of the file, which is made if it is not there.
     refused : callable
         Called with the folder and the number of the process that has the lock; returns the error to raise.
+
+    Raises
+    ------
+    CorruptStoreError
+        Something else has the name of the file. It is not replaced: another process could have replaced it meanwhile.
+    OSError
     """
 
     def __init__(self, folder: Path, name: str, refused: Callable[[Path, str], StoreLockedError]) -> None:
         self.path = folder / name
         self.owner = os.getpid()
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+        self._descriptor = open_regular(self.path, os.O_RDWR | os.O_CREAT, then="remove it")
         # Until somebody has the lock who can release it, an interrupt may drop it.
         self._given_back = finalize(self, os.close, self._descriptor)
         self._given_back.atexit = False
@@ -86,7 +92,7 @@ def _refused(folder: Path, holder: str) -> StoreLockedError:
 def _is_at(path: Path, descriptor: int) -> bool:
     """Return whether an open file is that which has this path now."""
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
     except FileNotFoundError:
         return False
 

@@ -30,7 +30,7 @@ class Output:
     Parameters
     ----------
     path : Path
-        The file to create, or to write anew.
+        The file to create.
     direct : bool
         Pieces pass by the page cache where the file system allows it: for what is read once, in order. Otherwise each fills a
         large page of the cache, where the file system has such: then look-ups in the mapped file translate few addresses.
@@ -42,7 +42,7 @@ class Output:
     """
 
     def __init__(self, path: Path, direct: bool = True) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
         self.is_direct, self._direct = False, direct

@@ -17,7 +17,7 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.disk import lmdb_pages as pages
-from fpstore.disk.files import RUN_REPAIR, read_at
+from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError
 
 CHUNK_BYTES = 4096
@@ -36,7 +36,7 @@ def tail_bytes(used: int) -> int:
 def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
     """Pad a finished file after its ``used`` bytes, append their checksums, and return its size and its digest."""
     groups, second = [], []
-    with path.open("r+b") as file:
+    with os.fdopen(open_file(path, os.O_RDWR), "r+b") as file:
         for start in range(0, used, PIECE_BYTES):
             groups.append(_hashes(read_at(file.fileno(), path, start, min(used - start, PIECE_BYTES))))
             second.append(xxhash.xxh64_intdigest(groups[-1]).to_bytes(HASH_BYTES, "little"))

@@ -277,7 +277,7 @@ class SealedReader:
     @property
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
-        status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.stat()
+        status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.lstat()
         return disk_bytes(status)
 
     def verify(self) -> None:

@@ -78,7 +78,7 @@ class ColumnWriter:
         self._path, self._layout = path, layout
         self._cutter = layout.cutter()
         self._fed = 0
-        self._file = path.open("w+b", buffering=0)
+        self._file = path.open("x+b", buffering=0)
         os.ftruncate(self._file.fileno(), self._cutter.file_bytes)
         self._pages = _PageSums(self._file.fileno(), path, self._cutter)
         self._tags = _Section(self._pages, self._cutter.tags_offset)

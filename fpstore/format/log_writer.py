@@ -13,9 +13,9 @@ from weakref import finalize
 
 import xxhash
 
-from fpstore.disk.files import read_at, write_all
+from fpstore.disk.files import open_file, read_at, write_all
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
-from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError
+from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.log import (
     ALIGN,
     BOOT,
@@ -287,7 +287,7 @@ def set_end(path: Path, end: int) -> None:
     ------
     OSError
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = open_file(path, os.O_RDWR)
     try:
         write_all(descriptor, struct.pack("<QQ", end_word(end), boot_word()), WORDS_AT)
         os.fsync(descriptor)
@@ -297,8 +297,8 @@ def set_end(path: Path, end: int) -> None:
 
 def supersede_log(path: Path) -> None:
     """Tell the readers of a log that another generation is current; a log that cannot be written has none to be told."""
-    with suppress(OSError, CorruptStoreError, FormatVersionError):
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    with suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError):
+        descriptor = open_file(path, os.O_RDWR)
         try:
             parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
             with mmap.mmap(descriptor, HEADER_BYTES) as mapped, memoryview(mapped) as view, view.cast("Q") as words:

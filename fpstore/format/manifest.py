@@ -14,7 +14,7 @@ import xxhash
 from fpstore import _kernel
 from fpstore.design.blocks import CODECS, Blocks
 from fpstore.design.families import Design
-from fpstore.disk.files import RUN_REPAIR, open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, create_anew, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
@@ -153,8 +153,7 @@ def prepare_manifest(folder: int, manifest: Manifest) -> None:
     content = manifest.to_json()
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        descriptor = os.open(COMING_MANIFEST, flags, 0o664, dir_fd=folder)
+        descriptor = create_anew(Path(COMING_MANIFEST), folder)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -197,7 +196,7 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
     """
     file = path / name
     try:
-        descriptor = open_file(file, folder=folder)
+        descriptor = open_file(file, folder=folder, of_user=True)
     except StoreNotFoundError as error:
         raise not_a_store(path) from error
     try:
@@ -287,7 +286,7 @@ def _is_count(value: object) -> bool:
 def manifest_bytes(path: Path) -> int:
     """Return the size of a store's manifest; 0 if it was removed."""
     try:
-        return (path / MANIFEST_FILE).stat().st_size
+        return (path / MANIFEST_FILE).lstat().st_size
     except OSError:
         return 0
 
@@ -295,7 +294,7 @@ def manifest_bytes(path: Path) -> int:
 def manifest_time(folder: int) -> float | None:
     """Return when the manifest of an open folder was written, in seconds since 1970; None if the store was removed."""
     try:
-        return os.stat(MANIFEST_FILE, dir_fd=folder).st_mtime
+        return os.stat(MANIFEST_FILE, dir_fd=folder, follow_symlinks=False).st_mtime
     except OSError:
         return None
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from pathlib import Path
+
+from fpstore.disk.files import create_anew, open_file
+from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 
 MERGE_ERROR_FILE = "merge.error"
 MOST_BYTES = 4096
@@ -24,11 +28,8 @@ class MergeError:
 
     def set(self, message: str) -> None:
         """Write a message; ignore a failure to do so: a full disk leaves an empty file, and without open files there is none."""
-        with suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            descriptor = os.open(MERGE_ERROR_FILE, flags, 0o664, dir_fd=self._folder)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(message.encode("utf-8", "backslashreplace")[:MOST_BYTES])
+        with suppress(OSError), os.fdopen(create_anew(Path(MERGE_ERROR_FILE), self._folder), "wb") as file:
+            file.write(message.encode("utf-8", "backslashreplace")[:MOST_BYTES])
 
     def clear(self) -> None:
         """Remove the message."""
@@ -38,8 +39,10 @@ class MergeError:
     def get(self) -> str | None:
         """Return the message, or None."""
         try:
-            descriptor = os.open(MERGE_ERROR_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._folder)
-        except OSError:
+            descriptor = open_file(Path(MERGE_ERROR_FILE), folder=self._folder)
+        except (StoreNotFoundError, StorageError):
             return None
+        except CorruptStoreError:
+            return f"unknown: {MERGE_ERROR_FILE} is not a regular file: remove it"
         with os.fdopen(descriptor, "rb") as file:
             return file.read(MOST_BYTES).decode("utf-8", "backslashreplace") or NO_ROOM

@@ -15,10 +15,11 @@ from typing import IO, Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.disk.files import create_anew, open_file
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import FolderLock, process_name
 from fpstore.disk.refusals import refusing
-from fpstore.errors import InputError, StoreLockedError, show
+from fpstore.errors import CorruptStoreError, InputError, StoreLockedError, StoreNotFoundError, show
 
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
 JobIdentity = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
@@ -47,7 +48,7 @@ class PartWriter:
         self._on_end = on_end
         self._batches = 0
         with refusing(path):
-            self._file: IO[bytes] | None = self._temporary.open("wb")
+            self._file: IO[bytes] | None = os.fdopen(create_anew(self._temporary), "wb")
         self._line(first_line)
 
     def append(self, columns: Arrays) -> None:
@@ -161,7 +162,7 @@ class Checkpoint:
         if not path.exists():
             self.resumed = False
             temporary = path.with_suffix(TEMPORARY)
-            with temporary.open("w") as file:
+            with os.fdopen(create_anew(temporary), "w") as file:
                 json.dump(identity, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
@@ -170,9 +171,9 @@ class Checkpoint:
             sync_folder(self.folder.parent)
             return
         try:
-            before = json.loads(path.read_bytes())
+            before = json.loads(self._noted())
             names = dict.fromkeys([*before, *identity])
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, CorruptStoreError):
             raise InputError(f"{path}: damaged: remove the folder to start anew", path=path) from None
         now = json.loads(json.dumps(identity))
         for name in names:
@@ -191,7 +192,12 @@ class Checkpoint:
         return writer
 
     def _first_line(self, name: str) -> dict[str, object]:
-        return {"part": name, "job": zlib.crc32((self.folder / IDENTITY_FILE).read_bytes())}
+        return {"part": name, "job": zlib.crc32(self._noted())}
+
+    def _noted(self) -> bytes:
+        path = self.folder / IDENTITY_FILE
+        with os.fdopen(open_file(path, of_user=True), "rb") as file:
+            return file.read()
 
     def names(self, beginning: str) -> list[str]:
         """Return the names of the parts that begin so, without the beginning, in order."""
@@ -221,11 +227,13 @@ class Checkpoint:
         """
         path = self.folder / f"{name}{PART}"
         batches = 0
-        if not path.exists():
-            raise FileNotFoundError(path)
-        if path.is_dir():
-            raise ValueError("a folder")
-        with refusing(path), path.open("rb") as file:
+        try:
+            descriptor = open_file(path, of_user=True)
+        except StoreNotFoundError as error:
+            raise FileNotFoundError(path) from error
+        except CorruptStoreError as error:
+            raise ValueError("not a regular file") from error
+        with refusing(path), os.fdopen(descriptor, "rb") as file:
             if _read_line(file) != self._first_line(name):
                 raise ValueError("another part")
             while "columns" in (fields := _read_line(file)):

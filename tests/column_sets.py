@@ -88,6 +88,7 @@ def keys_of(words, permutation, bucket_bits, width):
 
 
 def write(path, layout, entries, pieces=1):
+    path.unlink(missing_ok=True)
     writer = ColumnWriter(path, layout)
     for part in np.array_split(entries, pieces):
         writer.feed(np.ascontiguousarray(part))

@@ -34,7 +34,7 @@ def change(rows, strings=(), totals=(10, 20, 30, 0)):
 CHANGES = [
     change([]),
     change([(2**64 - 1, 5, 0)]),
-    change([(1, 2, 1), (3, 0, 2), (5, 6, 0)], [b"abc", b"", "schön".encode()], (2**64 - 1, 0, 2**63, 2)),
+    change([(1, 2, 1), (3, 0, 2), (5, 6, 0)], [b"abc", b"", "schön".encode()], (100, 200, 2**63, 2)),
     change([(7, 8, 0)] * 5, [b"x" * 100], (1, 1, 1, 1)),
     change([], [b"only a string"]),
     change([(9, 9, 4), (1, 2, 5), (3, 0, 6)]),
@@ -58,11 +58,11 @@ def of_reference(found):
 
 
 def open_writer(path):
-    return LogWriter(path, IDENTITY, GENERATION)
+    return LogWriter(path, HEADER)
 
 
 def open_reader(path):
-    return LogReader(path, IDENTITY, GENERATION)
+    return LogReader(path, HEADER)
 
 
 def read(path):

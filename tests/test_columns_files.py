@@ -81,8 +81,8 @@ def test_counters_are_those_of_the_conditions(tmp_path):
 def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
     keys = np.arange(10, dtype=np.uint64) << np.uint64(50)
     layout = ColumnLayout(COPIES, 64, 10, 0, bytes(range(64)))
-    for wrong in ([0, 0], [5, 4]):
-        writer = ColumnWriter(tmp_path / "t", layout)
+    for name, wrong in (("equal", [0, 0]), ("less", [5, 4])):
+        writer = ColumnWriter(tmp_path / name, layout)
         with pytest.raises(InputError, match="out of order"):
             writer.feed(np.array(wrong, np.uint64))
         writer.abort()
@@ -95,7 +95,7 @@ def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
     with pytest.raises(CorruptStoreError, match="entries instead of 10"):
         writer.feed(np.arange(20, dtype=np.uint64))
     writer.abort()
-    writer = ColumnWriter(tmp_path / "t", layout._replace(width=32, permutation=bytes(range(32))))
+    writer = ColumnWriter(tmp_path / "wide", layout._replace(width=32, permutation=bytes(range(32))))
     with pytest.raises(InputError, match="below"):
         writer.feed(np.array([1], np.uint64))
     writer.abort()

@@ -8,6 +8,7 @@ import reference_records
 from damage import (
     IDS,
     LMDB_FILES,
+    LOG,
     NOTICED,
     NUMBERS,
     PAGE,
@@ -27,6 +28,9 @@ import fpstore
 from fpstore.disk import seal as sealing
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.id_map import record_seed
+from fpstore.format.log import LogHeader
+from fpstore.format.log_writer import create_log
+from fpstore.format.manifest import read_manifest
 from fpstore.format.string_records import LAYOUT_KEYS
 from fpstore.string_column import hash_of
 
@@ -185,6 +189,10 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
 
 def test_counts_in_the_metadata_are_checked(copy):
     rewrite(copy, lambda record: record["generation"].update(ids=record["generation"]["ids"] + 1))
+    with pytest.raises(fpstore.CorruptStoreError, match="totals of the header"):
+        fpstore.open(copy)
+    (copy / LOG).unlink()
+    create_log(copy / LOG, LogHeader.of(read_manifest(copy)))
     with fpstore.open(copy) as store:
         report = store.verify()
     assert not report.ok

@@ -77,7 +77,7 @@ def test_a_log_cut_short_anywhere(copy, right):
     [
         (8, 2, fpstore.FormatVersionError),
         (12, 8192, fpstore.FormatVersionError),
-        (72, 3, fpstore.FormatVersionError),
+        (72, 3, fpstore.CorruptStoreError),
         (76, 1, fpstore.FormatVersionError),
         (0, 0x41424344, fpstore.CorruptStoreError),
         (32, 7, fpstore.CorruptStoreError),

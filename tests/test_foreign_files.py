@@ -16,7 +16,7 @@ from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.histogram import Histogram
 from fpstore.format.id_map import record_seed
 from fpstore.format.log import LOG_FILE, LogHeader
-from fpstore.format.log_writer import LogWriter, create_log
+from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import read_manifest
 from fpstore.format.record import ADD, Change, pack_change
 from fpstore.string_column import hash_of
@@ -132,7 +132,7 @@ def test_a_log_that_tells_other_totals_than_there_are_is_not_merged(tmp_path, wr
     """Under checksums that are right: what a faulty writer would leave."""
     path = make(tmp_path / "s", STRINGS, changes=False)
     manifest = read_manifest(path)
-    log = LogWriter(path / "gen-00000001" / LOG_FILE, manifest.identity, 1)
+    log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.of(manifest))
     none = np.empty(0, np.uint64)
     log.append(pack_change(Change(log.header.totals._replace(**wrong), none.astype(np.uint8), none, none, [])), durable=True)
     log.publish()
@@ -142,8 +142,7 @@ def test_a_log_that_tells_other_totals_than_there_are_is_not_merged(tmp_path, wr
     assert sorted(p.name for p in path.glob("gen-*")) == ["gen-00000001"]
 
 
-@pytest.mark.parametrize("damage", ["an id that has no string", "a string beyond all numbers"])
-def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path, damage):
+def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path):
     """Under checksums that are right: what a faulty writer would leave."""
     make(tmp_path / "s", ["mine", *STRINGS[1:]], changes=False)
     path = make(tmp_path / "a", STRINGS, changes=False)
@@ -154,14 +153,9 @@ def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path, 
         *lists, _ = reference_records.decode_record(records[key], seed)
         records[key] = reference_records.encode_record([*lists, [len(STRINGS)]], seed)
 
-    if damage == "an id that has no string":
-        rewrite_records(path, "gen-00000001/ids.mdb", change)
-    else:
-        log = path / "gen-00000001" / LOG_FILE
-        log.unlink()
-        create_log(log, LogHeader.of(read_manifest(path))._replace(first_string=len(STRINGS) - 1))
+    rewrite_records(path, "gen-00000001/ids.mdb", change)
     with fpstore.open(tmp_path / "s", "r+") as store:
-        with pytest.raises(fpstore.CorruptStoreError, match=r"has no string|should not exist"):
+        with pytest.raises(fpstore.CorruptStoreError, match="has no string"):
             store.merge(path)
         assert len(store) == 300
 
@@ -186,7 +180,7 @@ def test_verify_finds_an_id_number_that_has_no_string(without_strings):
 def test_an_id_number_of_the_log_that_has_no_string_is_found(tmp_path):
     path = make(tmp_path / "s", STRINGS, changes=False)
     manifest = read_manifest(path)
-    log = LogWriter(path / "gen-00000001" / LOG_FILE, manifest.identity, 1)
+    log = LogWriter(path / "gen-00000001" / LOG_FILE, LogHeader.of(manifest))
     one = np.array([1], np.uint64)
     totals = log.header.totals._replace(fingerprints=301, ids=301)
     log.append(pack_change(Change(totals, np.array([ADD], np.uint8), one, one * np.uint64(300), [b""])), durable=True)

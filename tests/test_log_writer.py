@@ -9,9 +9,7 @@ import pytest
 import reference_log
 from logs import (
     CHANGES,
-    GENERATION,
     HEADER,
-    IDENTITY,
     change,
     check_writer,
     of_reference,
@@ -117,7 +115,7 @@ def test_a_writer_that_opens_while_a_backup_looks_for_the_end(full, monkeypatch)
 
     monkeypatch.setattr(log_format, "whole_records", with_a_writer)
     with path.open("rb") as file:
-        end = log_end(file.fileno(), path, IDENTITY, GENERATION)
+        end = log_end(file.fileno(), path, HEADER)
     assert HEADER_BYTES < end == writers[0].durable < writers[0].place
     writers[0].close()
 

@@ -3,13 +3,17 @@
 import json
 import os
 import shutil
+from contextlib import nullcontext
 
 import pytest
 import reference
 import reference_records
+from damage import LOG, rewrite
 
 import fpstore
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.format.log import LogHeader
+from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import (
     MANIFEST_FILE,
     generation_numbers,
@@ -57,7 +61,10 @@ def test_a_manifest_is_written_and_read(path):
     manifest = read_manifest(path)
     folder = os.open(path, os.O_RDONLY)
     try:
-        other = manifest._replace(generation=manifest.generation._replace(number=2**40), fingerprinter={"name": "größer 😀"})
+        other = manifest._replace(
+            generation=manifest.generation._replace(number=2**40),
+            fingerprinter={"name": "größer 😀", "version": 1, "parameters": {}},
+        )
         write_manifest(folder, other)
         assert read_manifest(path, folder) == read_manifest(path) == other
         assert sorted(entry.name for entry in path.iterdir()) == ["gen-00000001", MANIFEST_FILE, "writer.lock"]
@@ -138,6 +145,70 @@ def test_what_cannot_be_is_malformed_under_a_right_checksum(path, key, value):
             assert "\n" not in str(caught.value)
 
 
+def members(value, name=()):
+    """Yield the way to each member, also of objects and arrays in others."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*name, key)
+        yield from members(value[key], (*name, key))
+
+
+HOSTILE = [
+    None, True, -1, 0, 1, 6, 255, 257, 2**31, 2**32, 2**40, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**400, 0.5, 1e300, "", "x",
+    "ü" * 99, "row", "0" * 32, [], [[]], {}, {"count": 1}, [None] * 501, {"tables": {}},
+]  # fmt: skip
+
+
+def test_each_member_takes_only_what_it_can_be(path):
+    """Under a right checksum: the error names the manifest, and no other exception comes of any value."""
+    content = json.loads((path / MANIFEST_FILE).read_bytes())
+    read, refused = set(), 0
+    for name in members(content):
+        for hostile in HOSTILE:
+            changed = json.loads(json.dumps(content))
+            place = changed
+            for key in name[:-1]:
+                place = place[key]
+            if place[name[-1]] == hostile:
+                continue
+            place[name[-1]] = hostile
+            try:
+                parse_manifest(sealed(changed), path)
+                read.add(".".join(map(str, name)))
+            except (CorruptStoreError, FormatVersionError) as error:
+                assert str(path) in str(error)
+                refused += 1
+    strict = {"design", "tables", "permutation", "codec", "block_bytes", "generation", "ids_file", "count", "first_string"}
+    assert not strict & {name.rsplit(".")[-1] for name in read}
+    assert refused > 1000
+
+
+def test_what_no_files_can_hold_is_refused(path):
+    """Counts are bounded by the sizes of the files, which are checked."""
+    before = (path / MANIFEST_FILE).read_bytes()
+    for name, value in (("ids", 2**63), ("first_string", 2**40), ("fingerprints", 4)):
+        rewrite(path, lambda content, name=name, value=value: content["generation"].update({name: value}))
+        with pytest.raises(CorruptStoreError, match=f"malformed .generation.{'ids' if name == 'fingerprints' else name}."):
+            fpstore.open(path)
+        (path / MANIFEST_FILE).write_bytes(before)
+    for shape, error in (("ids_file", "longest value"), ("dictionary", "cannot hold")):
+
+        def change(content, shape=shape):
+            record = content["generation"]
+            if shape == "ids_file":
+                record["ids_file"]["largest"] = 2**40
+            else:
+                record["dictionary"]["count"] = record["first_string"] = 2**40
+
+        rewrite(path, change)
+        (path / LOG).unlink()
+        create_log(path / LOG, LogHeader.of(read_manifest(path)))
+        for use in (fpstore.open, fpstore.repair):
+            with pytest.raises(CorruptStoreError, match=error) if use is fpstore.open else nullcontext():
+                use(path)
+        shutil.rmtree(path.with_name("s.repaired"), ignore_errors=True)
+        (path / MANIFEST_FILE).write_bytes(before)
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b"[]", b"null", b"7", b'{"checksum": 7}', b"\xff", b"[" * 100_000, b"{" * 3, b'{"a": 1}']
 )
@@ -186,7 +257,7 @@ folder = os.open(path, os.O_RDONLY)
 manifest = read_manifest(path)
 arm()
 try:
-    write_manifest(folder, manifest._replace(fingerprinter={"name": "new"}))
+    write_manifest(folder, manifest._replace(fingerprinter={"name": "new", "version": 1, "parameters": {}}))
 except OSError as error:
     raise fpstore.StorageError(str(error)) from error
 finally:
@@ -194,7 +265,7 @@ finally:
 """
 CHECK = """
 found = read_manifest(root / "s").fingerprinter
-assert found in (None, {"name": "new"})
+assert found in (None, {"name": "new", "version": 1, "parameters": {}})
 if outcome.kind == "ok":
     assert found
 if outcome.kind == "error":

@@ -62,7 +62,6 @@ def disk(request, monkeypatch):
 def test_what_is_written_is_in_the_file(tmp_path, disk, size, step, direct):
     data = RNG.integers(0, 256, size, dtype=np.uint8)
     path = tmp_path / "file"
-    path.write_bytes(b"older and longer" * 10_000)
     file = Output(path, direct)
     for start in range(0, size, step):
         piece = data[start : start + step]
@@ -75,6 +74,17 @@ def test_what_is_written_is_in_the_file(tmp_path, disk, size, step, direct):
     file.sync()
     assert path.read_bytes() == b"start"[: min(size, 5)] + data.tobytes()[5:]
     assert not file.is_direct or (direct and disk != "refused" and size >= 4 * PAGE)
+
+
+def test_an_output_is_a_new_file(tmp_path):
+    (tmp_path / "victim").write_bytes(b"older")
+    (tmp_path / "link").symlink_to("victim")
+    for name in ("victim", "link"):
+        with pytest.raises(FileExistsError):
+            Output(tmp_path / name)
+        with pytest.raises(FileExistsError):
+            write_whole(tmp_path / name, [])
+    assert (tmp_path / "victim").read_bytes() == b"older"
 
 
 def _write_pages(file, pages):

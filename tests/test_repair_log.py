@@ -11,7 +11,7 @@ from repairing import COUNT, FINGERPRINTS, GENERATION, MORE, content, current, d
 from speeds import slow
 
 import fpstore
-from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogReader, later_records
+from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogHeader, LogReader, later_records
 from fpstore.format.log_writer import set_end
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.table import table_name
@@ -22,7 +22,7 @@ NO_LOG = "the log: all that was inserted or deleted since the last merge, if any
 def records_of(path):
     """Return (place, end, change) of each record of the log."""
     manifest, file = read_manifest(path), path / current(path) / LOG_FILE
-    log = LogReader(file, manifest.identity, manifest.generation.number)
+    log = LogReader(file, LogHeader.of(manifest))
     with file.open("rb") as stream:
         found = [(place, r.end, r.change) for place, _, r in later_records(stream.fileno(), file, log.header, HEADER_BYTES)]
     log.close()

@@ -72,7 +72,7 @@ class GenerationWriter:
     def __init__(self, folder: Path, blocks: Blocks, work: Work, threads: int = 1) -> None:
         self.folder = folder
         self.work = work
-        self.fingerprints = self.ids = self.digest = self.first_string = 0
+        self.fingerprints = self.ids = self.digest = 0
         self.dictionary: dict[str, Any] | None = None
         self.places: dict[str, Any] | None = None
         self._rank_bits = 0
@@ -207,7 +207,6 @@ class GenerationWriter:
                 path=self.folder, expected=expected, got=got,
             )  # fmt: skip
         shape = strings.write(self.folder / STRINGS_FILE, threads, self.work.tick)
-        self.first_string = strings.count
         self.dictionary = {
             "strings": shape, "count": strings.count, "hashes": hashes.count, "hash_digest": hashes.digest, "numbers": numbers,
         }  # fmt: skip
@@ -250,8 +249,9 @@ class GenerationWriter:
 
     def record(self, number: int, totals: Totals) -> GenerationRecord:
         """Return the generation's record for the manifest: its number, and the totals of its content."""
+        first_string = 0 if self.dictionary is None else self.dictionary["count"]
         return GenerationRecord(
-            number, self.fingerprints, self.ids, totals.next_row, totals.id_kind, self.first_string,
+            number, self.fingerprints, self.ids, totals.next_row, totals.id_kind, first_string,
             self.digest, self._ids_file, self.dictionary, self.places,
         )  # fmt: skip
 

@@ -101,7 +101,6 @@ class MergedStrings:
         try:
             if old is not None:
                 self._write_old(writer, old, copies, tick)
-            writer.add(self._gap())
             number = self._first
             for strings in self._fresh():
                 writer.add(strings.blanked(self._used[number : number + len(strings)]))
@@ -151,16 +150,7 @@ class MergedStrings:
         """Yield the strings in order of their numbers."""
         if self._old is not None:
             yield from (column for _, column in self._old.strings.columns())
-        yield self._gap()
         yield from self._fresh()
-
-    def _gap(self) -> StringColumn:
-        """Return empty strings for the numbers between the old dictionary's and those that were added.
-
-        There are some where an earlier merge kept the dictionary.
-        """
-        known = 0 if self._old is None else self._old.strings.count
-        return StringColumn(b"", np.zeros(self._first - known, np.uint64))
 
     def _fresh(self) -> Iterator[StringColumn]:
         yield from _pieces(self._added)

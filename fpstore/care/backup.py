@@ -18,7 +18,7 @@ from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.log import LOG_FILE, log_end
+from fpstore.format.log import LOG_FILE, LogHeader, log_end
 from fpstore.format.log_writer import set_end
 from fpstore.format.places import PLACES_FILES
 from fpstore.format.table import table_name
@@ -103,7 +103,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
         target = folder / generation.folder.name
         target.mkdir()
         # The copied part of the log decides the moment; the other files never change.
-        end = log_end(files[LOG_FILE], log_file, manifest.identity, generation.record.number)
+        end = log_end(files[LOG_FILE], log_file, LogHeader.of(manifest))
         sizes = {name: os.fstat(descriptor).st_size if name != LOG_FILE else end for name, descriptor in files.items()}
         done, total = 0, sum(sizes.values())
         for name, descriptor in files.items():

@@ -272,8 +272,10 @@ class Evidence:
         if manifest is not None:
             header, log_header = LogHeader.of(manifest), header
             if log_header is not None:
+                # Of a log of this generation the records are right, whatever else its header says.
+                same = header._replace(identity=log_header.identity, generation=log_header.generation)
                 try:
-                    check_belongs(log_header, log.path, manifest.identity, self.generation.number)
+                    check_belongs(same, log.path, header)
                 except CorruptStoreError as error:
                     return self._without_log(error)
             return CurrentLog(log, header, True)

@@ -22,7 +22,7 @@ from fpstore.arguments import check_sync
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import FpstoreError
-from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import Manifest, generation_folder, read_manifest
 from fpstore.format.record import Change, Totals, pack_change
@@ -207,8 +207,8 @@ class Committer:
         tracker, number = self.tracker, manifest.generation.number
         remove_obsolete(tracker.here(), number)
         folder = tracker.here() / generation_folder(number)
-        log = LogWriter(folder / LOG_FILE, manifest.identity, number)
-        reader = LogReader(log.path, manifest.identity, number)
+        log = LogWriter(folder / LOG_FILE, LogHeader.of(manifest))
+        reader = LogReader(log.path, log.header)
         tracker.adopt(manifest, Generation(folder.parent, manifest, tracker.loading), reader, log.read(HEADER_BYTES, 1))
         self.log = log
 

@@ -136,8 +136,6 @@ class Join(Merge):
         while batch := list(islice(strings_of, BATCH_STRINGS)):
             self._work.tick()
             theirs = np.array([number for number, _ in batch], np.uint64)
-            if int(theirs.max()) >= end:
-                raise _unknown(other, int(theirs.max()), "should not exist")
             strings = [string for _, string in batch]
             numbers = snapshot.numbers_of_strings(strings)
             unknown = np.flatnonzero(numbers == NO_NUMBER)
@@ -147,10 +145,10 @@ class Join(Merge):
 
         def translated(ids: Words) -> Words:
             if len(ids) and int(ids.max()) >= end:
-                raise _unknown(other, int(ids.max()), "has no string")
+                raise _unknown(other, int(ids.max()))
             found: Words = np.asarray(table[ids])
             if (missing := found == NO_NUMBER).any():
-                raise _unknown(other, int(ids[missing][0]), "has no string")
+                raise _unknown(other, int(ids[missing][0]))
             fresh = found >= first
             found[fresh] = new.numbers_at(found[fresh] - np.uint64(first)) + np.uint64(first)
             return found
@@ -178,9 +176,9 @@ def _strings_of(snapshot: Snapshot) -> Iterator[tuple[int, bytes]]:
     yield from ((number, string) for number, string in enumerate(delta.strings, delta.first_string) if string)
 
 
-def _unknown(store: Snapshot, number: int, what: str) -> CorruptStoreError:
+def _unknown(store: Snapshot, number: int) -> CorruptStoreError:
     folder = store.generation.folder
-    return CorruptStoreError(f"{folder}: id number {number} {what}: {RUN_REPAIR}", path=folder, got=number)
+    return CorruptStoreError(f"{folder}: id number {number} has no string: {RUN_REPAIR}", path=folder, got=number)
 
 
 def _end_of_ids(snapshot: Snapshot) -> int:

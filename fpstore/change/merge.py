@@ -29,7 +29,7 @@ from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogReader
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import (
     MANIFEST_FILE,
@@ -173,7 +173,6 @@ class Merge:
         self._first_string = snapshot.delta.first_string + len(self._strings)
         if self._new_strings is not None:
             self._first_string += self._new_strings.count
-        written.first_string = self._first_string
         self._used = np.zeros(self._first_string, bool) if self._has_strings(snapshot) else None
         write_sorted(written, self._source(snapshot), self._manifest.design, self._resources, self._used)
         if self._used is not None or self._manifest.index_ids:
@@ -228,8 +227,8 @@ class Merge:
         try:
             home = self._tracker.here()
             generation = Generation(home, manifest, self._tracker.loading)
-            log = LogWriter(home / folder.name / LOG_FILE, manifest.identity, number)
-            reader = LogReader(log.path, manifest.identity, number)
+            log = LogWriter(home / folder.name / LOG_FILE, LogHeader.of(manifest))
+            reader = LogReader(log.path, log.header)
             self._switch(generation, log, reader, kept)
         except BaseException:
             if not self._is_current():
@@ -314,7 +313,7 @@ class Merge:
         for name in DICTIONARY_FILES:
             (temporary / name).unlink(missing_ok=True)
         added, new = self._strings, self._new_strings
-        if not any(added) and not (new and new.count) and self._is_good(generation.record.dictionary, kept):
+        if not added and not (new and new.count) and self._is_good(generation.record.dictionary, kept):
             written.dictionary = generation.record.dictionary
             if generation.record.dictionary is not None:
                 for name in DICTIONARY_FILES:

@@ -121,7 +121,7 @@ def count_distinct(fingerprints: Words) -> int:
 def is_fresh(snapshot: Snapshot) -> bool:
     """Whether a store has never had an id, so that the next ids decide the kind."""
     totals = snapshot.totals
-    return totals.ids == 0 and totals.next_row == 0 and not snapshot.delta.strings
+    return totals.ids == 0 and totals.next_row == 0 and not snapshot.delta.next_string
 
 
 def numbered(

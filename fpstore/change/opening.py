@@ -14,7 +14,7 @@ from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
 from fpstore.errors import FpstoreError, InputError, ReadOnlyError, StoreNotFoundError
-from fpstore.format.log import HEADER_BYTES, LOG_FILE
+from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.tracker import Tracker
 from fpstore.threads import Worker
@@ -55,7 +55,7 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWri
         sync_folder(here)  # a writer that was killed may not have: what is current now stays current
         remove_obsolete(here, manifest.generation.number)
         before = tracker.log.told
-        log = LogWriter(here / generation.folder.name / LOG_FILE, manifest.identity, manifest.generation.number)
+        log = LogWriter(here / generation.folder.name / LOG_FILE, LogHeader.of(manifest))
         if log.durable != before:
             logger().warning("%s: a writer died: log recovered up to byte %d; published were %d", path, log.durable, before)
         # Only now are the records known that a writer logged before it died without publishing them.

@@ -44,7 +44,6 @@ def _write_part(snapshot: Snapshot, part: Part, folder: Path, resources: Resourc
     generation.mkdir()
     delta, totals = snapshot.delta, snapshot.totals
     writer = GenerationWriter(generation, manifest.blocks, Work(resources.progress))
-    writer.first_string = delta.next_string
     used = np.zeros(delta.next_string, bool) if totals.id_kind == "string" else None
     write_sorted(writer, part, manifest.design, resources, used)
     if used is not None:

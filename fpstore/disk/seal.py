@@ -172,6 +172,13 @@ class CheckedPages:
         tree = self._meta.main
         if tree.root != pages.NOWHERE and not (2 <= tree.root <= self._meta.last_page and 1 <= tree.depth <= pages.MAX_DEPTH):
             raise CorruptStoreError(f"{path}: LMDB file is damaged: a tree has no root", path=path, got=tree.root)
+        if tree.entries * (pages.NODE + key_bytes) > self.used:
+            raise CorruptStoreError(f"{path}: LMDB file is damaged: {tree.entries} keys do not fit", path=path, got=tree.entries)
+
+    @property
+    def entries(self) -> int:
+        """The number of keys in the tree."""
+        return self._meta.main.entries
 
     @property
     def used(self) -> int:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
-from fpstore.disk.files import disk_bytes, missing, open_file
+from fpstore.disk.files import RUN_REPAIR, disk_bytes, missing, open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
 from fpstore.disk.seal import PAD_BYTES, CheckedPages, seal, tail_bytes
@@ -181,7 +181,7 @@ class SealedReader:
         self._pages: CheckedPages
         self.in_memory: _kernel.SealedFile | None = None  # until it is closed
         self._whole = False  # every page has been checked
-        self._longest = max(largest, PAD_BYTES // 2)
+        self._largest, self._longest = largest, max(largest, PAD_BYTES // 2)
         self._reached = bytearray()  # by the number of a key: whether the pages on the way to it have been checked
         self._closed = False
         self._forks = -1  # the process that owns what follows, by its number of forks
@@ -256,6 +256,13 @@ class SealedReader:
                 expected=self._digest,
                 got=got,
             )
+        if self._largest > (room := size - self._pages.used - PAD_BYTES - tail_bytes(self._pages.used)):
+            raise CorruptStoreError(
+                f"{self.path}: the longest value cannot have {self._largest} bytes, {room} are behind the pages: {RUN_REPAIR}",
+                path=self.path,
+                expected=self._largest,
+                got=room,
+            )
         if self._pages.used <= CHECKED_AT_OPEN:
             self._check_all()
         self.in_memory = self._pages.in_memory(size, self._longest, self._whole)
@@ -273,6 +280,11 @@ class SealedReader:
         if self._forks != _forks:
             self._open()
         return self._handle.transaction
+
+    @property
+    def entries(self) -> int:
+        """The number of values, as the file says: not more than fit into its pages."""
+        return self._pages.entries
 
     @property
     def file_bytes(self) -> int:

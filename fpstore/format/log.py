@@ -110,10 +110,12 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
     )
     if magic != MAGIC:
         raise CorruptStoreError(f"{path}: not a log", path=path)
-    if (version, header_bytes, flags) != (VERSION, HEADER_BYTES, 0) or kind >= len(ID_KINDS) or width not in WIDTHS:
+    if (version, header_bytes, flags) != (VERSION, HEADER_BYTES, 0):
         raise FormatVersionError(
             f"{path}: a log of version {version}, this fpstore reads {VERSION}", path=path, expected=VERSION, got=version
         )
+    if kind >= len(ID_KINDS) or width not in WIDTHS:
+        raise CorruptStoreError(f"{path}: the header of the log is malformed: {RUN_REPAIR}", path=path)
     return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]), width)
 
 
@@ -213,7 +215,7 @@ class _Durable:
             for records in whole_records(self._descriptor, self._path, self._header, place, number, end):
                 if exact != self.is_exact:
                     break  # it may be what that writer has not made durable yet
-                yield records
+                yield checked(records, self._header, self._path)
                 place, number = records.end, records.last + 1
         if exact:
             if place < told:
@@ -228,12 +230,11 @@ class LogReader:
     Parameters
     ----------
     path : Path
-    identity, generation : bytes, int
-        What the log must belong to.
+    header : LogHeader
+        That of the manifest.
 
     Attributes
     ----------
-    header : LogHeader
     words : memoryview of 8-byte words
         Of the header. The one at END moves: it tells the end of what is durable, with SUPERSEDED when another generation is
         current. To look at it is one load of 8 aligned bytes, without a system call.
@@ -245,14 +246,14 @@ class LogReader:
     CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, identity: bytes, generation: int) -> None:
-        self.path = path
-        self._descriptor, self.header = open_log(path, identity, generation)
+    def __init__(self, path: Path, header: LogHeader) -> None:
+        self.path, self.header = path, header
+        self._descriptor = open_log(path, header)
         self._given_back = finalize(self, os.close, self._descriptor)
         try:
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
-            self._durable = _Durable(self._descriptor, path, self.header, self.words.__getitem__)
+            self._durable = _Durable(self._descriptor, path, header, self.words.__getitem__)
             told_end(self.word, path)
         except BaseException:
             self.close()
@@ -299,8 +300,8 @@ class LogReader:
             self._given_back()
 
 
-def open_log(path: Path, identity: bytes, generation: int, flags: int = os.O_RDONLY) -> tuple[int, LogHeader]:
-    """Open the log of a generation; return its descriptor and its header, which are checked.
+def open_log(path: Path, header: LogHeader, flags: int = os.O_RDONLY) -> int:
+    """Open the log of a generation, and return its descriptor; ``header`` is what its manifest says.
 
     Raises
     ------
@@ -308,12 +309,11 @@ def open_log(path: Path, identity: bytes, generation: int, flags: int = os.O_RDO
     """
     descriptor = open_file(path, flags)
     try:
-        header = parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
-        check_belongs(header, path, identity, generation)
+        check_belongs(parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path), path, header)
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor, header
+    return descriptor
 
 
 def map_header(descriptor: int, path: Path, protection: int) -> mmap.mmap:
@@ -327,15 +327,14 @@ def map_header(descriptor: int, path: Path, protection: int) -> mmap.mmap:
         return mmap.mmap(descriptor, HEADER_BYTES, prot=protection)
 
 
-def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> int:
-    """Check that an open log belongs to this store and generation; return where its durable part ends.
+def log_end(descriptor: int, path: Path, header: LogHeader) -> int:
+    """Check that an open log belongs to a manifest, which says that it has this header; return where its durable part ends.
 
     Raises
     ------
     CorruptStoreError, FormatVersionError
     """
-    header = parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
-    check_belongs(header, path, identity, generation)
+    check_belongs(parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path), path, header)
     durable = _Durable(descriptor, path, header, lambda at: int.from_bytes(read_at(descriptor, path, 8 * at, 8), "little"))
     if durable.is_exact:
         return durable.told
@@ -345,16 +344,25 @@ def log_end(descriptor: int, path: Path, identity: bytes, generation: int) -> in
     return place
 
 
-def check_belongs(header: LogHeader, path: Path, identity: bytes, generation: int) -> None:
-    """Refuse the log of another store or generation.
+def check_belongs(header: LogHeader, path: Path, expected: LogHeader) -> None:
+    """Refuse the log of another store or generation, or one that says something else than the manifest of its generation.
 
     Raises
     ------
     CorruptStoreError
     """
-    if (header.identity, header.generation) != (identity, generation):
-        what = "another store" if header.identity != identity else f"generation {header.generation}"
-        raise CorruptStoreError(f"{path}: the log of {what}: {RUN_REPAIR}", path=path, expected=generation, got=header.generation)
+    if (header.identity, header.generation) != (expected.identity, expected.generation):
+        what = "another store" if header.identity != expected.identity else f"generation {header.generation}"
+        raise CorruptStoreError(
+            f"{path}: the log of {what}: {RUN_REPAIR}", path=path, expected=expected.generation, got=header.generation
+        )
+    for name, wanted, got in zip(LogHeader._fields, expected, header, strict=True):
+        if wanted != got:
+            what = name.replace("_", " ")
+            raise CorruptStoreError(
+                f"{path}: {what} of the header is {got}, the manifest says {wanted}: {RUN_REPAIR}",
+                path=path, expected=wanted, got=got,
+            )  # fmt: skip
 
 
 def whole_records(descriptor: int, path: Path, header: LogHeader, place: int, number: int, end: int) -> Iterator[Records]:
@@ -382,6 +390,28 @@ def whole_records(descriptor: int, path: Path, header: LogHeader, place: int, nu
         if len(data) < wanted or data[:8] != RECORD_MAGIC or not len(data) < length <= end - place:
             return
         wanted = length + ALIGN
+
+
+def checked(records: Records, header: LogHeader, path: Path) -> Records:
+    """Return records of a log, unless they cannot be what a writer has logged.
+
+    Raises
+    ------
+    CorruptStoreError
+        More is counted than the rows that fit into the log can have added, or a string is not UTF-8.
+    """
+    totals, before = records.change.totals, header.totals
+    most = records.end // (8 * max(header.words, 1) + 9)
+    if not totals.fingerprints <= totals.ids <= before.ids + most or totals.fingerprints > before.fingerprints + most:
+        raise CorruptStoreError(f"{path}: the log is malformed (counts of record {records.last}): {RUN_REPAIR}", path=path)
+    try:
+        for string in records.change.strings:
+            string.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptStoreError(
+            f"{path}: the log is malformed (a string of records {records.first} to {records.last}): {RUN_REPAIR}", path=path
+        ) from error
+    return records
 
 
 def _change(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:

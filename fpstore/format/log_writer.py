@@ -31,6 +31,7 @@ from fpstore.format.log import (
     Records,
     boot_word,
     check_tail,
+    checked,
     damaged_at,
     end_word,
     map_header,
@@ -71,8 +72,8 @@ class LogWriter:
     Parameters
     ----------
     path : Path
-    identity, generation : bytes, int
-        What the log must belong to.
+    header : LogHeader
+        That of the manifest.
 
     Attributes
     ----------
@@ -84,9 +85,9 @@ class LogWriter:
         The end of what is durable and told.
     """
 
-    def __init__(self, path: Path, identity: bytes, generation: int) -> None:
-        self.path = path
-        self._descriptor, self.header = open_log(path, identity, generation, os.O_RDWR)
+    def __init__(self, path: Path, header: LogHeader) -> None:
+        self.path, self.header = path, header
+        self._descriptor = open_log(path, header, os.O_RDWR)
         self._given_back = finalize(self, os.close, self._descriptor)
         self._seed = self.header.seed
         try:
@@ -250,7 +251,7 @@ class LogWriter:
         """
         end = self.place if end is None else end
         for records in whole_records(self._descriptor, self.path, self.header, place, number, end):
-            yield records
+            yield checked(records, self.header, self.path)
             place = records.end
         if place != end:
             raise damaged_at(self.path, place)

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fpstore import _kernel
-from fpstore.design.blocks import CODECS, Blocks
-from fpstore.design.families import Design
+from fpstore.design.blocks import BLOCK_BYTES, CODECS, Blocks
+from fpstore.design.families import MAX_TABLES, Design
+from fpstore.design.planner import PREFER, STORAGE
+from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
 from fpstore.disk.files import RUN_REPAIR, create_anew, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
-from fpstore.width import WIDTHS
+from fpstore.width import WIDTHS, WORD_BITS
 
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"
@@ -28,9 +30,36 @@ _GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 MOST_BYTES = 1 << 20
 _KNOWN = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0,)))
-_SHAPE = {"bytes", "digest", "largest"}
 IDENTITY_BYTES = 16
 MOST_RANK_BITS = 15  # a block has at most 32768 entries
+_COUNT = range(2**64)
+_FILE = {"bytes": _COUNT, "digest": _COUNT, "largest": _COUNT}
+_TABLE = {
+    "permutation": re.compile("([0-9a-f]{2})*"), "prefix_bits": range(WORD_BITS + 1), "flips": range(-1, WORD_BITS + 1),
+}  # fmt: skip
+# What the members must be, besides those that are looked at first: an object of these members, an array of such, one of several,
+# a number in a range, a text that matches, a value of a type, or just that value.
+_SCHEMA: dict[str, Any] = {
+    "identity": re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}"),
+    "design": {
+        "name": str,
+        "radius": range(max(WIDTHS) + 1),
+        "tables": [({**_TABLE, "kind": (COPIES, REFERENCES, ROWS), "tag_bits": range(TAG_BITS + 1)}, _TABLE)],
+    },
+    "block_bytes": BLOCK_BYTES,
+    "codec": CODECS,
+    "fingerprinter": (None, {"name": str, "version": int, "parameters": dict}),
+    "auto": (None, {"planned_for": _COUNT, "disk_budget": (None, int), "storage": STORAGE, "prefer": PREFER}),
+    "index_ids": bool,
+    "generation": {
+        "number": range(1, 2**63), "fingerprints": _COUNT, "ids": _COUNT, "next_row": _COUNT, "id_kind": ID_KINDS,
+        "first_string": _COUNT, "set_digest": _COUNT, "ids_file": _FILE,
+        "dictionary": (
+            None, {"strings": _FILE, "numbers": _FILE, "count": _COUNT, "hashes": _COUNT, "hash_digest": _COUNT},
+        ),
+        "places": (None, {"places": _FILE, "ids": _COUNT, "id_digest": _COUNT, "rank_bits": range(MOST_RANK_BITS + 1)}),
+    },
+}  # fmt: skip
 
 
 class GenerationRecord(NamedTuple):
@@ -221,7 +250,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
         raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
     if told != got:
         raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=told, got=got)
-    width = content.get("width")
+    width: Any = content.get("width")
     for key, known in _KNOWN:
         value = content.pop(key, None)
         if isinstance(value, bool) or value not in known:
@@ -232,6 +261,8 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
                 path=file, expected=known[0] if len(known) == 1 else known, got=value,
             )  # fmt: skip
     try:
+        if (wrong := _misfit(content, _SCHEMA, "")) is not None:
+            raise ValueError(wrong or "members")
         manifest = Manifest(
             **{
                 **content,
@@ -241,46 +272,47 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
             }
         )
         _check(manifest, width)
-    except (TypeError, KeyError, ValueError, AttributeError, CorruptStoreError) as error:
+    except (ValueError, CorruptStoreError) as error:
         raise CorruptStoreError(f"{file}: malformed ({error}): {RUN_REPAIR}", path=file) from error
     return manifest
 
 
-def _check(manifest: Manifest, width: object) -> None:
-    """Raise ValueError where a manifest with a right checksum says what cannot be."""
-    record = manifest.generation
-    dictionary, places = record.dictionary, record.places
-    shapes = [record.ids_file, *([] if dictionary is None else [dictionary["strings"], dictionary["numbers"]])]
-    shapes += [] if places is None else [places["places"]]
-    counts = (record.number, record.fingerprints, record.ids, record.next_row, record.first_string, record.set_digest)
+def _misfit(value: object, wanted: Any, name: str) -> str | None:
+    """Return the name of the first member that is not as the schema wants it, or None."""
+    if isinstance(wanted, dict):
+        if not isinstance(value, dict) or set(value) != set(wanted):
+            return name
+        return next(filter(None, (_misfit(value[key], wanted[key], f"{name}.{key}".removeprefix(".")) for key in wanted)), None)
+    if isinstance(wanted, list):
+        if not isinstance(value, list) or not 1 <= len(value) <= MAX_TABLES:
+            return name
+        return next(filter(None, (_misfit(item, wanted[0], name) for item in value)), None)
+    if isinstance(wanted, tuple):  # one of them; the last that can be says what is wrong with an object
+        found = [_misfit(value, each, name) for each in wanted]
+        return None if None in found else found[-1]
+    if isinstance(wanted, range):
+        fits = type(value) is int and value in wanted
+    elif isinstance(wanted, re.Pattern):
+        fits = isinstance(value, str) and wanted.fullmatch(value) is not None
+    elif isinstance(wanted, type):
+        fits = type(value) is wanted
+    else:
+        fits = type(value) is type(wanted) and value == wanted
+    return None if fits else name
+
+
+def _check(manifest: Manifest, width: int) -> None:
+    """Raise ValueError where the members of a manifest contradict each other."""
+    record, design = manifest.generation, manifest.design
     for wrong, what in (
-        (len(manifest.identity) != IDENTITY_BYTES, "identity"),
-        ({table.width.bits for table in manifest.design.tables} != {width}, "width"),
-        (not _is_count(manifest.block_bytes), "block bytes"),
-        (manifest.codec not in CODECS, "codec"),
-        (not isinstance(manifest.fingerprinter, dict | None), "fingerprinter"),
-        (not isinstance(manifest.auto, dict | None), "auto"),
-        (not all(map(_is_count, counts)), "counts"),
-        (record.id_kind not in ID_KINDS, "kind of ids"),
-        (any(set(shape) != _SHAPE or not all(map(_is_count, shape.values())) for shape in shapes), "files"),
-        (
-            dictionary is not None and not _has(dictionary, ("strings", "numbers"), ("count", "hashes", "hash_digest")),
-            "dictionary",
-        ),
-        (places is not None and not _has(places, ("places",), ("ids", "id_digest", "rank_bits")), "index by id"),
-        (places is not None and places["rank_bits"] > MOST_RANK_BITS, "index by id"),
-        (not isinstance(manifest.index_ids, bool), "index_ids"),
+        ({table.width.bits for table in design.tables} != {width}, "width"),
+        (design.radius > width, "design.radius"),
+        # The fields of an id record: the first id of a fingerprint may take none, each further one takes a bit or more.
+        (not record.fingerprints <= record.ids <= record.fingerprints + 8 * record.ids_file["bytes"], "generation.ids"),
+        (record.first_string != (record.dictionary or {"count": 0})["count"], "generation.first_string"),
     ):
         if wrong:
             raise ValueError(what)
-
-
-def _has(record: dict[str, Any], shapes: tuple[str, ...], counts: tuple[str, ...]) -> bool:
-    return set(record) == {*shapes, *counts} and all(_is_count(record[name]) for name in counts)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value < 2**64
 
 
 def manifest_bytes(path: Path) -> int:

@@ -17,6 +17,7 @@ from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
 from fpstore.errors import CorruptStoreError
 from fpstore.format.string_records import (
     LAYOUT_KEYS,
+    MOST_STRINGS,
     Buffers,
     RecordReader,
     StringLayout,
@@ -143,6 +144,9 @@ class Strings:
         self.path = path
         self.count = count
         self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
+        if count > MOST_STRINGS * self._reader.entries:
+            self.close()
+            raise self._damaged(f"{self._reader.entries} records cannot hold {count} strings")
         self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and what it decompresses to
 
     @cached_property

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
-from fpstore.errors import StorageError
+from fpstore.disk.files import RUN_REPAIR
+from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format.log import Records
 from fpstore.format.record import IN_BASE, KIND_MASK, Change, Row
 from fpstore.format.table import NOWHERE
@@ -37,6 +38,8 @@ class Delta:
         The identity table of the generation.
     first_string : int
         The number of the first string that is not in the generation's dictionary.
+    path : Path
+        Of the log, for messages.
 
     Attributes
     ----------
@@ -47,10 +50,12 @@ class Delta:
         The strings with the numbers from ``first_string`` on; empty ones are unused.
     """
 
-    def __init__(self, radius: int, sample: Words, identity: _kernel.Table | _kernel.ColumnIdentity, first_string: int) -> None:
+    def __init__(
+        self, radius: int, sample: Words, identity: _kernel.Table | _kernel.ColumnIdentity, first_string: int, path: Path
+    ) -> None:
         self.kernel = _kernel.Delta(radius, deal_bits(sample, Width(identity.width)))
         self._identity = identity
-        self.first_string = first_string
+        self.first_string, self._path = first_string, path
         self.strings: list[bytes] = []
         self._numbers: dict[bytes, int] | None = None  # made on first use
         self.version = 0
@@ -78,11 +83,16 @@ class Delta:
         Raises
         ------
         MemoryLimitError
+        CorruptStoreError
+            Rows contradict each other.
         """
         kinds, in_base = change.kinds & np.uint8(KIND_MASK), change.kinds // np.uint8(IN_BASE)
         for start in range(0, len(kinds), APPLY_ROWS):
             part = slice(start, start + APPLY_ROWS)
-            self.kernel.apply(kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
+            try:
+                self.kernel.apply(kinds[part], change.fingerprints[part], change.ids[part], in_base[part], self.version + 1)
+            except ValueError as error:
+                raise CorruptStoreError(f"{self._path}: the log is malformed ({error}): {RUN_REPAIR}", path=self._path) from error
         self.version += 1
         self.note_strings(change.strings)
 

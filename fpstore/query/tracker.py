@@ -13,7 +13,6 @@ from typing import NamedTuple
 from weakref import WeakSet, finalize
 
 from fpstore.design.families import Design
-from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
@@ -213,7 +212,7 @@ class Tracker:
     def _meet_coming(self) -> bool:
         """Return whether a merge has announced another generation; if so, let a thread open it."""
         try:
-            inode = os.stat(COMING_MANIFEST, dir_fd=self.folder).st_ino
+            inode = os.stat(COMING_MANIFEST, dir_fd=self.folder, follow_symlinks=False).st_ino
             if self._coming is None or self._coming.inode != inode:
                 manifest = read_manifest(self.path, self.folder, COMING_MANIFEST)
                 self._drop_coming()
@@ -295,7 +294,7 @@ class Tracker:
     def _opened_generation(self, manifest: Manifest, known: Generation | None = None) -> _Opened:
         """Open the generation of a manifest, unless it is known, and read its log."""
         path, number = self.here(), manifest.generation.number
-        log = LogReader(path / generation_folder(number) / LOG_FILE, manifest.identity, number)
+        log = LogReader(path / generation_folder(number) / LOG_FILE, LogHeader.of(manifest))
         generation = known
         try:
             generation = known or Generation(path, manifest, self.loading)
@@ -445,4 +444,5 @@ def _loaded(manifest: Manifest, generation: Generation, log: LogReader, changes:
 
 def new_delta(generation: Generation, header: LogHeader) -> Delta:
     """Return an empty delta for a generation."""
-    return Delta(generation.design.radius, generation.sample(DELTA_SAMPLE), generation.identity, header.first_string)
+    sample, log = generation.sample(DELTA_SAMPLE), generation.folder / LOG_FILE
+    return Delta(generation.design.radius, sample, generation.identity, header.first_string, log)

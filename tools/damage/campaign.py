@@ -22,17 +22,19 @@ from typing import Any
 import damage
 from damage.case import Case
 from damage.files import Damage, choose, copied, kind_of
+from damage.forge import choose_forgery
 from damage.stores import LARGE, SPECS, Store
 from fpstore.disk import sealed as environment
 
 FAULTS = ("wrong", "false", "dead", "slow", "foreign")  # the worst first
+MEMORY = 1 << 30  # that a process may map for a forged store, besides what it has
 
 
 class Campaign:
     """Cases, each in a process of its own, as many at once as there are workers."""
 
-    def __init__(self, folder: Path, seed: int, names: list[str]) -> None:
-        self._folder, self._seed, self._names = folder, seed, names
+    def __init__(self, folder: Path, seed: int, names: list[str], forged: bool) -> None:
+        self._folder, self._seed, self._names, self._forged = folder, seed, names, forged
         self._stores: dict[str, Store] = {}
 
     def plan(self, number: int) -> tuple[Store, Damage]:
@@ -42,7 +44,7 @@ class Campaign:
         name = chance.choices(self._names, weights)[0]
         if name not in self._stores:
             self._stores[name] = Store(self._folder / name.replace(" ", "-"), name, self._seed)
-        return self._stores[name], choose(self._stores[name], chance)
+        return self._stores[name], (choose_forgery if self._forged else choose)(self._stores[name], chance)
 
     def begin(self, number: int) -> tuple[int, int]:
         """Start a case; return the process and where it says what came of it."""
@@ -60,7 +62,9 @@ class Campaign:
             path.parent.mkdir()
             copied(store, damage.file, path)
             damage.apply(path / damage.file)
-            Case(store, path, write, sound=damage.kind == "nothing").run()
+            if self._forged:
+                resource.setrlimit(resource.RLIMIT_AS, (mapped() + MEMORY, resource.RLIM_INFINITY))
+            Case(store, path, write, sound=damage.kind == "nothing", forged=self._forged).run()
         except BaseException:
             os.write(write, json.dumps(["case", "foreign", traceback.format_exc()[-1500:]]).encode() + b"\n")
         finally:
@@ -75,7 +79,10 @@ class Campaign:
             name = signal.Signals(os.WTERMSIG(status)).name
             outcomes[said[-1][0] if said else "case"] = ("slow" if name in ("SIGPROF", "SIGALRM") else "dead", name)
         store, damage = self.plan(number)
-        return {"case": number, "store": store.name, "file": damage.file, "damage": damage.kind, "outcomes": outcomes}
+        return {
+            "case": number, "store": store.name, "file": damage.file, "damage": damage.kind, "forged": self._forged,
+            "outcomes": outcomes,
+        }  # fmt: skip
 
     def run(self, numbers: range, workers: int, seconds: float, keep: bool = False) -> Iterator[dict[str, Any]]:
         """Do these cases, as far as the time allows."""
@@ -97,6 +104,11 @@ class Campaign:
                 shutil.rmtree(self._folder / f"case-{number}", ignore_errors=True)
 
 
+def mapped() -> int:
+    """Return how many bytes this process has mapped."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+
+
 def quiet() -> None:
     """Let a process die without a word: what it dies of is told by its status."""
     faulthandler.disable()
@@ -109,6 +121,7 @@ def quiet() -> None:
 def faults_of(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (operation, verdict, detail) of what must not be."""
     bad = FAULTS if result["damage"] != "nothing" else (*FAULTS, "refused")
+    bad = FAULTS[2:] if result["forged"] else bad
     return [(operation, *said) for operation, said in result["outcomes"].items() if said[0] in bad]
 
 
@@ -169,6 +182,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", type=int, help="do this one alone, and show all that came of it")
     parser.add_argument("--stores", help=f"some of: {', '.join(SPECS)}; separated by commas")
+    parser.add_argument("--forge", action="store_true", help="forge metadata, under checksums that are right")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, help="where the stores go, best in memory; a temporary folder by default")
     parser.add_argument("--keep", action="store_true", help="keep the folder")
@@ -177,7 +191,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(dir=options.folder))
     began = time.monotonic()
     try:
-        campaign = Campaign(folder, options.seed, names)
+        campaign = Campaign(folder, options.seed, names, options.forge)
         if options.case is not None:
             result = next(campaign.run(range(options.case, options.case + 1), 1, options.seconds, options.keep))
             print(json.dumps({"folder": str(folder), **result}, indent=2))

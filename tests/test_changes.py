@@ -257,6 +257,14 @@ def test_ids_that_were_all_deleted_decide_the_kind_until_a_merge(tmp_path):
         store.merge()
         store.insert(8, 5)
         assert content(store) == {8: {5}}
+        store.delete(ids=5)
+        with pytest.raises(fpstore.InputError, match="its ids are integers"):
+            store.insert(7, "x")
+        store.merge()
+        store.insert(7, "x")
+        store.merge()
+        assert content(store) == {7: {"x"}}
+        assert store.verify().ok
 
 
 # --- What is refused ------------------------------------------------------------------------------

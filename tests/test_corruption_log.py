@@ -3,12 +3,16 @@
 import shutil
 import struct
 
+import numpy as np
 import pytest
 import xxhash
 from damage import FINGERPRINTS, LOG, STRINGS, check, cut, flips, make
 
 import fpstore
-from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED
+from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader
+from fpstore.format.log_writer import LogWriter, create_log
+from fpstore.format.manifest import read_manifest
+from fpstore.format.record import ADD, IN_BASE, Change, pack_change
 
 FINE = {"refused", "noticed, error", "noticed, right", "unnoticed, right"}
 HEADER_PLACES = [*range(100), *range(8 * END, 8 * END + 24), 4095]
@@ -92,6 +96,63 @@ def test_another_header_with_a_right_checksum(copy, right, at, value, error):
     for mode in ("r", "r+"):
         with pytest.raises(error, match="log"):
             fpstore.open(copy, mode)
+
+
+KINDS_AT = 88 + 8 + 8  # of a record of one row of 64 bits
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    """Make a store with one record in its log."""
+    path = make(tmp_path_factory.mktemp("single") / "s")
+    with fpstore.open(path, "r+") as store:
+        store.insert(FINGERPRINTS[:1] ^ 1, ["new"])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("at", "form", "value"),
+    [
+        (40, "<Q", 2**64 - 1), (40, "<Q", 2**40), (48, "<Q", 2**63), (48, "<Q", 1), (64, "<Q", 2**64 - 1), (72, "<Q", 2**32 - 1),
+        (80, "<I", 3), (84, "<I", 3), (KINDS_AT, "<B", 4), (KINDS_AT, "<B", 3), (KINDS_AT + 5, "<B", 0xFF),
+    ],
+)  # fmt: skip
+def test_a_forged_record_is_refused(single, tmp_path, at, form, value):
+    """What no writer logs, under a right checksum: counts above what fits into the file, a kind, a string that is not UTF-8."""
+    copy = shutil.copytree(single, tmp_path / "copy")
+    data = bytearray((copy / LOG).read_bytes())
+    struct.pack_into(form, data, HEADER_BYTES + at, value)
+    length = int.from_bytes(data[HEADER_BYTES + 16 : HEADER_BYTES + 24], "little")
+    seed = xxhash.xxh64_intdigest(bytes(data[16:32]), int.from_bytes(data[32:40], "little"))
+    checksum = xxhash.xxh64_intdigest(bytes(data[HEADER_BYTES + 16 : HEADER_BYTES + length]), seed ^ HEADER_BYTES)
+    data[HEADER_BYTES + 8 : HEADER_BYTES + 16] = checksum.to_bytes(8, "little")
+    (copy / LOG).write_bytes(data)
+    if (at, value) == (KINDS_AT, 4):  # it says that the tables have a fingerprint: then they are asked
+        with fpstore.open(copy) as store:
+            assert not store.verify().ok
+    else:
+        for mode in ("r", "r+"):
+            with pytest.raises(fpstore.CorruptStoreError, match=r"the log is (malformed|damaged)"):
+                fpstore.open(copy, mode)
+    assert not fpstore.repair(copy).sound
+
+
+def test_a_record_that_denies_a_fingerprint_of_the_tables_is_refused(copy):
+    """A row of the log says whether the tables have its fingerprint; a reader of everything finds that it is not so."""
+    header = LogHeader.of(read_manifest(copy))
+    (copy / LOG).unlink()
+    create_log(copy / LOG, header)
+    log = LogWriter(copy / LOG, header)
+    rows, totals = FINGERPRINTS[:1], header.totals
+    for kind in (ADD, ADD | IN_BASE):
+        log.append(pack_change(Change(totals, np.array([kind], np.uint8), rows, np.ones(1, np.uint64), [])), durable=True)
+        log.publish()
+        if kind == ADD:
+            with fpstore.open(copy) as store, pytest.raises(fpstore.CorruptStoreError, match="log is malformed"):
+                list(store.items())
+    log.close()
+    with pytest.raises(fpstore.CorruptStoreError, match=r"log is malformed \(in_base differs"):
+        fpstore.open(copy)
 
 
 def test_a_log_that_claims_to_be_superseded_without_another_generation_is_read_on(copy, right):

@@ -41,6 +41,20 @@ def test_a_case_follows_from_its_number(tmp_path):
     assert [said[0] for said in one["outcomes"].values()] == [said[0] for said in again["outcomes"].values()]
 
 
+def test_some_forgeries(tmp_path):
+    """Any field of a metadata record may have any value, under checksums that are right."""
+    code, report = campaign(tmp_path, "--forge", "--cases", 60, "--stores", "indexed integers,inserts,copies", "--seed", 6)
+    assert (report["faults"], code, report["cases"]) == ([], 0, 60)
+    assert {kind.split()[0] for kind in report["by"]["damage"]} == {"manifest", "log", "table", "id", "strings", "pages"}
+    assert sum(count.get("refused", 0) for count in report["by"]["file"].values()) > 30
+
+
+@pytest.mark.slow
+def test_many_forgeries(tmp_path):
+    code, report = campaign(tmp_path, "--forge", "--cases", 1000, "--seconds", 3600, "--seed", 7)
+    assert (report["faults"], code, report["cases"]) == ([], 0, 1000)
+
+
 @pytest.mark.slow
 def test_many_damages(tmp_path):
     check(*campaign(tmp_path, "--cases", 1000, "--seconds", 3600, "--seed", 5), 1000)

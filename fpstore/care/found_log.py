@@ -15,7 +15,7 @@ from fpstore.care.evidence import CurrentLog
 from fpstore.disk.files import opened, read_at, read_if_possible, write_all
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
-from fpstore.format.log import HEADER_BYTES, LogHeader, Records, later_records, whole_records
+from fpstore.format.log import HEADER_BYTES, LogHeader, Records, can_be_id, later_records, whole_records
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
 from fpstore.width import comparable, distinct_counts, empty_rows, order_of, words_of
 
@@ -232,7 +232,7 @@ class Changes:
             first = int(added.max()) - last
         if first is None:
             return None
-        self.strings.update((first + i, string) for i, string in enumerate(change.strings) if string)
+        self.strings.update((first + i, string) for i, string in enumerate(change.strings) if string and can_be_id(string))
         return first + len(change.strings)
 
 

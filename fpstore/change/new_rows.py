@@ -119,9 +119,15 @@ def count_distinct(fingerprints: Words) -> int:
 
 
 def is_fresh(snapshot: Snapshot) -> bool:
-    """Whether a store has never had an id, so that the next ids decide the kind."""
-    totals = snapshot.totals
-    return totals.ids == 0 and totals.next_row == 0 and not snapshot.delta.next_string
+    """Whether a store has no id, and remembers none, so that the next ids decide the kind.
+
+    After strings, integers can be the next, as no number of a string is in use. Strings after these wait for a merge: it forgets
+    the old numbers, and counts from 0 again.
+    """
+    totals, delta = snapshot.totals, snapshot.delta
+    if delta.strings or (delta.first_string and totals.id_kind != "string"):
+        return False
+    return totals.ids == 0 and totals.next_row == 0
 
 
 def numbered(

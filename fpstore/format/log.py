@@ -20,6 +20,7 @@ import numpy as np
 import xxhash
 
 from fpstore import _kernel
+from fpstore.arguments import MAX_ID_BYTES
 from fpstore.disk.files import RUN_REPAIR, disk_bytes, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
@@ -404,14 +405,19 @@ def checked(records: Records, header: LogHeader, path: Path) -> Records:
     most = records.end // (8 * max(header.words, 1) + 9)
     if not totals.fingerprints <= totals.ids <= before.ids + most or totals.fingerprints > before.fingerprints + most:
         raise CorruptStoreError(f"{path}: the log is malformed (counts of record {records.last}): {RUN_REPAIR}", path=path)
-    try:
-        for string in records.change.strings:
-            string.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptStoreError(
-            f"{path}: the log is malformed (a string of records {records.first} to {records.last}): {RUN_REPAIR}", path=path
-        ) from error
+    if not all(map(can_be_id, records.change.strings)):
+        where = f"a string of records {records.first} to {records.last}"
+        raise CorruptStoreError(f"{path}: the log is malformed ({where}): {RUN_REPAIR}", path=path)
     return records
+
+
+def can_be_id(string: bytes) -> bool:
+    """Whether bytes of a log are the UTF-8 of a string id; none stand for a number that is not used."""
+    try:
+        string.decode()
+    except UnicodeDecodeError:
+        return False
+    return len(string) <= MAX_ID_BYTES
 
 
 def _change(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Groups, Lims, Words
 from fpstore.cached import cached_property
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
+from fpstore.format.log import LOG_FILE
 from fpstore.format.record import Totals
 from fpstore.lims import lims_of
 from fpstore.pieces import stable_order, taken
@@ -329,7 +331,11 @@ class Snapshot:
             if end or len(fresh[0]):
                 if end:
                     fresh = _kernel.union_groups(*fresh, *self._current_groups(keys, counts, ids, changed[:end]))
-                keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
+                try:
+                    keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
+                except ValueError as error:  # the log says of a fingerprint that it is not in the tables
+                    log = self.generation.folder / LOG_FILE
+                    raise CorruptStoreError(f"{log}: the log is malformed ({error}): {RUN_REPAIR}", path=log) from error
                 changed = changed[end:]
             if len(keys):
                 yield keys, counts, ids

@@ -120,7 +120,7 @@ def quiet() -> None:
 
 def faults_of(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (operation, verdict, detail) of what must not be."""
-    bad = FAULTS if result["damage"] != "nothing" else (*FAULTS, "refused")
+    bad: tuple[str, ...] = FAULTS if result["damage"] != "nothing" else (*FAULTS, "refused")
     bad = FAULTS[2:] if result["forged"] else bad
     return [(operation, *said) for operation, said in result["outcomes"].items() if said[0] in bad]
 

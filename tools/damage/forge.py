@@ -28,7 +28,7 @@ NUMBERS = (
     2**16 - 1, 2**16, 2**20, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**48, 2**56, 2**62, 2**63 - 1, 2**63,
     2**64 - 8, 2**64 - 1,
 )  # fmt: skip
-VALUES = (
+VALUES: tuple[Any, ...] = (
     None, True, False, -1, 2**64, 2**70, 10**400, 0.5, 1e300, "", "x", "row", "integer", "string", "scan", "rows", "references",
     "elias-fano", "huffman", "0" * 32, [], {}, [None], {"tables": {}}, *NUMBERS,
 )  # fmt: skip

@@ -251,6 +251,7 @@ class Case:
                 ask = getattr(store, call)
                 got = ask(**arguments) if isinstance(arguments, dict) else ask(*arguments)
                 right = after
+                got = getattr(got, "removed", got)
                 expect(got == returned, f"it changed {got} pairs instead of {returned}")
             if self._verdicts[name] != "right":
                 break

@@ -67,7 +67,7 @@ def remove_abandoned(folder: Path, pattern: str) -> None:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 if lock_temporary(descriptor, path):
-                    remove_tree(path) if path.is_dir() else path.unlink()
+                    remove_tree(path)
             finally:
                 os.close(descriptor)
 

@@ -431,9 +431,6 @@ class Tracker:
 def _loaded(manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> _Opened:
     """Return a generation with these changes, which are the first of its log."""
     seen, header = log.word, log.header
-    if header.width != generation.design.width.bits:
-        what = f"{log.path}: the log of a store of {header.width} bits, this one has {generation.design.width.bits}"
-        raise CorruptStoreError(f"{what}: {RUN_REPAIR}", path=log.path)
     delta = new_delta(generation, header)
     last = delta.load(changes)
     if last is None:

@@ -1,7 +1,12 @@
 """Threads and signals: waiting so that a Ctrl-C acts, and threads that an interrupt cannot lose.
 
-The parts of ``threading`` and ``concurrent.futures`` that are written in Python keep a lock forever if a signal comes while they
-take it. The classes here wait with ``SimpleQueue``, which is made for signals.
+The main thread may be interrupted behind every step of Python code. ``threading`` and ``concurrent.futures`` are Python code: they
+keep a lock forever, or lose a thread, if an interrupt comes inside them. The classes here use what is a single step: to start a
+thread and note it, to take a lock for a while, to put into and take from a ``SimpleQueue``.
+
+CPython 3.13 has a fault (its issue 130279): an interrupt between two rounds of a loop passes by the ``with`` and ``try`` of the
+function, if the loop is a ``while`` with a condition, or its body ends with an ``if``. So no such loop is inside a block that must
+be left in order; a test looks for such loops in the whole package.
 """
 
 from __future__ import annotations
@@ -12,13 +17,13 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from functools import partial
 from itertools import islice
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from fpstore.errors import StorageError
+from fpstore.errors import InputError
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -31,24 +36,16 @@ def is_held(lock: threading.RLock) -> bool:
     return held
 
 
-def _wait(wakes: SimpleQueue[None]) -> None:
-    with suppress(Empty):
-        wakes.get(timeout=WAIT_SECONDS)
-
-
 class Worker:
-    """A thread that is waited for even if an interrupt came while it was started.
-
-    ``threading.Thread.start`` waits until the thread runs. An interrupt meanwhile leaves a thread that nobody knows to have
-    started: it works on beside whatever the caller does next, and is cut off when the interpreter ends.
-    """
+    """A thread that is waited for even if an interrupt came while it was started."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work: Callable[[], object] | None = work
         self._process = os.getpid()
-        self._running = False
+        self._started: list[int] = []
         self._thread = 0
-        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._has_ended = False
+        self._end = _taken_lock()
 
     def start(self) -> None:
         """Start the thread.
@@ -56,16 +53,10 @@ class Worker:
         Raises
         ------
         RuntimeError
-            The system has no more threads.
+            The system has no more threads, or the interpreter ends.
         """
-        start, run, nothing = _thread.start_new_thread, self._run, ()
-        try:
-            # Python runs no signal handler between an assignment and the call that follows.
-            self._running = True
-            start(run, nothing)
-        except RuntimeError:
-            self._running = False
-            raise
+        # One step: without an interrupt between the start and the note of it.
+        self._started.extend(map(_thread.start_new_thread, (self._run,), ((),)))
 
     def _run(self) -> None:
         self._thread = threading.get_ident()
@@ -74,27 +65,34 @@ class Worker:
             self._work()
         finally:
             self._work = None
-            self._running = False
-            self._wakes.put(None)
+            self._has_ended = True
+            self._end.release()
 
     def is_alive(self) -> bool:
         """Whether the thread was started and has not ended; false in the child of a fork."""
-        return self._running and self._process == os.getpid()
+        return bool(self._started) and not self._has_ended and self._process == os.getpid()
 
     def wait(self) -> None:
         """Wait until the thread has ended, if it is not this one."""
         while self.is_alive() and self._thread != threading.get_ident():
-            _wait(self._wakes)
+            self._end.acquire(timeout=WAIT_SECONDS)
+
+
+def _taken_lock() -> threading.Lock:
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 class Job(Generic[T]):
     """Some work of a pool."""
 
-    def __init__(self, work: Callable[[], T], wakes: SimpleQueue[None]) -> None:
+    def __init__(self, work: Callable[[], T]) -> None:
         self._work: Callable[[], T] | None = work
-        self._wakes = wakes
-        self._error: BaseException | None = None
+        self._process = os.getpid()
+        self._end = _taken_lock()
         self._result: T
+        self.error: BaseException | None = None
         self.is_done = False
 
     def run(self) -> None:
@@ -103,52 +101,60 @@ class Job(Generic[T]):
         try:
             self._result = self._work()
         except BaseException as error:
-            self._error = error
-        self._end()
+            self.error = error
+        self._work = None  # what it holds is released now
+        self.is_done = True
+        self._end.release()
 
     def cancel(self) -> None:
         """Forget the work: its result is InterruptedError."""
-        self._error = InterruptedError("cancelled")
-        self._end()
-
-    def _end(self) -> None:
-        self._work = None  # what it holds is released now
-        self.is_done = True
-        self._wakes.put(None)
+        self._work = _cancelled
+        self.run()
 
     def result(self) -> T:
-        """Wait for the result, and return it or raise the exception of the work."""
+        """Wait for the result, and return it or raise the exception of the work.
+
+        Raises
+        ------
+        InputError
+            In the child of a fork, which lacks the thread.
+        """
+        if self._process != os.getpid():
+            raise InputError("this was begun in another process, whose threads a child lacks: begin it anew in this one")
         while not self.is_done:
-            _wait(self._wakes)
-        if self._error is not None:
+            self._end.acquire(timeout=WAIT_SECONDS)
+        if self.error is not None:
             try:
-                raise self._error
+                raise self.error
             finally:
                 del self  # the exception refers to this frame
         return self._result
 
 
+def _cancelled() -> Any:
+    raise InterruptedError("cancelled")
+
+
 class Pool:
-    """Threads that do some work and end with a ``with`` block."""
+    """Threads that do some work and end with a ``with`` block; an exception there cancels the work that waits for a thread."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._workers: list[Worker] = []
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
-        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._is_cancelled = False
 
     def submit(self, work: Callable[..., T], *arguments: Any, **named: Any) -> Job[T]:
-        """Have a thread do some work. If the system has no more threads, those that were started do it.
-
-        Raises
-        ------
-        StorageError
-            It has none at all.
-        """
-        job = Job(lambda: work(*arguments, **named), self._wakes)
-        self._jobs.put(job)
+        """Have a thread do some work. If no more can be started, those that were do it; without any, this thread, at once."""
+        job = Job(partial(work, *arguments, **named))
         if len(self._workers) < self._threads:
             self._start()
+        if self._workers:
+            self._jobs.put(job)
+            return job
+        job.run()
+        if not isinstance(job.error, Exception | None):  # an interrupt of this thread
+            job.result()
         return job
 
     def _start(self) -> None:
@@ -157,33 +163,22 @@ class Pool:
         self._workers.append(worker)
         try:
             worker.start()
-        except RuntimeError as error:
+        except RuntimeError:
             self._workers.remove(worker)
-            if not self._workers:
-                raise StorageError(f"the system refuses another thread ({error}): end other programs") from error
-            self._threads = len(self._workers)  # those that it has allowed do the work
+            self._threads = len(self._workers)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            job.run()
+            if self._is_cancelled:
+                job.cancel()
+            else:
+                job.run()
             del job  # now, not when there is another
         self._jobs.put(None)  # the sign to end is for all
 
-    def as_done(self, jobs: Iterable[Job[T]]) -> Iterator[Job[T]]:
-        """Yield jobs in the order in which they end."""
-        left = list(jobs)
-        while left:
-            done = [job for job in left if job.is_done]
-            left = [job for job in left if job not in done]
-            yield from done
-            if not done:
-                _wait(self._wakes)
-
     def cancel(self) -> None:
         """Forget the work that waits for a thread."""
-        with suppress(Empty):
-            while (job := self._jobs.get_nowait()) is not None:  # after the sign to end there is no work
-                job.cancel()
+        self._is_cancelled = True
 
     def shutdown(self) -> None:
         """Wait until all work is done and the threads have ended; an interrupt is raised then."""
@@ -203,6 +198,8 @@ class Pool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self.cancel()
         self.shutdown()
 
 
@@ -222,27 +219,26 @@ def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, wai
         for item in items:
             yield item, work(item)
         return
-    jobs: deque[tuple[Item, Job[T]]] = deque()
+    left = iter(items)
     with Pool(threads) as pool:
-        try:
-            for item in items:
-                jobs.append((item, pool.submit(work, item)))
-                if len(jobs) > waiting * threads:
-                    first, job = jobs.popleft()
-                    yield first, job.result()
-            while jobs:
-                first, job = jobs.popleft()
-                yield first, job.result()
-        except BaseException:
-            pool.cancel()
-            raise
+        jobs = deque((item, pool.submit(work, item)) for item in islice(left, waiting * threads))
+        for item in left:
+            jobs.append((item, pool.submit(work, item)))
+            first, job = jobs.popleft()
+            yield first, job.result()
+        for _ in range(len(jobs)):
+            first, job = jobs.popleft()
+            yield first, job.result()
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield items, of which a thread makes the next one meanwhile."""
     with Pool(1) as pool:
         job: Job[list[T]] = pool.submit(_next_of, items)
-        while found := job.result():
+        while True:
+            found = job.result()
+            if not found:
+                return
             job = pool.submit(_next_of, items)
             yield found.pop()
 

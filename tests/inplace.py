@@ -1,7 +1,5 @@
 """A pool without threads, for tests in which the calls of a build or a merge must come in the same order every time."""
 
-from queue import SimpleQueue
-
 from fpstore.threads import Job
 
 
@@ -18,14 +16,11 @@ class InPlace:
         pass
 
     def submit(self, work, *args):
-        job = Job(lambda: work(*args), SimpleQueue())
+        job = Job(lambda: work(*args))
         job.run()
         if getattr(work, "__name__", "") != "sync":  # an error of a sync is found later
             job.result()
         return job
-
-    def as_done(self, jobs):
-        return jobs
 
     def cancel(self):
         pass

@@ -128,9 +128,5 @@ def do_all(threads: int, work: Sequence[Work]) -> None:
             part()
         return
     with Pool(min(threads, len(work))) as pool:
-        try:
-            for job in [pool.submit(part) for part in work]:
-                job.result()
-        except BaseException:
-            pool.cancel()
-            raise
+        for job in [pool.submit(part) for part in work]:
+            job.result()

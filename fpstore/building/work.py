@@ -49,8 +49,8 @@ class Work:
         with Pool(threads) as pool:
             jobs: list[Job[None]] = []
             try:
-                jobs += [pool.submit(part) for part in parts]
-                for job in pool.as_done(jobs):
+                jobs += [pool.submit(self._stopping, part) for part in parts]
+                for job in jobs:
                     job.result()
             except BaseException as error:
                 self.stop.set()
@@ -60,3 +60,10 @@ class Work:
                         with suppress(InterruptedError):
                             job.result()
                 raise
+
+    def _stopping(self, part: Callable[[], None]) -> None:
+        try:
+            part()
+        except BaseException:
+            self.stop.set()
+            raise

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,12 +15,11 @@ from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
-from fpstore.errors import InputError
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.saved_parts import SavedSpans, Task
 from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, spans_of
 from fpstore.resources import Resources
-from fpstore.threads import Job, Pool
+from fpstore.threads import Pool
 from fpstore.width import Distances, words_of
 
 BATCH_PAIRS = 1 << 18
@@ -269,31 +267,27 @@ class _Search:
 
 
 def _streamed(parts: Iterable[_Part], threads: int, ended: _Ended) -> Iterator[PairColumns]:
-    waiting = deque(parts)
-    if threads == 1 or len(waiting) == 1:
-        for part in waiting:
+    parts = list(parts)
+    if threads == 1 or len(parts) == 1:
+        for part in parts:
             while not part.task.done:
                 yield part.task.more()
             ended.add(part)
         return
-    stop, process = _kernel.Stop(), os.getpid()
-    running: deque[tuple[_Part, Job[PairColumns]]] = deque()
+    waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
         try:
-            while waiting or running:
-                while waiting and len(running) < threads:
-                    part = waiting.popleft()
-                    running.append((part, pool.submit(part.task.more, stop=stop)))
+            running = deque((part, pool.submit(part.task.more, stop=stop)) for part in islice(waiting, threads))
+            while True:
+                if not running:
+                    return
                 part, job = running.popleft()
                 columns = job.result()
                 if part.task.done:
                     ended.add(part)
-                else:
-                    running.append((part, pool.submit(part.task.more, stop=stop)))
+                for further in islice(waiting, 1) if part.task.done else [part]:
+                    running.append((further, pool.submit(further.task.more, stop=stop)))
                 yield columns
-                if os.getpid() != process:
-                    raise InputError("the pairs were asked for in another process: ask for them again in this one")
         except BaseException:
             stop.set()
-            pool.cancel()
             raise

@@ -12,7 +12,7 @@ from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.families import Design
 from fpstore.lims import lims_of
-from fpstore.threads import Job, Pool
+from fpstore.threads import Pool
 from fpstore.width import Distances, order_of, words_of
 
 T = TypeVar("T")
@@ -109,13 +109,10 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
         return [work(part, stop=None) for part in parts]
     stop = _kernel.Stop()
     with Pool(min(threads, len(parts))) as pool:
-        jobs: list[Job[T]] = []
         try:
-            jobs += (pool.submit(work, part, stop=stop) for part in parts)
-            return [job.result() for job in jobs]
+            return [job.result() for job in [pool.submit(work, part, stop=stop) for part in parts]]
         except BaseException:
             stop.set()
-            pool.cancel()
             raise
 
 

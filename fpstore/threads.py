@@ -1,12 +1,12 @@
 """Threads and signals: waiting so that a Ctrl-C acts, and threads that an interrupt cannot lose.
 
-The main thread may be interrupted behind every step of Python code. ``threading`` and ``concurrent.futures`` are Python code: they
-keep a lock forever, or lose a thread, if an interrupt comes inside them. The classes here use what is a single step: to start a
-thread and note it, to take a lock for a while, to put into and take from a ``SimpleQueue``.
+The main thread may be interrupted behind every step of Python code. ``threading`` and ``concurrent.futures`` are Python code:
+they keep a lock forever, or lose a thread, if an interrupt comes inside them. The classes here use what is a single step: to
+start a thread and note it, to take a lock for a while, to put into and take from a ``SimpleQueue``.
 
 CPython 3.13 has a fault (its issue 130279): an interrupt between two rounds of a loop passes by the ``with`` and ``try`` of the
-function, if the loop is a ``while`` with a condition, or its body ends with an ``if``. So no such loop is inside a block that must
-be left in order; a test looks for such loops in the whole package.
+function, if the loop is a ``while`` with a condition, or its body ends with an ``if``. So no block that must be left in order has
+such a loop; a test looks for them in the whole package.
 """
 
 from __future__ import annotations

@@ -209,14 +209,17 @@ def interrupt_often(work, count, seconds):
             armed, came = False, came + 1
             raise KeyboardInterrupt
 
+    def until_interrupted():  # a function of its own: see the loops in test_interrupts.py
+        while armed:  # an interrupt in a finalizer is printed and not raised
+            work()
+
     old = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         while came < count:
             try:
                 armed = True
-                while armed:  # an interrupt in a finalizer is printed and not raised
-                    work()
+                until_interrupted()
             except KeyboardInterrupt:
                 pass
     finally:

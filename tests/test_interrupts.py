@@ -1,9 +1,13 @@
 """Ctrl-C in calls of the kernel: signals are met inside them, on sets that make them long."""
 
+import dis
 import signal
 import sys
 import threading
 from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from types import CodeType
 
 import numpy as np
 import pytest
@@ -291,22 +295,26 @@ STARTED = """
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     gc.disable()  # an interrupt that comes in a finalizer is not raised
     interrupted = 0
+
+    def work(working, stopped):
+        working.append(1)
+        while not stopped:
+            time.sleep(0.0001)
+        working.pop()
+
+    def wait(working):
+        while len(working) < 2:
+            time.sleep(0)
+
     for number in range(2000):
         working, stopped, pool = [], [], Pool(2)
-
-        def work(_, working=working, stopped=stopped):
-            working.append(1)
-            while not stopped:
-                time.sleep(0.0001)
-            working.pop()
-
         try:
             signal.setitimer(signal.ITIMER_REAL, (1 + number % 250) * 1e-6)
             with pool:
                 try:
-                    jobs = [pool.submit(work, part) for part in range(2)]
-                    while len(working) < len(jobs):
-                        time.sleep(0)
+                    for _ in range(2):
+                        pool.submit(work, working, stopped)
+                    wait(working)
                 finally:
                     stopped += [1]
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -321,6 +329,44 @@ STARTED = """
 def test_an_interrupt_never_loses_a_thread_that_is_being_started():
     """A thread that nobody knew to have started worked on, and was cut off with what it held when the interpreter ended."""
     assert run_python(STARTED) == (0, "interrupted True\n", "")
+
+
+def is_cleanup(handler):
+    """Whether the instructions of a handler are those of a ``with``, a ``finally``, or an ``except`` that meets an interrupt."""
+    begin = list(takewhile(lambda i: "JUMP" not in i.opname, handler))
+    if begin[0].opname != "PUSH_EXC_INFO":  # of a generator, or of the variable of a comprehension
+        return False
+    matched = [i.argval for i in begin if i.opname.startswith("LOAD_")]
+    return all(i.opname != "CHECK_EXC_MATCH" for i in begin) or not {"BaseException", "KeyboardInterrupt"}.isdisjoint(matched)
+
+
+def passed_by(code):
+    """Yield the lines of the loops from whose end an interrupt would not come to the block that they stand in."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from passed_by(constant)
+    if not code.co_exceptiontable:
+        return
+    bytecode = dis.Bytecode(code)
+    instructions = list(bytecode)
+    place = {instruction.offset: number for number, instruction in enumerate(instructions)}
+
+    def handlers(offset):
+        return [entry.target for entry in bytecode.exception_entries if entry.start <= offset < entry.end]
+
+    for jump in instructions:
+        around = handlers(jump.argval) if jump.opname == "JUMP_BACKWARD" else []
+        if around != handlers(jump.offset) and any(is_cleanup(instructions[place[target] :]) for target in around):
+            yield f"{code.co_filename}:{jump.positions.lineno}"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="older interpreters look up the handlers of where the loop begins")
+def test_an_interrupt_between_two_rounds_of_a_loop_comes_to_the_block_around_it():
+    """CPython 3.13 leaves the jump back of some loops out of the table of handlers: a lock was kept, threads were not stopped."""
+    if not list(passed_by(compile("with one:\n    while two:\n        pass", "example", "exec"))):
+        pytest.skip("this one has the jump back of every loop in the table of handlers")
+    modules = Path(fpstore.__file__).parent.rglob("*.py")
+    assert [line for path in modules for line in passed_by(compile(path.read_text(), path, "exec"))] == []
 
 
 FEW_THREADS = """
@@ -342,25 +388,20 @@ FEW_THREADS = """
 
     Pool._start = started
     fingerprints = np.arange(10_000, dtype=np.uint64)
-    try:
-        fpstore.build(sys.argv[1], fingerprints, design="manku-4", threads=3).close()
-        store = fpstore.open(sys.argv[1], "r+")
-        store.insert([2**63], [5])
-        store.merge(threads=3)
-        found = store.probe_many(fingerprints, threads=3)
-        print(store.verify().ok, len(found.fingerprints) > 10_000)
-    except fpstore.StorageError as error:
-        print(error)
+    fpstore.build(sys.argv[1], fingerprints, design="manku-4", threads=3).close()
+    store = fpstore.open(sys.argv[1], "r+")
+    store.insert([2**63], [5])
+    store.merge(threads=3)
+    found = store.probe_many(fingerprints, threads=3)
+    print(store.verify().ok, len(found.fingerprints) > 10_000)
     Pool._start = start  # what the package holds keeps the names of this program, and with them the store, beyond its end
 """
 
 
 @pytest.mark.parametrize("threads", [0, 1, 2])
 def test_work_is_done_by_the_threads_that_the_system_allows(tmp_path, threads):
-    """A thread that could not be started ended a build with an error of Python's own, however many others there were."""
-    said = "True True\n" if threads else "the system refuses another thread (can't start new thread): end other programs\n"
-    assert run_python(FEW_THREADS, tmp_path / "s", threads) == (0, said, "")
-    assert (tmp_path / "s").exists() == bool(threads)
+    """A thread that could not be started ended a build with an error, however many others there were."""
+    assert run_python(FEW_THREADS, tmp_path / "s", threads) == (0, "True True\n", "")
 
 
 PROBING_AT_EXIT = """

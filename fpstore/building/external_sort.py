@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.disk.files import read_all
 from fpstore.disk.pages import own_pages
 from fpstore.width import empty_rows
 
@@ -81,10 +82,9 @@ class Column:
         if self._path is None:
             self._parts.append(part)
         elif len(part):
-            with self._path.open("ab", buffering=0) as file:
-                view = part.data.cast("B")
-                while len(view):
-                    view = view[file.write(view[: 8 * self._words * COPY_ROWS]) :]
+            with self._path.open("ab") as file:
+                for start in range(0, len(part), COPY_ROWS):
+                    file.write(part[start : start + COPY_ROWS].data)
 
     def move_to(self, path: Path) -> None:
         """Continue in a file."""
@@ -107,14 +107,10 @@ class Column:
     def _read(self, start: int, rows: int) -> Words:
         assert self._path is not None
         out = sort_room(rows, self._words)
-        view = out.data.cast("B") if rows else memoryview(b"")
-        with self._path.open("rb", buffering=0) as file:
-            file.seek(start * 8 * self._words)
-            while len(view):
-                got = file.readinto(view[: 8 * self._words * COPY_ROWS])
-                if not got:
+        if rows:
+            with self._path.open("rb") as file:
+                if read_all(file.fileno(), out.data.cast("B"), start * 8 * self._words) < out.nbytes:
                     raise OSError("a temporary file is shorter than what was written to it")
-                view = view[got:]
         return out
 
     def part(self, start: int, rows: int) -> Words:

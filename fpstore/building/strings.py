@@ -66,10 +66,8 @@ class StringSpool:
         column = strings if isinstance(strings, StringColumn) else StringColumn.of(strings)
         if (longest := int(column.sizes.max(initial=0))) > MAX_STRING_BYTES:
             raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
-        with self._data.open("ab", buffering=0) as file:
-            view = memoryview(column.data)
-            while len(view):
-                view = view[file.write(view) :]
+        with self._data.open("ab") as file:
+            file.write(column.data)
         self._ends.append(column.ends + np.uint64(self._bytes))
         self._bytes += len(column.data)
         self._sorter.add(column.hashes(), np.arange(self.rows, self.rows + len(column), dtype=np.uint64))

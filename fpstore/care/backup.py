@@ -98,7 +98,7 @@ def _check_whole(generation: Generation, files: dict[str, int]) -> None:
 
 
 def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: bool, progress: Progress | None) -> None:
-    manifest, log_file = generation.manifest, generation.folder / LOG_FILE
+    manifest, log_file, report = generation.manifest, generation.folder / LOG_FILE, progress or (lambda *_: None)
     with Target(path, overwrite) as folder:
         target = folder / generation.folder.name
         target.mkdir()
@@ -109,8 +109,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
         for name, descriptor in files.items():
             for copied in copy_file(generation.folder / name, descriptor, target / name, sizes[name]):
                 done += copied
-                if progress is not None:
-                    progress(PHASE_COPY, done, total)
+                report(PHASE_COPY, done, total)
         set_end(target / LOG_FILE, end)
         write_store_files(folder, manifest)
 
@@ -127,20 +126,25 @@ def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]
     try:
         os.ftruncate(descriptor, size)
         done = 0
-        for start, end in _data(source, size):
-            at = start
-            while at < end:
-                copied = _copy_some(path, source, descriptor, at, min(end - at, COPY_BYTES))
-                if not copied:
-                    raise CorruptStoreError(f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at)
-                at += copied
-                yield at - done
-                done = at
+        for end in _copy_data(path, source, descriptor, size):
+            yield end - done
+            done = end
         os.fsync(descriptor)
         if done < size:
             yield size - done
     finally:
         os.close(descriptor)
+
+
+def _copy_data(path: Path, source: int, target: int, size: int) -> Iterator[int]:
+    """Copy what is no hole; yield the end of each step."""
+    for at, end in _data(source, size):
+        while at < end:
+            copied = _copy_some(path, source, target, at, min(end - at, COPY_BYTES))
+            if not copied:
+                raise CorruptStoreError(f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at)
+            at += copied
+            yield at
 
 
 def _data(source: int, size: int) -> Iterator[tuple[int, int]]:

@@ -167,7 +167,7 @@ class IdRecords:
         with sorting_folder(target) as folder:
             sorter = PairSorter(memory // 4, folder, words=self._width.words)
             records = self._intact()
-            while batch := list(islice(records, FOUND_AT_ONCE)):
+            for batch in iter(lambda: list(islice(records, FOUND_AT_ONCE)), []):
                 keys = self._width.rows(key for key, _, _ in batch)
                 sorter.add(keys, np.arange(sorter.rows, sorter.rows + len(keys), dtype=np.uint64))
                 found.append(np.array([place for _, *place in batch], np.uint64).ravel())

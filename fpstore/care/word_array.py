@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from pathlib import Path
 from typing import IO
@@ -10,7 +9,7 @@ from typing import IO
 import numpy as np
 
 from fpstore.aliases import Words
-from fpstore.disk.files import write_all
+from fpstore.disk.files import read_all, write_all
 from fpstore.disk.refusals import refusing
 from fpstore.width import comparable, empty_rows, row_of_number, rows_to_numbers
 
@@ -66,10 +65,8 @@ class WordArray:
         if self._file is None:
             return np.array(self._words[start:end], np.uint64)
         data = bytearray(WORD * (end - start))  # after the last word written there may be no file: zeros
-        view, at = memoryview(data), WORD * start
         with refusing(self._folder):
-            while len(view) and (got := os.preadv(self._file.fileno(), [view], at)):
-                view, at = view[got:], at + got
+            read_all(self._file.fileno(), memoryview(data), WORD * start)
         return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
 
     def _grow(self, count: int) -> None:

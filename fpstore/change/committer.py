@@ -143,7 +143,9 @@ class Committer:
     def _flush_in_time(self) -> None:
         """Make groups durable when they are due; runs in its own thread."""
         with self.turn:
-            while not self._closed:
+            while True:
+                if self._closed:
+                    return
                 wait = self._due - time.monotonic() if self._due else None
                 if wait is None or wait > 0:
                     self._wake.wait(wait)

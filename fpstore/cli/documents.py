@@ -228,10 +228,10 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
     """Return the text that standard input is."""
     data = bytearray()
     with unpacked(InputFile("-"), lambda _: None) as read:
-        while part := read(_PART_BYTES):
-            data += part
-            if len(data) > MOST_BYTES:
+        for part in iter(lambda: read(_PART_BYTES), b""):
+            if len(data) + len(part) > MOST_BYTES:
                 raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one text", path="-")
+            data += part
     if is_binary(data[:HEAD_BYTES], encoding):
         raise InputError(f"standard input: {BINARY.sentence}", path="-")
     found = decoded(bytes(data), encoding)

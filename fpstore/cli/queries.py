@@ -184,9 +184,9 @@ def run(store: Store, request: Request, answer: Callable[[Words], Matches], scan
         for part in _parts(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, so_far):
             matches = answer(part.fingerprints)
             so_far.add(matches, write(part, matches))
-            bars("scanning" if scanning else "probing", so_far.queries, total)
             if so_far.found and request.talk.quiet:
                 return MATCHED
+            bars("scanning" if scanning else "probing", so_far.queries, total)
     notices.report(request.talk)
     zeros.report(request.talk)
     if so_far.cut_off:

@@ -157,16 +157,14 @@ def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
     specs, effort = list(enumerate(design.tables)), Effort()
     with suppress(InputError):  # the effort is spent: what is left is exact
         for place, (table, spec) in enumerate(specs):
-            while spec.flips > 0:
-                less = TableSpec(spec.permutation, spec.prefix_bits, spec.flips - 1)
+            for flips in reversed(range(spec.flips)):
+                less = TableSpec(spec.permutation, spec.prefix_bits, flips)
                 if not covers([less if i == place else s for i, (_, s) in enumerate(specs)], radius, effort):
                     break
-                spec = less
-                specs[place] = (table, spec)
+                specs[place] = (table, less)
         for place in range(len(specs) - 1, -1, -1):
             fewer = specs[:place] + specs[place + 1 :]
-            if fewer and covers([s for _, s in fewer], radius, effort):
-                specs = fewer
+            specs = fewer if fewer and covers([s for _, s in fewer], radius, effort) else specs
     return tuple(specs)
 
 

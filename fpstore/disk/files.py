@@ -16,6 +16,7 @@ from pathlib import Path
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 
+READ_BYTES = 1 << 26  # between two checks for signals
 RUN_REPAIR = "run fpstore repair"
 UNREADABLE = (errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EBADMSG", errno.EIO))
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
@@ -158,6 +159,19 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
         parts.append(part)
         start, count = start + len(part), count - len(part)
     return b"".join(parts)
+
+
+def read_all(descriptor: int, view: memoryview, at: int) -> int:
+    """Fill memory from a place of a file; return how many bytes there were.
+
+    Raises
+    ------
+    OSError
+    """
+    done = 0
+    while done < len(view) and (got := os.preadv(descriptor, [view[done : done + READ_BYTES]], at + done)):
+        done += got
+    return done
 
 
 def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.disk.files import read_all
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 
@@ -104,11 +105,7 @@ def _copied(path: Path, descriptor: int) -> Bytes:
     size = os.fstat(descriptor).st_size
     with refusing(path):
         memory = huge_pages(size)
-        view, at = memory.data, 0
-        while at < size:
-            read = os.preadv(descriptor, [view[at : at + PIECE]], at)
-            if not read:
-                raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
-            at += read
+        if read_all(descriptor, memory.data, 0) < size:
+            raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
     memory.flags.writeable = False
     return memory

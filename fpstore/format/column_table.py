@@ -14,7 +14,7 @@ from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.arguments import printable
 from fpstore.design.tables import TAG_BITS, row_bucket_bits
-from fpstore.disk.files import read_at
+from fpstore.disk.files import read_at, write_all
 from fpstore.disk.pages import LAZY, in_memory, map_cached
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
@@ -190,11 +190,8 @@ class _Section:
 
 def write_at(descriptor: int, path: Path, at: int, data: Bytes) -> None:
     """Write all bytes at a place of a file."""
-    view: memoryview = data.data
     with refusing(path):
-        while len(view):
-            written = os.pwrite(descriptor, view, at)
-            view, at = view[written:], at + written
+        write_all(descriptor, data.data, at)
 
 
 class ColumnReader:

@@ -239,10 +239,9 @@ class CharMap:
             table, pages, entries, pool = self._tables
             pages, longer = pages.copy(), bytearray(pool)
             more: list[int] = []
-            for page in missing:
-                if pages[page] < 0:
-                    pages[page] = (len(entries) + len(more)) // _PAGE
-                    more += [self._entry(chr(point), longer) for point in range(page * _PAGE, (page + 1) * _PAGE)]
+            for page in (page for page in missing if pages[page] < 0):
+                pages[page] = (len(entries) + len(more)) // _PAGE
+                more += [self._entry(chr(point), longer) for point in range(page * _PAGE, (page + 1) * _PAGE)]
             self._tables = CharTables(table, pages, np.concatenate([entries, np.array(more, np.uint32)]), bytes(longer))
 
     def _entry(self, char: str, pool: bytearray) -> int:

@@ -157,6 +157,7 @@ class VectorReader:
                 own: Any = None if ids is None else ids[start : start + len(block)]
                 if own is None:
                     own = np.arange(len(block), dtype=np.uint64) + np.uint64(self._first_row + before + block.first)
-                if known.any():
-                    kept = list(compress(own, known)) if isinstance(own, list) else own[known]
-                    yield Chunk(Width(self.fingerprinter.width).outside(rows[known]), kept)
+                if not known.any():
+                    continue
+                kept = list(compress(own, known)) if isinstance(own, list) else own[known]
+                yield Chunk(Width(self.fingerprinter.width).outside(rows[known]), kept)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -98,7 +99,7 @@ class RawSource(Source):
     def batches(self, rule: IdRule) -> Iterator[Batch]:
         """Yield the numbers in the order of the file."""
         with self.file.open() as stream:
-            while data := self._read(stream):
+            for data in iter(partial(self._read, stream), b""):
                 self.bytes_done += len(data)
                 self._check_size(len(data))  # only the last piece can be cut short
                 with located(self.name):

@@ -193,9 +193,10 @@ class ParquetCorpus(CorpusFiles):
                 for _, _, batch in self._batches(None):
                     some = kept_rows(batch, flags.take(batch.num_rows))
                     held, rows, size = [*held, some] if some.num_rows else held, rows + some.num_rows, size + some.nbytes
-                    if rows >= GROUP_ROWS or size >= GROUP_BYTES:
-                        writer.write_table(self._arrow.Table.from_batches(held, self._schema))
-                        held, rows, size = [], 0, 0
+                    if rows < GROUP_ROWS and size < GROUP_BYTES:
+                        continue
+                    writer.write_table(self._arrow.Table.from_batches(held, self._schema))
+                    held, rows, size = [], 0, 0
                 flags.finish()
                 self.check_unchanged()
                 if held:

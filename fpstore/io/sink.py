@@ -88,9 +88,7 @@ class Sink:
             if not self._encode:
                 cast(IO[str], self.file).write(data.decode("utf-8"))
                 return
-            rest = memoryview(data)
-            while rest:  # an unbuffered stream may accept only a part
-                rest = rest[self.file.write(rest) :]
+            _write_all(self.file, data)
 
     def overwrite(self, data: bytes) -> None:
         """Replace the first bytes; only if `seekable`."""
@@ -148,6 +146,12 @@ class Sink:
         """Turn an error of the system into `StorageError`; let a closed pipe pass."""
         with storage_errors(self.name):
             yield
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:  # an unbuffered stream may accept only a part
+        rest = rest[file.write(rest) :]
 
 
 def _drop(path: Path, opened: list[IO[bytes]]) -> None:

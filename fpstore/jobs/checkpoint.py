@@ -236,7 +236,10 @@ class Checkpoint:
         with refusing(path), os.fdopen(descriptor, "rb") as file:
             if _read_line(file) != self._first_line(name):
                 raise ValueError("another part")
-            while "columns" in (fields := _read_line(file)):
+            while True:
+                fields = _read_line(file)
+                if "columns" not in fields:
+                    break
                 yield fields["columns"]
                 batches += 1
             if fields.get("batches") != batches or file.read(1):

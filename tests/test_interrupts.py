@@ -1,6 +1,7 @@
 """Ctrl-C in calls of the kernel: signals are met inside them, on sets that make them long."""
 
 import dis
+import os
 import signal
 import sys
 import threading
@@ -13,10 +14,12 @@ import numpy as np
 import pytest
 import tableimage
 from building import run_python
+from test_full_disk import in_child
 
 import fpstore
 from fpstore import _kernel
 from fpstore.change import merging
+from fpstore.threads import Pool, in_order
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
@@ -457,6 +460,51 @@ def no_more_threads():
         yield
     finally:
         threading.stack_size(0)
+
+
+def test_an_interrupt_of_work_without_a_thread_is_raised_at_once_and_an_error_when_it_is_asked_for():
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with no_more_threads(), Pool(2) as pool:
+        job = pool.submit(int, "no number")
+        assert pool.submit(int, "7").result() == 7
+        with pytest.raises(KeyboardInterrupt):
+            pool.submit(interrupt)
+    with pytest.raises(ValueError, match="no number"):
+        job.result()
+
+
+def test_work_that_waits_for_a_thread_is_forgotten_when_an_error_leaves_the_block():
+    started, done, jobs = threading.Event(), [], []
+
+    def until_cancelled(pool):
+        started.set()
+        while not pool._is_cancelled:
+            os.sched_yield()
+        done.append("first")
+
+    with pytest.raises(ValueError, match="the reason"), Pool(1) as pool:  # noqa: PT012
+        jobs += [pool.submit(until_cancelled, pool), pool.submit(done.append, "second")]
+        started.wait()
+        raise ValueError("the reason")
+    assert done == ["first"]
+    assert jobs[0].result() is None
+    with pytest.raises(InterruptedError):
+        jobs[1].result()
+
+
+def test_what_threads_do_in_order_is_not_continued_in_the_child_of_a_fork():
+    """The child waited forever for threads that it lacks."""
+    squares = in_order(lambda number: number**2, range(100), threads=2)
+    assert next(squares) == (0, 0)
+
+    def ask():
+        with pytest.raises(fpstore.InputError, match="in another process"):
+            list(squares)
+
+    in_child(ask)
+    assert [square for _, square in squares] == [number**2 for number in range(1, 100)]
 
 
 def test_an_insert_is_made_durable_at_once_when_no_thread_can_do_it_later(tmp_path):

@@ -96,13 +96,8 @@ class TextCorpus(Corpus):
             remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
             temporary.mkdir()
             with holding(temporary):
-                for state in self._read:
-                    if flags.take(1)[0]:
-                        place = temporary / self._relative(Path(state.path))
-                        place.parent.mkdir(parents=True, exist_ok=True)
-                        shutil.copyfile(state.path, place)
-                        if state_of(state.path) != state:
-                            raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
+                for state in (state for state in self._read if flags.take(1)[0]):
+                    _copy(state, temporary / self._relative(Path(state.path)))
                 flags.finish()
                 temporary.replace(folder)
             sync_folder(folder.parent)
@@ -126,3 +121,10 @@ class TextCorpus(Corpus):
 def _part(documents: list[Document]) -> Part:
     ids = StringColumn.of([document.id for document in documents])
     return Part(np.ones(len(documents), bool), [document.text for document in documents], None, ids)
+
+
+def _copy(state: FileState, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(state.path, place)
+    if state_of(state.path) != state:
+        raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)

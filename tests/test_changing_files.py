@@ -1,5 +1,6 @@
 """Table files that another process changes while they are read: an error or the right answer, and never a byte out of bounds."""
 
+import gc
 import mmap
 import os
 import signal
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import tableimage
 
+import fpstore
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format.table_file import TableFile
@@ -108,3 +110,33 @@ def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path, i
                 TableFile(path).check_index()
     assert calls == 1200
     assert answered > 0
+
+
+def test_the_ids_of_a_probe_are_those_that_were_checked(tmp_path):
+    """They were read again from the mapped file after their checksum had been compared, and counts led out of it."""
+    ids = np.arange(0, 4000, 2, dtype=np.uint64)
+    store = fpstore.build(tmp_path / "s", np.repeat(np.array([76, 77], np.uint64), 1000), ids, design="manku-4")
+    prober = store.snapshot().generation.single_prober(1)
+    digest = store.kernel_tables[0].set_digest
+    lims, counts, keys = np.array([0, 1000, 2000], np.uint64), np.array([2], np.uint32), np.array([77], np.uint64)
+    record, _ = _kernel.pack_ids(ids, lims, counts, keys, digest)
+    (path,) = (p for p in (tmp_path / "s").rglob("*") if p.is_file() and record in p.read_bytes())
+    at = path.read_bytes().index(record) + 16
+    with path.open("r+b") as file:
+        shared = mmap.mmap(file.fileno(), 0)
+    before = gc.get_threshold()
+
+    def change(*_: object) -> None:  # when the first match is made, which has two
+        shared[at : at + len(record) - 16] = bytes(byte ^ 255 for byte in record[16:])
+
+    gc.callbacks.append(change)
+    gc.set_threshold(1)
+    try:
+        found = prober.probe(77)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(change)
+    assert found == [(77, 0, ids[1000:].tolist()), (76, 1, ids[:1000].tolist())]
+    change()
+    assert prober.probe(77) is None  # the general way tells what is wrong
+    store.close()

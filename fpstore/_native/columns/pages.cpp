@@ -20,6 +20,7 @@ Status compare_pages(const Pages& pages, uint64_t first, uint64_t last, Fault* f
     const uint64_t at = pages.begin + (page << kPageShift);
     const uint64_t n = pages.end - at < kBytes ? pages.end - at : kBytes;
     const uint64_t computed = xxh64(pages.data + at, n, pages.seed + page), stored = load64(pages.checksums + 8 * page);
+    mapped_bytes_may_change();
     if (computed != stored) {
       *fault = Fault{Status::bad_block_checksum, page, stored, computed};
       return fault->status;

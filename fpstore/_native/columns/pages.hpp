@@ -30,6 +30,7 @@ Status compare_pages(const Pages& pages, uint64_t first, uint64_t last, Fault* f
 // Makes sure that the bytes [at, at + n) of the file were right when they were first looked at; n > 0, and they lie in its pages.
 static inline Status trust(const Pages& pages, uint64_t at, uint64_t n, Fault* fault) {
   const uint64_t first = (at - pages.begin) >> kPageShift, last = (at + n - 1 - pages.begin) >> kPageShift;
+  mapped_bytes_may_change();
   if (__builtin_expect(last - first < 2 && page_seen(pages, first) && page_seen(pages, last), 1)) return Status::ok;
   return compare_pages(pages, first, last, fault);
 }

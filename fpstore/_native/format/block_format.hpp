@@ -53,6 +53,7 @@ template <class Isa>
 inline Status check_sum(const TableView& t, uint64_t b, Fault* fault) {
   const uint8_t* const p = block_at(t, b);
   const uint64_t expected = read_once(load32(p)), checksum = Isa::block_sum(p, t.block_bytes, checksum_seed(t, b));
+  mapped_bytes_may_change();
   if (__builtin_expect(expected == checksum, 1)) return Status::ok;
   *fault = Fault{Status::bad_block_checksum, b, expected, checksum};
   return fault->status;

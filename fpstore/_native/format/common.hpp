@@ -90,10 +90,20 @@ static inline void store64(uint8_t* p, uint64_t x) { memcpy(p, &x, 8); }
 static inline void store32(uint8_t* p, uint32_t x) { memcpy(p, &x, 4); }
 static inline void store16(uint8_t* p, uint16_t x) { memcpy(p, &x, 2); }
 
-// A value read from a mapped file, which may change at any time: what is done from here on is done with this copy of it, for the
-// compiler cannot read it again.
+// Bytes of a mapped file have just been checked, or read. They may change at any time: tools/fuzz/fuzz_twice.cpp changes them here.
+#ifdef FPSTORE_SMALL
+inline void (*change_mapped_bytes)() = nullptr;
+static inline void mapped_bytes_may_change() {
+  if (change_mapped_bytes) change_mapped_bytes();
+}
+#else
+static inline void mapped_bytes_may_change() {}
+#endif
+
+// A value read from a mapped file: what is done from here on is done with this copy of it, for the compiler cannot read it again.
 static inline uint64_t read_once(uint64_t x) {
   asm volatile("" : "+r"(x));
+  mapped_bytes_may_change();
   return x;
 }
 

@@ -107,7 +107,7 @@ inline uint32_t behind_zeros(const uint8_t* p, const EliasFanoHead& head, uint64
     const uint64_t behind_a = -uint64_t{zeros > a}, behind_b = -uint64_t{zeros > b}, behind_c = -uint64_t{zeros > c};
     const unsigned word = -static_cast<unsigned>(behind_a + behind_b + behind_c);
     zeros -= (a & behind_a) + ((b - a) & behind_b) + ((c - b) & behind_c);
-    const uint32_t behind = at + 64 * word + Isa::select(~load64(q + 8 * word), static_cast<unsigned>(zeros) - 1) + 1;
+    const uint32_t behind = at + 64 * word + Isa::select(~load64(q + 8 * word), (static_cast<unsigned>(zeros) - 1) & 63) + 1;
     return behind < head.highs ? behind : head.highs;
   }
   return head.highs;
@@ -117,7 +117,7 @@ inline uint32_t behind_zeros(const uint8_t* p, const EliasFanoHead& head, uint64
 template <class W>
 inline bool advance(const uint8_t* p, const EliasFanoHead& head, Cursor* c) {
   while (c->at < head.highs) {
-    const uint64_t window = bits_from(p, kHighsAt + c->at);
+    const uint64_t window = read_once(bits_from(p, kHighsAt + c->at));
     if (window == 0) {
       c->at += kLoadedBits;
       continue;

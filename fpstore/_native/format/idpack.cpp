@@ -1,5 +1,7 @@
 #include "format/idpack.hpp"
 
+#include <algorithm>
+
 #include "format/xxh64.hpp"
 
 namespace fpstore {
@@ -60,13 +62,13 @@ inline uint64_t wide_field(const uint8_t* p, uint64_t at, unsigned bits) {
   return word & (~uint64_t{0} >> (64 - bits));
 }
 
-// Reads no byte at or behind end.
+// Reads no byte at or behind end; zeros stand there.
 uint64_t field(const uint8_t* p, const uint8_t* end, uint64_t at, unsigned bits) {
   if (bits == 0) return 0;
-  const uint8_t* q = p + at / 8;
-  if (static_cast<uint64_t>(end - q) >= kFieldBytes) return wide_field(p, at, bits);
+  const uint64_t size = static_cast<uint64_t>(end - p), left = size - std::min(at / 8, size);
+  if (left >= kFieldBytes) return wide_field(p, at, bits);
   uint8_t last[kFieldBytes] = {};
-  memcpy(last, q, static_cast<size_t>(end - q));
+  memcpy(last, end - left, left);
   return wide_field(last, at & 7, bits);
 }
 
@@ -131,7 +133,8 @@ uint64_t ids_of_rank(const IdRecord& r, uint32_t rank, uint64_t* first) {
   }
   *first = 0;
   for (uint32_t i = 0; i < rank; ++i) *first += count_at(r, i);
-  return count_at(r, rank);
+  *first = std::min(*first, r.total);
+  return std::min(count_at(r, rank), r.total - *first);
 }
 
 Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* r, Fault* fault) {
@@ -165,6 +168,7 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
     }
   }
   const Shape s{r->base, r->id_bits, r->count_bits};
+  mapped_bytes_may_change();
   if (size_of(s, r->count, r->total) != size) return fault->status;
   *fault = Fault{};
   return Status::ok;

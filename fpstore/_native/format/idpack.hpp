@@ -12,7 +12,8 @@ uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n);
 // Writes that record (record_bytes() bytes) for the given block; every list holds at least one id. Returns its end.
 uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed, uint8_t* out);
 
-// A checked record: after ok, counts and ids can be read without further checks.
+// A checked record: after ok, counts and ids can be read without further checks. Where its bytes change afterwards, other ones are
+// read, but still of these bytes.
 struct IdRecord {
   const uint8_t* bits;
   const uint8_t* end;
@@ -24,7 +25,7 @@ struct IdRecord {
 };
 Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* record, Fault* fault);
 
-// ids of the fingerprint of this rank (number_of them, first the place of the first in the record); rank < record.count.
+// How many ids the fingerprint of this rank has, and the place of the first in the record; rank < record.count.
 uint64_t ids_of_rank(const IdRecord& record, uint32_t rank, uint64_t* first);
 uint64_t id_at(const IdRecord& record, uint64_t place);
 uint64_t count_at(const IdRecord& record, uint32_t rank);

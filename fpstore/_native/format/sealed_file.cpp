@@ -134,6 +134,7 @@ const uint8_t* SealedFile::checked_page(uint64_t page, unsigned flags, unsigned*
   const uint64_t at = page * shape_.page_bytes;
   for (uint64_t chunk = at / kChunkBytes; !whole_ && chunk < (at + shape_.page_bytes) / kChunkBytes; ++chunk)
     if (!check_chunk(chunk)) return nullptr;
+  mapped_bytes_may_change();
   const uint8_t* const p = data_ + at;
   const uint64_t lower = read_once(load16(p + 12));
   if (load64(p) != page || load16(p + 10) != flags || lower < kPageHead || lower > shape_.page_bytes) return nullptr;
@@ -141,19 +142,22 @@ const uint8_t* SealedFile::checked_page(uint64_t page, unsigned flags, unsigned*
   return p;
 }
 
-// The value of a node of a leaf, which ends there.
-SealedValue SealedFile::value_of(const uint8_t* node, const uint8_t* page_end) const {
-  const uint64_t size = read_once(load32(node));
-  const uint8_t* const value = node + kNodeHead + 8 * shape_.key_words;
-  const uint64_t left = static_cast<uint64_t>(page_end - value);
-  if (size > shape_.longest) return {};
-  const unsigned flags = load16(node + 4);
-  if (flags == 0) return size <= left ? SealedValue{value, size} : SealedValue{};
-  if (flags != kElsewhere || left < 8) return {};
-  const uint64_t first = read_once(load64(value));
-  if (first < 2 || first > shape_.last_page) return {};
-  const uint64_t at = first * shape_.page_bytes + kPageHead;
-  return size <= shape_.file_bytes - at ? SealedValue{data_ + at, size} : SealedValue{};
+// Of a node of a leaf, whose head and key lie in its page.
+bool SealedFile::copy_value(const Node& of, std::vector<uint8_t>* value) const {
+  const uint64_t size = read_once(load32(of.node)), flags = read_once(load16(of.node + 4));
+  const uint8_t* from = of.node + kNodeHead + 8 * shape_.key_words;
+  uint64_t left = static_cast<uint64_t>(of.page_end - from);
+  if (flags == kElsewhere && left >= 8) {
+    const uint64_t first = read_once(load64(from));
+    if (first < 2 || first > shape_.last_page) return false;
+    from = data_ + first * shape_.page_bytes + kPageHead;
+    left = shape_.file_bytes - first * shape_.page_bytes - kPageHead;
+  } else if (flags != 0) {
+    return false;
+  }
+  if (size > left || size > shape_.longest) return false;
+  value->assign(from, from + size);
+  return true;
 }
 
 // The node of a key in its leaf, and where the leaf ends.
@@ -180,18 +184,19 @@ void SealedFile::fetch(uint64_t number) const {
   for (unsigned line = 0; place && line < kValueLines; ++line) __builtin_prefetch(data_ + place + line * 64);
 }
 
-SealedValue SealedFile::find(const uint64_t* key, uint64_t number) const {
-  if (!data_) return {};
+bool SealedFile::read(const uint64_t* key, uint64_t number, std::vector<uint8_t>* value) const {
+  if (!data_) return false;
   std::atomic<uint64_t>* const noted = places_ && number != kNoNumber ? &places_[number & place_mask_] : nullptr;
   if (const uint64_t place = noted ? noted->load(std::memory_order_acquire) : 0) {
     // It may be that of another key. Its page was checked before it was noted.
     const uint8_t* const node = data_ + place;
-    if (compare(node, key, shape_.key_words) == 0) return value_of(node, data_ + (place / shape_.page_bytes + 1) * shape_.page_bytes);
+    if (compare(node, key, shape_.key_words) == 0)
+      return copy_value({node, data_ + (place / shape_.page_bytes + 1) * shape_.page_bytes}, value);
   }
   const Node found = walk(key);
-  if (!found.node) return {};
+  if (!found.node) return false;
   if (noted) noted->store(static_cast<uint64_t>(found.node - data_), std::memory_order_release);
-  return value_of(found.node, found.page_end);
+  return copy_value(found, value);
 }
 
 }  // namespace fpstore

@@ -1,7 +1,8 @@
-// Sealed LMDB files: the value of one key, found in the mapped file without LMDB, a lock or a copy (docs/format.md, "LMDB files").
+// Sealed LMDB files: the value of one key, found in the mapped file without LMDB or a lock (docs/format.md, "LMDB files").
 #pragma once
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "format/row.hpp"
 
@@ -19,16 +20,11 @@ struct SealedShape {
   uint64_t entries;  // about so many keys
 };
 
-// A value in the mapped file; nullptr when it was not found.
-struct SealedValue {
-  const uint8_t* data = nullptr;
-  uint64_t size = 0;
-};
-
 // A page is read with pread and compared with its checksum before anything in the mapped file leads to or through it: a disk that
 // cannot read it is no signal then. A value on pages of its own is not read before: its record has a checksum of its own. Whatever
 // is not as it should be, and a key that is not there, is no value: whoever asks then reads the file in a slower way that tells what
-// is wrong. Threads may share it.
+// is wrong. Values are copied out of the file, which may change at any time: what is checked of one is what is read of it. Threads may
+// share it.
 class SealedFile {
  public:
   // level_two has the checksums of the groups of checksums. The descriptor is borrowed: once it is closed, no further page is found.
@@ -38,11 +34,11 @@ class SealedFile {
   SealedFile(const SealedFile&) = delete;
   SealedFile& operator=(const SealedFile&) = delete;
 
-  // The key is a row of key_words words, of which the file has the bytes, big-endian. Its number among all keys, if it is known,
-  // is where its place is noted: the next time it takes no walk.
+  // Copies the value of a key; false if it was not found. The key is a row of key_words words, of which the file has the bytes,
+  // big-endian. Its number among all keys, if it is known, is where its place is noted: the next time it takes no walk.
   static constexpr uint64_t kNoNumber = UINT64_MAX;
-  SealedValue find(const uint64_t* key, uint64_t number = kNoNumber) const;
-  // Fetches ahead what find() will read, if the place is noted.
+  bool read(const uint64_t* key, uint64_t number, std::vector<uint8_t>* value) const;
+  // Fetches ahead what read() will read, if the place is noted.
   void fetch(uint64_t number) const;
   const SealedShape& shape() const { return shape_; }
 
@@ -54,7 +50,7 @@ class SealedFile {
     const uint8_t* page_end = nullptr;
   };
   Node walk(const uint64_t* key) const;
-  SealedValue value_of(const uint8_t* node, const uint8_t* page_end) const;
+  bool copy_value(const Node& of, std::vector<uint8_t>* value) const;
   const uint8_t* checked_page(uint64_t page, unsigned flags, unsigned* nodes) const;
   bool check_chunk(uint64_t chunk) const;
   const uint64_t* group_sums(uint64_t group) const;

@@ -88,11 +88,11 @@ struct Portable {
     return from;
   }
 
-  // How many bits of x are set, and the place of set bit number k, from 0 and the lowest on; it is there.
+  // How many bits of x are set, and the place of set bit number k < 64, from 0 and the lowest on; 63 or 64 where there is none.
   static unsigned count_ones(uint64_t x) { return ones(x); }
   static unsigned select(uint64_t x, unsigned k) {
     for (; k; --k) x &= x - 1;
-    return static_cast<unsigned>(__builtin_ctzll(x));
+    return static_cast<unsigned>(__builtin_ctzll(x | top_mask(1)));
   }
 
   // By how much the high part of each entry exceeds that of the key before, into rises, which has room for as many as the stream has

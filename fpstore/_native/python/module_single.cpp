@@ -22,29 +22,20 @@ struct Sealed {
     return {file_bytes, page_bytes, last_page, root, depth, key_words, longest, entries};
   }
 
-  static constexpr uint64_t kPageBytes = 4096;
-
   // None if it was not found.
   nb::object get(nb::bytes key, std::optional<uint64_t> number) const {
     const unsigned words = file.shape().key_words;
     if (key.size() != 8 * words) return nb::none();
     uint64_t row[kMaxWords];
     for (unsigned i = 0; i < words; ++i) row[i] = load64be(reinterpret_cast<const uint8_t*>(key.c_str()) + 8 * i);
-    SealedValue value;
+    std::vector<uint8_t> value;
+    bool found;
     {
       BrieflyReleasedGil released;  // its pages may come from a disk
-      value = file.find(row, number.value_or(SealedFile::kNoNumber));
-      for (uint64_t at = 0; at < value.size; at += kPageBytes) (void)*static_cast<const volatile uint8_t*>(value.data + at);
+      found = file.read(row, number.value_or(SealedFile::kNoNumber), &value);
     }
-    if (!value.data) return nb::none();
-    return nb::bytes(reinterpret_cast<const char*>(value.data), value.size);
+    return found ? nb::object(nb::bytes(reinterpret_cast<const char*>(value.data()), value.size())) : nb::none();
   }
-};
-
-// The ids of a match: those of a rank of a checked record.
-struct FoundIds {
-  IdRecord record;
-  uint64_t first, count;
 };
 
 // What a single probe writes to. A thread keeps it for the next one, unless it has become large.
@@ -57,7 +48,8 @@ struct Room {
   std::vector<EntryPlace> places;
   std::vector<uint64_t> rows, blocks;  // of those that are to be located
   std::vector<uint32_t> ranks;
-  std::vector<FoundIds> ids;
+  std::vector<uint8_t> record;
+  std::vector<uint64_t> ids, id_ends;  // of all matches, and where those of each end
 
   Room() = default;
   ~Room() { release(&sink); }
@@ -76,14 +68,15 @@ class LentRoom {
     room_->sink.count = 0;
   }
   ~LentRoom() {
-    if (room_->sink.capacity <= kMostKept) kept_ = std::move(room_);
+    const uint64_t bytes = room_->record.capacity() + room_->ids.capacity() * sizeof(uint64_t);
+    if (room_->sink.capacity <= kMostKept && bytes <= kMostBytes) kept_ = std::move(room_);
   }
   LentRoom(const LentRoom&) = delete;
   LentRoom& operator=(const LentRoom&) = delete;
   Room* get() { return room_.get(); }
 
  private:
-  static constexpr uint64_t kMostKept = 1 << 10;
+  static constexpr uint64_t kMostKept = 1 << 10, kMostBytes = 1 << 16;
   static thread_local std::unique_ptr<Room> kept_;
   std::unique_ptr<Room> room_;
 };
@@ -128,11 +121,11 @@ class MatchMaker {
   allocfunc alloc_;
 };
 
-nb::object list_of(const FoundIds& ids) {
-  nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(ids.count)));
+nb::object list_of(const uint64_t* ids, uint64_t count) {
+  nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(count)));
   if (!out.is_valid()) throw nb::python_error();
-  for (uint64_t i = 0; i < ids.count; ++i) {
-    PyObject* const id = PyLong_FromUnsignedLongLong(id_at(ids.record, ids.first + i));
+  for (uint64_t i = 0; i < count; ++i) {
+    PyObject* const id = PyLong_FromUnsignedLongLong(ids[i]);
     if (!id) throw nb::python_error();
     PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i), id);
   }
@@ -174,9 +167,10 @@ class SingleProber {
     if (!with_ids) return nb::none();
     nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(room->sink.count)));
     if (!out.is_valid()) throw nb::python_error();
-    for (uint64_t i = 0; i < room->sink.count; ++i)
+    for (uint64_t i = 0, first = 0; i < room->sink.count; first = room->id_ends[i++])
       PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i),
-                     matches_.make(number_of(room->fingerprints.data() + i * words(), words()), room->distances[i], list_of(room->ids[i]))
+                     matches_.make(number_of(room->fingerprints.data() + i * words(), words()), room->distances[i],
+                                   list_of(room->ids.data() + first, room->id_ends[i] - first))
                          .release().ptr());
     return out;
   }
@@ -271,19 +265,21 @@ class SingleProber {
   }
 
   bool find_ids(Room* room) const {
-    const uint64_t n = room->sink.count;
-    room->ids.resize(n);
-    for (uint64_t i = 0; i < n; ++i) {
+    room->ids.clear();
+    room->id_ends.clear();
+    for (uint64_t i = 0; i < room->sink.count; ++i) {
       uint64_t key[kMaxWords], seed = tables_.set_digest;
       copy_key(room->places[i].block, key);
       for (unsigned j = 0; j < words(); ++j) seed += key[j];
-      const SealedValue value = ids_->find(key, room->places[i].block);
-      FoundIds* const ids = &room->ids[i];
+      if (!ids_->read(key, room->places[i].block, &room->record)) return false;
+      IdRecord record;
       Fault fault;
-      if (!value.data || open_record(value.data, value.size, seed, &ids->record, &fault) != Status::ok) return false;
       const uint32_t rank = room->places[i].rank;
-      if (rank >= ids->record.count) return false;
-      ids->count = ids_of_rank(ids->record, rank, &ids->first);
+      if (open_record(room->record.data(), room->record.size(), seed, &record, &fault) != Status::ok || rank >= record.count) return false;
+      uint64_t first;
+      const uint64_t count = ids_of_rank(record, rank, &first);
+      for (uint64_t j = 0; j < count; ++j) room->ids.push_back(id_at(record, first + j));
+      room->id_ends.push_back(room->ids.size());
     }
     return true;
   }

@@ -10,21 +10,35 @@ const uint8_t* data_of(const nb::bytes& bytes) { return reinterpret_cast<const u
 
 nb::bytes bytes_of(const void* data, size_t size) { return nb::bytes(static_cast<const char*>(data), size); }
 
+// An item of a sequence of buffers.
+class View {
+ public:
+  View(nb::handle buffers, size_t i) : item_(nb::steal(PySequence_GetItem(buffers.ptr(), static_cast<Py_ssize_t>(i)))) {
+    if (!item_.is_valid() || PyObject_GetBuffer(item_.ptr(), &buffer_, PyBUF_SIMPLE)) throw nb::python_error();
+  }
+  ~View() { PyBuffer_Release(&buffer_); }
+  View(const View&) = delete;
+  View& operator=(const View&) = delete;
+  const uint8_t* data() const { return static_cast<const uint8_t*>(buffer_.buf); }
+  size_t size() const { return static_cast<size_t>(buffer_.len); }
+
+ private:
+  nb::object item_;
+  Py_buffer buffer_;
+};
+
 // The values of (key, value) pairs, of which none may be longer than this.
 nb::list copied(nb::list items, size_t longest, const std::string& path) {
   nb::list out;
   for (nb::handle item : items) {
-    Py_buffer value;
-    if (PyObject_GetBuffer(nb::handle(item[1]).ptr(), &value, PyBUF_SIMPLE)) throw nb::python_error();
-    const size_t size = static_cast<size_t>(value.len);
-    if (size <= longest) out.append(bytes_of(value.buf, size));
-    PyBuffer_Release(&value);
-    if (size > longest) {
+    const View value(item, 1);
+    if (value.size() > longest) {
       nb::dict facts;
       facts["path"] = path;
-      facts["got"] = size;
-      raise("CorruptStoreError", path + ": LMDB file is damaged (a value of " + std::to_string(size) + " bytes)", facts);
+      facts["got"] = value.size();
+      raise("CorruptStoreError", path + ": LMDB file is damaged (a value of " + std::to_string(value.size()) + " bytes)", facts);
     }
+    out.append(bytes_of(value.data(), value.size()));
   }
   return out;
 }
@@ -80,23 +94,6 @@ nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
   PyErr_Clear();
   return nb::none();
 }
-
-// An item of a sequence of buffers.
-class View {
- public:
-  View(const nb::object& buffers, size_t i) : item_(nb::steal(PySequence_GetItem(buffers.ptr(), static_cast<Py_ssize_t>(i)))) {
-    if (!item_.is_valid() || PyObject_GetBuffer(item_.ptr(), &buffer_, PyBUF_SIMPLE)) throw nb::python_error();
-  }
-  ~View() { PyBuffer_Release(&buffer_); }
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-  const uint8_t* data() const { return static_cast<const uint8_t*>(buffer_.buf); }
-  size_t size() const { return static_cast<size_t>(buffer_.len); }
-
- private:
-  nb::object item_;
-  Py_buffer buffer_;
-};
 
 bool find_all_ends(const View& content, uint64_t count, std::vector<uint64_t>* ends) {
   if (count > content.size()) return false;
@@ -227,17 +224,15 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
   bool fine = true;
   {
     ReleasedGil released;
-    const Column column{data.data(), ends.data(), ends.size()};
+    const auto string = [&](uint64_t row) {  // of files that are mapped
+      const uint64_t start = row ? read_once(ends.data()[row - 1]) : 0, end = read_once(ends.data()[row]);
+      fine &= start <= end && end <= data.size();
+      return fine ? std::string_view(reinterpret_cast<const char*>(data.data()) + start, end - start) : std::string_view();
+    };
     memset(out.get(), 1, rows.size());
-    for (size_t g = 0; g + 1 < lims.size() && fine; ++g) {
-      for (uint64_t j = lims.data()[g]; j < lims.data()[g + 1]; ++j) {
-        const uint64_t head = rows.data()[lims.data()[g]], row = rows.data()[j];
-        for (uint64_t i : {head, row}) fine &= column.start(i) <= column.ends[i] && column.ends[i] <= data.size();
-        if (!fine) break;
-        out.get()[j] = column.size(row) == column.size(head) &&
-                       memcmp(column.data + column.start(row), column.data + column.start(head), column.size(row)) == 0;
-      }
-    }
+    for (size_t g = 0; g + 1 < lims.size() && fine; ++g)
+      for (uint64_t j = lims.data()[g]; j < lims.data()[g + 1]; ++j)
+        out.get()[j] = string(rows.data()[j]) == string(rows.data()[lims.data()[g]]);
   }
   if (!fine) throw nb::value_error("ends run past the data");
   return out.array(rows.size());

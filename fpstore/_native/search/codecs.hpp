@@ -133,7 +133,7 @@ struct EliasFanoBlocks : Isa {
     const uint32_t at = behind_zeros<Isa>(p, head, zeros), index = at - static_cast<uint32_t>(zeros);
     // At the end of the high parts there is none.
     if (__builtin_expect(at < zeros || at == head.highs || index + kFew > head.count || head.low_bits > kLoadedBits, 0)) return Few::unknown;
-    uint64_t ones = bits_from(p, kHighsAt + at);
+    uint64_t ones = read_once(bits_from(p, kHighsAt + at));
     ones &= ((uint64_t{1} << ((head.highs - at) & 63)) - 1) | -uint64_t{head.highs - at >= 64};
     const uint64_t third = (ones & (ones - 1)) & ((ones & (ones - 1)) - 1);
     if (__builtin_expect((third & (third - 1)) == 0, 0)) return Few::unknown;

@@ -303,6 +303,15 @@ def test_a_bug_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "in broken" in run("stats", "crawl.fps").stderr
 
 
+@pytest.mark.parametrize("error", [MemoryError(), fpstore.MemoryLimitError("out of memory: work on fewer rows at a time")])
+def test_no_memory_is_one_line_too(folder: Path, monkeypatch: pytest.MonkeyPatch, error: MemoryError) -> None:
+    def full(path: str) -> None:
+        raise error
+
+    monkeypatch.setattr(fpstore, "open", full)
+    assert failure("stats", "crawl.fps") == "fpstore: out of memory: work on fewer rows at a time\n"
+
+
 WRONG_USES: list[tuple[Sequence[object], int]] = [
     (["insert", "crawl.fps", "missing.tsv"], 1),
     (["insert", "crawl.fps", "new.tsv", "missing.tsv"], 1),

@@ -281,3 +281,24 @@ def test_calls_need_little_stack(isa):
     command = [sys.executable, "-P", "-c", SMALL_STACK, here, isa, str(96 << 10)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "6", "")
+
+
+NO_MEMORY = """
+import resource
+import numpy as np
+import fpstore
+from fpstore import _kernel
+
+keys, bits = np.zeros(1 << 23, np.uint64), np.arange(64, dtype=np.uint8)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20), resource.RLIM_INFINITY))
+try:
+    _kernel.permute(keys, bits)
+except fpstore.MemoryLimitError as error:
+    print(error)
+"""
+
+
+def test_a_call_without_memory_raises_the_error_of_the_package():
+    done = subprocess.run([sys.executable, "-P", "-c", NO_MEMORY], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "out of memory: work on fewer rows at a time\n", "")

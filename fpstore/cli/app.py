@@ -142,7 +142,7 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, MemoryError):
-        return "out of memory"
+        return "out of memory: work on fewer rows at a time"
     assert isinstance(error, OSError)
     if error.filename is None and output_is_closed():
         return CLOSED

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.disk.files import read_all
 from fpstore.disk.refusals import refusing
-from fpstore.errors import CorruptStoreError
+from fpstore.errors import CorruptStoreError, MemoryLimitError
 
 LAZY, POPULATED, HUGE = PAGES = ("lazy", "populated", "huge")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -89,7 +89,7 @@ def _mapping(size: int) -> mmap.mmap:
     except OSError as error:
         if error.errno != errno.ENOMEM:
             raise
-        raise MemoryError(f"no room for {size} bytes") from error
+        raise MemoryLimitError(f"out of memory: no room for {size} bytes") from error
 
 
 def _populate(mapped: mmap.mmap) -> None:

@@ -77,8 +77,8 @@ class Delta:
     def apply(self, change: Change) -> None:
         """Apply a change, at a new version.
 
-        When an exception ends this, the rows applied so far stay at that version, which is not visible. They do no harm when
-        all of them are applied again: each sets what the fingerprint and its id are, whatever they were.
+        When an exception ends this, a part of the change may stay, at that version, which is not visible. Whoever meets one makes
+        the delta again from the log.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class Delta:
         self.note_strings(change.strings)
 
     def apply_one(self, row: Row, strings: list[bytes]) -> None:
-        """Apply a change of one row, at a new version, or on an error nothing.
+        """Apply a change of one row, at a new version; see :meth:`apply`.
 
         Raises
         ------

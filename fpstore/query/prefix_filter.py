@@ -23,7 +23,7 @@ def prefix_filters(design: Design, tables: Sequence[TableReader]) -> dict[int, W
     ------
     CorruptStoreError
         A block of a table is damaged.
-    MemoryError
+    MemoryLimitError
     """
     wanted = design.filter_bits(tables[0].kernel.fingerprint_count) if tables else {}
 

@@ -1,5 +1,6 @@
 // The delta as a model: random changes, probe-inserts and failures go through it and through a plain list of what happened; both
-// must say the same of every version that was committed, whichever instruction set compares.
+// must say the same of every version that was committed, whichever instruction set compares. A call whose memory runs out, at any of
+// its allocations, changes nothing.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -10,6 +11,43 @@
 #include "rows.hpp"
 
 using namespace fpstore;
+
+namespace {
+
+// While there is one, so many allocations succeed, and then one fails, or all.
+class Scarcity {
+ public:
+  Scarcity(uint64_t allowed, bool lasts) : left_(allowed), lasts_(lasts) { now_ = this; }
+  Scarcity(const Scarcity&) = delete;
+  Scarcity& operator=(const Scarcity&) = delete;
+  ~Scarcity() { now_ = nullptr; }
+  bool has_refused() const { return refused_; }
+  static bool refuses() { return now_ && now_->refuse(); }
+
+ private:
+  bool refuse() {
+    if (left_ || (refused_ && !lasts_)) return left_ -= left_ != 0, false;
+    return refused_ = true;
+  }
+  inline static Scarcity* now_ = nullptr;
+  uint64_t left_;
+  const bool lasts_;
+  bool refused_ = false;
+};
+
+}  // namespace
+
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return Scarcity::refuses() ? nullptr : std::malloc(bytes ? bytes : 1); }
+void* operator new[](size_t bytes, const std::nothrow_t& no) noexcept { return operator new(bytes, no); }
+void* operator new(size_t bytes) {
+  if (void* const memory = operator new(bytes, std::nothrow)) return memory;
+  throw std::bad_alloc();
+}
+void* operator new[](size_t bytes) { return operator new(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -138,7 +176,8 @@ class Trial {
     }
     ids_ = 1 + input_.byte() % 24;
     based_ = input_.word();
-    if (based_ >> 62 == 0) REQUIRE(delta_->load(random_.below(40)));
+    is_scarce_ = based_ >> 58 & 1;
+    if (based_ >> 62 == 0) succeed([&, n = random_.below(40)] { return delta_->load(n); });
   }
 
   void run() {
@@ -146,16 +185,17 @@ class Trial {
     for (unsigned steps = 0; input_.left() && steps < most; ++steps) {
       const unsigned step = input_.byte();
       const uint32_t version = next_version(step);
-      if (step == 101) REQUIRE(delta_->index_ids());  // else the first look-up by id comes after all changes
+      if (step == 101) succeed([&] { return delta_->index_ids(); });  // else the first look-up by id comes after all changes
       if (step % 4 == 3) {
-        REQUIRE(delta_->index(kOn));
+        succeed([&] { return delta_->index(kOn); });
         probe_insert(version);
       } else {
-        if (delta_->is_loading() && step == 100) REQUIRE(delta_->load(700));
+        if (delta_->is_loading() && step == 100) succeed([&] { return delta_->load(700); });
         apply(version, step);
       }
     }
-    REQUIRE(delta_->index(kOn) && !delta_->is_loading());
+    succeed([&] { return delta_->index(kOn); });
+    REQUIRE(!delta_->is_loading());
     check_totals();
     // Now, or as one of the versions saw it.
     const bool before = !model_.versions.empty() && random_.below(2);
@@ -164,6 +204,31 @@ class Trial {
 
  private:
   bool small() const { return scale_ == fuzz::Scale::small; }
+
+  // What work() returns when memory suffices. Before that it often runs out, at the first allocation, the second and so on.
+  template <class Work>
+  Applied with_memory(const Work& work) {
+    const bool lasts = random_.below(2);
+    for (uint64_t allowed = 0; is_scarce_; allowed += 1 + allowed / 64) {
+      Applied applied = Applied::out_of_memory;
+      const Scarcity scarcity(allowed, lasts);
+      try {
+        applied = work();
+      } catch (const std::bad_alloc&) {
+      }
+      if (!scarcity.has_refused() || applied != Applied::out_of_memory) return applied;
+      REQUIRE(delta_->operations() == model_.size() && delta_->end_of(UINT32_MAX) == model_.size());
+    }
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      return Applied::out_of_memory;
+    }
+  }
+  template <class Work>
+  void succeed(const Work& work) {
+    REQUIRE(with_memory([&] { return work() ? Applied::ok : Applied::out_of_memory; }) == Applied::ok);
+  }
 
   // The same version as before, a later one, or now and then an older one, which is refused.
   uint32_t next_version(unsigned step) {
@@ -193,7 +258,8 @@ class Trial {
       ids[i] = pick_id();
       bases[i] = in_base(fingerprints[i]);
     }
-    const Applied applied = delta_->apply(Changes{kinds.data(), fuzz::words(fingerprints), ids.data(), bases.data(), n}, version);
+    const Changes changes{kinds.data(), fuzz::words(fingerprints), ids.data(), bases.data(), n};
+    const Applied applied = with_memory([&] { return delta_->apply(changes, version); });
     if (model_.is_old(version)) {
       REQUIRE(applied == Applied::old_version);
       return;
@@ -232,11 +298,14 @@ class Trial {
     Guard guard;
     if ((how & 14) == 14) guard.sink.limit = how;
     size_t done = n;
-    const Applied applied =
-        delta_->probe_insert(Asked{fuzz::words(queries), ids.data(), matched.data(), bases.data(), radius, always}, &done, version,
-                             &guard.sink, inserted.data(), [fails] {
-                               if (fails) throw std::bad_alloc();
-                             });
+    const Asked asked{fuzz::words(queries), ids.data(), matched.data(), bases.data(), radius, always};
+    const Applied applied = with_memory([&] {
+      done = n;
+      guard.sink.count = 0;
+      return delta_->probe_insert(asked, &done, version, &guard.sink, inserted.data(), [fails] {
+        if (fails) throw std::bad_alloc();
+      });
+    });
     if (model_.is_old(version)) {
       REQUIRE(applied == Applied::old_version);
       return;
@@ -411,6 +480,7 @@ class Trial {
   Rows pool_;
   unsigned ids_;
   uint64_t based_;
+  bool is_scarce_;
 };
 };
 

@@ -4,15 +4,15 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <new>
 
 namespace fpstore {
 
 #ifdef FPSTORE_SMALL
 void* resize_pages(void* pages, size_t from, size_t to) {
-  void* p = to ? calloc(1, to) : nullptr;
+  char* const p = to ? new (std::nothrow) char[to]() : nullptr;
   if (p && from) memcpy(p, pages, std::min(from, to));
-  if (p || !to) free(pages);
+  if (p || !to) delete[] static_cast<char*>(pages);
   return p;
 }
 #else

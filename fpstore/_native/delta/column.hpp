@@ -7,8 +7,8 @@
 
 namespace fpstore {
 
-// Fuzz targets are built with few buckets and small pages from the heap: a short input fills both, and AddressSanitizer sees what
-// leaves a page.
+// Fuzz targets are built with few buckets and small pages from the heap: a short input fills both, AddressSanitizer sees what leaves a
+// page, and a target that replaces operator new decides when there are no more.
 #ifdef FPSTORE_SMALL
 constexpr bool kSmall = true;
 #else
@@ -68,6 +68,7 @@ class Column {
 
   bool enlarge(uint64_t n) { return resize_room(n < capacity_ + capacity_ / 2 ? capacity_ + capacity_ / 2 : n); }
   bool resize_room(uint64_t n) {
+    if (n > (SIZE_MAX - kPage) / sizeof(T)) return false;
     const size_t bytes = (n * sizeof(T) + kPage) / kPage * kPage;  // one page at least
     void* p = resize_pages(data_, held_, bytes);
     if (!p) return false;

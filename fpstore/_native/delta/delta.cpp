@@ -1,19 +1,9 @@
 #include "delta/delta.hpp"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <memory>
 
 namespace fpstore {
-
-template <class Row>
-uint64_t DeltaOf<Row>::random_seed() const {
-  uint64_t seed = 0;
-  // Where the system has no randomness yet, the address is what nobody outside knows.
-  if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed) seed = 0;
-  return seed ^ reinterpret_cast<uintptr_t>(this);
-}
 
 template <class Row>
 uint64_t DeltaOf<Row>::bytes() const {

@@ -72,7 +72,7 @@ class Delta {
   virtual bool is_loading() const = 0;
 
   // What probe() finds now goes to the sink; queries without a match (or all) are added. Only the first *n are taken, and *n is set
-  // to them, when those are a good deal of work. All is taken back when deliver, which is called at the end, throws std::bad_alloc.
+  // to them, when those are a good deal of work. All is taken back when deliver, which is called at the end, throws.
   virtual Applied probe_insert(const Asked& rows, size_t* n, uint32_t version, Sink* sink, uint8_t* inserted,
                                const std::function<void()>& deliver) = 0;
 
@@ -203,8 +203,26 @@ class DeltaOf final : public Delta {
   Applied probe_insert_one(const Kernels& k, const Asked& rows, size_t q, const Places& at, Sink* sink,
                            uint8_t* inserted);
   Applied change(Change kind, uint64_t hash, const Row& fingerprint, uint64_t id, bool in_base, const Places& at);
-  void commit(uint32_t version);
   void undo(uint32_t serial, uint64_t pair_count, uint64_t history_count);
+
+  // The changes of one call. Those that were not committed are taken back at its end, however it comes.
+  class Attempt {
+   public:
+    explicit Attempt(DeltaOf* delta)
+        : delta_(delta), serial_(delta->serial_), pair_count_(delta->pairs_.size()), history_count_(delta->history_.size()) {}
+    Attempt(const Attempt&) = delete;
+    Attempt& operator=(const Attempt&) = delete;
+    ~Attempt() {
+      if (delta_) delta_->undo(serial_, pair_count_, history_count_);
+    }
+    // Makes the changes so far, if there are any, those of the version, for which there is room.
+    void commit(uint32_t version);
+
+   private:
+    DeltaOf* delta_;
+    const uint32_t serial_;
+    const uint64_t pair_count_, history_count_;
+  };
 
   unsigned width_;
   NearIndex<Row> index_;  // of the entries that are not in the base
@@ -221,9 +239,7 @@ class DeltaOf final : public Delta {
   bool is_loading_ = false;
   uint32_t serial_ = 0;
   uint64_t removals_ = 0;
-  const uint64_t seed_ = random_seed();  // fingerprints may be chosen to collide
-
-  uint64_t random_seed() const;
+  const uint64_t seed_ = random_word();  // fingerprints may be chosen to collide
 };
 
 template <class Row>

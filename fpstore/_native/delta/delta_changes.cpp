@@ -2,6 +2,7 @@
 #include "delta/delta.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace fpstore {
 
@@ -46,7 +47,7 @@ uint32_t DeltaOf<Row>::put_entry(uint64_t hash, const Row& fingerprint, bool in_
 
 template <class Row>
 bool DeltaOf<Row>::load(uint64_t changes) {
-  if (!reserve_entries(changes) || !pairs_.reserve(pairs_.size() + changes)) return false;
+  if (changes >= kNone || !reserve_entries(changes) || !pairs_.reserve(pairs_.size() + changes)) return false;
   is_loading_ = true;
   return true;
 }
@@ -167,11 +168,13 @@ Applied DeltaOf<Row>::change(Change kind, uint64_t hash, const Row& fingerprint,
   return Applied::ok;
 }
 
-// Makes the changes so far those of the version.
 template <class Row>
-void DeltaOf<Row>::commit(uint32_t version) {
-  if (versions_.size() && versions_[versions_.size() - 1].version == version) versions_[versions_.size() - 1].end = serial_;
-  else versions_.push(Version{version, serial_});
+void DeltaOf<Row>::Attempt::commit(uint32_t version) {
+  const uint32_t end = delta_->serial_;
+  Column<Version>& versions = std::exchange(delta_, nullptr)->versions_;
+  if (end == serial_) return;
+  if (versions.size() && versions[versions.size() - 1].version == version) versions[versions.size() - 1].end = end;
+  else versions.push(Version{version, end});
 }
 
 // Takes back the changes from a serial number on, when one after them could not be made. Entries they made stay, without
@@ -213,8 +216,7 @@ Applied DeltaOf<Row>::apply(const Changes& rows, uint32_t version) {
   if (!rows.count) return Applied::ok;
   if (!versions_.reserve(versions_.size() + 1)) return Applied::out_of_memory;
   const Row* const fingerprints = fpstore::rows<Row>(rows.fingerprints);
-  const uint32_t serial = serial_;
-  const uint64_t pair_count = pairs_.size(), history_count = history_.size();
+  Attempt attempt(this);
   Places places[kGroup];
   uint64_t hashes[kGroup];
   for (size_t i = 0; i < rows.count; i += kGroup) {
@@ -225,12 +227,10 @@ Applied DeltaOf<Row>::apply(const Changes& rows, uint32_t version) {
     for (size_t j = 0; j < m; ++j) {
       const Applied applied = change(static_cast<Change>(rows.kinds[i + j] & 3), hashes[j], fingerprints[i + j],
                                      rows.ids[i + j], rows.in_base[i + j] != 0, places[j]);
-      if (applied == Applied::ok) continue;
-      undo(serial, pair_count, history_count);
-      return applied;
+      if (applied != Applied::ok) return applied;
     }
   }
-  commit(version);
+  attempt.commit(version);
   return Applied::ok;
 }
 
@@ -260,8 +260,7 @@ Applied DeltaOf<Row>::probe_insert(const Asked& rows, size_t* n, uint32_t versio
   const size_t all = *n;
   uint64_t work = 0;
   *n = 0;
-  const uint32_t serial = serial_;
-  const uint64_t pair_count = pairs_.size(), history_count = history_.size();
+  Attempt attempt(this);
   Places places[kGroup];
   uint64_t hashes[kGroup];
   for (size_t i = 0; i < all && work < kInsertWork; i += kGroup) {
@@ -271,19 +270,11 @@ Applied DeltaOf<Row>::probe_insert(const Asked& rows, size_t* n, uint32_t versio
     for (size_t j = 0; j < m && work < kInsertWork; ++j, ++*n) {
       work += index_.size_of(places[j], rows.radius);
       const Applied applied = probe_insert_one(k, rows, i + j, places[j], sink, inserted + i + j);
-      if (applied == Applied::ok) continue;
-      undo(serial, pair_count, history_count);
-      *n = 0;
-      return applied;
+      if (applied != Applied::ok) return applied;
     }
   }
-  try {
-    deliver();
-  } catch (const std::bad_alloc&) {
-    undo(serial, pair_count, history_count);
-    return Applied::out_of_memory;
-  }
-  if (serial_ != serial) commit(version);
+  deliver();
+  attempt.commit(version);
   return Applied::ok;
 }
 

@@ -2,6 +2,7 @@
 #include "isa/runtime.hpp"
 
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -75,6 +76,13 @@ bool map_cached_pages(int file, const uint8_t* mapped, uint64_t start, uint64_t 
   } state;
   return syscall(kCachestat, file, &range, &state, 0) == 0 && state.cached >= (bytes + page - 1) / page &&
          madvise(const_cast<uint8_t*>(mapped) + start, bytes, kPopulateRead) == 0;
+}
+
+uint64_t random_word() {
+  uint64_t word;
+  // A system that has just started may have no randomness yet. Then it is where the stack lies.
+  if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) word = reinterpret_cast<uintptr_t>(&word) * 0x9E3779B97F4A7C15;
+  return word;
 }
 
 uint64_t major_faults() {

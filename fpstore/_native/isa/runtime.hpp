@@ -27,6 +27,9 @@ void fetch_pages(const void* p, size_t n);
 // the part begins with a page. Returns whether it did.
 bool map_cached_pages(int file, const uint8_t* mapped, uint64_t start, uint64_t bytes);
 
+// Bits that nobody outside the process knows: what is stored or inserted may be made to collide in a hash table.
+uint64_t random_word();
+
 // How many pages this thread has waited for while they were read from disk.
 uint64_t major_faults();
 

@@ -46,19 +46,24 @@ class Buffer {
   explicit Buffer(size_t n) : data_(new T[n ? n : 1]) {}
   T* get() { return data_.get(); }
   nb::object array(size_t n) {
-    T* p = data_.release();
-    nb::capsule owner(p, [](void* q) noexcept { delete[] static_cast<T*>(q); });
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(p, {n}, owner));
+    const nb::capsule memory = given_away();
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(memory.data(), {n}, memory));
   }
   // n rows of so many words.
   nb::object array(size_t n, unsigned words) {
     if (words == 1) return array(n);
-    T* p = data_.release();
-    nb::capsule owner(p, [](void* q) noexcept { delete[] static_cast<T*>(q); });
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(p, {n, words}, owner));
+    const nb::capsule memory = given_away();
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(memory.data(), {n, words}, memory));
   }
 
  private:
+  // The memory, in an object that frees it. It stays here where there is none for that object.
+  nb::capsule given_away() {
+    nb::capsule memory(data_.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    data_.release();
+    return memory;
+  }
+
   std::unique_ptr<T[]> data_;
 };
 

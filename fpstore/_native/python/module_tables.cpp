@@ -55,7 +55,7 @@ struct TableParts {
       leads[i] = keys.data()[i * words()];
       for (unsigned j = 0; j < rest_words && i; ++j) rests[(i - 1) * rest_words + j] = keys.data()[i * words() + 1 + j];
     }
-    if (room < 2 * kMaxEntries) room = 2 * kMaxEntries;
+    room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(n, 2) * kMaxEntries);
     if (given && count_of(*given) < room + 8) throw nb::value_error("fewer rows than decoding needs");
     TableView part = view;
     part.blocks = blocks.data();
@@ -288,6 +288,12 @@ void bind_tables(nb::module_& m) {
       std::rethrow_exception(error);
     } catch (const Interrupted&) {
       note_interrupted();
+    } catch (const std::bad_alloc&) {
+      try {
+        raise("MemoryLimitError", "out of memory: work on fewer rows at a time", nb::dict());
+      } catch (nb::python_error& error) {
+        error.restore();
+      }
     }
   });
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "format/xxh64.hpp"
+#include "isa/runtime.hpp"
 
 namespace fpstore {
 
@@ -57,10 +57,14 @@ class HashCounts {
       if (slot.count) slot_of(slot.hash) = slot;
   }
 
+  // Of the process: XXH64 is no secret, and a text made to fill one run of slots would cost the square of its length.
+  static uint64_t salt() {
+    static const uint64_t salt = random_word() | 1;
+    return salt;
+  }
+
   std::vector<Slot> slots_;
-  // An address, usually different in every process: XXH64 is no secret, and a text made to fill one run of slots would cost the square
-  // of its length.
-  uint64_t salt_ = (reinterpret_cast<uintptr_t>(this) * xxh::kP1) | 1;
+  const uint64_t salt_ = salt();
   unsigned shift_ = 64;
   size_t used_ = 0;
   uint64_t zeros_ = 0;

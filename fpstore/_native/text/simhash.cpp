@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 
+#include "format/xxh64.hpp"
 #include "text/counters.hpp"
 #include "text/hash_counts.hpp"
 

@@ -185,7 +185,8 @@ static void check_matches(const Rows& keys, uint64_t seed) {
   Stopper stop;
   stop.wanted = &wanted;
   const Status stopped = order(&stop);
-  REQUIRE(stopped == Status::interrupted || (stopped == Status::ok && n < 256));
+  // Other threads may have done all before this one looks at its stop.
+  REQUIRE(stopped == Status::interrupted || (stopped == Status::ok && (n < 256 || threads > 1)));
   REQUIRE(order(nullptr) == Status::ok);
   std::sort(found.begin(), found.end(), [](const Match<Row>& a, const Match<Row>& b) {
     return std::make_tuple(a.query, a.distance, a.fingerprint) < std::make_tuple(b.query, b.distance, b.fingerprint);

@@ -248,7 +248,7 @@ class Merge:
         committer, tracker, manifest = self._committer, self._tracker, generation.manifest
         prepare_manifest(tracker.folder, manifest)
         committer.log.supersede()
-        delta = new_delta(generation, log.header)
+        delta = new_delta(generation, log.header, tracker.snapshot())
         self._carried = self._log_place, self._log_number, self._totals_at_start
         self._carry_over(committer.log.durable, log, delta.in_base)
         delta.load(log.read(HEADER_BYTES, 1))

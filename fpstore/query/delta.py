@@ -32,8 +32,8 @@ class Delta:
     ----------
     radius : int
         The store's.
-    sample : ndarray of uint64
-        Some stored fingerprints; the bits in which they vary most separate the fingerprints of the delta best.
+    bits : ndarray of uint8
+        The numbers of the bits, those first that separate the fingerprints of the delta best: see :func:`deal_bits`.
     identity : _kernel.Table
         The identity table of the generation.
     first_string : int
@@ -51,9 +51,15 @@ class Delta:
     """
 
     def __init__(
-        self, radius: int, sample: Words, identity: _kernel.Table | _kernel.ColumnIdentity, first_string: int, path: Path
+        self,
+        radius: int,
+        bits: npt.NDArray[np.uint8],
+        identity: _kernel.Table | _kernel.ColumnIdentity,
+        first_string: int,
+        path: Path,
     ) -> None:
-        self.kernel = _kernel.Delta(radius, deal_bits(sample, Width(identity.width)))
+        self.kernel = _kernel.Delta(radius, bits)
+        self.bits = bits
         self._identity = identity
         self.first_string, self._path = first_string, path
         self.strings: list[bytes] = []

@@ -27,7 +27,7 @@ from fpstore.format.manifest import (
     read_manifest,
 )
 from fpstore.format.merge_error import MergeError
-from fpstore.query.delta import Delta
+from fpstore.query.delta import Delta, deal_bits
 from fpstore.query.generation import ON_DEMAND, Generation, Loading
 from fpstore.query.snapshot import Snapshot
 from fpstore.threads import Worker, is_held
@@ -298,7 +298,8 @@ class Tracker:
         generation = known
         try:
             generation = known or Generation(path, manifest, self.loading)
-            return _loaded(manifest, generation, log, log.read(HEADER_BYTES, 1))
+            current = self._current
+            return _loaded(manifest, generation, log, log.read(HEADER_BYTES, 1), None if current is None else current[2])
         except BaseException:
             log.close()
             if generation is not None and generation is not known:
@@ -428,10 +429,12 @@ class Tracker:
             self._given_back()
 
 
-def _loaded(manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records]) -> _Opened:
-    """Return a generation with these changes, which are the first of its log."""
+def _loaded(
+    manifest: Manifest, generation: Generation, log: LogReader, changes: Iterable[Records], before: Snapshot | None = None
+) -> _Opened:
+    """Return a generation with these changes, which are the first of its log; ``before`` is of the generation before it."""
     seen, header = log.word, log.header
-    delta = new_delta(generation, header)
+    delta = new_delta(generation, header, before)
     last = delta.load(changes)
     if last is None:
         return _Opened(manifest, generation, log, Snapshot(generation, delta, 0, header.totals), HEADER_BYTES, 0, seen)
@@ -439,7 +442,10 @@ def _loaded(manifest: Manifest, generation: Generation, log: LogReader, changes:
     return _Opened(manifest, generation, log, snapshot, last.end, last.last, seen)
 
 
-def new_delta(generation: Generation, header: LogHeader) -> Delta:
-    """Return an empty delta for a generation."""
-    sample, log = generation.sample(DELTA_SAMPLE), generation.folder / LOG_FILE
-    return Delta(generation.design.radius, sample, generation.identity, header.first_string, log)
+def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None = None) -> Delta:
+    """Return an empty delta for a generation, which looks up by the bits of that before if most fingerprints were there."""
+    if before is not None and 2 * before.generation.count >= generation.count:
+        bits = before.delta.bits
+    else:
+        bits = deal_bits(generation.sample(DELTA_SAMPLE), generation.design.width)
+    return Delta(generation.design.radius, bits, generation.identity, header.first_string, generation.folder / LOG_FILE)

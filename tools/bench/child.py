@@ -112,9 +112,16 @@ def merge(task: Result) -> Result:
 def change(task: Result) -> Result:
     """Insert batches of 1,000, and merge in the midst of them, in a thread of its own."""
     rng = np.random.default_rng([task["seed"], 1 << 43])
-    times = []
+    times: list[float] = []
+    last: list[float] = []
+    ended: list[float] = []
+
+    def merge() -> None:
+        store.merge()
+        ended.append(time.time())
+
     with fpstore.open(task["path"], "r+") as store:
-        merging = threading.Thread(target=store.merge)
+        merging = threading.Thread(target=merge)
         for batch in range(task["batches"]):
             if batch == task["batches"] // 2:
                 merging.start()
@@ -122,13 +129,22 @@ def change(task: Result) -> Result:
             start = time.perf_counter()
             store.insert(fresh)
             times.append(time.perf_counter() - start)
+            last.append(time.time())
         merging.join()
     return {
+        "merge_ended": ended[0],
+        "longest_batch_at_the_end_milliseconds": round(longest_at(ended[0], last, times) * 1e3, 1),
         "inserted": 1000 * task["batches"],
         "seconds": round(sum(times), 3),
         "batch_milliseconds": round(statistics.median(times) * 1e3, 3),
         "longest_batch_milliseconds": round(max(times) * 1e3, 1),
     }
+
+
+def longest_at(moment: float, ends: list[float], seconds: list[float]) -> float:
+    """Return the longest of the calls that were under way from half a second before a moment to one second after it."""
+    near = (took for end, took in zip(ends, seconds, strict=True) if end > moment - 0.5 and end - took < moment + 1)
+    return max(near, default=0.0)
 
 
 def pairs(task: Result) -> Result:

@@ -14,6 +14,7 @@ import numpy as np
 
 import fpstore
 from bench import data
+from bench.child import longest_at
 from bench.data import Words
 from bench.harness import Bench, Result, folder_bytes, microseconds, percentile, ratio, run_child
 from bench.single import single_times
@@ -270,14 +271,17 @@ def merge(bench: Bench) -> Result:
 def pause(bench: Bench) -> Result:
     """Probing one at a time while another process inserts batches of 1,000 and merges: the longest pauses of the reader."""
     log2 = bench.log2()
-    design = bench.designs("flip-2")[0]
+    return {"n": 1 << log2, **{design: _pauses(bench, design, log2) for design in bench.designs("flip-2", "columns-4")}}
+
+
+def _pauses(bench: Bench, design: str, log2: int) -> Result:
     path = _copy(bench.store(design, "uniform", log2), bench.folder / "pause.fps")
     bench.forget()
     queries = bench.queries("uniform", log2, 4096).tolist()
     task = {"do": "change", "path": str(path), "seed": bench.seed, "log2": log2, "batches": 20 if bench.smoke else 1000}
     done: list[Any] = []
     thread = threading.Thread(target=lambda: done.append(run_child(task)))
-    times, sizes = [], set()
+    times, ends, sizes = [], [], set()
     with fpstore.open(path) as store:
         thread.start()
         at = 0
@@ -285,13 +289,13 @@ def pause(bench: Bench) -> Result:
             start = time.perf_counter()
             store.probe(queries[at % len(queries)])
             times.append(time.perf_counter() - start)
+            ends.append(time.time())
             at += 1
             if at % 1024 == 0:
                 sizes.add(len(store))
     thread.join()
+    shutil.rmtree(path)
     return {
-        "n": 1 << log2,
-        "design": design,
         "writer": done[0],
         "probes": len(times),
         "sizes_seen": len(sizes),
@@ -299,6 +303,7 @@ def pause(bench: Bench) -> Result:
         "p99_milliseconds": round(percentile(times, 0.99) * 1e3, 3),
         "p999_milliseconds": round(percentile(times, 0.999) * 1e3, 3),
         "longest_milliseconds": round(max(times) * 1e3, 1),
+        "longest_at_the_end_of_the_merge_milliseconds": round(longest_at(done[0]["merge_ended"], ends, times) * 1e3, 1),
     }
 
 

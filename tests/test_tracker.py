@@ -162,7 +162,7 @@ def opened_in_the_question(monkeypatch, ask):
 def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(path, tracker, writer, monkeypatch, changes):
     """A question after the switch waits for nothing that could be done before it."""
     writer.insert([10])
-    asked = []
+    asked, bits = [], tracker.snapshot().delta.bits
 
     def publish(folder):
         asked.append(opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())))
@@ -183,6 +183,7 @@ def test_a_reader_opens_a_generation_that_is_announced_before_it_is_current(path
     writer.insert([11])
     assert opened_in_the_question(monkeypatch, lambda: held(tracker.snapshot())) == (0, sorted([*now, 11]))
     assert tracker.manifest.generation.number == 2
+    assert tracker.snapshot().delta.bits is bits  # no sample was taken again
     assert tracker._coming is None
 
 

@@ -244,7 +244,7 @@ def dedup(
     decimal: bool = False,
     signed: bool = False,
     encoding: str | None = None,
-    html: bool = False,
+    html: bool | str = False,
     memory: int | str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -296,8 +296,9 @@ def dedup(
     encoding : str, optional
         That of files of lines and of texts: see :class:`fpstore.hashing.TextReader` and :func:`fpstore.hashing.iter_documents`.
         Lines are written in UTF-8.
-    html : bool
-        Texts are pages of HTML, which are compared by their titles and main texts: see :class:`fpstore.hashing.MainText`.
+    html : bool or str
+        Texts are pages of HTML, which are compared by their titles and main texts: see :class:`fpstore.hashing.MainText`,
+        whose extractor a str names.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
         are held besides.

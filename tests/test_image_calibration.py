@@ -151,7 +151,7 @@ def test_a_missing_package_is_told(photos, monkeypatch):
     monkeypatch.setattr(settings, "is_installed", lambda package: package != "pdqhash")
     monkeypatch.setattr(settings, "IMAGE_SETTINGS", ("method=average",))
     done = run("calibrate", "photos", "--image", "--threads", 1, *WAYS)
-    assert (done.exit_code, done.stderr) == (0, "fpstore: method=pdq is not compared: pip install 'fpstore[pdq]'\n")
+    assert (done.exit_code, done.stderr) == (0, "fpstore: method=pdq is not compared: pip install pdqhash\n")
     assert "method=pdq" not in done.stdout
     monkeypatch.undo()
     monkeypatch.chdir(photos.parent)

@@ -212,7 +212,7 @@ def test_many_strings_get_large_offsets(monkeypatch):
 @pytest.mark.parametrize(
     ("package", "ways", "line"),
     [
-        ("pyarrow", ["to_arrow", "to_pandas", "to_polars", "__arrow_c_stream__"], r"pip install 'fpstore\[parquet\]'"),
+        ("pyarrow", ["to_arrow", "to_pandas", "to_polars", "__arrow_c_stream__"], "pip install pyarrow"),
         ("pandas", ["to_pandas"], "pip install pandas"),
         ("polars", ["to_polars"], "pip install polars"),
     ],

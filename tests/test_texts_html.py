@@ -13,7 +13,7 @@ import fpstore
 from fpstore import ImageHash, SimHash
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import DocumentReader, MainText, TextReader, from_description, iter_documents
-from fpstore.hashing.html import main_texts
+from fpstore.hashing.html import EXTRACTORS, main_texts
 
 SENTENCES = "".join(f"The {number} foxes jump over the lazy dogs of the village near the river. " for number in range(30))
 MENUS = [
@@ -31,8 +31,9 @@ def page(menu, title="Foxes and dogs", text=SENTENCES, more=""):
 EMPTY = "<html><head><title>Nothing</title></head><body></body></html>"
 
 
-def test_the_title_and_the_main_text_count():
-    first, second, other, empty, none = main_texts([page(MENUS[0]), page(MENUS[1]), page("", "Cats"), EMPTY, ""])
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_the_title_and_the_main_text_count(extractor):
+    first, second, other, empty, none = main_texts([page(MENUS[0]), page(MENUS[1]), page("", "Cats"), EMPTY, ""], extractor)
     assert first == second
     assert first.startswith("Foxes and dogs\n")
     assert SENTENCES.strip() in first
@@ -42,13 +43,13 @@ def test_the_title_and_the_main_text_count():
     assert (empty, none) == ("", "")
 
 
-def test_broken_pages_are_read_or_have_no_text():
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_broken_pages_are_read_or_have_no_text(extractor):
     deep = "<div>" * 3000 + "deep" + "</div>" * 3000
-    assert (
-        len(main_texts(["<p", "<html><body><p>" + SENTENCES, deep, "\x00\x01", "<?xml version='1.0' encoding='x'?><a/>", "]]>"]))
-        == 6
-    )
-    assert SENTENCES.strip() in main_texts(["<html><body><p>" + SENTENCES])[0]
+    broken = ["<p", "<html><body><p>" + SENTENCES, deep, "\x00\x01", "<?xml version='1.0' encoding='x'?><a/>", "]]>", "\ud800"]
+    texts = main_texts(broken, extractor)
+    assert len(texts) == 7
+    assert SENTENCES.strip() in texts[1]
 
 
 @pytest.fixture
@@ -115,6 +116,52 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
     assert "has changed since" not in shown
 
 
+def test_a_store_of_pages_remembers_which_package_finds_the_main_text(site):
+    assert run("build", "s.fps", "site", "--text", "--html-fast", "-q").exit_code == 0
+    expected = MainText(SimHash(), "resiliparse")
+    with fpstore.open("s.fps") as store:
+        assert from_description(store.fingerprinter) == expected
+        assert list(store) == [expected.fingerprint(page(""))]
+    for same in ([], ["--html-fast"]):
+        assert len(fine("probe", "s.fps", "--text", "site/a.html", *same, "-r", 0).splitlines()) == 2
+    told = failure("probe", "s.fps", "--text", "site/a.html", "--html")
+    assert "made of the main texts that resiliparse finds, and --html makes others" in told
+    assert run("build", "t.fps", "site", "--text", "--html", "-q").exit_code == 0
+    assert "--html-fast makes others" in failure("insert", "t.fps", "site", "--text", "--html-fast")
+    assert "made in another way" in failure("merge", "s.fps", "t.fps")
+    assert DocumentReader("site", SimHash(), html="resiliparse").fingerprinter == expected
+    assert TextReader("p.jsonl", expected, text="page", html=True).fingerprinter == expected
+    with pytest.raises(InputError, match="the fingerprinter has the extractor resiliparse: give one of both"):
+        TextReader("p.jsonl", expected, text="page", html="trafilatura")
+    with pytest.raises(InputError, match="extractor must be one of trafilatura, resiliparse"):
+        MainText(SimHash(), "lynx")
+
+
+def test_pages_that_are_taken_with_their_tags_are_told_once(site):
+    tags = "of HTML, taken as plain text with its tags (--html takes the main text)"
+    told = f"fpstore: 3 files {tags}: site/a.html, site/b.htm, site/empty.html\n"
+    assert run("build", "s.fps", "site", "--text").stderr == told
+    assert run("dedup", "site", "clean", "--text").stderr == told
+    assert run("weights", "site", "--text", "--output", "w.json").stderr == told
+    assert run("hash", "text", "site/a.html").stderr == f"fpstore: 1 file {tags}: site/a.html\n"
+    assert tags in run("compare", "site/a.html", "site/b.htm").stderr
+    seen = []
+    list(DocumentReader("site", SimHash(), on_notice=lambda path, reason: seen.append((path.name, reason))))
+    assert seen == [("a.html", "tags"), ("b.htm", "tags"), ("empty.html", "tags")]
+    assert run("build", "h.fps", "site", "--text", "--html").stderr == "fpstore: 1 file left out, no main text: site/empty.html\n"
+    for quiet in (
+        ("insert", "h.fps", "new", "--text"),  # the store remembers that its texts are pages
+        ("probe", "h.fps", "--text", "site/a.html"),
+        ("dedup", "site", "c2", "--text", "--html"),
+        ("weights", "site", "--text", "--html", "--output", "w2.json"),
+        ("compare", "site/a.html", "site/b.htm", "--html-fast"),
+    ):
+        Path("new").mkdir(exist_ok=True)
+        Path("new/c.html").write_text(page(""))
+        done = run(*quiet)
+        assert (done.exit_code, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("verb", ["insert", "probe", "scan", "nearest"])
 def test_html_contradicts_a_store_of_plain_texts(site, verb):
     assert run("build", "s.fps", "p.jsonl", "--text-field", "url", "-q").exit_code == 0
@@ -162,11 +209,11 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
     for wrong in (hasher, None, ImageHash(), SimHash):
         with pytest.raises(InputError, match="fingerprinter must be one of texts"):
             MainText(wrong)
-    nested = {"name": "main-text", "version": 1, "parameters": {"fingerprinter": hasher.describe()}}
+    nested = {"name": "main-text", "version": 1, "parameters": {**hasher.parameters, "fingerprinter": hasher.describe()}}
     with pytest.raises(InputError, match="in another one is one of texts"):
         from_description(nested)
     with pytest.raises(InputError, match="described by name, version and parameters"):
-        from_description({**nested, "parameters": {"fingerprinter": None}})
+        from_description({**nested, "parameters": {**hasher.parameters, "fingerprinter": None}})
 
 
 def test_dedup_compares_main_texts(site):
@@ -205,12 +252,14 @@ def test_pages_say_their_encoding(site, name, codec, words):
     assert (document.encoding, document.guessed) == (codec, True)
 
 
-def test_without_trafilatura_the_message_says_what_to_install(site, monkeypatch):
-    monkeypatch.setitem(sys.modules, "trafilatura", None)
+@pytest.mark.parametrize("extractor", EXTRACTORS)
+def test_without_the_package_the_message_says_what_to_install(site, monkeypatch, extractor):
+    for module in ("trafilatura", "resiliparse.parse.html"):
+        monkeypatch.setitem(sys.modules, module, None)
     for make in (
-        lambda: DocumentReader("site", SimHash(), html=True),
-        lambda: TextReader("p.jsonl", SimHash(), text="page", html=True),
-        lambda: fpstore.dedup("p.jsonl", text="page", html=True),
+        lambda: DocumentReader("site", SimHash(), html=extractor),
+        lambda: TextReader("p.jsonl", SimHash(), text="page", html=extractor),
+        lambda: fpstore.dedup("p.jsonl", text="page", html=extractor),
     ):
-        with pytest.raises(MissingExtraError, match=r"pip install 'fpstore\[html\]'"):
+        with pytest.raises(MissingExtraError, match=f"pip install {extractor}"):
             make()

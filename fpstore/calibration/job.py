@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fpstore.aliases import Progress
-from fpstore.arguments import check_flag, check_progress, check_share, check_whole
+from fpstore.arguments import check_progress, check_share, check_whole
 from fpstore.calibration.advice import Suggestion, Wish, suggestions
 from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
 from fpstore.calibration.image_evidence import IMAGE_BOUND, ImageWork, LookedAt, image_sample, look_at
@@ -26,6 +26,7 @@ from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.corpora import open_corpus, paths_of
 from fpstore.hashing.documents import Notice
+from fpstore.hashing.html import extractor_of
 from fpstore.hashing.walk import Walk
 from fpstore.io.corpus import Chosen, Corpus
 from fpstore.jobs.dedup import chosen_columns
@@ -41,7 +42,7 @@ class Amounts(NamedTuple):
     copies: int = COPIES
     resemblance: float | None = None
     seed: int = 0
-    html: bool = False
+    html: bool | str = False
 
     def bound(self, usual: float) -> float:
         """Return the least resemblance of what are no strangers."""
@@ -56,7 +57,7 @@ class Amounts(NamedTuple):
             check_whole(self.copies, 1, MOST_SAMPLE, "copies"),
             self.resemblance,
             check_whole(self.seed, 0, 2**64 - 1, "seed"),
-            check_flag(self.html, "html"),
+            extractor_of(self.html) or False,
         )
 
 
@@ -149,7 +150,7 @@ def calibrate(
     pairs: Any = None,
     id: str | None = None,  # noqa: A002 (as in fpstore.dedup)
     encoding: str | None = None,
-    html: bool = False,
+    html: bool | str = False,
     settings: Iterable[str | Fingerprinter[Any]] | None = None,
     changes: Iterable[str] | None = None,
     documents: int | None = None,
@@ -263,7 +264,7 @@ def calibrate(
         pictures = Walk(paths_of(source), None, True, False, None)
         facts, looked_at = from_images(pictures, _work(made, changes, amounts), amounts, on_notice, resources)
         return calibrated(facts, looked_at.evidence, looked_at.each_measured(made), wish)
-    corpus = None if source is None else open_corpus(source, texts=text is True, on_notice=on_notice, encoding=encoding)
+    corpus = None if source is None else open_corpus(source, text is True, None, on_notice, encoding, bool(html))
     columns = None if corpus is None else chosen_columns(Chosen(id=id), text, None)
     if pairs is not None:
         facts, evidence = from_pairs(open_corpus(pairs, texts=False), corpus, columns, amounts)

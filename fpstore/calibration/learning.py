@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fpstore.aliases import Progress
 from fpstore.calibration.draws import Draws, Reservoir
-from fpstore.hashing.html import main_texts
+from fpstore.hashing.html import extractor_of, main_texts
 from fpstore.hashing.text import SimHash
 from fpstore.io.corpus import Chosen, Rows
 
@@ -23,14 +23,14 @@ class Learning(NamedTuple):
         The most features whose weights are kept.
     seed : int
         The same seed gives the same sample of the same corpus.
-    html : bool
+    html : bool or str
         Texts are pages of HTML, of which the main texts count.
     """
 
     sample: int
     most: int
     seed: int
-    html: bool = False
+    html: bool | str = False
 
 
 class Learnt(NamedTuple):
@@ -79,12 +79,13 @@ def learnt_weights(rows: Rows, chosen: Chosen, simhash: SimHash, learning: Learn
         if progress is not None:
             progress("reading", read, None)
 
-    sample = held.sample()
+    sample, extractor = held.sample(), extractor_of(learning.html)
 
     def sampled() -> Iterator[tuple[str | None, ...]]:
         for done, text in enumerate(sample):
             if progress is not None and done % 100 == 0:
                 progress("learning", done, len(sample))
-            yield text if isinstance(text, tuple) else tuple(main_texts([text])) if learning.html else (text,)
+            one_column = text if isinstance(text, tuple) else (text,)
+            yield one_column if extractor is None else tuple(main_texts(one_column, extractor))
 
     return Learnt(simhash.learn_from_rows(sampled(), learning.most), len(sample), held.seen)

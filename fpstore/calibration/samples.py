@@ -11,7 +11,7 @@ from fpstore.aliases import Progress
 from fpstore.arguments import printable
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.errors import InputError
-from fpstore.hashing.html import main_texts
+from fpstore.hashing.html import extractor_of, main_texts
 from fpstore.io.corpus import Chosen, Corpus, Part
 from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
 from fpstore.string_column import StringColumn
@@ -62,7 +62,7 @@ class LabelledPairs(NamedTuple):
 
 
 def sample_of(
-    corpus: Corpus, chosen: Chosen, size: int, seed: int, progress: Progress | None = None, *, html: bool = False
+    corpus: Corpus, chosen: Chosen, size: int, seed: int, progress: Progress | None = None, *, html: bool | str = False
 ) -> Sample:
     """Return a random sample of the texts of a corpus, which is read once.
 
@@ -76,7 +76,7 @@ def sample_of(
     seed : int
         The same seed gives the same sample of the same corpus.
     progress : callable, optional
-    html : bool
+    html : bool or str
         Texts are pages of HTML, of which the main texts count; pages of the sample without one are empty texts.
     """
     held = Reservoir[str](size, Draws(seed, "sample"))
@@ -92,7 +92,8 @@ def sample_of(
         if progress is not None:
             progress("reading", rows, None)
     taken = held.sample()
-    texts = list(filter(None, main_texts(taken))) if html else taken
+    extractor = extractor_of(html)
+    texts = taken if extractor is None else list(filter(None, main_texts(taken, extractor)))
     lost = len(taken) - len(texts)
     shortened = sum(len(text) > LONGEST for text in texts)
     return Sample([text[:LONGEST] for text in texts], held.seen - lost, empty + lost, shortened)

@@ -46,7 +46,7 @@ class Documents:
     pairs: str | None
     suffix: Sequence[str]
     encoding: str | None
-    html: bool
+    html: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,9 +273,12 @@ def _of_texts(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: L
     with usage_errors():
         settings = chosen.parsed(image=False)
         changes = list(map(parse_change, chosen.changes)) or CHANGES
-        amounts, wish = limits.amounts._replace(html=given.html), limits.wish
+        amounts, wish = limits.amounts._replace(html=given.html or False), limits.wish
         columns = chosen_columns(Columns(id=given.id_field), given.text or given.text_field, None) if inputs else None
-    corpus = open_corpus(inputs, given.text, list(given.suffix) or None, reporting.notices, given.encoding) if inputs else None
+    corpus = None
+    if inputs:
+        html = given.html is not None
+        corpus = open_corpus(inputs, given.text, list(given.suffix) or None, reporting.notices, given.encoding, html)
     with Bars(reporting.talk.bars, corpus) as bars:
         resources = Resources(0, parse_threads(reporting.threads), bars)
         if given.pairs is not None:
@@ -302,7 +305,7 @@ def _of_images(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: 
         changes = list(map(parse_image_change, chosen.changes)) or IMAGE_CHANGES
         amounts, wish = limits.amounts, limits.wish
     if not chosen.settings and {one.name for one in settings}.isdisjoint(PDQ_SETTINGS):
-        reporting.talk.note("method=pdq is not compared: pip install 'fpstore[pdq]'")
+        reporting.talk.note("method=pdq is not compared: pip install pdqhash")
     walk = Walk(paths_of(inputs), list(given.suffix) or None, True, False, None)
     work = ImageWork(settings, changes, amounts.copies, amounts.seed)
     with Bars(reporting.talk.bars) as bars:

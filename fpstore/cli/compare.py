@@ -35,7 +35,9 @@ COLUMNS = ("feature", "in A", "in B")
 @encoding_option
 @html_option
 @json_option
-def compare(a: str, b: str, shingles: Shingles, width: int, limit: int, encoding: str | None, html: bool, as_json: bool) -> None:
+def compare(
+    a: str, b: str, shingles: Shingles, width: int, limit: int, encoding: str | None, html: str | None, as_json: bool
+) -> None:
     """Compare the fingerprints of two texts.
 
     A and B are text files; one of them may be - for standard input. The features of a text are the pieces that make its
@@ -79,21 +81,21 @@ def _named(path: str) -> str:
     return "standard input" if path == "-" else printable(path)
 
 
-def _read(path: str, notices: Notices, encoding: str | None, html: bool) -> str:
+def _read(path: str, notices: Notices, encoding: str | None, html: str | None) -> str:
     """Return a text: a file that --text would take."""
     from fpstore.hashing.html import main_texts
 
-    text = standard_input(notices, encoding) if path == "-" else _read_file(path, notices, encoding)
-    return main_texts([text])[0] if html else text
+    text = standard_input(notices, encoding) if path == "-" else _read_file(path, notices, encoding, html)
+    return text if html is None else main_texts([text], html)[0]
 
 
-def _read_file(path: str, notices: Notices, encoding: str | None) -> str:
+def _read_file(path: str, notices: Notices, encoding: str | None, html: str | None) -> str:
     from fpstore.hashing.documents import documents_of
     from fpstore.hashing.walk import Walk
 
     if check_path(path).is_dir():
         raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
-    ((_, document),) = documents_of(Walk(Path(path), None, True, False, None, encoding), None, notices)
+    ((_, document),) = documents_of(Walk(Path(path), None, True, False, None, encoding), None, notices, html=html is not None)
     assert document is not None  # a named file that is no text is an error
     return document.text
 

@@ -55,7 +55,7 @@ class CorpusColumns:
     decimal: bool
     signed: bool
     encoding: str | None
-    html: bool
+    html: str | None
 
     def chosen(self, width: Width) -> Chosen:
         """Return how columns are read, without the texts and fingerprints."""
@@ -194,9 +194,10 @@ def dedup(
     with usage_errors():
         renamed(COLUMNS, names)  # told before the work
         chosen, maker = chosen_and_maker(how, columns.text or columns.text_field, columns.fingerprint_field, maker)
-        job = dedup_job(chosen, rules, maker, columns.html)
+        job = dedup_job(chosen, rules, maker, columns.html or False)
     notices = Notices()
-    notices.source = corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding)
+    html = columns.html is not None
+    notices.source = corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding, html)
     target = check_output(output, corpus, force)
     listing = None if clusters is None else _listing(clusters, corpus, force, target, names)
     folder = folder_of(output, resume, talk)

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, LongestSentences, SimHash
 
 FOLDER_PARAMETERS = {"suffix"}
-_NOTES = {"replaced": "with bytes that are not UTF-8, which were replaced"}
+_NOTES = {
+    "replaced": "with bytes that are not UTF-8, which were replaced",
+    "tags": "of HTML, taken as plain text with its tags (--html takes the main text)",
+}
 _NAMED = 3
 _PART_BYTES = 1 << 20
 
@@ -118,8 +121,8 @@ _feature_options = (
     ),
     click.option(
         "--tokenizer", type=click.Choice(["jieba", "unicode"]), default=None,
-        help="What cuts the text: unicode finds words by the rules of Unicode (extra: unicode), jieba weighted Chinese keywords "
-        "(extra: jieba).",
+        help="What cuts the text: unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese "
+        "keywords (pip install jieba).",
     ),
     click.option(
         "--stop-words", metavar="FILE", default=None,

@@ -375,12 +375,16 @@ def fingerprinter_of(store: Store, items: str = "texts") -> Any:
 def fingerprinter_of_texts(store: Store, texts: Texts) -> Any:
     """Return the fingerprinter of texts of a store, which says whether they are pages; InputError if --html contradicts it."""
     from fpstore.hashing import MainText
+    from fpstore.hashing.html import EXTRACTORS
 
     made = fingerprinter_of(store, "texts" if texts.text_field is None else "rows")
-    if texts.html and not isinstance(made, MainText):
+    found = made.extractor if isinstance(made, MainText) else None
+    if texts.html not in (None, found):
+        of = "texts as they are" if found is None else f"the main texts that {found} finds"
+        option = "--html" if texts.html == EXTRACTORS[0] else "--html-fast"
         raise InputError(
-            f"{store.path}: the fingerprints of this store were made of texts as they are, and --html makes others: "
-            "leave it out, or build the store with --html",
+            f"{store.path}: the fingerprints of this store were made of {of}, and {option} makes others: "
+            f"leave it out, or build the store with {option}",
             path=store.path,
         )
     return made

@@ -34,7 +34,7 @@ class Texts:
     suffix: tuple[str, ...]
     text_field: Columns | None
     encoding: str | None
-    html: bool
+    html: str | None
 
     def notices(self) -> Notices:
         """Return what counts the files or rows that are left out."""
@@ -49,7 +49,7 @@ class Texts:
     @property
     def reading(self) -> dict[str, Any]:
         """How texts are read, as arguments of readers."""
-        return {"encoding": self.encoding, "html": self.html}
+        return {"encoding": self.encoding, "html": self.html or False}
 
     def row_reader(
         self, paths: Sequence[str], fingerprinter: Fingerprinter[Any], rows: Rows, notices: Notices, **more: Any
@@ -77,9 +77,11 @@ encoding_option = click.option(
     "which is neither is guessed.",
 )
 html_option = click.option(
-    "--html",
-    is_flag=True,
-    help="Texts are pages of HTML; make fingerprints of their titles and main texts. Needs fpstore[html].",
+    "--html/--html-fast",
+    default=None,
+    callback=lambda ctx, parameter, value: None if value is None else "trafilatura" if value else "resiliparse",
+    help="Texts are pages of HTML: make fingerprints of their titles and main texts, which the package trafilatura finds. With "
+    "--html-fast it is resiliparse: ten times faster, finds fewer copies that stand between other menus.",
 )
 
 

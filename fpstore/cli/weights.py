@@ -101,12 +101,13 @@ def weights(
     chosen = Chosen(text=columns, encoding=texts.encoding)
     rows: Any
     if text:
-        rows = open_corpus(inputs, True, list(texts.suffix) or None, notices, texts.encoding)
+        rows = open_corpus(inputs, True, list(texts.suffix) or None, notices, texts.encoding, texts.html is not None)
     else:
         rows = open_rows(inputs, format, texts.encoding)
     notices.source = rows
+    learning = Learning(amounts.sample, amounts.most, amounts.seed, texts.html or False)
     with Bars(talk.bars, rows) as bars:
-        found = learnt_weights(rows, chosen, simhash, Learning(amounts.sample, amounts.most, amounts.seed, texts.html), bars)
+        found = learnt_weights(rows, chosen, simhash, learning, bars)
     with Sink(output) as sink:
         sink.write(packed_weights(found.simhash))
     notices.report(talk)

@@ -28,6 +28,7 @@ def open_corpus(
     suffixes: Iterable[str] | None = None,
     on_notice: Notice | None = None,
     encoding: str | None = None,
+    html: bool = False,
 ) -> Corpus:
     """Return the corpus that a caller gives.
 
@@ -38,14 +39,14 @@ def open_corpus(
         Arrow C stream interface.
     texts : bool
         Each file is one document.
-    suffixes, on_notice, encoding : optional
+    suffixes, on_notice, encoding, html : optional
         As for `TextCorpus`; the encoding also as for `CorpusFiles`.
     """
     if hasattr(source, "__arrow_c_stream__"):
         _refuse_encoding(encoding)
         return TableCorpus(source)
     paths = paths_of(source)
-    corpus = TextCorpus(paths, suffixes, on_notice, encoding) if texts else _rows_of(paths, encoding=encoding)
+    corpus = TextCorpus(paths, suffixes, on_notice, encoding, html) if texts else _rows_of(paths, encoding=encoding)
     corpus.folders = [Path(path) for path in paths if Path(path).is_dir()]
     return corpus
 

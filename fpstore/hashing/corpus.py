@@ -39,6 +39,8 @@ class TextCorpus(Corpus):
         Called with the path of each file that is skipped, and the reason, and as by `DocumentReader`.
     encoding : str, optional
         As for `iter_documents`.
+    html : bool
+        The files are pages of HTML, and nobody needs to be told of it.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class TextCorpus(Corpus):
         suffixes: Iterable[str] | None = None,
         on_notice: Notice | None = None,
         encoding: str | None = None,
+        html: bool = False,
     ) -> None:
+        self._html = html
         self._walk = Walk(paths, suffixes, True, False, None, encoding)
         self._on_notice = on_notice
         self._read: list[FileState] = []
@@ -66,7 +70,7 @@ class TextCorpus(Corpus):
         self.bytes_done, self._read, skip = 0, [], Skip(skipped)
         held: list[Document] = []
         chars = 0
-        for file, document in documents_of(self._walk, self._on_notice, self._on_notice):
+        for file, document in documents_of(self._walk, self._on_notice, self._on_notice, html=self._html):
             self.bytes_done += file.size
             if document is None:
                 continue

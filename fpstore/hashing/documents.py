@@ -15,6 +15,7 @@ from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
+from fpstore.io.packed import inner_name
 from fpstore.resources import parse_threads
 from fpstore.threads import in_order
 from fpstore.width import Width
@@ -22,6 +23,7 @@ from fpstore.width import Width
 Notice = Callable[[Path, str], None]
 
 _CHUNK_CHARS = 1 << 22
+_PAGES = (".html", ".htm", ".xhtml")
 
 #: Why files and rows are left out.
 SENTENCES = {
@@ -69,10 +71,13 @@ class Document(NamedTuple):
     replaced: int = 0
 
 
-def documents_of(walk: Walk, on_skip: Notice | None, on_note: Notice | None = None) -> Iterator[tuple[File, Document | None]]:
+def documents_of(
+    walk: Walk, on_skip: Notice | None, on_note: Notice | None = None, *, html: bool = False
+) -> Iterator[tuple[File, Document | None]]:
     """Yield each file with its document, or with None if it is skipped, after calling `on_skip`.
 
-    What was guessed or replaced is told to `on_note`, as `DocumentReader` has it.
+    What was guessed or replaced is told to `on_note`, as `DocumentReader` has it, and so is a file whose name says that it is a
+    page of HTML, unless ``html`` says that all files are pages.
     """
     for file in walk.files():
         found = walk.text(file)
@@ -83,6 +88,8 @@ def documents_of(walk: Walk, on_skip: Notice | None, on_note: Notice | None = No
         else:
             if on_note is not None and (found.guessed or found.replaced):
                 on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
+            if on_note is not None and not html and inner_name(file.path).lower().endswith(_PAGES):
+                on_note(file.path, "tags")
             yield file, Document(id_of(file.path), file.path, *found)
 
 
@@ -171,16 +178,17 @@ class DocumentReader:
         The most documents in a chunk; a chunk also ends when it holds 4 million characters.
     suffixes, recursive, follow_symlinks, max_bytes, encoding
         As in `iter_documents`.
-    html : bool
-        The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already.
+    html : bool or str
+        The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
+        extractor.
     threads : int, optional
         Chunks of which fingerprints are made at the same time; by default one per processor. The result does not depend on it.
     on_notice : callable, optional
         Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"``, ``"encoding"`` or
         ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint
         (``"html"`` for a page without a main text). Also with the path
-        of a file that is read and ``"read as NAME"``, if its encoding was guessed, or ``"replaced"``, if it has bytes that are
-        not UTF-8.
+        of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
+        not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
 
     Attributes
     ----------
@@ -229,7 +237,7 @@ class DocumentReader:
         follow_symlinks: bool = False,
         max_bytes: int | None = None,
         encoding: str | None = None,
-        html: bool = False,
+        html: bool | str = False,
         threads: int | None = None,
         on_notice: Notice | None = None,
     ) -> None:
@@ -265,7 +273,7 @@ class DocumentReader:
     def _batches(self) -> Iterator[list[Document]]:
         held: list[Document] = []
         chars = 0
-        for file, document in documents_of(self._walk, self._skip, self._notify):
+        for file, document in documents_of(self._walk, self._skip, self._notify, html=isinstance(self.fingerprinter, MainText)):
             self.bytes_done += file.size
             if document is None:
                 continue

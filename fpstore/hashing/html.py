@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fpstore.arguments import check_flag
+from fpstore.arguments import check_choice, check_flag
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import batches_of_texts
 from fpstore.io.packages import import_package
 
+#: Packages that find the main text of a page: the first is the default, and finds more copies; the second is faster.
+EXTRACTORS = ("trafilatura", "resiliparse")
 _LOGGERS = ("trafilatura", "htmldate")
 
 
@@ -19,25 +21,30 @@ _LOGGERS = ("trafilatura", "htmldate")
 class MainText(Fingerprinter[str]):
     """Fingerprints of HTML pages: of each, a fingerprinter of texts takes the title and the main text.
 
-    A store that is built with it remembers that its texts are pages. Readers of texts make it of their fingerprinter with
-    ``html=True``. The package trafilatura finds the main text; another version of it may find another one.
+    A store that is built with it remembers that its texts are pages, and which package finds the main text. Readers of texts make
+    it of their fingerprinter with ``html=True``, or with the name of the package. Another version of the package may find another
+    main text.
 
     Parameters
     ----------
     fingerprinter : Fingerprinter
         One of texts, such as `SimHash`, which takes the title and the main text, on two lines.
+    extractor : {"trafilatura", "resiliparse"}
+        The package that finds the main text. resiliparse is about ten times faster, and leaves more of the menus in:
+        ``docs/texts.md`` has the figures.
 
     Raises
     ------
     InputError
-        The fingerprinter is not one of texts, or is a `MainText` itself.
+        The fingerprinter is not one of texts, or is a `MainText` itself; or the extractor is unknown.
     MissingExtraError
-        trafilatura is not installed.
+        The package is not installed.
 
     Notes
     -----
     A. Barbaresi, *Trafilatura: A Web Scraping Library and Command-Line Tool for Text Discovery and Extraction*, ACL 2021
-    (System Demonstrations), section 3.
+    (System Demonstrations), section 3; J. Bevendorff et al., *Elastic ChatNoir: Search Engine for the ClueWeb and the Common
+    Crawl*, ECIR 2018 (resiliparse).
 
     Examples
     --------
@@ -53,6 +60,7 @@ class MainText(Fingerprinter[str]):
     version: ClassVar[int] = 1
 
     fingerprinter: Fingerprinter[Any]
+    extractor: str = EXTRACTORS[0]
 
     def __post_init__(self) -> None:
         own = self.fingerprinter
@@ -60,7 +68,7 @@ class MainText(Fingerprinter[str]):
             raise InputError("html=True (--html) is for one column of pages, whose titles count too: name it alone", got=own)
         if not isinstance(own, Fingerprinter) or own.items != "texts" or isinstance(own, MainText):
             raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(own).__name__}", got=own)
-        _trafilatura()
+        _extractor(check_choice(self.extractor, EXTRACTORS, "extractor"))
 
     @property
     def width(self) -> int:
@@ -69,8 +77,8 @@ class MainText(Fingerprinter[str]):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The description of the fingerprinter of the main texts."""
-        return {"fingerprinter": self.fingerprinter.describe()}
+        """The description of the fingerprinter of the main texts, and the name of the extractor."""
+        return {"fingerprinter": self.fingerprinter.describe(), "extractor": self.extractor}
 
     def lack(self, item: str) -> str:
         """Say that a page has no main text."""
@@ -78,42 +86,76 @@ class MainText(Fingerprinter[str]):
 
     def hashed(self, items: Sequence[str]) -> Hashed:
         """Return the fingerprints of some pages."""
-        return self.fingerprinter.hashed(main_texts(items))
+        return self.fingerprinter.hashed(main_texts(items, self.extractor))
 
     def batches(self, items: Iterable[str]) -> Iterator[Sequence[str]]:
         """Cut pages into batches of about a million characters."""
         return batches_of_texts(items)
 
 
-def of_pages(fingerprinter: Fingerprinter[Any], html: bool) -> Fingerprinter[Any]:
-    """Return the fingerprinter of texts that are pages of HTML if the flag is set, and otherwise the one given."""
-    return MainText(fingerprinter) if check_flag(html, "html") and not isinstance(fingerprinter, MainText) else fingerprinter
+def of_pages(fingerprinter: Fingerprinter[Any], html: bool | str) -> Fingerprinter[Any]:
+    """Return the fingerprinter of texts that are pages of HTML if ``html`` says so, and otherwise the one given."""
+    extractor = extractor_of(html)
+    if extractor is None:
+        return fingerprinter
+    if not isinstance(fingerprinter, MainText):
+        return MainText(fingerprinter, extractor)
+    if html is not True and extractor != fingerprinter.extractor:
+        raise InputError(
+            f"html={html!r}: the fingerprinter has the extractor {fingerprinter.extractor}: give one of both", got=html
+        )
+    return fingerprinter
 
 
-def main_texts(pages: Sequence[str]) -> list[str]:
+def extractor_of(html: bool | str) -> str | None:
+    """Return the extractor that an argument ``html`` asks for: a flag, or the name of one of `EXTRACTORS`."""
+    if isinstance(html, str):
+        return check_choice(html, EXTRACTORS, "html")
+    return EXTRACTORS[0] if check_flag(html, "html") else None
+
+
+def main_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[str]:
     """Return the title and the main text of each page; an empty text for a page that has no main text."""
-    trafilatura = _trafilatura()
-    return [_main_text(trafilatura, page) for page in pages]
+    found = _extractor(extractor)
+    return [_main_text(found, page) for page in pages]
 
 
-def _main_text(trafilatura: Any, page: str) -> str:
+def _main_text(extractor: Callable[[str], tuple[str, str]], page: str) -> str:
     try:
-        tree = trafilatura.load_html(page)
-        if tree is None:
-            return ""
-        title = " ".join((tree.findtext(".//title") or "").split())
-        found = trafilatura.bare_extraction(tree, with_metadata=False, include_comments=False)
+        title, text = extractor(page)
     except (ValueError, TypeError, RecursionError):  # what no parser understands
         return ""
-    text = "" if found is None else (found.text or "").strip()
+    title, text = " ".join(title.split()), text.strip()
     return f"{title}\n{text}" if title and text and not text.startswith(title) else text
 
 
-def _trafilatura() -> Any:
+def _extractor(name: str) -> Callable[[str], tuple[str, str]]:
+    """Return a function that finds the title and the main text of a page."""
+    purpose = "the main text of pages of HTML (html=True, --html)"
+    if name == "resiliparse":
+        tree = import_package("resiliparse.parse.html", purpose).HTMLTree
+        plain = import_package("resiliparse.extract.html2text", purpose).extract_plain_text
+
+        def by_resiliparse(page: str) -> tuple[str, str]:
+            parsed = tree.parse(page)
+            return parsed.title or "", plain(parsed, main_content=True, alt_texts=False, list_bullets=False)
+
+        return by_resiliparse
     import logging
 
-    for name in _LOGGERS:  # which would write to standard error where nobody has asked for it
-        logger = logging.getLogger(name)
+    for logged in _LOGGERS:  # which would write to standard error where nobody has asked for it
+        logger = logging.getLogger(logged)
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
-    return import_package("trafilatura", "the main text of pages of HTML (html=True, --html)")
+    trafilatura = import_package("trafilatura", purpose)
+
+    def by_trafilatura(page: str) -> tuple[str, str]:
+        parsed = trafilatura.load_html(page)
+        if parsed is None:
+            return "", ""
+        title = parsed.findtext(".//title") or ""  # before the tree is pruned
+        # Without the other algorithms that are tried for short texts: they take a third of the time, and find no more copies.
+        found = trafilatura.bare_extraction(parsed, with_metadata=False, include_comments=False, fast=True)
+        return title, "" if found is None else found.text or ""
+
+    return by_trafilatura

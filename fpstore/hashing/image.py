@@ -105,7 +105,7 @@ class ImageHash(Fingerprinter["Picture"]):
         `fingerprints`: an item is no picture, is broken, or is larger than the limits of Pillow
         (``PIL.Image.MAX_IMAGE_PIXELS``); its attribute ``reason`` is "other", "broken" or "large".
     MissingExtraError
-        A package is not installed: ``pip install 'fpstore[image]'``, and for ``pdq`` ``'fpstore[pdq]'``.
+        A package is not installed: ``pip install pillow ImageHash``, and for ``pdq`` ``pdqhash``.
     StorageError
         A file is missing or cannot be read.
 

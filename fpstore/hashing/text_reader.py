@@ -54,8 +54,9 @@ class TextReader(Reader):
         By default from the extension of each path; "tsv" for standard input.
     encoding : str, optional
         That of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
-    html : bool
-        The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already.
+    html : bool or str
+        The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
+        extractor.
     id_type : {"auto", "int", "str"}
         As for `fpstore.io.open_reader`.
     threads : int, optional
@@ -120,7 +121,7 @@ class TextReader(Reader):
         id: str | None = None,  # noqa: A002 - the word that users know
         format: str | None = None,  # noqa: A002
         encoding: str | None = None,
-        html: bool = False,
+        html: bool | str = False,
         id_type: IdType = "auto",
         threads: int | None = None,
         chunk_rows: int = CHUNK_ROWS,

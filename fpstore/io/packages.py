@@ -8,16 +8,8 @@ from typing import Any
 
 from fpstore.errors import MissingExtraError
 
-# What installs a package; otherwise its own name does.
-INSTALLED_AS = {
-    "pyarrow": "'fpstore[parquet]'",
-    "PIL": "'fpstore[image]'",
-    "imagehash": "'fpstore[image]'",
-    "trafilatura": "'fpstore[html]'",
-    "pdqhash": "'fpstore[pdq]'",
-    "regex": "'fpstore[unicode]'",
-    "jieba": "'fpstore[jieba]'",
-}
+# What installs a package whose own name does not. An extra of fpstore would do, too, but compiles the kernel again.
+INSTALLED_AS = {"PIL": "pillow ImageHash"}
 
 
 def import_package(name: str, what: str, path: str | None = None) -> Any:

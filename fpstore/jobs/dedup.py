@@ -158,7 +158,7 @@ def chosen_and_maker(
     return chosen_columns(how, columns, fingerprint), fingerprinter
 
 
-def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[Any] | None, html: bool = False) -> DedupJob:
+def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[Any] | None, html: bool | str = False) -> DedupJob:
     """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash(width=width)``."""
     bits = chosen.width.bits
     if fingerprinter is None and chosen.text is not None:
@@ -177,7 +177,7 @@ def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[Any] | 
             raise InputError(message, expected=fingerprinter.width, got=bits)
         fingerprinter = of_pages(fingerprinter, html)
         chosen = replace(chosen, width=Width(fingerprinter.width))
-    elif check_flag(html, "html"):
+    elif html is not False:
         raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
     check_rules(rules, chosen)
     return DedupJob(chosen, rules, fingerprinter)

@@ -56,7 +56,7 @@ class Texts:
         hasher = self._fingerprinter
         if hasher is not None and (hasher.is_empty(found.text) or hasher.fingerprint(found.text) not in fingerprints):
             return NOTHING if self._folder is None else Found(None, "the file has changed since")
-        text = main_texts([found.text])[0] if isinstance(hasher, MainText) else found.text
+        text = main_texts([found.text], hasher.extractor)[0] if isinstance(hasher, MainText) else found.text
         return Found(beginning(text), "")
 
     def _read(self, name: str) -> Found:

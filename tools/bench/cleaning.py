@@ -188,7 +188,7 @@ def _package(texts: list[str]) -> float:
     try:
         import simhash
     except ImportError as error:
-        raise MissingError("simhash is missing: pip install 'fpstore[bench]'") from error
+        raise MissingError("simhash is missing: pip install simhash") from error
     began = time.perf_counter()
     made = []
     for number, text in enumerate(texts):

@@ -10,8 +10,8 @@
     python tools/bench all --smoke                # small, asserts equality of answers, for CI
 
 Figures are medians over repeated runs in one process, and ratios are taken against the rival timed in the same run, which must
-give the same answers. The rivals that others wrote come with `pip install 'fpstore[bench]'`; where one is missing, the
-report says so. The uncompressed tables (rival.cpp) are compiled for this machine.
+give the same answers. The rivals that others wrote come with `pip install faiss-cpu simhash`; where one is missing, the report
+says so. The uncompressed tables (rival.cpp) are compiled for this machine.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def _rivals(bench: Bench, case: Case, rows: Bytes, queries: Bytes, ours: float, 
     try:
         import faiss
     except ImportError:
-        return {"faiss": "missing: pip install 'fpstore[bench]'"}
+        return {"faiss": "missing: pip install faiss-cpu"}
     faiss.omp_set_num_threads(1)
     blocks, bits, flips = case.multi_hash
     out: Result = {}

@@ -68,7 +68,7 @@ def _package(bench: Bench, texts: list[str]) -> Result:
     try:
         import simhash
     except ImportError as error:
-        raise MissingError("simhash is missing: pip install 'fpstore[bench]'") from error
+        raise MissingError("simhash is missing: pip install simhash") from error
     same, own = fpstore.SimHash.of_simhash_package(), fpstore.SimHash(shingle="chars", size=4, weighting="count")
     taken = [text for text in texts if max(same.features(text).values(), default=0) < 256]
     if same.fingerprints(taken).tolist() != [simhash.Simhash(text).value for text in taken]:

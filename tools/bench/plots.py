@@ -23,7 +23,7 @@ def plots(bench: Bench) -> Result:
     try:
         import matplotlib as mpl
     except ImportError:
-        return {"missing": "matplotlib is missing: pip install 'fpstore[bench]'"}
+        return {"missing": "matplotlib is missing: pip install matplotlib"}
     mpl.use("Agg")
     found: Result = {}
     for path in bench.options.inputs:

@@ -65,7 +65,7 @@ class Faiss:
         try:
             import faiss
         except ImportError as error:
-            raise MissingError("faiss is missing: pip install 'fpstore[bench]'") from error
+            raise MissingError("faiss is missing: pip install faiss-cpu") from error
         self._faiss, self._keys = faiss, keys
         with Growth() as grown:
             self._index = make(faiss)
@@ -100,7 +100,7 @@ class SimhashPackage:
         try:
             import simhash
         except ImportError as error:
-            raise MissingError("simhash is missing: pip install 'fpstore[bench]'") from error
+            raise MissingError("simhash is missing: pip install simhash") from error
         self._simhash, self._keys = simhash, keys
         with Growth() as grown:
             self._index = simhash.SimhashIndex([(str(row), simhash.Simhash(key)) for row, key in enumerate(keys.tolist())], k=3)

@@ -26,7 +26,7 @@ def draw(found: Found, folder: Path) -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise SystemExit("pictures need matplotlib: pip install 'fpstore[bench]'") from None
+        raise SystemExit("pictures need matplotlib: pip install matplotlib") from None
     mpl.use("Agg")
     _recall(found, folder / "calibration-recall.png")
     _distances(found, folder / "calibration-distances.png")

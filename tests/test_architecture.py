@@ -66,6 +66,7 @@ OWNERS = {
     "jieba": ("hashing/tokenizers.py",),
     "regex": ("hashing/tokenizers.py",),
     "trafilatura": ("hashing/html.py",),
+    "resiliparse": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("disk/pages.py", "format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),

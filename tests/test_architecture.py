@@ -72,7 +72,7 @@ OWNERS = {
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
-EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "trafilatura"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "resiliparse", "trafilatura"}
 
 
 def relative(path):
@@ -188,6 +188,7 @@ HEAVY = {
         "imagehash",
         "pdqhash",
         "jieba",
+        "resiliparse",
         "trafilatura",
         "charset_normalizer",
         "bitarray",

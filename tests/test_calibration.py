@@ -255,9 +255,21 @@ def test_calibrations_are_the_same_again_and_threads_do_not_matter():
 
 def test_near_duplicates_of_the_corpus_are_no_strangers():
     texts = texts_of(30)
-    found = calibrate(pa.table({"text": [*texts, *texts]}), text="text", settings=["size=1"], threads=1)
-    assert found.evidence.resembling.shape == (2, 30)
-    assert found.suggestions[0].measured.strangers.within(0).found == 0
+    clean, found = (
+        calibrate(pa.table({"text": each}), text="text", settings=["size=1"], threads=1) for each in (texts, [*texts, *texts])
+    )
+    assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (60, 30, 30)
+    assert found.evidence.items == clean.evidence.items
+    with pytest.raises(InputError, match="all 2 documents of the sample resemble each other"):
+        calibrate(pa.table({"text": [texts[0], texts[0] + " more"]}), text="text")
+
+
+def test_changes_of_texts_are_taken_by_the_names_that_are_printed():
+    for change in (*CHANGES, parse_change("words=0.25"), parse_change("typos=0.07")):
+        assert parse_change(change.name) == change
+    for wrong in ("words 2%%", "words", "words  2", "typos 0%", "numbers 2", "nothing 5%"):
+        with pytest.raises(InputError):
+            parse_change(wrong)
 
 
 def test_settings_are_rows_of_data_or_fingerprinters():
@@ -339,7 +351,7 @@ def test_wrong_labels_are_refused():
     [
         ([], "at least 2 with text are needed, got 0"), (["one text"], "got 1"), ([None, " ", "one text"], "got 1"),
         (["a", "b"], "no document of the sample can be changed"),
-        (["one two three four five"] * 3, "all texts with fingerprints"),
+        (["one two three four five"] * 3, "all 3 documents of the sample resemble each other"),
         (["?!?!?!?!", "!?!?!?!?!?", "\u2014 \u2014"], "no document|resemble"),
     ],
 )  # fmt: skip

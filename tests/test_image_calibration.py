@@ -70,10 +70,7 @@ def test_distances_are_those_of_brute_force(photos, copies, seed):
                 apart.append((numbers[path] ^ hasher.fingerprint(change.copy(pictures[path], seed))).bit_count())
             assert len(apart) == min(copies, COUNT)
             assert measured.duplicates[change.name].counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
-        alike = set(map(tuple, found.evidence.resembling.T.tolist()))
-        apart = [
-            (numbers[paths[a]] ^ numbers[paths[b]]).bit_count() for a, b in combinations(range(COUNT), 2) if (a, b) not in alike
-        ]
+        apart = [(numbers[paths[a]] ^ numbers[paths[b]]).bit_count() for a, b in combinations(range(COUNT), 2)]
         assert measured.strangers.counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
     assert found.to_dict()["items"] == "pictures"
     assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
@@ -87,15 +84,34 @@ def test_a_sample_is_random_and_the_same_again(photos):
     assert found_by(photos, sample=3).facts.documents == COUNT
 
 
-def test_copies_in_the_folder_are_no_strangers(photos):
-    (photos / "copy.jpg").write_bytes(encoded(scene(0, (120, 90)).resize((80, 60)), "JPEG"))
+def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
+    clean = found_by(photos)
+    for seed in (0, 3):
+        original = scene(seed, (120, 90))
+        (photos / f"copy-{seed}.jpg").write_bytes(encoded(original.resize((80, 60)), "JPEG"))
+        (photos / f"crop-{seed}.png").write_bytes(encoded(original.crop((7, 5, 120, 90))))
+        (photos / f"dark-{seed}.png").write_bytes(encoded(parse_image_change("brightness=0.8").copy(original)))
     found = found_by(photos)
-    names = [item.id for item in found.evidence.items]
-    assert [[names[place] for place in pair] for pair in found.evidence.resembling.T.tolist()] == [
-        ["photos/0.png", "photos/copy.jpg"]
+    assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (COUNT + 6, COUNT, 6)
+    assert [item.id for item in found.evidence.items[:COUNT]] == [item.id for item in clean.evidence.items[:COUNT]]
+    expected = clean.to_dict()["settings"]
+    assert [(one["setting"], one["strangers"], one["duplicates"]) for one in found.to_dict()["settings"]] == [
+        (one["setting"], one["strangers"], one["duplicates"]) for one in expected
     ]
-    assert found.suggestions[0].measured.strangers.within(0).found == 0
-    assert found_by(photos, resemblance=1.0).evidence.resembling.shape == (2, 0)
+    assert found.to_dict()["left_out"] == 6
+    printed = fine("calibrate", "photos", "--image", *QUICK, *WAYS)
+    assert ["near-duplicates of these, left out", "6"] in [line.rsplit(maxsplit=1) for line in printed.splitlines()]
+    assert found_by(photos, resemblance=1.0).evidence.alike == 0
+    kept = found_by(photos, copies=3, seed=2).evidence  # a picture with copies stands for its family
+    assert kept.duplicates["grey"].shape == (2, 3)
+
+
+def test_changes_are_taken_by_the_names_that_are_printed(photos):
+    found = found_by(photos)
+    names = list(found.suggestions[0].measured.duplicates)
+    assert names == ["resize 50%", "crop 5%", "grey"]
+    assert found_by(photos, changes=names).to_dict() == found.to_dict()
+    assert fine("calibrate", "photos", "--image", *QUICK, "--change", "resize 50%").count("resize 50%") == 1
 
 
 def test_what_is_left_out_or_made_smaller_is_counted(photos):
@@ -134,7 +150,7 @@ def test_too_little_and_wrong_arguments_are_refused(photos):
             calibrate(source, image=True, threads=1, **arguments)
 
     refused("at least 2 that are not blank are needed, got 1", "photos/1.png", settings=["method=average"])
-    refused("all pictures with fingerprints resemble", ["photos/1.png", "photos/1.png"], settings=["method=average"])
+    refused("all 2 pictures of the sample resemble each other", ["photos/1.png", "photos/1.png"], settings=["method=average"])
     refused("no picture of the sample changes in any of these ways", changes=["resize=1"], settings=["method=average"])
     refused("no picture of the sample changes", changes=[])
     refused("no setting is given", settings=[])
@@ -157,7 +173,7 @@ def test_a_missing_package_is_told(photos, monkeypatch):
     monkeypatch.chdir(photos.parent)
     assert settings.usual_settings(True)[-1] == "method=pdq"
     monkeypatch.setitem(sys.modules, "pdqhash", None)
-    with pytest.raises(MissingExtraError, match=r"fpstore\[pdq\]"):
+    with pytest.raises(MissingExtraError, match="pip install pdqhash"):
         found_by(photos, settings=["method=pdq"])
 
 
@@ -212,7 +228,7 @@ def test_the_tool_for_the_page_prints_percentiles(photos, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["image_distances", "photos", "--threads", "1"])
     tool["main"]()
     first, _, header, _, *lines = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{COUNT} pictures, 0 pairs")
+    assert first.startswith(f"{COUNT} of {COUNT} pictures: 0 resemble")
     names = header.strip("| ").split(" | ")[1:]
     rows = {row[0]: dict(zip(names, row[1:], strict=True)) for row in (line.strip("| ").split(" | ") for line in lines)}
     assert rows["usual radius"]["perceptual 256"] == str(ImageHash(width=256).usual_radius)

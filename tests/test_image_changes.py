@@ -1,6 +1,7 @@
 """Changed copies of pictures, each against what Pillow does, and the resemblance of pictures."""
 
 import io
+import itertools
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from drawing import noise, scene
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from fpstore.calibration.image_changes import IMAGE_CHANGES, IMAGE_KINDS, ImageChange, parse_image_change
-from fpstore.calibration.image_resemblance import brightnesses, resembling_images
+from fpstore.calibration.image_resemblance import resembling_images, views
 from fpstore.errors import InputError
 
 PICTURE = scene(1, (200, 150))
@@ -121,9 +122,18 @@ def test_pictures_resemble_each_other_as_their_brightnesses_correlate():
     pictures = [scene(seed) for seed in range(6)] + [noise(seed) for seed in range(3)]
     pictures += [change.copy(pictures[number % 6]) for number, change in enumerate(IMAGE_CHANGES)]
     pictures.append(Image.new("RGB", (30, 20), (7, 7, 7)))
-    found = [brightnesses(picture) for picture in pictures]
-    small = [pixels(picture.convert("L").resize((32, 32), Image.Resampling.BOX)).reshape(-1) for picture in pictures]
-    true = np.corrcoef(small[:-1])
+    found = [views(picture) for picture in pictures]
+
+    def small(picture, left, top, right, bottom):
+        box = (left * picture.width, top * picture.height, right * picture.width, bottom * picture.height)
+        return pixels(picture.convert("L").resize((16, 16), Image.Resampling.BOX, box)).reshape(-1)
+
+    whole = [small(picture, 0, 0, 1, 1) for picture in pictures[:-1]]
+    true = np.corrcoef(whole)
+    for x, y in itertools.product((0, 0.03, 0.06), repeat=2):
+        crops = [small(picture, x, y, x + 0.94, y + 0.94) for picture in pictures[:-1]]
+        between = np.corrcoef(whole, crops)[: len(whole), len(whole) :]
+        true = np.max([true, between, between.T], axis=0)
     for least in (0.2, 0.9, 0.99):
         pairs = set(map(tuple, resembling_images(found, least).T.tolist()))
         assert pairs == {(a, b) for a, b in zip(*np.nonzero(true >= least), strict=True) if a < b}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fpstore import _kernel
 from fpstore.calibration.draws import Draws
+from fpstore.calibration.perturbations import kind_and_amount
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:
@@ -183,19 +183,18 @@ class ImageChange(NamedTuple):
 
 
 def parse_image_change(text: str) -> ImageChange:
-    """Return a change given as ``resize=0.5`` or ``grey``; InputError says what is wrong."""
-    name, equals, given = text.partition("=")
+    """Return a change given as ``resize=0.5`` or ``grey``, or by its name, ``resize 50%``; InputError says what is wrong."""
+    name, amount = kind_and_amount(text)
     kind = _KINDS.get(name)
     if kind is None:
         raise InputError(
             f"a change of pictures is one of {', '.join(IMAGE_KINDS)}, as resize=0.5 or grey: got {show(text)}", got=text
         )
     if not kind.takes:
-        if equals:
+        if amount is not None:
             raise InputError(f"{name} takes no amount: got {show(text)}", got=text)
         return ImageChange(name)
-    amount = float(given) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", given) else -1.0
-    if not kind.least <= amount <= kind.most or (name == "jpeg" and amount != int(amount)):
+    if amount is None or not kind.least <= amount <= kind.most or (name == "jpeg" and amount != int(amount)):
         raise InputError(f"{name} takes {kind.takes}, as {name}={kind.example}: got {show(text)}", got=text)
     return ImageChange(name, amount)
 

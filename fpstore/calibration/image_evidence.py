@@ -9,9 +9,9 @@ import numpy as np
 
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.calibration.image_changes import ImageChange
-from fpstore.calibration.image_resemblance import Brightnesses, brightnesses, resembling_images
-from fpstore.calibration.measures import Evidence, Measured, fingerprints_of, measured
-from fpstore.calibration.rows import Places
+from fpstore.calibration.image_resemblance import Views, resembling_images, views
+from fpstore.calibration.measures import Evidence, Measured, check_families, fingerprints_of, measured
+from fpstore.calibration.rows import Places, one_of_each
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
@@ -25,7 +25,7 @@ from fpstore.threads import in_order
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-IMAGE_BOUND = 0.9
+IMAGE_BOUND = 0.95
 LARGEST = 512  # pixels of a side: larger pictures are made smaller, so that copies take less time
 _REPORTED = 64  # files between two reports of progress
 
@@ -88,11 +88,11 @@ class LookedAt(NamedTuple):
 
 
 class _Picture(NamedTuple):
-    """A picture: its file, whether it was made smaller, its brightnesses, the changes of its copies, fingerprints by setting."""
+    """A picture: its file, whether it was made smaller, its views, the changes of its copies, fingerprints by setting."""
 
     file: File
     shrunk: bool
-    brightnesses: Brightnesses
+    views: Views
     changes: list[str]
     hashed: list[Hashed]
 
@@ -163,7 +163,7 @@ class ImageWork(NamedTuple):
         shrunk = max(picture.size) > LARGEST
         if shrunk:
             picture.thumbnail((LARGEST, LARGEST))
-        found = brightnesses(picture)
+        found = views(picture)
         if not found.any():
             return Skipped("blank", "is blank")
         forms, names = [picture], list[str]()
@@ -190,7 +190,8 @@ def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notic
     sample : ImageSample
     work : ImageWork
     bound : float
-        Pictures whose resemblance is this or more are not strangers.
+        Pictures whose resemblance is this or more are of one family, and so are those that a chain of such pairs connects. One
+        of each family is looked at.
     on_notice : callable, optional
         As for `ImageReader`.
     resources : Resources
@@ -199,7 +200,7 @@ def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notic
     Raises
     ------
     InputError
-        There are fewer than two pictures, or none can be changed; a named file is broken.
+        There are fewer than two families, or no picture can be changed; a named file is broken.
     """
     copied = set(Draws(work.seed, "order").order(len(sample.files))[: work.copies])
     found, blank, broken = list[_Picture](), 0, 0
@@ -216,14 +217,19 @@ def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notic
     if len(found) < 2:
         told = f"a calibration compares pictures with each other: at least 2 that are not blank are needed, got {len(found)}"
         raise InputError(told, got=len(found))
-    evidence = _evidence(found, work.changes, bound)
+    copied_ones = np.array([bool(one.changes) for one in found])  # stand for their families, so that there are many copies
+    families = one_of_each(len(found), resembling_images([one.views for one in found], bound), copied_ones)
+    check_families(len(families), len(found), "pictures")
+    alike = len(found) - len(families)
+    found = [found[place] for place in families.tolist()]
+    evidence = _evidence(found, work.changes, alike)
     order = _originals_first(found)
     hashed = [_joined([one.hashed[number] for one in found], order) for number in range(len(work.settings))]
     return LookedAt(evidence, hashed, blank, broken, sum(one.shrunk for one in found))
 
 
-def _evidence(found: Sequence[_Picture], changes: Iterable[ImageChange], bound: float) -> Evidence:
-    """Return which pictures are copies of which, and which resemble each other."""
+def _evidence(found: Sequence[_Picture], changes: Iterable[ImageChange], alike: int) -> Evidence:
+    """Return which pictures are copies of which."""
     items = [ImageItem(id_of(one.file.path), None) for one in found]
     pairs: dict[str, list[tuple[int, int]]] = {change.name: [] for change in changes}
     for place, one in enumerate(found):
@@ -233,7 +239,7 @@ def _evidence(found: Sequence[_Picture], changes: Iterable[ImageChange], bound: 
     duplicates = {name: np.array(each, np.intp).T for name, each in pairs.items() if each}
     if not duplicates:
         raise InputError("no picture of the sample changes in any of these ways: name others with changes= (--change)")
-    return Evidence(items, len(found), duplicates, None, resembling_images([one.brightnesses for one in found], bound))
+    return Evidence(items, len(found), duplicates, None, np.empty((2, 0), np.intp), alike)
 
 
 def _originals_first(found: Sequence[_Picture]) -> Places:

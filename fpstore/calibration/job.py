@@ -106,6 +106,7 @@ class Calibration(NamedTuple):
         return {
             **self.facts._asdict(),
             "sample": self.evidence.documents,
+            "left_out": self.evidence.alike,
             "resembling_pairs": self.evidence.resembling.shape[1],
             "for": {"documents": self.wish.documents, "recall": self.wish.recall, "false_pairs": self.wish.most_false},
             "settings": list(map(_record, self.suggestions)),
@@ -166,8 +167,8 @@ def calibrate(
 ) -> Calibration:
     """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
 
-    A random sample of the documents is taken. Copies of some are changed in known ways: near-duplicates. All other pairs of the
-    sample are strangers, unless they resemble each other. For each setting, the distances of both are counted.
+    A random sample of the documents is taken, and of each family of near-duplicates in it one document is kept: those are
+    strangers. Copies of some are changed in known ways: near-duplicates. For each setting, the distances of both are counted.
 
     Parameters
     ----------
@@ -188,7 +189,8 @@ def calibrate(
         Parameters of `SimHash`, such as ``"shingle=words,size=2"``, for pictures of `ImageHash`, such as
         ``"method=difference,width=256"``; or fingerprinters. By default some usual ones.
     changes : iterable of str, optional
-        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures ``"resize=0.5"`` or ``"jpeg=20"``.
+        Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures ``"resize=0.5"`` or ``"jpeg=20"``;
+        or their names as tables show them, such as ``"resize 50%"``.
     documents : int, optional
         The number of documents for which to choose; by default those of the corpus.
     recall : float, optional
@@ -200,8 +202,8 @@ def calibrate(
     copies : int
         The most copies for each kind of change.
     resemblance : float, optional
-        Documents with this share of shingles in common, or more, are not strangers; by default 0.5. For pictures the correlation
-        of their brightnesses, by default 0.9.
+        Documents with this share of shingles in common, or more, are of one family; by default 0.5. For pictures the correlation
+        of their brightnesses, by default 0.95.
     seed : int
         The same seed gives the same sample and the same copies, on every machine; of pictures, with the same version of Pillow.
     threads : int, optional
@@ -227,7 +229,7 @@ def calibrate(
     Notes
     -----
     Resemblance is that of A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997; of pictures the
-    normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at 32 x 32. Intervals are those of E. B. Wilson, JASA 22
+    normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at 16 x 16. Intervals are those of E. B. Wilson, JASA 22
     (1927), which take the pairs for independent; those of strangers are not quite.
 
     Examples

@@ -12,7 +12,7 @@ from fpstore.calibration.draws import Draws
 from fpstore.calibration.perturbations import Change, Material
 from fpstore.calibration.rates import Rate, Tail
 from fpstore.calibration.resemblance import resembling_pairs
-from fpstore.calibration.rows import Counts, Places, all_distances, distances
+from fpstore.calibration.rows import Counts, Places, all_distances, distances, one_of_each
 from fpstore.calibration.samples import LabelledPairs, Sample
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
@@ -32,13 +32,16 @@ class Evidence(NamedTuple):
     items : list
         Documents, then copies of some: texts, or an `ImageItem` for each picture.
     documents : int
-        How many there are of the first: their pairs are strangers, unless they resemble each other.
+        How many there are of the first: their pairs are strangers, unless they are among `resembling`.
     duplicates : dict
         For each way in which near-duplicates were made, the places of both items: ndarray of intp, shape (2, pairs).
     different : ndarray of intp, shape (2, pairs), optional
         Pairs of which somebody said that they are no near-duplicates.
     resembling : ndarray of intp, shape (2, pairs)
-        Pairs of documents that are not counted as strangers.
+        With labels, the pairs of documents that resemble each other or are near-duplicates: no strangers. Otherwise there are
+        none, since only one document of each family is looked at.
+    alike : int
+        Documents of the sample that were left out because they belong to the family of one that is looked at.
     """
 
     items: list[Any]
@@ -46,6 +49,7 @@ class Evidence(NamedTuple):
     duplicates: dict[str, Places]
     different: Places | None
     resembling: Places
+    alike: int = 0
 
 
 class Distances(NamedTuple):
@@ -105,7 +109,9 @@ class Measured:
 def evidence_of_changes(
     sample: Sample, changes: Sequence[Change], copies: int, seed: int, bound: float, resources: Resources
 ) -> Evidence:
-    """Return a sample of documents with copies that are changed in several ways.
+    """Return one document of each family of a sample, with copies that are changed in several ways.
+
+    A corpus has near-duplicates of its own. They are no strangers to each other, and would count twice.
 
     Parameters
     ----------
@@ -116,23 +122,26 @@ def evidence_of_changes(
         The most copies of each kind: each of another document.
     seed : int
     bound : float
-        Documents whose resemblance is this or more are not strangers.
+        Documents whose resemblance is this or more are of one family, and so are those that a chain of such pairs connects.
     resources : Resources
         Progress.
 
     Raises
     ------
     InputError
-        There are fewer than two documents, or none can be changed.
+        There are fewer than two families, or no document can be changed.
     """
     if len(sample.texts) < 2:
         raise InputError(
             f"a calibration compares documents with each other: at least 2 with text are needed, got {len(sample.texts)}",
             got=len(sample.texts),
         )
-    material = Material(sample.texts)
-    texts, duplicates = list(sample.texts), dict[str, Places]()
-    order = Draws(seed, "order").order(len(sample.texts))
+    drawn = len(sample.texts)
+    families = one_of_each(drawn, resembling_pairs(sample.texts, bound), np.ones(drawn, bool))
+    check_families(len(families), drawn, "documents")
+    texts, duplicates = [sample.texts[place] for place in families.tolist()], dict[str, Places]()
+    material, documents = Material(list(texts)), len(texts)
+    order = Draws(seed, "order").order(documents)
     for number, change in enumerate(changes):
         places, others = list[int](), list[str]()
         for place in order:
@@ -146,7 +155,17 @@ def evidence_of_changes(
         resources.report("changing", number + 1, len(changes))
     if not duplicates:
         raise InputError("no document of the sample can be changed in any of these ways: they are too short, or have no numbers")
-    return Evidence(texts, len(sample.texts), duplicates, None, resembling_pairs(sample.texts, bound))
+    return Evidence(texts, documents, duplicates, None, np.empty((2, 0), np.intp), drawn - documents)
+
+
+def check_families(families: int, drawn: int, items: str) -> None:
+    """Raise InputError if all items of a sample are of one family: then no two are strangers."""
+    if families < 2:
+        raise InputError(
+            f"all {drawn:,} {items} of the sample resemble each other, so nothing tells how near strangers are: "
+            f"take a larger sample, other {items}, or a higher resemblance= (--resemblance)",
+            got=families,
+        )
 
 
 def evidence_of_labels(found: LabelledPairs, bound: float) -> Evidence:

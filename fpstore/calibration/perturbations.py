@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 from fpstore.calibration.draws import Draws
@@ -253,17 +254,25 @@ class Change(NamedTuple):
         return made if made != text and not made.isspace() and made else None
 
 
+def kind_and_amount(text: str) -> tuple[str, float | None]:
+    """Return the parts of a change, ``typos=0.01`` or its name, ``typos 1%``: None for no amount, -1 for a wrong one."""
+    kind, *given = re.split("[= ]", text, maxsplit=1)
+    if not given:
+        return kind, None
+    number = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(%?)", given[0])
+    return kind, -1.0 if number is None else float(Decimal(number[1]) / (100 if number[2] else 1))
+
+
 def parse_change(text: str) -> Change:
-    """Return a change given as ``words=2`` or ``typos=0.01``; InputError says what is wrong."""
-    kind, _, given = text.partition("=")
+    """Return a change given as ``words=2`` or ``typos=0.01``, or by its name, ``typos 1%``; InputError says what is wrong."""
+    kind, amount = kind_and_amount(text)
     if kind not in _KINDS:
         raise InputError(
             f"a change is one of {', '.join(KINDS)} with an amount, as words=2 or typos=0.01: got {show(text)}", got=text
         )
-    amount = float(given) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", given) else 0.0
-    if kind in _SHARES and not 0 < amount <= 1:
+    if kind in _SHARES and not 0 < (amount or 0) <= 1:
         raise InputError(f"{kind} takes a share above 0 and up to 1, as {kind}=0.1: got {show(text)}", got=text)
-    if not amount or (amount > 1 and amount != int(amount)):
+    if amount is None or amount <= 0 or (amount > 1 and amount != int(amount)):
         raise InputError(
             f"{kind} takes a whole number, or a share below 1, as {kind}=2 or {kind}=0.01: got {show(text)}", got=text
         )

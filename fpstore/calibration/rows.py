@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.aliases import Words
 
 _BLOCK_PAIRS = 1 << 20  # compared at once
@@ -21,6 +22,24 @@ def in_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     step = max(_BLOCK_PAIRS // max(len(rows), 1), 1)
     for start in range(0, len(rows), step):
         yield start, rows[start : start + step]
+
+
+def one_of_each(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> Places:
+    """Return the places of one item of each family, ascending: the families are what pairs of items connect.
+
+    Parameters
+    ----------
+    count : int
+        Items.
+    pairs : ndarray of intp, shape (2, pairs)
+    preferred : ndarray of bool, shape (count,)
+        The item is the first of these in its family, or the first of all if the family has none of these.
+    """
+    sets = _kernel.Sets(count)
+    sets.unite(*np.ascontiguousarray(pairs, np.uint64))
+    order = np.argsort(~preferred, kind="stable")
+    _, firsts = np.unique(sets.names()[order], return_index=True)
+    return np.sort(order[firsts])
 
 
 def distances(rows: Words, others: Words) -> Places:

@@ -133,7 +133,7 @@ chosen_options = grouped(
         help="A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: typos, words, drop, swap "
         "or repeat (of sentences), numbers, boilerplate, truncate, case, punctuation, spaces. With --image resize, crop or "
         "watermark (shares), jpeg (quality), blur (pixels), brightness (factor), rotate (degrees), and grey or mirror without "
-        "an amount. May be repeated.",
+        "an amount. The names that are printed are taken, too: 'resize 50%'. May be repeated.",
     ),
 )  # fmt: skip
 limits_options = grouped(
@@ -158,8 +158,8 @@ limits_options = grouped(
     ),
     click.option(
         "--resemblance", type=types.SHARE, metavar="SHARE",
-        help="Documents that share this part of their shingles, or more, are not strangers; by default 0.5. With --image, "
-        "pictures whose brightnesses correlate as much; by default 0.9.",
+        help="Documents that share this part of their shingles, or more, are of one family; by default 0.5. With --image, "
+        "pictures whose brightnesses correlate as much; by default 0.95.",
     ),
     click.option(
         "--seed", type=types.whole(0, 2**64 - 1), default=0, show_default=True, metavar="N",
@@ -194,10 +194,10 @@ def calibrate(
 ) -> None:
     """Measure which fingerprint and radius fit a corpus.
 
-    Takes a random sample of the documents or pictures, makes changed copies of some, and compares fingerprints for each setting:
-    of copies with their originals (near-duplicates), and of all other pairs (strangers). Prints for each setting the radius that
-    finds most within a bound of false pairs, the expected number of these, and what the radius costs. The first row is the
-    suggestion.
+    Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates, makes changed copies of some,
+    and compares fingerprints for each setting: of copies with their originals (near-duplicates), and of the others with each
+    other (strangers). Prints for each setting the radius that finds most within a bound of false pairs, the expected number of
+    these, and what the radius costs. The first row is the suggestion.
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8

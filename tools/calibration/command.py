@@ -101,7 +101,7 @@ def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argpa
         "documents": len(texts),
         "sample": len(sample.texts),
         "median_characters": lengths[len(lengths) // 2],
-        "resembling_pairs": evidence.resembling.shape[1],
+        "left_out": evidence.alike,
         "settings": {setting.name: _figures(evidence, setting, resources.threads) for setting in settings},
     }
 

@@ -533,7 +533,7 @@ class Store:
         self,
         radius: int | None = None,
         *,
-        group: str = "connected",
+        group: str | None = None,
         representative: str = "first",
         memory: int | str | None = None,
         threads: int | None = None,
@@ -549,10 +549,11 @@ class Store:
         ----------
         radius : int, optional
             0 to the width; by default the store's.
-        group : {"connected", "greedy"}
+        group : {"connected", "greedy"}, optional
             The connected components; or, without chains, groups in which every member is within the radius of its
             representative: of what is connected, the first document by the rule below represents a group and takes all
-            within the radius, the first of the others represents the next one, and so on.
+            within the radius, the first of the others represents the next one, and so on. By default "greedy" for pictures, of
+            which chains connect many that are not alike, and "connected" for all others.
         representative : {"first", "smallest", "central"}
             The document that stands for its group: the one with the least number, which is the id where ids are integers, and
             where they are strings the one whose id the store saw first; the one with the least id, strings by code points; or
@@ -578,7 +579,7 @@ class Store:
         [['a', 'b', 'c']]
         """
         job = job_of(self, radius, memory, threads, progress)
-        grouping = grouping_of(job.radius, group, representative)
+        grouping = grouping_of(job.radius, group, representative, self.fingerprinter)
         return job.done(resume, clusters_identity(grouping), partial(clusters_of, job.snapshot, grouping, job.resources))
 
     def join(

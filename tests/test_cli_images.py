@@ -128,7 +128,7 @@ def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
         (("build", "x", "photos", "--image", "--shingle", "chars"), "--shingle does not go with --image"),
         (("build", "x", "rows.npy", "--image-hash", "pdq"), "--image-hash needs --image"),
         (("build", "x", "photos", "--image", "--image-hash", "pdq", "--width", 64), "the method pdq has 256 bits, got width=64"),
-        (("build", "x", "photos", "--image", "--min-quality", 3), "min_quality is for the method pdq"),
+        (("build", "x", "photos", "--image", "--image-hash", "color", "--min-quality", 3), "the method color compares none"),
         (("probe", "p.fps", "--image"), "--image needs a file"),
         (("probe", "p.fps", "--image", "new.jpg", "--input", "rows.npy"), "--input does not go with --image"),
         (("insert", "p.fps", "-", "--image"), "not standard input"),

@@ -16,6 +16,7 @@ import fpstore
 from fpstore import ImageHash
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing import from_description
+from fpstore.hashing.image import detail
 
 FUNCTIONS = {
     "average": imagehash.average_hash,
@@ -77,8 +78,11 @@ def test_the_width_follows_from_the_method_and_is_checked():
         ImageHash(method="phash")
     with pytest.raises(InputError, match="frame must be one of first, all"):
         ImageHash(frame="last")
-    with pytest.raises(InputError, match="min_quality is for the method pdq: average has no quality"):
-        ImageHash(method="average", min_quality=0)
+    assert (ImageHash().min_quality, ImageHash(method="color").min_quality) == (4, None)
+    with pytest.raises(InputError, match="min_quality is for brightnesses, and the method color compares none"):
+        ImageHash(method="color", min_quality=0)
+    for method in ("average", "wavelet", "pdq"):
+        assert ImageHash(method=method, min_quality=100).is_empty(scene(1).filter(ImageFilter.GaussianBlur(30)))
     with pytest.raises(InputError, match="min_quality must be a whole number"):
         ImageHash(method="pdq", min_quality=101)
 
@@ -165,12 +169,53 @@ def test_blank_pictures_have_no_fingerprint(method, width, colour):
 def test_what_the_method_does_not_see_is_blank():
     stripes = Image.linear_gradient("L")  # brighter from row to row
     assert ImageHash(method="difference").is_empty(stripes)
-    assert not ImageHash(method="difference-vertical").is_empty(stripes)
+    assert not ImageHash(method="difference-vertical", min_quality=0).is_empty(stripes)
     assert ImageHash(method="difference-vertical").is_empty(stripes.rotate(90))
     speck = Image.new("L", (2000, 2000), 255)
     speck.putpixel((700, 700), 254)
     for method in ("average", "difference", "perceptual"):
         assert ImageHash(method=method).is_empty(speck)
+
+
+def surface(kind, seed, size=(200, 150)):
+    """Draw what has no content: a gradient to some side, rings of light around a point, or grain on one colour."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[0 : size[1], 0 : size[0]] / max(size)
+    if kind == "linear":
+        values = 128 + 60 * rng.uniform(-1, 1) * x + 60 * rng.uniform(-1, 1) * y
+    elif kind == "radial":
+        values = 60 + 50 * np.hypot(x - rng.random(), y - rng.random())
+    else:
+        values = 120 + rng.normal(0, 3, x.shape)
+    return Image.fromarray(values.clip(0, 255).astype(np.uint8))
+
+
+@pytest.mark.parametrize(("method", "width"), [case for case in CASES if case[0] not in ("color", "pdq")])
+def test_nearly_blank_pictures_have_no_fingerprint_unless_asked_for(method, width):
+    flat = [surface(kind, seed) for kind in ("linear", "radial", "grain") for seed in range(8)]
+    hasher, all_of_them = ImageHash(method=method, width=width), ImageHash(method=method, width=width, min_quality=0)
+    assert not hasher.fingerprints(flat, empty="mask")[1].any()
+    assert all_of_them.fingerprints(flat, empty="mask")[1].all()
+    with pytest.raises(InputError, match=r"has \d grey levels of detail, below min_quality=4: leave it out"):
+        hasher.fingerprint(flat[0])
+    scenes = [scene(seed) for seed in range(8)]
+    assert hasher.fingerprints(scenes).tolist() == all_of_them.fingerprints(scenes).tolist()
+
+
+def test_detail_is_what_no_smooth_surface_explains():
+    for picture in [
+        surface("radial", 1),
+        scene(1),
+        scene(2).filter(ImageFilter.GaussianBlur(30)),
+        noise(1, (9, 7)),
+        Image.new("L", (5, 5), 9),
+    ]:
+        grey = picture.convert("L")
+        values = np.asarray(grey.resize((32, 32), Image.Resampling.BOX), float)
+        y, x = np.mgrid[0:32, 0:32]
+        columns = np.stack([x**a * y**b for a, b in ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))], -1).reshape(1024, 6)
+        rest = values.reshape(-1) - columns @ np.linalg.lstsq(columns.astype(float), values.reshape(-1))[0]
+        assert detail(grey) == int(rest.std() + 1e-6)
 
 
 def test_pdq_leaves_out_pictures_of_low_quality():

@@ -10,7 +10,7 @@ from commandline import failure, fine, run
 from near_pairs import brute, wanted_groups
 
 import fpstore
-from fpstore import _kernel
+from fpstore import ImageHash, SimHash, _kernel
 from fpstore.errors import ClosedStoreError, InputError
 from fpstore.width import WIDTHS, Width
 
@@ -107,6 +107,17 @@ def test_representatives_and_greedy_groups(tmp_path, width):
 def test_greedy_groups_where_nothing_is_near(tmp_path, values):
     with fpstore.build(tmp_path / "s", values) as store:
         assert list(store.clusters(group="greedy", representative="central")) == list(store.clusters(group="greedy")) == []
+
+
+def test_groups_of_pictures_have_no_chains_by_default(tmp_path):
+    chain = [0, 0b1111, 0b11111111]
+    for name, maker, expected in (("p", ImageHash(), [[0, 1]]), ("t", SimHash(), [[0, 1, 2]]), ("n", None, [[0, 1, 2]])):
+        with fpstore.build(tmp_path / name, chain, radius=4, fingerprinter=maker) as store:
+            assert list(store.clusters()) == expected
+            assert list(store.clusters(group="connected")) == [[0, 1, 2]]
+        lines = fine("cluster", str(tmp_path / name), "-q").splitlines()
+        assert [int(line.split("\t")[0]) for line in lines] == expected[0]
+    assert len(fine("cluster", str(tmp_path / "p"), "--group", "connected", "-q").splitlines()) == 3
 
 
 def test_groupings_that_are_refused(tmp_path):

@@ -16,6 +16,7 @@ from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.documents import Notice, id_of
+from fpstore.hashing.image import DETAIL, detail
 from fpstore.hashing.image_open import frames, opened, refusals
 from fpstore.hashing.image_reader import WAITING_FILES
 from fpstore.hashing.walk import File, Skipped, Walk
@@ -69,7 +70,7 @@ class LookedAt(NamedTuple):
     hashed : list of Hashed
         For each setting the fingerprints of the items.
     blank : int
-        Pictures without content, which are left out.
+        Pictures with less than `DETAIL` grey levels of detail, which are left out.
     broken : int
         Files that could not be decoded, which are left out.
     shrunk : int
@@ -163,9 +164,9 @@ class ImageWork(NamedTuple):
         shrunk = max(picture.size) > LARGEST
         if shrunk:
             picture.thumbnail((LARGEST, LARGEST))
+        if detail(picture.convert("L")) < DETAIL:
+            return Skipped("blank", "is blank, or nearly so")
         found = views(picture)
-        if not found.any():
-            return Skipped("blank", "is blank")
         forms, names = [picture], list[str]()
         for change in self.changes if copied else ():
             copy = change.copy(picture, self.seed)

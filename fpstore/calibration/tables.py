@@ -12,7 +12,7 @@ from fpstore.width import WORD_BITS
 SUMMARY = ("setting", "width", "radius", "recall", "95%", "false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 EN_DASH = "\u2013"
-_EMPTY = {"documents": "empty", "pictures": "blank"}
+_EMPTY = {"documents": "empty", "pictures": "blank or nearly so"}
 _SHORTENED = {"documents": "shortened", "pictures": "made smaller"}
 
 

@@ -321,7 +321,7 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
     names, usual = (IMAGE_OPTIONS, ImageHash()) if isinstance(made, ImageHash) else (TEXT_OPTIONS, SimHash())
     if type(made) is not type(usual) or (isinstance(made, SimHash) and callable(made.tokenizer)):
         return None
-    changed = {key: value for key, value in made.parameters.items() if value != usual.parameters[key]}
+    changed = {key: value for key, value in made.parameters.items() if value not in (usual.parameters[key], None)}
     if not changed.keys() <= names.keys():
         return None
     return [word for key, value in changed.items() for word in (names[key], str(value))]

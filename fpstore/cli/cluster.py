@@ -33,9 +33,8 @@ COLUMNS = ("id", "cluster", "representative")
 @click.option(
     "--group",
     type=click.Choice(GROUPINGS),
-    default="connected",
-    show_default=True,
-    help="Clusters that chains of pairs connect, or those that lie within the radius of their representative.",
+    help="Clusters that chains of pairs connect, or those that lie within the radius of their representative; by default greedy "
+    "for pictures, connected for all others.",
 )
 @click.option(
     "--representative",
@@ -50,7 +49,7 @@ COLUMNS = ("id", "cluster", "representative")
 def cluster(
     store: str,
     radius: int | None,
-    group: str,
+    group: str | None,
     representative: str,
     options: JobOptions,
     talk: Talk,
@@ -76,7 +75,7 @@ def cluster(
     folder = options.folder(talk)
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
         job = job_of(opened, radius, options.memory, options.threads, bars)
-        grouping = grouping_of(job.radius, group, representative)
+        grouping = grouping_of(job.radius, group, representative, opened.fingerprinter)
         if folder is not None:
             listing_writer(options.output, options.as_json, options.names).abort()  # its errors are told before a folder is made
         keeping = resuming(folder, lambda: job.full_identity(clusters_identity(grouping)), talk)

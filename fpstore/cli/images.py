@@ -62,7 +62,8 @@ image_options = grouped(
     ),
     click.option(
         "--min-quality", type=types.whole(0, 100), metavar="N",
-        help="With pdq: leave out pictures of a lower quality; by default 50.",
+        help="Leave out pictures of a lower quality, which are nearly blank: with pdq, by default 50; otherwise grey levels of "
+        "detail, by default 4. 0 keeps all but blank ones.",
     ),
 )  # fmt: skip
 

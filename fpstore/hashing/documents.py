@@ -38,7 +38,7 @@ SENTENCES = {
     "other": "no picture",
     "broken": "broken pictures",
     "blank": "blank pictures",
-    "quality": "too low a quality for PDQ",
+    "quality": "nearly blank, of a quality below --min-quality",
     "small": "too few pixels",
 }
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 METHODS = ("average", "difference", "difference-vertical", "perceptual", "wavelet", "color", "pdq")
 FRAMES = ("first", "all")
 PDQ_QUALITY = 50  # the least that the authors of PDQ recommend
+DETAIL = 4  # grey levels: what docs/images.md measures on gradients, icons and photographs
 
 _FUNCTIONS = {
     "average": "average_hash",
@@ -40,6 +41,16 @@ _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
 # What tools/image_distances shows: nearly all copies that are scaled, compressed or blurred, and about 1 % of other pairs.
 _RADII = {"average": 5, "difference": 8, "difference-vertical": 8, "perceptual": 10, "wavelet": 4, "color": 2}
 _PDQ_RADIUS = 31
+_SIDE = 32
+_ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle one
+_SQUARES_LESS_MEAN = _ACROSS**2 - (_SIDE**2 - 1) // 3
+_SURFACES = [  # polynomials that are orthogonal on the places
+    np.outer(a, b)
+    for a, b in (
+        (_ACROSS**0, _ACROSS**0), (_ACROSS, _ACROSS**0), (_ACROSS**0, _ACROSS), (_ACROSS, _ACROSS),
+        (_SQUARES_LESS_MEAN, _ACROSS**0), (_ACROSS**0, _SQUARES_LESS_MEAN),
+    )
+]  # fmt: skip
 _BATCH_BYTES, _LEAST_BYTES = 1 << 26, 1 << 22
 
 
@@ -75,9 +86,9 @@ class ImageHash(Fingerprinter["Picture"]):
     =====================  ==========  =====================================================================================
 
     A picture has no fingerprint if its bits would tell nothing. That is so if it is blank: all values that the method compares
-    are equal, and the bits would be 0 for each such picture, or come from errors of rounding (with ``color``, no picture is
-    blank). It is so if the quality that PDQ gives it is below `min_quality`, and for ``wavelet`` if a side has fewer than 8 (16)
-    pixels. Transparency is ignored, as the packages do, and so are brightnesses above 255 of pictures of 16 or 32 bits.
+    are equal, and the bits would be 0 for each such picture, or come from errors of rounding. It is so if it is nearly blank or a
+    gradient: its quality is below `min_quality`. With ``color``, no picture is blank. For ``wavelet`` each side must have 8 (16)
+    pixels or more. Transparency is ignored, as the packages do, and so are brightnesses above 255 of pictures of 16 or 32 bits.
 
     Parameters
     ----------
@@ -90,8 +101,8 @@ class ImageHash(Fingerprinter["Picture"]):
         Of a file of several frames (an animation, the pages of a TIFF): hash the first one, or refuse the file here, while
         `fpstore.hashing.ImageReader` hashes each. An image of Pillow is the frame that it shows.
     min_quality : int, optional
-        For ``pdq`` only: the least quality, 0 to 100; by default 50, as its authors recommend. Below, a picture has too few
-        edges to be told from others.
+        The least quality, 0 to 100; not for ``color``. For ``pdq`` it is what PDQ says of the edges, and by default 50, as its
+        authors recommend. For the other methods it is `detail`, by default 4. With 0, only blank pictures are left out.
 
     Attributes
     ----------
@@ -139,10 +150,11 @@ class ImageHash(Fingerprinter["Picture"]):
         self, *, method: str = "perceptual", width: int | None = None, frame: str = "first", min_quality: int | None = None
     ) -> None:
         check_choice(method, METHODS, "method")
-        if method != "pdq" and min_quality is not None:
-            raise InputError(f"min_quality is for the method pdq: {method} has no quality", got=min_quality)
-        if method == "pdq":
-            min_quality = check_whole(PDQ_QUALITY if min_quality is None else min_quality, 0, 100, "min_quality")
+        if method == "color" and min_quality is not None:
+            raise InputError("min_quality is for brightnesses, and the method color compares none: leave it out", got=min_quality)
+        if method != "color":
+            usual = PDQ_QUALITY if method == "pdq" else DETAIL
+            min_quality = check_whole(usual if min_quality is None else min_quality, 0, 100, "min_quality")
         values = {
             "method": method,
             "width": _check_method_width(method, width),
@@ -212,10 +224,15 @@ class ImageHash(Fingerprinter["Picture"]):
         if self.method == "wavelet" and min(image.size) < size:
             return Lack("small", f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} x {size}")
         grey = image.convert("L")
-        if self.method != "wavelet":
-            # As the package does it: what it gets has the size that it scales to, and stays as it is.
-            grey = grey.resize(self._scaled(size), package.ANTIALIAS)
-        return _BLANK if self._is_blank(grey) else int(str(function(grey, hash_size=size)), 16)
+        # As the package does it: what it gets has the size that it scales to, and stays as it is.
+        scaled = grey if self.method == "wavelet" else grey.resize(self._scaled(size), package.ANTIALIAS)
+        if self._is_blank(scaled):
+            return _BLANK
+        quality = detail(grey)
+        assert self.min_quality is not None
+        if quality < self.min_quality:
+            return Lack("quality", f"has {quality} grey levels of detail, below min_quality={self.min_quality}")
+        return int(str(function(scaled, hash_size=size)), 16)
 
     def _scaled(self, size: int) -> tuple[int, int]:
         """Return the width and height to which the method scales a picture."""
@@ -240,6 +257,21 @@ class ImageHash(Fingerprinter["Picture"]):
         if quality < self.min_quality or not quality:
             return Lack("quality", f"has the quality {quality} for PDQ, below min_quality={self.min_quality}")
         return int.from_bytes(np.packbits(np.asarray(bits, bool)).tobytes(), "big")
+
+
+def detail(grey: Image) -> int:
+    """Return how far a picture of the mode L is from the nearest smooth surface: whole grey levels, rounded down.
+
+    It is the standard deviation of the brightnesses at 32 x 32 from the best polynomial of degree 2 in both places: 0 for what is
+    of one colour or a linear gradient, and little for noise and other gradients. The sums are those of whole numbers.
+    """
+    from PIL.Image import Resampling
+
+    values = np.asarray(grey.resize((_SIDE, _SIDE), Resampling.BOX), np.int64)
+    rest = float((values * values).sum())
+    for surface in _SURFACES:
+        rest -= float((values * surface).sum()) ** 2 / float((surface * surface).sum())
+    return int(max(rest, 0.0) ** 0.5 / _SIDE)
 
 
 def _held(picture: Given) -> int:

@@ -12,6 +12,7 @@ from fpstore import _kernel
 from fpstore.aliases import Lims, Words
 from fpstore.arguments import check_choice
 from fpstore.errors import CorruptStoreError, InputError
+from fpstore.hashing.image import ImageHash
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
@@ -159,8 +160,13 @@ class Deduplication(NamedTuple):
         )
 
 
-def grouping_of(radius: int, group: str, representative: str) -> Grouping:
-    """Return the clusters that a caller asks for; InputError if there are no such."""
+def grouping_of(radius: int, group: str | None, representative: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
+    """Return the clusters that a caller asks for; InputError if there are no such.
+
+    By default they are those of chains, and greedy for pictures: chains of icons and drawings lead from one to any other.
+    """
+    if group is None:
+        group = "greedy" if fingerprinter is not None and fingerprinter["name"] == ImageHash.name else "connected"
     return Grouping(
         radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, REPRESENTATIVES, "representative")
     )
@@ -243,7 +249,8 @@ def _refuse_several(count: int, grouping: Grouping) -> None:
     if grouping.needs_fingerprints:
         given = "group='greedy'" if grouping.group == "greedy" else "representative='central'"
         raise InputError(
-            f"{given} needs documents of one fingerprint each, but some have several: {count} fingerprints more than documents"
+            f"{given} needs documents of one fingerprint each, but some have several: {count} fingerprints more than documents; "
+            "ask for group='connected' (--group connected) and representative='first'"
         )
 
 

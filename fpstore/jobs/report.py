@@ -17,8 +17,7 @@ from fpstore.design.sample import EvenRows
 from fpstore.format import huffman
 from fpstore.format.stored_table import ColumnTableReader
 from fpstore.format.table import TableReader
-from fpstore.jobs.clusters import Clusters, clusters_of
-from fpstore.jobs.grouping import Grouping
+from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of, rows_of
 from fpstore.jobs.report_texts import Texts
 from fpstore.query.ids import fingerprints_of
@@ -145,7 +144,7 @@ def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, te
     others: list[Family] = []
     if radius is not None:
         distances = distances_of(snapshot, radius, resources)
-        clusters = clusters_of(snapshot, Grouping(radius, "connected", "first"), resources)
+        clusters = clusters_of(snapshot, grouping_of(radius, None, "first", stats["fingerprinter"]), resources)
         largest, others = families_of(snapshot, clusters, texts)
     name = snapshot.generation.path.name
     shown = stats["radius"] if radius is None else radius

@@ -185,7 +185,7 @@ class JoinAsker:
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         with self.small_steps():
             try:
-                found = clusters_of(self.store.snapshot(), grouping_of(radius, group, rule), resources)
+                found = clusters_of(self.store.snapshot(), grouping_of(radius, group, rule, None), resources)
             except InputError as error:
                 several = any(len(places) > 1 for places in self.documents()[1])
                 refused = several and (group == "greedy" or rule == "central")

@@ -38,7 +38,8 @@ def views(picture: Image) -> Views:
     values = np.array([np.asarray(each, np.float32).reshape(-1) for each in scaled])
     values -= values.mean(1, keepdims=True)
     lengths = np.sqrt((values * values).sum(1, keepdims=True))
-    return values / np.where(lengths > 0, lengths, np.float32(1))
+    out: Views = np.divide(values, lengths, out=np.zeros_like(values), where=lengths > 0)
+    return out
 
 
 def resembling_images(found: Sequence[Views], least: float) -> Places:

@@ -126,7 +126,7 @@ def test_pictures_resemble_each_other_as_their_brightnesses_correlate():
 
     def small(picture, left, top, right, bottom):
         box = (left * picture.width, top * picture.height, right * picture.width, bottom * picture.height)
-        return pixels(picture.convert("L").resize((16, 16), Image.Resampling.BOX, box)).reshape(-1)
+        return pixels(picture.convert("L").resize((32, 32), Image.Resampling.BOX, box)).reshape(-1)
 
     whole = [small(picture, 0, 0, 1, 1) for picture in pictures[:-1]]
     true = np.corrcoef(whole)

@@ -26,7 +26,7 @@ from fpstore.threads import in_order
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-IMAGE_BOUND = 0.95
+IMAGE_BOUND = 0.9
 LARGEST = 512  # pixels of a side: larger pictures are made smaller, so that copies take less time
 _REPORTED = 64  # files between two reports of progress
 

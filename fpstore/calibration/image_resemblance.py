@@ -14,7 +14,7 @@ from fpstore.calibration.rows import Places, in_blocks
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SIDE = 16
+SIDE = 32
 CROP, PLACES = 0.06, 3  # the share of both sides that a view has lost, and how many places it may have along a side
 _ROUNDING = 1e-6  # equal pictures have a product of nearly 1
 
@@ -22,9 +22,9 @@ Views = npt.NDArray[np.float32]
 
 
 def views(picture: Image) -> Views:
-    """Return the brightnesses of a picture and of nine crops of it, each scaled to 16 x 16, with mean 0 and length 1.
+    """Return the brightnesses of a picture and of nine crops of it, each scaled to 32 x 32, with mean 0 and length 1.
 
-    So they depend on no setting of a fingerprinter. The shape is (10, 256). Those of a blank picture or crop are all 0.
+    So they depend on no setting of a fingerprinter. The shape is (10, 1024). Those of a blank picture or crop are all 0.
     """
     from PIL.Image import Resampling
 
@@ -50,7 +50,7 @@ def resembling_images(found: Sequence[Views], least: float) -> Places:
 
     Parameters
     ----------
-    found : sequence of ndarray of float32, shape (10, 256)
+    found : sequence of ndarray of float32, shape (10, 1024)
         What `views` returns of each picture.
     least : float
         The bound, above 0 and up to 1.

@@ -203,7 +203,7 @@ def calibrate(
         The most copies for each kind of change.
     resemblance : float, optional
         Documents with this share of shingles in common, or more, are of one family; by default 0.5. For pictures the correlation
-        of their brightnesses, by default 0.95.
+        of their brightnesses, by default 0.9.
     seed : int
         The same seed gives the same sample and the same copies, on every machine; of pictures, with the same version of Pillow.
     threads : int, optional
@@ -229,7 +229,7 @@ def calibrate(
     Notes
     -----
     Resemblance is that of A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997; of pictures the
-    normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at 16 x 16. Intervals are those of E. B. Wilson, JASA 22
+    normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at 32 x 32. Intervals are those of E. B. Wilson, JASA 22
     (1927), which take the pairs for independent; those of strangers are not quite.
 
     Examples

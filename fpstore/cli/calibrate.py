@@ -159,7 +159,7 @@ limits_options = grouped(
     click.option(
         "--resemblance", type=types.SHARE, metavar="SHARE",
         help="Documents that share this part of their shingles, or more, are of one family; by default 0.5. With --image, "
-        "pictures whose brightnesses correlate as much; by default 0.95.",
+        "pictures whose brightnesses correlate as much; by default 0.9.",
     ),
     click.option(
         "--seed", type=types.whole(0, 2**64 - 1), default=0, show_default=True, metavar="N",

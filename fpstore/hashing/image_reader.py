@@ -76,7 +76,7 @@ class ImageReader:
     >>> from PIL import Image
     >>> from fpstore.hashing import ImageHash, ImageReader
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     Image.linear_gradient("L").save(pathlib.Path(folder, "a.png"))
+    ...     Image.linear_gradient("L").rotate(30).save(pathlib.Path(folder, "a.png"))
     ...     [len(chunk.ids) for chunk in ImageReader(folder, ImageHash())]
     [1]
     """

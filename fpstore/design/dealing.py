@@ -66,10 +66,16 @@ def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sa
     bound is least at about w = t / (b - t) (Chernoff). It is far more certain than a count of the few pairs that are so near.
     """
     planes = sample.differences(PAIRS)
-    weights = (threshold / max(bucket_bits - threshold, threshold + 1)) ** np.arange(bucket_bits + 1)
+    planes = planes[:, : planes.shape[1] // 2 * 2]
+    weights = (threshold / max(bucket_bits - threshold, threshold + 1)) ** np.arange(256)
+    of_two = np.add.outer(weights, weights).ravel()  # of two distances, whose bytes are one number: half as many look-ups
+
+    def cost(distances: Bits) -> float:
+        return float(of_two.take(distances.view(np.uint16)).sum())
+
     rng = np.random.default_rng(SEED)
     distances = [planes[block[:bucket_bits]].sum(axis=0, dtype=np.uint8) for block in blocks]
-    costs = [weights[d].mean() for d in distances]
+    costs = [cost(d) for d in distances]
     count, length = blocks.shape
     for _ in range(TRIALS):
         i, j = rng.choice(count, 2, replace=False)
@@ -77,7 +83,7 @@ def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sa
         one, other = planes[blocks[i, a]], planes[blocks[j, b]]
         first = distances[i] - one + other
         second = distances[j] - other + one if b < bucket_bits else distances[j]
-        tried = weights[first].mean(), weights[second].mean()
+        tried = cost(first), cost(second)
         if sum(tried) < costs[i] + costs[j]:
             blocks[i, a], blocks[j, b] = blocks[j, b], blocks[i, a]
             distances[i], distances[j] = first, second

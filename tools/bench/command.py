@@ -69,6 +69,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "copies": cleaning.copies,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
+    "threads": living.threads,
     "look": living.look,
     "delta": living.delta,
     "merge": living.merge,

@@ -1,4 +1,4 @@
-"""Operations on a store that changes: insert, probe-insert, delta, merge, pause, space."""
+"""Operations on a store that changes: insert, probe-insert, threads, delta, merge, pause, space."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 import timeit
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def insert(bench: Bench) -> Result:
     return out
 
 
+THREADS = (1, 2, 8, 32)
 ROUND = 250  # syncs of the disk alone, and probe-inserts, in turn
 
 
@@ -167,6 +169,39 @@ def _grouped(bench: Bench, path: Path, values: Words) -> Result:
         "per_second": round(len(values) / took),
         "microseconds": round(percentile(times, 0.5) * 1e6, 1),
         "p99_microseconds": round(percentile(times, 0.99) * 1e6, 1),
+    }
+
+
+def threads(bench: Bench) -> Result:
+    """Durable `probe_insert` from 1 to 32 threads that share a store, in turn with 4 KiB writes and syncs of the disk."""
+    path = _copy(bench.store("flip-2", "uniform", bench.log2(16)), bench.folder / "threads.fps")
+    rounds = 1 if bench.smoke else bench.repeats
+    fresh = iter(_fresh(bench, rounds * len(THREADS) * ROUND, 8).tolist())
+    took: dict[int, float] = dict.fromkeys((0, *THREADS), 0.0)
+    file = os.open(bench.folder / "sync.bin", os.O_RDWR | os.O_CREAT)
+    os.pwrite(file, bytes(4096 * ROUND), 0)
+    os.fsync(file)
+    with fpstore.open(path, "r+") as store:
+        for _ in range(rounds):
+            began = time.perf_counter()
+            for number in range(ROUND):
+                os.pwrite(file, bytes(4096), 4096 * number)
+                os.fdatasync(file)
+            took[0] += time.perf_counter() - began
+            for count in THREADS:
+                values = [next(fresh) for _ in range(ROUND)]
+                with ThreadPoolExecutor(count) as pool:
+                    began = time.perf_counter()
+                    assert not any(pool.map(lambda value: store.probe_insert(value, value), values))
+                    took[count] += time.perf_counter() - began
+    os.close(file)
+    shutil.rmtree(path)
+    return {
+        "syncs_per_second": round(ROUND * rounds / took.pop(0)),
+        **{
+            f"{count} threads": {"per_second": round(ROUND * rounds / seconds), "to_one_thread": ratio(took[1], seconds)}
+            for count, seconds in took.items()
+        },
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import COMMAND, FAR, FINGERPRINTS, NEAR, fine, folder, prepared
+from commandline import COMMAND, FAR, FINGERPRINTS, NEAR, TEXT, fine, folder, prepared, run
 from conversation import TIMEOUT_SECONDS, Conversation
 from speeds import crossed
 
@@ -273,3 +273,48 @@ def test_a_signal_ends_a_stream_of_inserts_and_keeps_what_was_answered(folder: P
     assert (code, out) == (143, b"")
     assert err.startswith("fpstore: terminated; before that, 1 row of the first 1 were inserted; ")
     assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(folder: Path, given: bool) -> None:
+    """Texts waited for the end of the input, so a program could not have its pages hashed. Each row has one answer."""
+    build = [
+        "build",
+        "pages.fps",
+        "corpus.parquet",
+        "--text-field",
+        "text",
+        *(["--id-field", "id"] if given else []),
+        "-q",
+        "--force",
+    ]
+    fine(*build)
+    texts = [TEXT + "an end", None, "", "one more text of its own", TEXT, "", None]
+    wanted = [False, False, False, True, False, False, False]
+    options = ["--format", "jsonl", "--unmatched", "--json", "--text-field", "text", *(["--id-field", "url"] * given)]
+    lines = [json.dumps({"url": f"page {row}", "text": text}) + "\n" for row, text in enumerate(texts)]
+    with Conversation("insert", "pages.fps", "-", *options, "-q") as one:
+        one_by_one = []
+        for line in lines:
+            one.send(line)
+            one_by_one.append(json.loads(one.answer()))
+        assert one.ended() == (0, b"", "")
+    assert [answer["row"] for answer in one_by_one] == list(range(7))
+    assert [answer["inserted"] for answer in one_by_one] == wanted
+    assert [answer["query"] is None for answer in one_by_one] == [text in (None, "") for text in texts]
+    assert [bool(answer["matches"]) for answer in one_by_one] == [True, False, False, False, True, False, False]
+    names = [answer.get("query_id") for answer in one_by_one]
+    assert names == [None if text in (None, "") else f"page {row}" if given else 4 + row for row, text in enumerate(texts)]
+    fine(
+        "build", "pages.fps", "corpus.parquet", "--text-field", "text", *(["--id-field", "id"] if given else []), "-q", "--force"
+    )
+    with Conversation("insert", "pages.fps", "-", *options, "-q") as one:  # all at once
+        one.send("".join(lines))
+        assert [json.loads(one.answer()) for _ in lines] == one_by_one
+        assert one.ended() == (0, b"", "")
+    Path("pages.jsonl").write_text("".join(lines))
+    fine(
+        "build", "pages.fps", "corpus.parquet", "--text-field", "text", *(["--id-field", "id"] if given else []), "-q", "--force"
+    )
+    result = run("insert", "pages.fps", "pages.jsonl", *options[2:], "-q")
+    assert [json.loads(line) for line in result.stdout.splitlines()] == one_by_one

@@ -208,10 +208,12 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
     reader = TextReader([path], SimHash(), text="text", threads=threads, chunk_rows=chunk_rows, first_row=10)
     kept = [row for row in range(200) if texts[row]]
     placed = list(reader.placed())
-    assert [int(place) for _, places in placed for place in places] == [row + 10 for row in kept]
-    assert [int(i) for chunk, _ in placed for i in chunk.ids] == [row + 10 for row in kept]
-    assert {len(chunk.ids) for chunk, _ in placed[:-1]} <= {chunk_rows}
-    assert np.concatenate([chunk.fingerprints for chunk, _ in placed]).tolist() == [SimHash().fingerprint(texts[r]) for r in kept]
+    assert [int(place) for _, places, _ in placed for place in places] == [row + 10 for row in kept]
+    assert [int(i) for chunk, _, _ in placed for i in chunk.ids] == [row + 10 for row in kept]
+    assert {len(chunk.ids) for chunk, _, _ in placed[:-1]} <= {chunk_rows}
+    assert np.concatenate([chunk.fingerprints for chunk, _, _ in placed]).tolist() == [
+        SimHash().fingerprint(texts[r]) for r in kept
+    ]
     assert reader.bytes_done == reader.bytes_total == path.stat().st_size
 
 
@@ -345,11 +347,11 @@ def test_a_reader_of_rows_takes_fingerprinters_of_texts_only():
 
 def test_places_are_kept_only_while_they_are_asked_for():
     reader = TextReader(pa.table({"text": ["a", None, "b"]}), SimHash(), text="text")
-    assert [places.tolist() for _, places in reader.placed()] == [[0, 2]]
+    assert [places.tolist() for _, places, _ in reader.placed()] == [[0, 2]]
     for _ in range(3):
         assert sum(len(chunk.fingerprints) for chunk in reader) == 2
     assert reader._texts.places is None
-    assert [places.tolist() for _, places in reader.placed()] == [[0, 2]]
+    assert [places.tolist() for _, places, _ in reader.placed()] == [[0, 2]]
 
 
 def test_a_null_among_the_values_of_a_dictionary_is_a_null():

@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from fpstore.cli import documents, images, match_writers, queries, types, vectors
+from fpstore.cli.match_writers import Asked
 from fpstore.cli.options import (
     Rows,
     Talk,
@@ -39,6 +40,7 @@ from fpstore.io import Chunk, open_reader
 from fpstore.width import Width
 
 if TYPE_CHECKING:
+    from fpstore.hashing import TextReader
     from fpstore.store import Store
 
 CHUNK_ROWS = 1 << 16
@@ -192,7 +194,7 @@ def insert(
     counts = _Counts("changed" if upsert else "inserted", getattr(source, "row_numbers", False))
     matches = _writer_of_matches(output, as_json, width, with_queries) if unmatched else nullcontext()
     with _told(counts), Bars(talk.bars, source) as bars, matches as write:
-        chunks = _begun(source)
+        chunks = _begun(_placed(source) if contents.of_rows else source)
         with fpstore.open(store, "r+", sync=sync, merge_at=merge_at) as opened:
             add = _adding(opened, upsert, partial(_add_unmatched, opened, write, radius, threads) if write is not None else None)
             # The number of ids tells whether a chunk is in, unless ids move: then it is counted when its step has ended.
@@ -217,13 +219,14 @@ def insert(
 def _source(
     known: Store, inputs: Sequence[str], contents: Contents, rows: Rows, notices: documents.Notices, threads: int | None
 ) -> Any:
-    """Return the reader of texts or pictures."""
+    """Return the reader of texts or pictures; with --unmatched, JSON lines are taken as they come."""
     texts = contents.texts
     if contents.image:
         return images.reader(inputs, queries.fingerprinter_of(known, "pictures"), texts.suffix, notices, threads)
     if contents.text:
         return texts.file_reader(inputs, queries.fingerprinter_of_texts(known, texts), notices, threads)
     more = {"threads": threads, "chunk_rows": CHUNK_ROWS, "first_row": _first_row(known, rows)}
+    more["unbuffered"] = click.get_current_context().params["unmatched"]
     return texts.row_reader(inputs, queries.fingerprinter_of_texts(known, texts), rows, notices, **more)
 
 
@@ -346,6 +349,12 @@ def _writer_of_matches(
     return match_writers.rows_writer(output, width, [match_writers.NOTHING_MORE.id] if with_queries else [])
 
 
+def _placed(source: TextReader) -> Iterator[Any]:
+    """Yield the rows of texts with their places, so that those that are left out have an answer too."""
+    first = source.next_row
+    return (Asked(*chunk, places - np.uint64(first), end - first) for chunk, places, end in source.placed())
+
+
 def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
     """Read the first rows, before the store is opened for writing: an input that is wrong from the start changes nothing."""
     chunks = iter(source)
@@ -370,6 +379,7 @@ def _upsert(store: Store, chunk: Chunk) -> int:
 def _add_unmatched(store: Store, write: match_writers.Write, radius: int | None, threads: int | None, chunk: Chunk) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
-        matches = store.probe_insert_many(chunk.fingerprints, chunk.ids, radius, threads=threads)
-    write(match_writers.Asked(chunk.fingerprints, chunk.ids), matches, chunk.ids)
+        ids = chunk.ids if len(chunk.fingerprints) else []  # of texts that are all left out
+        matches = store.probe_insert_many(chunk.fingerprints, ids, radius, threads=threads)
+    write(Asked(*chunk), matches, chunk.ids)
     return int(np.count_nonzero(matches.inserted))  # type: ignore[arg-type]

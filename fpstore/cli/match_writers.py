@@ -36,11 +36,14 @@ class Asked(NamedTuple):
     ids : ndarray of uint64 or list of str, optional
     rows : ndarray of uint64, optional
         Their rows in the input, if some of it are left out.
+    end : int, optional
+        The row after these and those that are left out behind them, if each row has an answer.
     """
 
     fingerprints: npt.NDArray[Any]
     ids: Words | list[str] | None = None
     rows: Words | None = None
+    end: int | None = None
 
     def slice(self, start: int, end: int) -> Asked:
         """Return some of them."""
@@ -134,17 +137,25 @@ def json_lines_writer(
     """One object per query, even without a match; it begins with the columns of the query."""
     width, before, end = Width(bits), 0, "\0" if null else "\n"
     encode = json.JSONEncoder(ensure_ascii=False).encode
+
+    def left_out(row: int) -> str:
+        return encode({"row": row, "query": None, "matches": [], "inserted": False}) + end
+
     with Sink(output) as sink:
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
-            lines, rows = [], 0
+            lines: list[str] = []
+            rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             fields = _fields(query_columns, ids is not None, matches.more is not None, names)
             fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
-            places = queries.rows_from(before).tolist()
+            places, next_row = queries.rows_from(before).tolist(), before
             for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
+                if queries.end is not None:
+                    lines += map(left_out, range(next_row, places[number]))
+                    next_row = places[number] + 1
                 record: dict[str, Any] = {fields["row"]: places[number]} if query_columns.row else {}
                 if ids is not None:
                     record[fields[query_columns.id]] = ids[number]
@@ -161,7 +172,8 @@ def json_lines_writer(
                     record["inserted"] = bool(matches.inserted[number])
                 rows += sum(len(match.ids) for match in found)
                 lines.append(encode(record) + end)
-            before += len(matches)
+            before = before + len(matches) if queries.end is None else queries.end
+            lines += map(left_out, range(next_row, before if queries.end is not None else 0))
             sink.write("".join(lines).encode("utf-8"))
             sink.flush()
             return rows

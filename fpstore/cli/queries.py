@@ -293,7 +293,7 @@ def _texts_of_rows(
     refuse({"null"}, "does not go with --text-field")
     options = {"threads": threads, "chunk_rows": CHUNK_ROWS}
     reader = queries.texts.row_reader(queries.input, fingerprinter_of_texts(store, queries.texts), rows, notices, **options)
-    return (Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places in reader.placed())
+    return (Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places, _ in reader.placed())
 
 
 def _pictures(store: Store, request: Request, notices: documents.Notices) -> Iterator[Chunk]:

@@ -57,7 +57,8 @@ def hashed_rows(
             assert part.fingerprints is not None
             yield Read(part._replace(fingerprints=None), part.fingerprints)
         return
-    for _, read in in_order(partial(_fingerprinted, fingerprinter), parts, threads, WAITING_PARTS):
+    # Rows that are wanted as they come do not wait for others.
+    for _, read in in_order(partial(_fingerprinted, fingerprinter), parts, 1 if rows.arrives else threads, WAITING_PARTS):
         yield read
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fpstore.aliases import Words
-from fpstore.arguments import check_choice, check_whole
+from fpstore.arguments import check_choice, check_flag, check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import open_rows
@@ -65,6 +65,9 @@ class TextReader(Reader):
         The most rows in a chunk.
     first_row : int
         The number of the first row.
+    unbuffered : bool
+        Yield the rows of JSON lines that have come through a pipe, a socket or a terminal, without waiting for others. One thread
+        makes their fingerprints. A chunk has no rows if only rows without words have come.
     on_notice : callable, optional
         Called with the number of each row that is left out and the reason: ``"null"``, ``"empty"`` for a text without words, or
         ``"html"`` for a page without a main text.
@@ -126,6 +129,7 @@ class TextReader(Reader):
         threads: int | None = None,
         chunk_rows: int = CHUNK_ROWS,
         first_row: int = 0,
+        unbuffered: bool = False,
         on_notice: RowNotice | None = None,
     ) -> None:
         if not (id is None or (isinstance(id, str) and id)):
@@ -139,7 +143,9 @@ class TextReader(Reader):
         fingerprinter = of_pages(fingerprinter, html)
         width = Width(fingerprinter.width)
         chosen = Chosen(text=columns, id=id, width=width, every_id=True, alike_ids=id_type == "auto")
-        self._texts = _TextSource(open_rows(source, format, encoding), chosen, fingerprinter, parse_threads(threads), on_notice)
+        read = open_rows(source, format, encoding)
+        read.arrives = self._empty_too = check_flag(unbuffered, "unbuffered") and read.can_arrive()
+        self._texts = _TextSource(read, chosen, fingerprinter, parse_threads(threads), on_notice)
         self._texts.first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
         super().__init__([self._texts], id_type, check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows"), width)
         self.fingerprinter = fingerprinter
@@ -165,7 +171,7 @@ class TextReader(Reader):
         """Rows left out so far because the text has no words."""
         return self._texts.empty
 
-    def placed(self) -> Iterator[tuple[Chunk, Words]]:
+    def placed(self) -> Iterator[tuple[Chunk, Words, int]]:
         """Yield chunks with the numbers of their rows.
 
         Yields
@@ -173,11 +179,13 @@ class TextReader(Reader):
         chunk : Chunk
         places : ndarray of uint64, shape (rows,)
             The number of each row in the input, in which rows that are left out count.
+        end : int
+            The number of the next row that is not left out, as far as rows were read.
         """
         places = self._texts.places = _Places()
         try:
             for chunk in self:
-                yield chunk, places.take(len(chunk.fingerprints))
+                yield chunk, places.take(len(chunk.fingerprints)), places.next(self.next_row)
         finally:
             if self._texts.places is places:
                 self._texts.places = None
@@ -192,6 +200,10 @@ class _Places:
     def add(self, places: Words) -> None:
         """Add those of some rows."""
         self._held.append(places)
+
+    def next(self, end: int) -> int:
+        """Return the next one, or the number of the row after all."""
+        return next((int(places[0]) for places in self._held if len(places)), end)
 
     def take(self, count: int) -> Words:
         """Return those of the next rows."""
@@ -214,7 +226,7 @@ class _TextSource(BatchSource):
         self._label = ", ".join(rows.names[:NAMED]) + ("" if len(rows.names) <= NAMED else " and more")
         super().__init__(self._label, rows.bytes_total)
         self.has_ids = True
-        self.typed = rows.typed
+        self.typed, self.arrives = rows.typed, rows.arrives
         self.first_row = self.done = self.null = self.empty = 0
         self.places: _Places | None = None
         self._rows, self._chosen, self._fingerprinter, self._threads = rows, chosen, fingerprinter, threads
@@ -233,9 +245,9 @@ class _TextSource(BatchSource):
             self.bytes_done = self._rows.bytes_done
             batch = self._batch(read, rule)
             made += len(batch.fingerprints)
-            if len(batch.fingerprints):
+            if len(batch.fingerprints) or self.arrives:
                 yield batch
-        if not made:
+        if not made and not self.arrives:
             left_out = f": {self.null:,} without a text, {self.empty:,} without words" if self.done else ""
             rows = f"{self.done:,} rows" if self.done else "no rows"
             raise InputError(f"{self._label}: no text to make a fingerprint of, {rows}{left_out}")
@@ -251,6 +263,8 @@ class _TextSource(BatchSource):
             self.places.add(places)
         before = self.done
         self.done += len(known)
+        if not len(places):
+            return Batch(read.fingerprints, None)
         if self._chosen.id is None:
             rule.kind = "int"
             return Batch(read.fingerprints, places)

@@ -111,6 +111,8 @@ class Rows(ABC):
         Whether ids have a type of their own; in delimited text, all are strings.
     absent : collection of str
         Of several columns of texts, those that no row has that the reading under way has met: a row of JSON may lack some.
+    arrives : bool
+        Whether rows are wanted as they come. A caller sets it, where they can.
     bytes_total : int or None
     bytes_done : int
         How much the reading under way has read.
@@ -119,8 +121,13 @@ class Rows(ABC):
     names: Sequence[str] = ()
     absent: Collection[str] = ()
     typed = True
+    arrives = False
     bytes_total: int | None = None
     bytes_done: int = 0
+
+    def can_arrive(self) -> bool:
+        """Whether rows come when another program or a person sends them, and can be taken then."""
+        return False
 
     @abstractmethod
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:

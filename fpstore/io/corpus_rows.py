@@ -23,13 +23,17 @@ class _LineFiles(CorpusFiles):
 
     def _blocks(self, file: InputFile) -> Iterator[tuple[bytes, int]]:
         """Yield whole lines in UTF-8, and the number of the first."""
-        return line_blocks(file, self._count, encoding=self.encoding)
+        return line_blocks(file, self._count, arrives=self.arrives and file.arrives, encoding=self.encoding)
 
 
 class JsonlCorpus(_LineFiles):
     """Files of JSON lines. A blank line is no row, and is not copied."""
 
     suffix = ".jsonl"
+
+    def can_arrive(self) -> bool:
+        """Whether the rows come through a pipe, a socket or a terminal."""
+        return self.encoding is None and any(file.arrives for file in self.files)
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""

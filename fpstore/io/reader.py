@@ -56,6 +56,8 @@ class Reader:
         The bits of a fingerprint.
     """
 
+    _empty_too = False  # a batch that comes is yielded although it has no row with a fingerprint
+
     def __init__(self, sources: Sequence[BatchSource], id_type: IdType, chunk_rows: int, width: Width = WIDTH_64) -> None:
         self._sources = sources
         self._id_type: IdType = id_type
@@ -86,7 +88,7 @@ class Reader:
         self._rule = IdRule(self._id_type)
         for source in self._sources:
             source.bytes_done = 0
-        return _cut(self._settled(self._rule), self._chunk_rows)
+        return _cut(self._settled(self._rule), self._chunk_rows, self._empty_too)
 
     def of_width(self, width: Width) -> Iterator[Batch]:
         """Yield :meth:`columns`; InputError if the reader was opened for another width."""
@@ -153,7 +155,7 @@ def _refuse_mixture(ids: list[str]) -> None:
         )
 
 
-def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
+def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch]:
     """Regroup batches into parts of ``rows`` rows; the last one may be shorter."""
     held: list[Batch] = []
     held_rows = 0
@@ -168,8 +170,8 @@ def _cut(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
             if held_rows == rows:
                 yield _join(held)
                 held, held_rows = [], 0
-        if held and batch.at_once:
-            yield _join(held)
+        if batch.at_once and (held or (empty_too and not count)):
+            yield _join(held or [batch])
             held, held_rows = [], 0
     if held:
         yield _join(held)

@@ -433,11 +433,11 @@ def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch, many):
         for value in (10, 11):
             store.insert([value])
         if many:  # each row of it takes a version, and so does the whole
-            with pytest.raises(fpstore.StorageError, match="no room for so many changes: merge the store; nothing was changed"):
+            with pytest.raises(fpstore.StorageError, match="no room for these changes: merge the store; nothing was changed"):
                 store.probe_insert_many([20], [20], 0)
         store.insert([12])
         for call in calls.values():
-            with pytest.raises(fpstore.StorageError, match="no room for so many changes: merge the store; nothing was changed"):
+            with pytest.raises(fpstore.StorageError, match="no room for these changes: merge the store; nothing was changed"):
                 call()
         assert list(content(store)) == [1, 2, 3, 10, 11, 12]
         store.merge()

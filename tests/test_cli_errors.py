@@ -183,7 +183,7 @@ def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, fol
         (["repair", "crawl.fps", "new.fps"], "--output names what to write"),
         (["stats", "crawl.fps", "out.tsv"], r"extra argument \(out.tsv\) \(see fpstore stats --help\)$"),
         (["probe", "crawl.fps", "0x1", "out.tsv"], "'out.tsv' is not a fingerprint: .*; --output names the file to write"),
-        (["probe", "crawl.fps", "0x1", "-n", 3], "No such option -n: --limit N writes the N nearest within the radius"),
+        (["probe", "crawl.fps", "0x1", "-n", 3], "No such option -n: --limit N writes the N nearest matches within the radius"),
         (["probe", "crawl.fps", "0x1", "-k3"], "No such option -k: --limit N"),
         (["nearest", "crawl.fps", "-k", 5], "give fingerprints, --input FILE or --text FILE"),
         (["nearest", "crawl.fps", "0x1", "-n", 3], r"No such option -n: -k N, or --count N, says how many \("),

@@ -304,7 +304,8 @@ def test_rows_that_do_not_say_how_they_were_made_are_said_not_to_fit_perhaps(fol
     fpstore.build("bare.fps", [3], ["c"]).close()
     Path("more.tsv").write_text("00000000000000ff\tzero\n")
     Path("page.txt").write_text("a text of some words")
-    note = "fpstore: texts.fps: its fingerprints are made by simhash; nothing says how those of {} were made: they may not fit\n"
+    note = "fpstore: texts.fps: the store has fingerprints made by simhash; "
+    note += "nothing says how the fingerprints of {} were made: they may not fit\n"
     assert run("insert", "texts.fps", "more.tsv").stderr == note.format("the input")
     assert run("insert", "texts.fps", "page.txt", "--text").stderr == run("insert", "bare.fps", "more.tsv").stderr == ""
     assert run("merge", "texts.fps", "bare.fps").stderr == note.format("bare.fps")

@@ -466,7 +466,7 @@ def test_one_text_for_many_and_many_for_one_are_refused():
         ({"stop_words": "the"}, "stop_words must be a list of words"),
         ({"stop_words": [b"the"]}, "a stop word must be a str"),
         ({"stop_words": ["the"], "shingle": "chars"}, "stop_words need shingles of words"),
-        ({"weights": [1]}, "weights must be those of learn_weights"),
+        ({"weights": [1]}, "weights must be a result of learn_weights"),
         ({"weights": {"hashes": "", "weights": "AAA=", "other": 1}}, "each has a weight"),
         ({"weights": {"hashes": "?", "weights": "", "other": 1}}, "weights of features are hashes, weights and other"),
         ({"tokenizer": "spacy"}, "tokenizer must be one of jieba, unicode, got 'spacy'"),

@@ -60,7 +60,7 @@ def _suggested(found: Calibration) -> Html:
         table([name.capitalize() if name != "µs" else name for name in SUMMARY], summary_rows(found), left=(6,)),
         element(
             "p",
-            f"False pairs are the pairs of strangers within the radius that are expected among so many {found.facts.items}. "
+            f"False pairs are the pairs of strangers within the radius that are expected among these {found.facts.items}. "
             "A number with a tilde is extrapolated below the distances that the sample has met. Bytes and microseconds are from "
             "fpstore plan.",
             class_="note",

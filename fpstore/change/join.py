@@ -79,7 +79,9 @@ class Join(Merge):
                 )  # fmt: skip
             theirs = other.generation.manifest.fingerprinter
             if made is not None and theirs is not None and made != theirs:
-                raise InputError(f"{other.generation.path}: its fingerprints were made in another way than those of {self._path}")
+                raise InputError(
+                    f"{other.generation.path}: its fingerprints were made in another way than the fingerprints of {self._path}"
+                )
             if not other.totals.ids:
                 continue
             if kind is not None and (kind == "string") != (other.totals.id_kind == "string"):

@@ -211,7 +211,7 @@ def build(
 def _note_defaults(stats: dict[str, Any], talk: Talk) -> None:
     """Note a radius that nobody chose for wide fingerprints, and options for blocks where a design has none."""
     if stats["width"] > WORD_BITS and stats["fingerprinter"] is None and not is_given("radius"):
-        differ = "near-duplicates may differ in more bits, those of PDQ in 31 of 256"
+        differ = "near-duplicates may differ in more bits; hashes of PDQ differ in up to 31 of 256"
         talk.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
     given = [option for name, option in (("codec", "--codec"), ("block_bytes", "--block-bytes")) if is_given(name)]
     if given and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):

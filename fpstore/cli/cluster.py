@@ -33,8 +33,8 @@ COLUMNS = ("id", "cluster", "representative")
 @click.option(
     "--group",
     type=click.Choice(GROUPINGS),
-    help="Clusters that chains of pairs connect, or those that lie within the radius of their representative; by default greedy "
-    "for pictures, connected for all others.",
+    help="connected: chains of pairs make a cluster. greedy: all documents of a cluster are within the radius of its "
+    "representative. By default greedy for pictures, connected for all others.",
 )
 @click.option(
     "--representative",

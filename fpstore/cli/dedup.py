@@ -94,7 +94,8 @@ rule_options = grouped(
     ),
     click.option(
         "--group", type=click.Choice(GROUPINGS), default="connected", show_default=True,
-        help="Clusters that chains of near-duplicates connect, or those that lie within the radius of the document kept.",
+        help="connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster are within the radius of "
+        "the kept one.",
     ),
     click.option(
         "--unknown", type=click.Choice(UNKNOWN), default="keep", show_default=True,

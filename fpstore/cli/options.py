@@ -49,7 +49,7 @@ disk_budget_option = click.option(
     "--disk-budget",
     type=types.BUDGET,
     metavar="SIZE",
-    help="Most disk space for tables and ids of the design that auto takes, such as 40GB.",
+    help="Disk space, such as 40GB, that the tables and ids of the chosen design may take.",
 )
 storage_option = click.option(
     "--storage",
@@ -63,7 +63,7 @@ prefer_option = click.option(
     type=click.Choice(PREFER),
     default=PREFER[0],
     show_default=True,
-    help="What auto takes of the designs that fit: the best compromise, the fastest, or the smallest.",
+    help="Which of the designs that fit auto takes: a balance of speed and bytes, the fastest, or the smallest.",
 )
 codec_option = click.option(
     "--codec",
@@ -203,7 +203,7 @@ talk_options = grouped(
     "talk",
     Talk,
     click.option(
-        "-q", "--quiet", is_flag=True, help="Write no progress, notes and summary: only errors and results, as those of --json."
+        "-q", "--quiet", is_flag=True, help="Write errors and results such as JSON, but no progress, notes and summary."
     ),
     _no_progress_option,
 )
@@ -241,7 +241,10 @@ format_option = click.option(
     help="Format of the input; by default from its extension, and tsv for standard input.",
 )
 id_field_option = click.option(
-    "--id-field", metavar="NAME", help="JSON field or column of the ids, likewise; by default id, and of texts the row number."
+    "--id-field",
+    metavar="NAME",
+    help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the ids; by default id. The ids of "
+    "texts are by default the row numbers.",
 )
 id_type_option = click.option(
     "--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids."

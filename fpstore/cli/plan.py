@@ -25,7 +25,7 @@ _MOST = 1 << 64
 SHOWN = 12
 _ESTIMATES = (
     "Times are estimates for one slow thread, to compare designs with: µs of a query in a batch of 4,096, and alone.\n"
-    "bytes/fp leaves out ids; disk has those that are row numbers, of 3.5 to 4.3 bytes each."
+    "bytes/fp leaves out ids; disk includes row numbers as ids, which take 3.5 to 4.3 bytes each."
 )
 _HEADINGS = ("design", "bytes/fp", "disk", "look-ups", "µs")
 _LAST = {"hot": "µs alone", "cold": "cold ms"}

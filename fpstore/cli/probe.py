@@ -13,15 +13,15 @@ from fpstore.cli.verb import Search
 def probe(request: asking.Request) -> int:
     r"""Find all stored fingerprints within the radius.
 
-    Writes a line `query fingerprint distance id` per id of each match, separated by tabs, without a header, with
-    fingerprints in hexadecimal. With --json, writes an object per query: {"query": ..., "matches":
-    [{"fingerprint": ..., "distance": ..., "ids": [...]}]}; with --text it begins with "document", which Parquet has
-    as a column. With --input, JSON and Parquet also have the "row" of the query, counted from 0 over all queries, and its
-    "query_id" if the input has ids. Lines have these as further columns with --with-queries. With --text-field, the queries
-    are the texts in a column of --input; a row without words has no answer.
+    Writes a line `query fingerprint distance id` per id of each match. Cells are separated by tabs, fingerprints are
+    hexadecimal, and there is no header. With --json, writes an object per query: {"query": ..., "matches":
+    [{"fingerprint": ..., "distance": ..., "ids": [...]}]}. With --text, the object begins with "document", the path. With
+    --input, it begins with "row", the number of the query from 0 on, and "query_id" if the input has ids. Parquet has these
+    fields as columns; lines have them with --with-queries. With --text-field, the queries are the texts in a column of
+    --input; a row without words has no answer.
 
-    Lines that come through a pipe, a socket or a terminal are answered at once. So a program can hold this open, write a
-    line and read a line: with --json, each query has one, even without a match.
+    Lines that come through a pipe, a socket or a terminal are answered at once. So a program can hold this command open,
+    write a line and read a line: with --json, each query has an object, even without a match.
 
     A radius above the store's is answered by a scan, with a note of what to build instead. With --limit, objects have
     "more": whether there are more matches. The exit code is 0 if a query has a match, 1 if none has, and 2 after an error.

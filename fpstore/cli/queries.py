@@ -55,7 +55,7 @@ MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries be
 MATCHED, UNMATCHED = 0, 1  # exit codes, as those of grep
 LIMIT_GUESSES = dict.fromkeys(
     ("-k", "--k", "-n", "--n", "--count"),
-    "--limit N writes the N nearest within the radius, fpstore nearest -k N those at any distance",
+    "--limit N writes the N nearest matches within the radius, fpstore nearest -k N the N nearest at any distance",
 )
 _OPTIONS = {"texts": "--text", "rows": "--text-field", "pictures": "--image", "vectors": "--vector"}  # by what is hashed
 
@@ -91,7 +91,7 @@ query_options = grouped(
     click.argument("words", metavar="[FP...]", nargs=-1),
     click.option(
         "--input", multiple=True, metavar="FILE",
-        help="Read queries from a file; - is standard input, of which lines are answered as they come; may be repeated.",
+        help="Read queries from a file; - is standard input, whose lines are answered as they come. May be repeated.",
     ),
     click.option("--with-queries", is_flag=True, help="Add columns with the row and the id of the query."),
     click.option(
@@ -330,7 +330,7 @@ def _parse_word(word: str, expected: Digits) -> int:
             if word and Path(word).exists():
                 hint = "; --text is for text files, --image for pictures, --input for files of fingerprints"
             elif names_output(ctx.command) and Path(word).suffix.lower().removeprefix(".") in FORMATS:
-                hint = "; --output names the file to write, --input those of fingerprints"
+                hint = "; --output names the file to write, --input a file of fingerprints"
         raise click.UsageError(f"{error}{hint}", ctx) from None
 
 
@@ -338,7 +338,9 @@ def origin_notice(store: Store, name: str, those: str, talk: Talk) -> None:
     """Note that a store remembers how its fingerprints are made, and that nothing says so of those that come to it."""
     if store.fingerprinter is not None:
         made = store.fingerprinter["name"]
-        talk.note(f"{name}: its fingerprints are made by {made}; nothing says how those of {those} were made: they may not fit")
+        talk.note(
+            f"{name}: the store has fingerprints made by {made}; nothing says how the fingerprints of {those} were made: they may not fit"
+        )
 
 
 def merge_notice(store: Store, name: str, talk: Talk) -> None:

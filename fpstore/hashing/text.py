@@ -146,7 +146,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         if isinstance(self.weights, Mapping):
             _set(self, weights=FeatureWeights.of_json(self.weights))
         elif not isinstance(self.weights, FeatureWeights | None):
-            raise InputError(f"weights must be those of learn_weights(), got {show(self.weights)}", got=self.weights)
+            raise InputError(f"weights must be a result of learn_weights(), got {show(self.weights)}", got=self.weights)
         if self.tokenizer is not None and not callable(self.tokenizer):
             check_choice(self.tokenizer, tuple(NAMED), "tokenizer")
             tokenizer_named(self.tokenizer)

@@ -148,7 +148,7 @@ class Delta:
         """
         if self.version + versions > LAST_VERSION:
             raise StorageError(
-                f"{path}: the delta has no room for so many changes: merge the store; nothing was changed", path=path
+                f"{path}: the delta has no room for these changes: merge the store; nothing was changed", path=path
             )
 
 

@@ -338,9 +338,8 @@ def origin_notice(store: Store, name: str, those: str, talk: Talk) -> None:
     """Note that a store remembers how its fingerprints are made, and that nothing says so of those that come to it."""
     if store.fingerprinter is not None:
         made = store.fingerprinter["name"]
-        talk.note(
-            f"{name}: the store has fingerprints made by {made}; nothing says how the fingerprints of {those} were made: they may not fit"
-        )
+        unknown = f"nothing says how the fingerprints of {those} were made: they may not fit"
+        talk.note(f"{name}: the store has fingerprints made by {made}; {unknown}")
 
 
 def merge_notice(store: Store, name: str, talk: Talk) -> None:

@@ -15,6 +15,7 @@ AS_THEY_ARE = CharTables(bytes(range(128)), np.zeros(0x1100, np.int32), np.zeros
 DEFAULTS = {
     "shingle": "auto", "size": 1, "weighting": "log", "width": 64, "hash": "xxh64", "seed": 0, "normalize": True,
     "case": "fold", "punctuation": "space", "marks": "keep", "digits": "keep", "spaces": "single", "stop_words": (),
+    "order": "sorted",
 }  # fmt: skip
 
 

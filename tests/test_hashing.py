@@ -338,8 +338,9 @@ def test_weighted_features_equal_the_oracle_in_any_order(features, seed):
     sums = [0.0] * 64
     for value, weight in ordered:
         for bit in range(64):
-            sums[bit] += weight if value >> bit & 1 else -weight
-    expected = sum(1 << bit for bit in range(64) if sums[bit] > 0)
+            sums[bit] += weight if value >> bit & 1 else 0
+    total = sum(weight for _, weight in ordered)
+    expected = sum(1 << bit for bit in range(64) if sums[bit] > total / 2)
     assert simhash.fingerprint(features) == expected
     assert simhash.fingerprint(tuple(reversed(features))) == expected
     assert simhash.fingerprint(iter(features)) == expected
@@ -434,7 +435,7 @@ def test_one_text_for_many_and_many_for_one_are_refused():
         SimHash().fingerprints("a text")
     with pytest.raises(InputError, match="wrap a single text in a list"):
         SimHash().fingerprints({"a": 1})
-    for several in (["ab", "cd"], [("a", 1, 2)], [(1, "a")], [b"ab"]):
+    for several in ([("a", 1, 2)], [(1, "a")], [b"ab"]):
         with pytest.raises(InputError, match="feature 0"):
             SimHash().fingerprint(several)
 

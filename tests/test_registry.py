@@ -14,7 +14,7 @@ OTHERS = {
     "shingle": "words", "size": 255, "weighting": "set", "width": 128, "hash": "blake2b", "seed": 2**64 - 1, "normalize": False,
     "case": "keep",
     "punctuation": "remove", "marks": "punctuation", "digits": "zero", "spaces": "single", "stop_words": ["the", "of"],
-    "weights": {"hashes": "AQAAAAAAAAA=", "weights": "BwA=", "other": 9}, "tokenizer": None,
+    "weights": {"hashes": "AQAAAAAAAAA=", "weights": "BwA=", "other": 9}, "tokenizer": None, "order": "given",
 }  # fmt: skip
 
 

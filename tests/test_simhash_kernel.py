@@ -48,8 +48,9 @@ def test_the_kernel_checks_its_arguments():
         with pytest.raises(ValueError, match=message):
             kernel(text, limits, **changed)
     assert len(kernel(b"", offsets[:1])[0]) == 0
-    with pytest.raises(ValueError, match="a weight for each row"):
-        _kernel.simhash_weighted(offsets, np.zeros(1), 1)
+    for weights, flags in ((1, len(offsets)), (len(offsets), 1)):
+        with pytest.raises(ValueError, match="a weight and a flag for each row"):
+            _kernel.simhash_weighted(offsets, np.zeros(weights), np.zeros(flags, np.uint8), 1)
 
 
 @settings(deadline=None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.hashing.normal import encoded
 from fpstore.width import WIDTHS, Width
 
@@ -16,6 +16,8 @@ from fpstore.width import WIDTHS, Width
 HASHES = {"xxh64": WIDTHS[-1], "fnv1a": WIDTHS[-1], "md5": 128, "blake2b": WIDTHS[-1]}
 IN_KERNEL = ("xxh64", "fnv1a")
 SEEDED = ("xxh64", "blake2b")
+
+Hash = Callable[[bytes], bytes | int]  # that a caller gives
 
 
 def shingles(text: str, words: bool, size: int, stop_words: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -39,12 +41,13 @@ def shingles(text: str, words: bool, size: int, stop_words: frozenset[str] = fro
             yield joint.join(some)
 
 
-def rows_of(features: Iterable[str], hash_: str, seed: int, width: Width) -> Words:
+def rows_of(features: Iterable[str], hash_: str | Hash, seed: int, width: Width) -> Words:
     """Return the hashes of features as rows of fingerprints.
 
     Up to 64 bits these are the first bits of XXH64 or FNV-1a. Above, each further word k of 64 bits is mixed from the hash h as
     the last steps of XXH64 mix h + k * 0x9E3779B185EBCA87. MD5 gives its last bits, as the package ``simhash`` has them. BLAKE2b
     is made with a digest as long as the fingerprint, and with the seed as a key of eight bytes, little-endian, unless it is 0.
+    A function gives the last bits of what it returns.
     """
     some = list(features)
     if hash_ in IN_KERNEL:
@@ -53,7 +56,9 @@ def rows_of(features: Iterable[str], hash_: str, seed: int, width: Width) -> Wor
     import hashlib
 
     parts = [feature.encode("utf-8", "surrogatepass") for feature in some]
-    if hash_ == "md5":
+    if callable(hash_):
+        digests = [_last_bytes(hash_(part), width) for part in parts]
+    elif hash_ == "md5":
         digests = [hashlib.md5(part, usedforsecurity=False).digest()[-width.bytes :] for part in parts]
     else:
         key = seed.to_bytes(8, "little") if seed else b""
@@ -61,13 +66,26 @@ def rows_of(features: Iterable[str], hash_: str, seed: int, width: Width) -> Wor
     return width.from_bytes(np.frombuffer(b"".join(digests), np.uint8))
 
 
+def _last_bytes(found: object, width: Width) -> bytes:
+    """Return the last bytes of what a function returned as a hash."""
+    if isinstance(found, int) and not isinstance(found, bool):
+        return (found & ((1 << width.bits) - 1)).to_bytes(width.bytes, "big")
+    if not isinstance(found, bytes) or len(found) < width.bytes:
+        raise InputError(f"hash must return an integer, or bytes, {width.bytes} or more, got {show(found)}", got=found)
+    return found[-width.bytes :]
+
+
 def unused_mask(width: Width) -> np.uint64:
     """Return the bits of a row of 32 bits that are used."""
     return np.uint64(2**64 - 2 ** (64 - min(width.bits, 64)))
 
 
-def check_hash(name: str, width: int, seed: int) -> None:
+def check_hash(name: str | Hash, width: int, seed: int) -> None:
     """Refuse a width or a seed that a hash does not have; InputError."""
+    if callable(name):
+        if seed:
+            raise InputError("a hash that is a function has no seed: leave it out", expected=0, got=seed)
+        return
     if width > HASHES[name]:
         raise InputError(
             f"hash={name!r} has {HASHES[name]} bits, width is {width}: use xxh64 or blake2b", expected=HASHES[name], got=width

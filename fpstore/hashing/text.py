@@ -17,18 +17,19 @@ from fpstore.cached import cached_property
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import batches_of_texts, not_text
-from fpstore.hashing.features import HASHES, IN_KERNEL, check_hash, rows_of, shingles, unused_mask
+from fpstore.hashing.features import HASHES, IN_KERNEL, Hash, check_hash, rows_of, shingles, unused_mask
 from fpstore.hashing.normal import CharTables, Encoded, Made, NormalForm, char_map
 from fpstore.hashing.tokenizers import NAMED, Tokenizer, tokenizer_named
 from fpstore.hashing.weights import FeatureWeights
 from fpstore.width import Width, check_width
 
 _MAX_SIZE = 255
+_MOST_BATCHED = 50  # the largest integer weight that is added up in batches, as the package simhash does
 # Parameters that say how a text is cut into pieces, which a tokenizer does instead.
 _OF_PIECES = ("shingle", "size", "normalize", "case", "punctuation", "marks", "digits", "spaces", "stop_words")
 _ONE_FIELD = np.ones(1, np.uint32)
 
-WeightedFeatures = Mapping[str, float] | Iterable[tuple[str, float]]
+WeightedFeatures = Mapping[str, float] | Iterable[str | tuple[str, float]]
 
 
 class Features(list[tuple[str, float]]):
@@ -43,8 +44,8 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     bit i weigh more than half of all (a tie gives 0). A small edit changes few shingles and so flips few bits; unrelated texts
     differ in about half of the bits.
 
-    An item may also be a mapping of features to weights, or pairs of both, such as keywords with their TF-IDF: these are hashed
-    as they are, and `weighting` and `weights` do not apply to them.
+    An item may also be a list of features, or a mapping of features to weights, or pairs of both, such as keywords with their
+    TF-IDF: these are hashed as they are, and `weighting` and `weights` do not apply to them. A feature without a weight counts 1.
 
     Version 1 is, exactly: the text becomes its normal form, as `fpstore.hashing.normal.NormalForm` says. Units are the parts of
     the normal form between spaces (words), or its characters. With ``shingle="auto"``, each character of a script that is written
@@ -68,8 +69,9 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         Weights that a tokenizer gives are taken as they are, and added up where a feature has several.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
-    hash : {"xxh64", "fnv1a", "md5", "blake2b"}
-        The hash of a shingle. MD5 and BLAKE2b take about a microsecond for each shingle; MD5 has up to 128 bits.
+    hash : {"xxh64", "fnv1a", "md5", "blake2b"} or callable
+        The hash of a shingle. MD5 and BLAKE2b take about a microsecond for each shingle; MD5 has up to 128 bits. A callable takes
+        the UTF-8 of a shingle and returns bytes or an integer, of which the last `width` bits count; a store cannot remember it.
     seed : int
         Seed of XXH64, or key of BLAKE2b, 0 to 2^64 - 1.
     normalize : bool
@@ -94,6 +96,9 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         them. ``"jieba"`` finds Chinese keywords with TF-IDF weights of 1 to 5 (package jieba), each a feature. A callable takes
         the text and returns features, or pairs of a feature and a weight; a store cannot remember it. These two take the text as
         it is, so parameters of shingles and of the normal form are refused beside them.
+    order : {"sorted", "given"}
+        The order in which weights are added, on which the rounding of floats depends: by hash and weight, so that features may
+        come in any order; or as they are given, with integers up to 50 added up in batches of 200, as the package simhash does.
 
     Raises
     ------
@@ -123,7 +128,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     size: int = 1
     weighting: str = "log"
     width: int = 64
-    hash: str = "xxh64"
+    hash: str | Hash = "xxh64"
     seed: int = 0
     normalize: bool = True
     case: str = "fold"
@@ -134,11 +139,14 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     stop_words: tuple[str, ...] = ()
     weights: FeatureWeights | None = None
     tokenizer: str | Tokenizer | None = None
+    order: str = "sorted"
 
     def __post_init__(self) -> None:
         check_choice(self.shingle, ("auto", "words", "chars"), "shingle")
+        check_choice(self.order, ("sorted", "given"), "order")
         check_choice(self.weighting, ("count", "log", "set"), "weighting")
-        check_choice(self.hash, tuple(HASHES), "hash")
+        if not callable(self.hash):
+            check_choice(self.hash, tuple(HASHES), "hash")
         _set(self, size=check_whole(self.size, 1, _MAX_SIZE, "size"), seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
         _set(self, width=check_width(self.width).bits)
         check_hash(self.hash, self.width, self.seed)
@@ -159,13 +167,20 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             raise InputError(f"no word is left of the stop words {show(self.stop_words)}", got=self.stop_words)
 
     @classmethod
-    def of_simhash_package(cls, width: int = 64) -> SimHash:
-        """Return what makes the fingerprints of ``Simhash(text, f=width)`` of the package ``simhash``, bit for bit.
+    def of_simhash_package(cls, width: int = 64, hashfunc: Hash | None = None) -> SimHash:
+        """Return what makes the fingerprints of ``Simhash(value, width, hashfunc=hashfunc)`` of the package ``simhash``.
+
+        They are the same bit for bit. Values are texts, lists of features, pairs of a feature and a weight, and mappings of
+        features to weights. Weights are integers from 0, or floats. The fingerprints differ where the package has a negative
+        integer count nothing for the bits, gives a feature without a weight that of the pair before it, or adds floats of NumPy
+        of 32 bits in 32 bits.
 
         Parameters
         ----------
         width : int
-            32, 64 or 128.
+            32, 64 or 128; with a `hashfunc` of so many bits, 256.
+        hashfunc : callable, optional
+            As ``hash`` of `SimHash`; by default MD5.
 
         Examples
         --------
@@ -174,15 +189,19 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         57087923692560392
         """
         return cls(
-            shingle="chars", size=4, weighting="count", hash="md5", width=width,
+            shingle="chars", size=4, weighting="count", hash=hashfunc or "md5", width=width,
             normalize=False, case="lower", punctuation="remove", marks="punctuation", spaces="remove",
+            order="given",
         )  # fmt: skip
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The arguments that make an equal fingerprinter; InputError if the tokenizer is a function."""
-        if callable(self.tokenizer):
-            raise InputError("a tokenizer that is a function cannot be remembered: make the fingerprints yourself and pass them")
+        for what in ("tokenizer", "hash"):
+            if callable(getattr(self, what)):
+                raise InputError(
+                    f"a {what} that is a function cannot be remembered: make the fingerprints yourself and pass them"
+                )
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         weights = None if self.weights is None else self.weights.as_json()
         return values | {"stop_words": list(self.stop_words), "weights": weights}
@@ -344,7 +363,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             hashes, weights, other = self.weights.hashes, self.weights.weights, self.weights.other
         return Made(*_kernel.simhash(
             *texts, tables.ascii, tables.pages, tables.entries, tables.pool, self.shingle != "chars",
-            self.size, self.weighting, self.hash, self.seed, Width(self.width).words,
+            self.size, self.weighting, str(self.hash), self.seed, Width(self.width).words,
             hashes, weights, other, self._stops if self.stop_words else none, fields,
         ))  # fmt: skip
 
@@ -371,8 +390,13 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         if not math.isfinite(sum(map(abs, weights.tolist()))):
             raise InputError("the sum of the magnitudes of the weights is not finite: scale them down")
         # Sums of floats depend on the order of their terms.
-        order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))
-        signs: Words = _kernel.simhash_weighted(np.ascontiguousarray(rows[order]), weights[order], width.words)
+        batched = np.zeros(len(pairs), np.uint8)
+        if self.order == "given":
+            batched[:] = [isinstance(weight, int) and weight <= _MOST_BATCHED for _, weight in pairs]
+        else:
+            order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))
+            rows, weights = np.ascontiguousarray(rows[order]), weights[order]
+        signs: Words = _kernel.simhash_weighted(rows, weights, batched, width.words)
         return signs & unused_mask(width) if width.bits < 64 else signs
 
 
@@ -398,9 +422,12 @@ def _checked(item: object, place: int) -> Features:
         raise not_text(item, f"item {place}: a text (str) or weighted features")
     pairs = Features()
     for i, pair in enumerate(item.items() if isinstance(item, Mapping) else item):
+        if isinstance(pair, str):
+            pairs.append((pair, 1))
+            continue
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
             raise InputError(
-                f"item {place}: feature {i}: must be a pair of a str and a weight, got {show(pair)}; "
+                f"item {place}: feature {i}: must be a str, or a pair of a str and a weight, got {show(pair)}; "
                 "to fingerprint several texts call fingerprints()",
                 got=pair,
             )
@@ -409,7 +436,7 @@ def _checked(item: object, place: int) -> Features:
             raise InputError(
                 f"item {place}: feature {show(pair[0])}: a weight must be a finite number, got {show(pair[1])}", got=pair[1]
             )
-        pairs.append((pair[0], weight))
+        pairs.append((pair[0], pair[1] if isinstance(pair[1], int) else weight))
     return pairs
 
 

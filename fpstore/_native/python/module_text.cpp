@@ -122,10 +122,11 @@ nb::object feature_rows(nb::bytes features, Words offsets, const std::string& ha
   return rows.array(n, row_words);
 }
 
-nb::object weighted_signs(Rows rows, Doubles weights, unsigned row_words) {
-  if (rows.size() != weights.size() * checked_row_words(row_words)) throw nb::value_error("a weight for each row");
+nb::object weighted_signs(Rows rows, Doubles weights, Bytes batched, unsigned row_words) {
+  if (rows.size() != weights.size() * checked_row_words(row_words) || batched.size() != weights.size())
+    throw nb::value_error("a weight and a flag for each row");
   Buffer<uint64_t> row(row_words);
-  simhash_weighted(rows.data(), weights.data(), weights.size(), row_words, row.get());
+  simhash_weighted(rows.data(), weights.data(), batched.data(), weights.size(), row_words, row.get());
   return row.array(1, row_words);
 }
 
@@ -136,7 +137,7 @@ void bind_text(nb::module_& m) {
         "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_a.noconvert(), "weights"_a.noconvert(),
         "other_weight"_a, "stops"_a.noconvert(), "fields"_a.noconvert());
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_a.noconvert(), "hashing"_a, "seed"_a, "row_words"_a);
-  m.def("simhash_weighted", &weighted_signs, "rows"_a.noconvert(), "weights"_a.noconvert(), "row_words"_a);
+  m.def("simhash_weighted", &weighted_signs, "rows"_a.noconvert(), "weights"_a.noconvert(), "batched"_a.noconvert(), "row_words"_a);
 }
 
 }  // namespace fpstore

@@ -266,15 +266,25 @@ bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offs
   }
 }
 
-void simhash_weighted(const uint64_t* rows, const double* weights, uint64_t n, unsigned row_words, uint64_t* result) {
-  double sums[64 * kMostRowWords] = {};
+void simhash_weighted(const uint64_t* rows, const double* weights, const uint8_t* batched, uint64_t n, unsigned row_words, uint64_t* result) {
+  double sums[64 * kMostRowWords] = {}, batch[64 * kMostRowWords] = {}, total = 0;
   const unsigned bits = 64 * row_words;
-  for (uint64_t i = 0; i < n; ++i)
-    for (unsigned b = 0; b < bits; ++b) sums[b] += (rows[i * row_words + b / 64] >> b % 64) & 1 ? weights[i] : -weights[i];
+  uint64_t held = 0;
+  const auto end_batch = [&] {
+    for (unsigned b = 0; b < bits; ++b) sums[b] += batch[b], batch[b] = 0;
+    held = 0;
+  };
+  for (uint64_t i = 0; i < n; ++i) {
+    total += weights[i];
+    double* into = batched[i] ? batch : sums;
+    for (unsigned b = 0; b < bits; ++b) into[b] += (rows[i * row_words + b / 64] >> b % 64) & 1 ? weights[i] : 0;
+    if (batched[i] && ++held == kBatchedFeatures) end_batch();
+  }
+  end_batch();
   for (unsigned w = 0; w < row_words; ++w) {
     result[w] = 0;
     for (unsigned b = 0; b < 64; ++b)
-      if (sums[w * 64 + b] > 0) result[w] |= uint64_t{1} << b;
+      if (sums[w * 64 + b] > total / 2) result[w] |= uint64_t{1} << b;
   }
 }
 

@@ -382,6 +382,7 @@ def test_every_argument_of_simhash_and_of_the_document_reader(here):
         "stop_words": {"list", "dict"},
         "weights": NONE,
         "tokenizer": NONE,
+        "order": set(),
     }
     assert names(fpstore.SimHash) == set(table)
     sweep(fpstore.SimHash, {}, table)

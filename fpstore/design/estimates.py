@@ -19,10 +19,10 @@ from fpstore.design.tables import TableLookup
 from fpstore.width import WIDTH_64, WORD_BITS, Width
 
 ENTRY_BITS = {  # of uniform keys, above log2(2^width / n)
-    HUFFMAN: 3.29,  # mean code length of h
+    HUFFMAN: 3.40,  # the code of h, 3.29 in the mean, and the bits behind it, which are 0.11 more than log2 of the gap
     ELIAS_FANO: 1.96,  # between 1.91 and 2, as the mean gap is between two powers of two
 }
-ENTRY_OVERHEAD_BITS = (16 + 8 + 1 - 8 + 2.7) * 8  # block header, key, directory, less the first fingerprint, padding
+DIRECTORY_BYTES = 0.75  # of a block: a slot of four to eight bytes for eight keys
 ID_BYTES = 4.0
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 
@@ -113,9 +113,11 @@ def table_bits(fingerprint_count: int, blocks: Blocks | None = None, width: int 
     block_bytes, codec = blocks or Blocks(default_block_bytes(width))
     entry = max(width - log2(max(n, 2)), 1.0) + ENTRY_BITS[codec]
     key_bytes = Width(width).words * 8  # in the index
-    per_block = max((block_bytes * 8 - 16 * 8 - 22) / entry + 1, 1.0)
+    room = block_bytes * 8 - min(entry, WORD_BITS) / 2  # half of what is coded of an entry is left over
+    # With a code, a header of 16 bytes, with the leading word of the first entry in it; else one of 8 bytes.
+    per_block = 1 + (room - 64 - key_bytes * 8) / entry if codec == HUFFMAN else (room - 64) / entry
     # A file has whole blocks, and at least one.
-    bits = max(entry + (ENTRY_OVERHEAD_BITS + (key_bytes - 8) * 8) / min(per_block, n), (block_bytes + 16 + key_bytes) * 8 / n)
+    bits = max((block_bytes + key_bytes + DIRECTORY_BYTES) * 8 / per_block, (block_bytes + 16 + key_bytes) * 8 / n)
     return bits + _kernel.HEADER_BYTES * 8 / n
 
 

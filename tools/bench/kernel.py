@@ -12,14 +12,15 @@ from bench.far import uniform
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.rivals import MissingError, Uncompressed, compile_rival
 from fpstore import _kernel
-from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
-from fpstore.design.estimates import limit_bits
+from fpstore.design.blocks import DEFAULT_BLOCK_BYTES, ELIAS_FANO, HUFFMAN, Blocks
+from fpstore.design.estimates import limit_bits, table_bits
+from fpstore.width import WORD_BITS
 
 DECODE_ROOM = 1 << 17
 
 
 def sizes(bench: Bench) -> Result:
-    """All bytes of a table file per fingerprint against the limit, at several sizes of blocks and widths."""
+    """All bytes of a table per fingerprint against the limit, as built and as computed, at several sizes of blocks and widths."""
     out: Result = {}
     for log2 in (bench.log2(),) if bench.smoke or bench.options.log2 else (22, 24, 26):
         for codec, block_bytes in ((HUFFMAN, 1024), (HUFFMAN, 512), (ELIAS_FANO, 512), (ELIAS_FANO, 256)):
@@ -32,7 +33,20 @@ def sizes(bench: Bench) -> Result:
                 "ids_bytes_per_fingerprint": round(stats["bytes_per_fingerprint"]["ids"], 3),
             }
             bench.forget()
-    return {**out, **_sizes_of_widths(bench)}
+    return {**out, **_sizes_of_widths(bench), "computed": {codec: _computed(codec) for codec in (HUFFMAN, ELIAS_FANO)}}
+
+
+def _computed(codec: str) -> Result:
+    """Compute sizes of uniform fingerprints of 64 bits, most of them too many to build here, by the estimate of the planner."""
+    blocks = Blocks(DEFAULT_BLOCK_BYTES, codec)
+    out: Result = {}
+    for name, n in {"2^26": 1 << 26, "10^9": 10**9, "2^30": 1 << 30, "2^33": 1 << 33, "2^36": 1 << 36}.items():
+        bits = table_bits(n, blocks)
+        out[name] = {"bits_per_fingerprint": round(bits, 2), "share_of_raw": round(bits / WORD_BITS, 3)}
+    log2 = 26.0
+    while table_bits(round(2**log2), blocks) > WORD_BITS / 2:
+        log2 += 0.01
+    return {**out, "billions_where_half_of_raw": round(2**log2 / 1e9, 1)}
 
 
 def _sizes_of_widths(bench: Bench) -> Result:

@@ -284,21 +284,28 @@ def test_calls_need_little_stack(isa):
 
 
 NO_MEMORY = """
-import resource
+import resource, sys
 import numpy as np
 import fpstore
 from fpstore import _kernel
 
 keys, bits = np.zeros(1 << 23, np.uint64), np.arange(64, dtype=np.uint8)
+content = b"x" * (1 << 26) + bytes([255])
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20), resource.RLIM_INFINITY))
 try:
     _kernel.permute(keys, bits)
 except fpstore.MemoryLimitError as error:
     print(error)
+try:
+    _kernel.string_at(content, 1, 0)
+except MemoryError as error:
+    print(type(error).__name__)
 """
 
 
-def test_a_call_without_memory_raises_the_error_of_the_package():
+def test_a_call_without_memory_says_so():
+    """It raised a bare MemoryError, or took a string that it could not decode for a damaged one."""
     done = subprocess.run([sys.executable, "-P", "-c", NO_MEMORY], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "out of memory: work on fewer rows at a time\n", "")
+    told = "out of memory: work on fewer rows at a time\nMemoryError\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")

@@ -76,8 +76,11 @@ nb::object checked_frames(nb::list values, Words seeds, uint64_t most_bytes) {
                         bytes_of(sizes.data(), sizes.size() * 8));
 }
 
+// Not valid, with the error set, where it is no UTF-8. Any other error, as of memory, says nothing about the string and is raised.
 nb::object text_of(const uint8_t* data, size_t size) {
-  return nb::steal(PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(data), static_cast<Py_ssize_t>(size), nullptr));
+  nb::object text = nb::steal(PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(data), static_cast<Py_ssize_t>(size), nullptr));
+  if (!text.is_valid() && !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) throw nb::python_error();
+  return text;
 }
 
 // The string of a rank of a decompressed record; None if the record does not have so many strings, or this is no UTF-8.

@@ -1,5 +1,6 @@
 """The command as a process: signals, pipes, terminals, full disks."""
 
+import io
 import os
 import pty
 import re
@@ -19,6 +20,7 @@ from speeds import crossed
 import fpstore
 from fpstore.cli.progress import Bars
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
+from fpstore.hashing import DocumentReader, SimHash
 
 
 def process(*arguments: object, **settings: object) -> "subprocess.Popen[bytes]":
@@ -112,6 +114,24 @@ def test_a_signal_that_other_code_ignores_is_raised_again() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_a_bar_is_there_before_the_first_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    (tmp_path / "a.txt").write_text("some words")
+    reader = DocumentReader(tmp_path, SimHash())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Bars(True, reader):
+        pass
+    assert "reading" in sys.stderr.getvalue()  # type: ignore[attr-defined]
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Bars(False, reader):
+        pass
+    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
 
 
 def test_ignored_signals_stay_ignored(folder: Path) -> None:

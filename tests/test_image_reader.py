@@ -159,3 +159,16 @@ def test_a_store_is_built_from_the_reader(tree):
     with fpstore.build("s.fps", ImageReader("photos", hasher), width=256, radius=31, fingerprinter=hasher) as store:
         (match,) = store.probe(hasher.fingerprint(scene(1)))
         assert match.ids == ["photos/a/one.png"]
+
+
+def test_progress_of_pictures_is_told_before_many_are_read(tmp_path):
+    (tmp_path / "photos").mkdir()
+    for seed in range(70):
+        (tmp_path / "photos" / f"{seed:02}.png").write_bytes(encoded(scene(seed, (40, 30))))
+    reader = ImageReader(tmp_path / "photos", ImageHash(), threads=1)
+    told = []
+    with fpstore.build(tmp_path / "s.fps", reader, progress=lambda *call: told.append((*call, reader.bytes_done))):
+        pass
+    first = next(call for call in told if call[1])
+    assert first[:3] == ("reading", 64, None)
+    assert 0 < first[3] < reader.bytes_total

@@ -27,7 +27,7 @@ MOMENTS = """
     from fpstore.io.sink import Sink
     from fpstore.jobs import joining, report
     from fpstore.jobs.report_page import page_of
-    from fpstore.jobs.report_texts import Texts
+    from fpstore.jobs.report_files import Files
     from fpstore.resources import Resources
 
     name, moments = sys.argv[1], int(sys.argv[2])
@@ -45,7 +45,7 @@ MOMENTS = """
 
     def reported(out):
         figures = report.figures_of(
-            store.snapshot(), describe(store.snapshot(), 0), 3, Texts(None, None), Resources(1 << 30, 2)
+            store.snapshot(), describe(store.snapshot(), 0), 3, Files(None, None), Resources(1 << 30, 2)
         )
         with Sink(out) as sink:
             sink.write(page_of(figures).encode())

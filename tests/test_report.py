@@ -1,15 +1,23 @@
-"""The report: its numbers against brute force, hostile ids and texts, tiny stores, and the page in a real browser."""
+"""The report: its numbers against brute force, hostile ids, texts and pictures, tiny stores, and the page in a real browser."""
 
+import base64
+import io
+import os
+import pty
 import re
 import shutil
+import subprocess
 from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from commandline import failure, fine
+from commandline import COMMAND, failure, fine
+from drawing import animation, encoded, scene
 from pages import Page, look
+from PIL import Image
 
 import fpstore
+from fpstore import ImageHash
 from fpstore.jobs import report as figures
 from fpstore.jobs.pictures import counts_up_to, short
 from fpstore.jobs.report_style import STYLE
@@ -21,10 +29,10 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def report(store, radius=None, *, pairs=True, text_from=None, threads=1):
+def report(store, radius=None, *, pairs=True, files_in=None, threads=1):
     """Return the page that the command writes."""
     options = [*(["--radius", radius] if radius is not None else []), *([] if pairs else ["--no-pairs"]), "--threads", threads]
-    return fine("report", store.path, *options, *(["--text-from", text_from] if text_from else []))
+    return fine("report", store.path, *options, *(["--files-in", files_in] if files_in else []))
 
 
 def near_values(width, count, seed=5):
@@ -161,7 +169,7 @@ def test_texts_are_those_that_the_store_knows(notes, monkeypatch):
     assert "&lt;i&gt;bold&lt;/i&gt; \ufffd\ufffd\ufffd word0" in page
     assert "something else" not in page
     assert "the file has changed since" not in page  # nobody said that ids are paths
-    shown = fine("report", "notes.fps", "--text-from", ".")
+    shown = fine("report", "notes.fps", "--files-in", ".")
     assert "the file has changed since" in shown
     assert "no such file" in shown
     begun = [words for words in Page(shown).words if words.startswith("word0")]
@@ -169,7 +177,7 @@ def test_texts_are_those_that_the_store_knows(notes, monkeypatch):
     assert begun[0].endswith("…")
     monkeypatch.chdir("/")
     assert "word0" not in fine("report", notes.parent / "notes.fps")
-    assert fine("report", notes.parent / "notes.fps", "--text-from", notes.parent) == shown
+    assert fine("report", notes.parent / "notes.fps", "--files-in", notes.parent) == shown
 
 
 def test_texts_outside_the_folder_are_not_read(tmp_path, monkeypatch):
@@ -182,7 +190,7 @@ def test_texts_outside_the_folder_are_not_read(tmp_path, monkeypatch):
     monkeypatch.chdir(inside)
     with fpstore.build(tmp_path / "s.fps", [1] * 5, ids) as store:
         assert "fine</bdi></p>" not in report(store)
-        page = report(store, text_from=".")
+        page = report(store, files_in=".")
     assert "a secret" not in page
     assert page.count("the path leads out of the folder") == 3
     assert "fine</bdi></p>" in page
@@ -241,6 +249,90 @@ def test_families_are_shown_with_distances(tmp_path):
     assert "20 documents" in words
     assert "and 14 more" in words
     assert "4 documents00" + "11" + "22" + "23" in words  # distance, id
+
+
+def test_families_come_first_and_codes_last(tmp_path):
+    with fpstore.build(tmp_path / "s.fps", near_values(64, 5000), design="manku-10") as store:
+        page = report(store)
+    assert re.findall(r"<h2>([^<]*)", page) == ["Clusters", "Families", "Pairs", "Size", "Skew", "First differing bit"]
+    members = re.findall(r"<ol>(.*?)</ol>", page)
+    assert members
+    for family in members:
+        distances = [int(distance) for distance in re.findall(r'class="far">(\d+)<', family)]
+        assert distances == sorted(distances)
+
+
+def test_a_bar_is_as_long_as_its_share(tmp_path):
+    with fpstore.build(tmp_path / "s.fps", near_values(64, 5000), design="manku-10") as store:
+        page = report(store)
+    drawn = re.findall(r'class="value">[^<]*?([\d.]+)%</text><rect[^>]*class="groove"></rect><rect [^>]*width="([\d.]+)%"', page)
+    assert len(drawn) >= 5
+    for share, width in drawn:
+        assert abs(float(share) - float(width)) <= 0.06
+    assert max(float(width) for _, width in drawn[1:]) < 99  # of the parts of the store, the largest
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """Make a store of near pictures, of which one changes later, one has frames and one is larger than what is shown."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name, size in (("a", (320, 240)), ("b", (300, 225)), ("c", (310, 230)), ("d", (305, 230))):
+        (folder / f"{name}.png").write_bytes(encoded(scene(1).resize(size)))
+    (folder / "moving.gif").write_bytes(animation(3))
+    (folder / "again.gif").write_bytes(animation(3))
+    fine("build", "p.fps", "photos", "--image", "--frame", "all", "-q")
+    (folder / "c.png").write_bytes(encoded(scene(9)))
+    (folder / "d.png").unlink()
+    return folder
+
+
+def pictures_of(page):
+    """Return the id and the picture of each document that has one."""
+    found = re.findall(r'src="data:image/jpeg;base64,([^"]*)" alt=""><div class="what"><bdi>([^<]*)', page)
+    return {name: Image.open(io.BytesIO(base64.b64decode(data))) for data, name in found}
+
+
+def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
+    shown = pictures_of(fine("report", "p.fps"))
+    frames = [f"photos/{name}.gif#{number}" for name in ("again", "moving") for number in range(3)]
+    assert sorted(shown) == sorted(["photos/a.png", "photos/b.png", *frames])
+    for name, picture in shown.items():
+        assert (picture.format, max(picture.size)) == ("JPEG", 64 if "#" in name else 96)
+    small = scene(1).resize((96, 72))
+    apart = np.asarray(small, int) - np.asarray(shown["photos/a.png"], int)
+    assert np.abs(apart).mean() < 8
+    told = fine("report", "p.fps", "--files-in", ".")
+    assert set(pictures_of(told)) == set(shown)
+    assert "the file has changed since" in told
+    assert "no such file" in told
+    monkeypatch.chdir("/")
+    assert pictures_of(fine("report", photos.parent / "p.fps")) == {}
+    outside = fine("report", photos.parent / "p.fps", "--files-in", photos)
+    assert pictures_of(outside) == {}
+    (photos / "photos").symlink_to("..")
+    assert "the path leads out of the folder" in fine("report", photos.parent / "p.fps", "--files-in", photos)
+
+
+def test_pictures_with_several_fingerprints_have_a_report(tmp_path):
+    with fpstore.build(tmp_path / "s.fps", [0, 0b1111, 0xFF], ["a", "a", "b"], radius=4, fingerprinter=ImageHash()) as store:
+        assert "that chains of pairs within radius 4 connect" in report(store)
+    with fpstore.build(tmp_path / "t.fps", [0, 0b1111, 0xFF], radius=4, fingerprinter=ImageHash()) as store:
+        assert "whose documents are within radius 4 of the first one" in report(store)
+
+
+def test_a_terminal_is_not_filled_with_a_page(tmp_path):
+    fpstore.build(tmp_path / "s.fps", [1, 3]).close()
+    leader, follower = pty.openpty()
+    done = subprocess.run([*COMMAND, "report", tmp_path / "s.fps"], stdout=follower, stderr=subprocess.PIPE, text=True)
+    asked = subprocess.run([*COMMAND, "report", tmp_path / "s.fps", "-o", tmp_path / "r.html"], stdout=follower, check=True)
+    os.close(follower)
+    os.close(leader)
+    assert done.returncode == 2
+    assert "which a terminal does not show: name a file, as --output report.html" in done.stderr
+    assert asked.returncode == 0
+    assert (tmp_path / "r.html").exists()
 
 
 def test_pairs_can_be_left_out(tmp_path):
@@ -315,7 +407,7 @@ def test_letters_and_bars_have_contrast():
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
 def test_the_page_in_a_browser(tmp_path, notes):
     with fpstore.open("notes.fps") as store:
-        (tmp_path / "notes.html").write_text(report(store, text_from="."))
+        (tmp_path / "notes.html").write_text(report(store, files_in="."))
     with fpstore.build("wide.fps", near_values(256, 300), width=256, radius=31) as store:
         (tmp_path / "wide.html").write_text(report(store, 40))
     with fpstore.build("hostile.fps", [7] * len(HOSTILE) + [9, 2**60], [*HOSTILE, "y" * 60000, "z"], design="manku-10") as store:

@@ -107,7 +107,7 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
         rows = fine(verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet")
         assert rows == ""
     assert "main-text 1 (fingerprinter=simhash 1 (shingle=auto" in fine("stats", "s.fps")
-    assert run("report", "s.fps", "--output", "r.html", "--text-from", ".", "-q").exit_code == 0
+    assert run("report", "s.fps", "--output", "r.html", "--files-in", ".", "-q").exit_code == 0
     shown = Path("r.html").read_text()
     assert "main-text 1 (fingerprinter=simhash 1" in shown
     (text,) = set(re.findall(r'<p class="text"><bdi>(Foxes[^<]*)', shown))  # of each page the main text, without tags

@@ -49,7 +49,7 @@ def _suggested(found: Calibration) -> Html:
         if one.radius is not None
     ]
     picture = (
-        figure(lying_bars(bars, "Recall by setting", most=1), "Near-duplicates found, with the radius of each setting:")
+        figure(lying_bars(bars, "Recall by setting", 1), "Near-duplicates found, with the radius of each setting:")
         if bars
         else Html()
     )

@@ -48,6 +48,8 @@ class Bars:
         if self._shown:
             self._progress = _bars()
             self._progress.start()
+            if self._source is not None:
+                self("reading", 0)  # so that a bar is there before the first rows are
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

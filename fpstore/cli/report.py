@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from fpstore.arguments import check_path, printable
 from fpstore.cli.options import (
     Talk,
+    is_given,
     memory_option,
     output_option,
     pair_radius_option,
@@ -31,7 +33,11 @@ from fpstore.errors import StoreExistsError
     is_flag=True,
     help="Leave out pairs, clusters and families, which read all fingerprints, into memory or a temporary file.",
 )
-@click.option("--text-from", metavar="FOLDER", help="Folder in which the ids are paths of text files, to show their beginnings.")
+@click.option(
+    "--files-in",
+    metavar="FOLDER",
+    help="Folder in which the ids are paths of texts or pictures, to show their beginnings or thumbnails.",
+)
 @memory_option
 @threads_option
 @talk_options
@@ -41,30 +47,33 @@ def report(
     force: bool,
     radius: int | None,
     no_pairs: bool,
-    text_from: str | None,
+    files_in: str | None,
     memory: str | None,
     threads: int | None,
     talk: Talk,
 ) -> None:
     """Write a page in HTML about a store.
 
-    The page shows sizes, codes, pairs, clusters, skew, and families of near-duplicates. It is one file that needs no network
-    and no script. The same store makes the same page. If ids are paths, as `fpstore build --text` makes them, the page shows
-    the texts of files that have not changed since. It finds the files in the current folder, or in the folder --text-from.
+    The page shows clusters and families of near-duplicates, pairs, sizes, skew and codes. It is one file that needs no network
+    and no script. The same store makes the same page. If ids are paths, as `fpstore build --text` and `--image` make them, the
+    page shows the texts and pictures of files that have not changed since. It finds the files in the current folder, or in the
+    folder --files-in.
 
     $ fpstore report crawl.fps --output report.html --radius 2 --memory 2GiB --quiet
-    $ fpstore report notes.fps --output report.html --force --text-from . --threads 1 --no-progress
-    $ fpstore report crawl.fps --no-pairs
+    $ fpstore report notes.fps --output report.html --force --files-in . --threads 1 --no-progress
+    $ fpstore report crawl.fps --no-pairs > report.html
     """
     import fpstore
     from fpstore.care.stats import describe
     from fpstore.design.families import check_radius
     from fpstore.io.sink import Sink
     from fpstore.jobs.report import figures_of
+    from fpstore.jobs.report_files import Files
     from fpstore.jobs.report_page import page_of
-    from fpstore.jobs.report_texts import Texts
     from fpstore.resources import Resources, parse_memory, parse_threads
 
+    if not is_given("output") and sys.stdout is not None and sys.stdout.isatty():
+        raise click.UsageError("a report is a page in HTML, which a terminal does not show: name a file, as --output report.html")
     if no_pairs and radius is not None:
         raise click.UsageError("--radius is for pairs: leave out --no-pairs")
     if output != "-" and Path(output).is_file() and not force:
@@ -75,7 +84,7 @@ def report(
             snapshot,
             describe(snapshot, opened.stats()["bytes"]["delta"]),
             None if no_pairs else opened.radius if radius is None else check_radius(radius, opened.width),
-            Texts(None if text_from is None else check_path(text_from, "--text-from"), opened.fingerprinter),
+            Files(None if files_in is None else check_path(files_in, "--files-in"), opened.fingerprinter),
             Resources(parse_memory(memory), parse_threads(threads), bars),
         )
     with Sink(output) as sink:

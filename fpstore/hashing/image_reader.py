@@ -88,7 +88,7 @@ class ImageReader:
         self,
         paths: Paths,
         fingerprinter: ImageHash,
-        chunk_pictures: int = 1024,
+        chunk_pictures: int = 64,
         *,
         suffixes: Iterable[str] | None = None,
         recursive: bool = True,

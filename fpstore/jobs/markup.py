@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fpstore.errors import one_line
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "img"}
 JOINERS = "\u200c\u200d\ufe0f"  # are not printable alone, but belong to words of many scripts
 
 

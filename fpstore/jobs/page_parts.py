@@ -8,7 +8,7 @@ from fpstore.jobs.markup import Html, element, joined
 from fpstore.jobs.report_style import STYLE
 
 # Nothing is loaded and nothing runs, whatever is in an id or a text.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def page(title: str, parts: Iterable[Html]) -> str:

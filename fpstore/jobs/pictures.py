@@ -44,13 +44,12 @@ class Scale(NamedTuple):
         return TOP + height * (1 - share)
 
 
-def lying_bars(bars: Sequence[Bar], title: str, most: float | None = None) -> Html:
-    """Return a picture of few bars, each with its name and its value above it; the longest, or a value, fills the width."""
-    most = most or max((bar.value for bar in bars), default=0) or 1
+def lying_bars(bars: Sequence[Bar], title: str, whole: float) -> Html:
+    """Return a picture of few bars, each with its name and its value above it: shares of a whole, which would fill the width."""
     rows = []
     for number, bar in enumerate(bars):
         top = number * ROW
-        width = f"{100 * bar.value / most:.2f}%"
+        width = f"{100 * bar.value / whole:.2f}%"
         rows += [
             element("text", bar.name, x=0, y=top + 15, class_="name"),
             element("text", bar.words, x="100%", y=top + 15, text_anchor="end", class_="value"),

@@ -14,12 +14,13 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.sample import EvenRows
+from fpstore.errors import InputError
 from fpstore.format import huffman
 from fpstore.format.stored_table import ColumnTableReader
 from fpstore.format.table import TableReader
 from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of, rows_of
-from fpstore.jobs.report_texts import Texts
+from fpstore.jobs.report_files import Files, Found
 from fpstore.query.ids import fingerprints_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
@@ -77,12 +78,11 @@ class DistanceCounts(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A document of a family: its id, its distance to the representative, its text or why there is none."""
+    """A document of a family: its id, its distance to the representative, its text or picture or why there is none."""
 
     id: int | str
     distance: int
-    text: str | None
-    reason: str
+    found: Found
 
 
 class Family(NamedTuple):
@@ -103,6 +103,8 @@ class Figures:
         Those of ``Store.stats``.
     radius : int
         Of the pairs and clusters.
+    grouping : {"connected", "greedy"}
+        The kind of the clusters.
     codes, buckets, skew
         What the tables and the set are like; either codes or buckets.
     distances, clusters, largest, others
@@ -112,6 +114,7 @@ class Figures:
     name: str
     stats: dict[str, Any]
     radius: int
+    grouping: str
     codes: Codes | None
     buckets: Buckets | None
     skew: Skew
@@ -121,7 +124,7 @@ class Figures:
     others: list[Family]
 
 
-def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, texts: Texts, resources: Resources) -> Figures:
+def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files: Files, resources: Resources) -> Figures:
     """Return the figures of a snapshot.
 
     Parameters
@@ -131,11 +134,13 @@ def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, te
         Of the same snapshot.
     radius : int, optional
         That of pairs and clusters. Without one, there are none.
-    texts : Texts
+    files : Files
     resources : Resources
         Memory and threads for pairs and clusters, and progress.
     """
     resources.report("reading", 0)
+    shown = stats["radius"] if radius is None else radius
+    grouping = grouping_of(shown, None, "first", stats["fingerprinter"])
     first = snapshot.generation.tables[0]
     codes = codes_of(first, snapshot.generation.count) if isinstance(first, TableReader) else None
     buckets = None if codes is not None else buckets_of(snapshot)
@@ -144,11 +149,14 @@ def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, te
     others: list[Family] = []
     if radius is not None:
         distances = distances_of(snapshot, radius, resources)
-        clusters = clusters_of(snapshot, grouping_of(radius, None, "first", stats["fingerprinter"]), resources)
-        largest, others = families_of(snapshot, clusters, texts)
+        try:
+            clusters = clusters_of(snapshot, grouping, resources)
+        except InputError:  # pictures with several fingerprints, whose groups have chains
+            grouping = grouping._replace(group="connected")
+            clusters = clusters_of(snapshot, grouping, resources)
+        largest, others = families_of(snapshot, clusters, files)
     name = snapshot.generation.path.name
-    shown = stats["radius"] if radius is None else radius
-    return Figures(name, stats, shown, codes, buckets, skew, distances, clusters, largest, others)
+    return Figures(name, stats, shown, grouping.group, codes, buckets, skew, distances, clusters, largest, others)
 
 
 def codes_of(table: TableReader, fingerprint_count: int) -> Codes:
@@ -246,8 +254,8 @@ def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> DistanceC
     return DistanceCounts(counts[1:].tolist(), stopped)
 
 
-def families_of(snapshot: Snapshot, clusters: Clusters, texts: Texts) -> tuple[list[Family], list[Family]]:
-    """Return the largest clusters, and some others spread over the rest."""
+def families_of(snapshot: Snapshot, clusters: Clusters, files: Files) -> tuple[list[Family], list[Family]]:
+    """Return the largest clusters, and some others spread over the rest; of each some members, the nearest first."""
     order = clusters.by_size()
     rest = order[LARGEST:]
     spread = rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)] if len(rest) > OTHERS else rest
@@ -258,12 +266,16 @@ def families_of(snapshot: Snapshot, clusters: Clusters, texts: Texts) -> tuple[l
     numbers = snapshot.width.numbers(rows)
     own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
     families = [
-        Family(int(clusters.sizes[place]), [_member(one, own[one], own[some[0]], texts) for one in some])
+        Family(int(clusters.sizes[place]), sorted((_member(one, own[one], own[some[0]], files) for one in some), key=_distance))
         for place, some in zip(places, shown, strict=True)
     ]
     return families[:LARGEST], families[LARGEST:]
 
 
-def _member(one: int | str, fingerprints: list[int], representative: list[int], texts: Texts) -> Member:
+def _member(one: int | str, fingerprints: list[int], representative: list[int], files: Files) -> Member:
     distance = min((a ^ b).bit_count() for a in fingerprints for b in representative)
-    return Member(one, distance, *texts.of(one, fingerprints))
+    return Member(one, distance, files.of(one, fingerprints))
+
+
+def _distance(member: Member) -> int:
+    return member.distance

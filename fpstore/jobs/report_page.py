@@ -27,7 +27,7 @@ LONG_ID = 160  # characters; of a longer one, both ends are shown
 
 def page_of(figures: Figures) -> str:
     """Return the page."""
-    sections = (_head, _sizes, _coding, _pairs, _clusters, _skew, _families)
+    sections = (_head, _clusters, _families, _pairs, _sizes, _skew, _coding)
     return page(f"{figures.name}: report", (part(figures) for part in sections))
 
 
@@ -79,7 +79,7 @@ def _sizes(figures: Figures) -> Html:
     bounds = [("Raw fingerprints", n * stats["width"] // 8), ("The least that any set of as many can take", limit)]
     return section(
         "Size",
-        figure(lying_bars(bars, "Bytes by part of the store"), "Bytes on disk, by part."),
+        figure(lying_bars(bars, "Bytes by part of the store", total), "Bytes on disk, by part."),
         table(columns, [row[: len(columns)] for row in rows]),
         element("h3", "Against the raw fingerprints"),
         _against(stats),
@@ -102,7 +102,7 @@ def _against(stats: dict[str, Any]) -> Html:
         f"{told} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of sets of this size, "
         f"and {stats['ratio_to_raw']:.1%} of the raw size."
     )
-    return figure(lying_bars(bars, "Bits per fingerprint against the limit and the raw size"), words)
+    return figure(lying_bars(bars, "Bits per fingerprint against the limit and the raw size", stats["width"]), words)
 
 
 def _coding(figures: Figures) -> Html:
@@ -194,17 +194,23 @@ def _clusters(figures: Figures) -> Html:
         return section(title, paragraph(f"No two of {found.documents:,} documents are within radius {figures.radius}."))
     share = found.duplicates / max(found.documents, 1)
     sizes = found.histogram()
-    bars = [Bar(f"{_range(name)} documents", n, f"{n:,}") for name, n in sizes.items()]
+    bars = [Bar(f"{_range(name)} documents", n, f"{n:,}, {n / len(found):.1%}") for name, n in sizes.items()]
     return section(
         title,
         paragraph(
             f"Of {found.documents:,} documents, {int(found.lims[-1]):,} are in {len(found):,} "
-            f"{'cluster' if len(found) == 1 else 'clusters'} that chains of pairs within radius {figures.radius} connect. "
+            f"{'cluster' if len(found) == 1 else 'clusters'} {_joining(figures)}. "
             f"One of each would stay: {found.duplicates:,} are duplicates ({share:.1%})."
         ),
-        figure(lying_bars(bars, "Clusters by size"), "Clusters by the number of their documents."),
+        figure(lying_bars(bars, "Clusters by size", len(found)), "Clusters by the number of their documents."),
         folded(table(("Documents", "Clusters"), [(_range(name), f"{n:,}") for name, n in sizes.items()])),
     )
+
+
+def _joining(figures: Figures) -> str:
+    if figures.grouping == "greedy":
+        return f"whose documents are within radius {figures.radius} of the first one"
+    return f"that chains of pairs within radius {figures.radius} connect"
 
 
 def _skew(figures: Figures) -> Html:
@@ -252,8 +258,8 @@ def _families(figures: Figures) -> Html:
         return Html()
     parts = [
         paragraph(
-            "The number before each document is its distance to the first one, in bits. In a long chain, it can be more than "
-            f"{figures.radius}."
+            "The number before each document is its distance to the first one, in bits."
+            + ("" if figures.grouping == "greedy" else f" In a long chain, it can be more than {figures.radius}.")
         ),
         element("h3", "The largest"),
         *map(_family, figures.largest),
@@ -272,10 +278,12 @@ def _family(family: Family) -> Html:
 
 
 def _member(member: Member) -> Html:
-    said = member.text if member.text is not None else member.reason
+    said = member.found.text if member.found.text is not None else member.found.reason
     text = [element("p", element("bdi", cleaned(said)), class_="text")] if said else []
     what = element("div", element("bdi", short_id(str(member.id))), *text, class_="what")
-    return element("li", element("span", str(member.distance), class_="far"), what)
+    picture = member.found.thumbnail
+    shown = [] if picture is None else [element("img", src=f"data:image/jpeg;base64,{picture}", alt="")]
+    return element("li", element("span", str(member.distance), class_="far"), *shown, what)
 
 
 # Pieces of parts

@@ -50,6 +50,7 @@ summary:focus-visible, .scroll:focus-visible { outline: 2px solid var(--main); o
 .family ol { list-style: none; margin: 0; padding: 0; }
 .family li { display: flex; gap: .9rem; padding: .4rem 0; border-top: 1px solid var(--line); }
 .family .far { flex: none; width: 1.6rem; text-align: right; color: var(--soft); font-variant-numeric: tabular-nums; }
+.family img { flex: none; align-self: flex-start; width: 6rem; max-height: 6rem; object-fit: contain; border-radius: .25rem; }
 .family .what { min-width: 0; overflow-wrap: anywhere; }
 .family .text { margin: .15rem 0 0; font-size: .85rem; line-height: 1.45; color: var(--soft); }
 bdi { unicode-bidi: isolate; }

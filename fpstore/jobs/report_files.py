@@ -1,0 +1,133 @@
+"""The texts and pictures of documents whose ids are paths of files, for people who look at some of them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fpstore.errors import FpstoreError
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.html import MainText, main_texts
+from fpstore.hashing.image_open import frames, refusals
+from fpstore.hashing.registry import from_description
+
+SHOWN_CHARACTERS = 300
+MOST_BYTES = 1 << 24  # of a text that is read
+MOST_PICTURE_BYTES = 1 << 27
+BEGINNING = 1 << 13  # characters of a text in which those that are shown are looked for
+SIDE, QUALITY = 96, 70  # of a thumbnail: pixels of the longer side, and of its JPEG
+_FRAME = re.compile(r"(.*)#([0-9]{1,9})")  # the id of a frame
+
+
+class Found(NamedTuple):
+    """The beginning of a text, or the thumbnail of a picture as a JPEG, or why there is none of both."""
+
+    text: str | None
+    reason: str
+    thumbnail: str | None = None
+
+
+NOTHING = Found(None, "")
+CHANGED = "the file has changed since"
+
+
+class Files:
+    """Finds the texts and pictures of documents.
+
+    An id comes from whoever made the store, and a page is shown to others. So a file is only read within the folder that the
+    user names. If no folder is named, ids are paths as they stand; then, and whenever the fingerprinter is known, a text is only
+    shown if its fingerprint is that of its document. A picture is only shown if that is so.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Ids are paths in it.
+    description : mapping, optional
+        The fingerprinter of the store.
+    """
+
+    def __init__(self, folder: Path | None, description: Mapping[str, Any] | None) -> None:
+        self._folder = None if folder is None else folder.resolve()
+        self._fingerprinter = _known(description)
+
+    def of(self, name: int | str, fingerprints: list[int]) -> Found:
+        """Return the text or the picture of a document, whose fingerprints are given."""
+        hasher = self._fingerprinter
+        if not isinstance(name, str) or (self._folder is None and hasher is None):
+            return NOTHING
+        try:
+            pictures = hasher is not None and hasher.items == "pictures"
+            found = self._picture(name, fingerprints) if pictures else self._text(name, fingerprints)
+        except FileNotFoundError:
+            found = Found(None, "no such file")
+        except (OSError, ValueError, RuntimeError, FpstoreError):  # names that cannot be paths, loops of links, binary files
+            found = Found(None, "the file cannot be read")
+        return NOTHING if found.reason and self._folder is None else found
+
+    def _text(self, name: str, fingerprints: list[int]) -> Found:
+        from fpstore.hashing.documents import iter_documents
+
+        path = self._path(name, MOST_BYTES)
+        if isinstance(path, Found):
+            return path
+        text, hasher = next(iter_documents([path], max_bytes=MOST_BYTES)).text, self._fingerprinter
+        if hasher is not None and (hasher.is_empty(text) or hasher.fingerprint(text) not in fingerprints):
+            return Found(None, CHANGED)
+        if isinstance(hasher, MainText):
+            (text,) = main_texts([text], hasher.extractor)
+        return Found(beginning(text), "")
+
+    def _picture(self, name: str, fingerprints: list[int]) -> Found:
+        frame = _FRAME.fullmatch(name)
+        try:
+            path, number = self._path(name, MOST_PICTURE_BYTES), 0
+        except FileNotFoundError:
+            if frame is None:
+                raise
+            path, number = self._path(frame[1], MOST_PICTURE_BYTES), int(frame[2])
+        if isinstance(path, Found):
+            return path
+        hasher = self._fingerprinter
+        assert hasher is not None
+        with refusals(name, path):
+            for place, image in enumerate(frames(path, every=number > 0)):
+                if place == number and not hasher.is_empty(image) and hasher.fingerprint(image) in fingerprints:
+                    small, stream = image.convert("RGB"), io.BytesIO()
+                    small.thumbnail((SIDE, SIDE))
+                    small.info.clear()
+                    small.save(stream, "JPEG", quality=QUALITY)
+                    return Found(None, "", base64.b64encode(stream.getvalue()).decode())
+        return Found(None, CHANGED)
+
+    def _path(self, name: str, most_bytes: int) -> Path | Found:
+        """Return the file of an id, or why it is not read."""
+        path = Path(name) if self._folder is None else (self._folder / name).resolve()
+        if self._folder is not None and not path.is_relative_to(self._folder):
+            return Found(None, "the path leads out of the folder")
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
+            return Found(None, "not a file, or too large")
+        return path
+
+
+def beginning(text: str) -> str:
+    """Return the first characters of a text, on one line."""
+    words = " ".join(text[:BEGINNING].split())
+    more = len(words) > SHOWN_CHARACTERS or len(text) > BEGINNING
+    return words[:SHOWN_CHARACTERS] + ("…" if more else "")
+
+
+def _known(description: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
+    """Return the fingerprinter of texts or pictures that a store remembers, if this fpstore has it."""
+    if description is None:
+        return None
+    try:
+        found = from_description(description)
+    except FpstoreError:
+        return None
+    return found if found.items in ("texts", "pictures") else None

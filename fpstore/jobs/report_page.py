@@ -51,7 +51,7 @@ def _head(figures: Figures) -> Html:
     return joined(
         [
             element("h1", element("bdi", figures.name)),
-            element("p", "A store of fpstore: what it holds, what that takes, and how near its documents are.", class_="lead"),
+            element("p", "A store of fpstore: its documents, how near they are to each other, and the bytes that they take.", class_="lead"),
             boxes(facts),
             element("p", _made(stats["fingerprinter"]), class_="note"),
         ]

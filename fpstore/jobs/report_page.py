@@ -51,7 +51,9 @@ def _head(figures: Figures) -> Html:
     return joined(
         [
             element("h1", element("bdi", figures.name)),
-            element("p", "A store of fpstore: its documents, how near they are to each other, and the bytes that they take.", class_="lead"),
+            element(
+                "p", "A store of fpstore: how near its documents are to each other, and the bytes that they take.", class_="lead"
+            ),
             boxes(facts),
             element("p", _made(stats["fingerprinter"]), class_="note"),
         ]
@@ -200,7 +202,7 @@ def _clusters(figures: Figures) -> Html:
         paragraph(
             f"Of {found.documents:,} documents, {int(found.lims[-1]):,} are in {len(found):,} "
             f"{'cluster' if len(found) == 1 else 'clusters'} {_joining(figures)}. "
-            f"One of each would stay: {found.duplicates:,} are duplicates ({share:.1%})."
+            f"One document of each cluster would stay: {found.duplicates:,} are duplicates ({share:.1%})."
         ),
         figure(lying_bars(bars, "Clusters by size", len(found)), "Clusters by the number of their documents."),
         folded(table(("Documents", "Clusters"), [(_range(name), f"{n:,}") for name, n in sizes.items()])),

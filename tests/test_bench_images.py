@@ -24,7 +24,7 @@ def bench(images, tmp_path):
     return harness.Bench(
         harness.Options(
             log2=None, width=None, repeats=1, seed=3, folder=tmp_path, smoke=True, designs=None, kinds=(), codecs=(),
-            rivals=(), query_count=1, memory=None, inputs=(), pictures=tmp_path, processor_time=False,
+            rivals=(), query_count=1, memory=None, texts=None, inputs=(), pictures=tmp_path, processor_time=False,
         )
     )  # fmt: skip
 

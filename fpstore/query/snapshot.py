@@ -331,11 +331,7 @@ class Snapshot:
             if end or len(fresh[0]):
                 if end:
                     fresh = _kernel.union_groups(*fresh, *self._current_groups(keys, counts, ids, changed[:end]))
-                try:
-                    keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
-                except ValueError as error:  # the log says of a fingerprint that it is not in the tables
-                    log = self.generation.folder / LOG_FILE
-                    raise CorruptStoreError(f"{log}: the log is malformed ({error}): {RUN_REPAIR}", path=log) from error
+                keys, counts, ids = _kernel.merge_groups(keys, counts, ids, changed[:end], *fresh)
                 changed = changed[end:]
             if len(keys):
                 yield keys, counts, ids
@@ -346,11 +342,20 @@ class Snapshot:
 
     @cached_property
     def changed(self) -> tuple[Words, Groups]:
-        """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
+        """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending.
+
+        Raises
+        ------
+        CorruptStoreError
+            The log says of a fingerprint that it is in the tables, and it is not, or the other way round.
+        """
         if self._delta_kernel is None:
             none = np.empty(0, np.uint64)
             return self.width.empty(0), (self.width.empty(0), none, none)
         fingerprints, in_base, lims, ids = self._delta_kernel.export(self.version)
+        if not np.array_equal(in_base, self.delta.in_base(fingerprints)):
+            log = self.generation.folder / LOG_FILE
+            raise CorruptStoreError(f"{log}: the log is malformed (its rows contradict the tables): {RUN_REPAIR}", path=log)
         counts = np.diff(lims).astype(np.uint64)
         added = counts > 0
         return fingerprints[in_base != 0], (fingerprints[added], counts[added], ids)

@@ -96,10 +96,17 @@ def spans_of_lists(lims: Lims) -> Iterator[slice]:
 
 
 def keys_of(values: npt.NDArray[Any]) -> Words:
-    """Return numbers in the same order as some integers: those without a sign as they are."""
+    """Return numbers in the same order as some integers, those without a sign as they are, or floats that are not NaN."""
     if values.dtype.kind in "bu":
         return filled(len(values), np.uint64, lambda piece: values[piece])
-    return filled(len(values), np.uint64, lambda piece: values[piece].astype(np.int64).view(np.uint64) ^ SIGN)
+    if values.dtype.kind == "i":
+        return filled(len(values), np.uint64, lambda piece: values[piece].astype(np.int64).view(np.uint64) ^ SIGN)
+
+    def of_floats(piece: slice) -> Words:
+        bits = (values[piece].astype(np.float64) + 0.0).view(np.uint64)  # of two zeros, one
+        return np.where(bits & SIGN, ~bits, bits | SIGN)
+
+    return filled(len(values), np.uint64, of_floats)
 
 
 def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:

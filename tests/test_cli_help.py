@@ -163,7 +163,8 @@ def test_every_parameter_that_names_a_path_is_completed() -> None:
 
 
 def test_the_manual_page_has_every_verb_and_option() -> None:
-    text = (ROOT / "docs" / "fpstore.1").read_text(encoding="utf-8").replace("\\-", "-")
+    script = [sys.executable, ROOT / "tools" / "make_cli_docs", "--manual"]
+    text = subprocess.run(script, capture_output=True, text=True, check=True).stdout.replace("\\-", "-")
     assert text.startswith(".TH FPSTORE 1\n")
     for name, command in verbs():
         part = text.split(f".SS fpstore {name} ")[1].split("\n.SS ")[0]

@@ -40,7 +40,3 @@ def test_sources_without_a_kernel_say_what_to_do(tmp_path):
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"ImportError: {tmp_path / 'fpstore'} holds the sources")
     assert "pip install -e ." in done.stderr
-
-
-def test_the_manual_page_is_installed():
-    assert [path for path in importlib.metadata.files("fpstore") if str(path).endswith("share/man/man1/fpstore.1")]

@@ -232,11 +232,12 @@ class Merge:
             self._switch(generation, log, reader, kept)
         except BaseException:
             if not self._is_current():
-                self._committer.log.take_supersede_back()
                 drop_coming_manifest(self._tracker.folder)
                 for opened in (reader, log, generation):
                     if opened is not None:
                         opened.close()
+                with self._committer.turn:
+                    self._committer.log.take_supersede_back()
             raise
 
     def _switch(self, generation: Generation, log: LogWriter, reader: LogReader, kept: npt.NDArray[np.bool_] | None) -> None:
@@ -247,7 +248,8 @@ class Merge:
         """
         committer, tracker, manifest = self._committer, self._tracker, generation.manifest
         prepare_manifest(tracker.folder, manifest)
-        committer.log.supersede()
+        with committer.turn:  # a commit writes the same word
+            committer.log.supersede()
         delta = new_delta(generation, log.header, tracker.snapshot())
         self._carried = self._log_place, self._log_number, self._totals_at_start
         self._carry_over(committer.log.durable, log, delta.in_base)

@@ -23,7 +23,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> l
 def help_(words: tuple[str, ...]) -> None:
     """Show the help of a verb, or the list of verbs.
 
-    `fpstore VERB --help` shows the same. docs/cli.md has all verbs on one page, and so has `man fpstore`.
+    `fpstore VERB --help` shows the same. docs/cli.md has all verbs on one page.
 
     A shell completes verbs, options and paths after one command. Put it into the file that the shell reads when it starts:
     for bash, eval "$(_FPSTORE_COMPLETE=bash_source fpstore)"; for zsh, the same with zsh_source; for fish,

@@ -53,8 +53,11 @@ def holding(path: Path) -> Iterator[None]:
     """Hold the lock of a new temporary folder, where the file system has locks."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        with suppress(OSError):
-            lock_temporary(descriptor, path)
+        held = True
+        with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
+            held = lock_temporary(descriptor, path)
+        if not held:
+            raise FileNotFoundError(errno.ENOENT, "another process removed it as abandoned", str(path))
         yield
     finally:
         os.close(descriptor)

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -337,10 +338,16 @@ def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Seq
     return part
 
 
+def _named(value: object) -> str:
+    """Return the type and the value, for a message; a decimal is how JSON's numbers are read exactly."""
+    value = float(value) if isinstance(value, Decimal) else value
+    return f"{type(value).__name__} {show(value)}"
+
+
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise InputError(f"a text must be a string, got {type(value).__name__} {show(value)}")
+    raise InputError(f"a text must be a string, got {_named(value)}")
 
 
 def _fingerprint(value: object, chosen: Chosen) -> int:
@@ -348,7 +355,7 @@ def _fingerprint(value: object, chosen: Chosen) -> int:
     if isinstance(value, str):
         return read_digits(value, Digits(width, chosen.decimal, chosen.signed))
     if type(value) is not int:
-        raise InputError(f"a fingerprint must be an integer or a string of digits, got {type(value).__name__} {show(value)}")
+        raise InputError(f"a fingerprint must be an integer or a string of digits, got {_named(value)}")
     if chosen.signed:
         value = of_signed(value, width)
     if value < 0:
@@ -365,7 +372,7 @@ def _id(value: object) -> int | str:
         raise InputError("the id is null or empty")
     if type(value) is int and 0 <= value <= MAX_U64:
         return value
-    raise InputError(f"an id must be a string or an integer from 0 to 2^64-1, got {type(value).__name__} {show(value)}")
+    raise InputError(f"an id must be a string or an integer from 0 to 2^64-1, got {_named(value)}")
 
 
 def _ids(values: list[int | str]) -> IdColumn:

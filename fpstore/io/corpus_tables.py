@@ -31,6 +31,7 @@ from fpstore.io.parquet import parquet_errors
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Sink
 from fpstore.io.source import IdRule, at, located
+from fpstore.pieces import keys_of
 
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 25  # that are read at once: whichever is reached first
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26  # of a row group that is written: whichever is reached first
@@ -98,8 +99,13 @@ class ArrowColumns:
         return part
 
     def _scores(self, column: Any, done: int) -> Words:
+        column = integers_of_times(column)
+        if str(column.type).removeprefix("u").startswith(("int", "float", "double")):  # of all parts: they have one schema
+            known, values = np.asarray(column.is_valid()), np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))
+            if not np.isnan(values).any():  # below, an error names the row
+                return np.stack([known.astype(np.uint64), np.where(known, keys_of(values), np.uint64(0))], axis=1)
         keys = []
-        for row, value in enumerate(integers_of_times(column).to_pylist(), done + 1):
+        for row, value in enumerate(column.to_pylist(), done + 1):
             try:
                 keys.append(score_key(value))
             except InputError as error:

@@ -16,7 +16,7 @@ from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.fields import maker_of_columns
-from fpstore.hashing.html import of_pages
+from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.text import SimHash
 from fpstore.io.corpus import Chosen, Corpus, Flags
 from fpstore.io.corpus_tables import TableCorpus
@@ -177,7 +177,7 @@ def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[Any] | 
             raise InputError(message, expected=fingerprinter.width, got=bits)
         fingerprinter = of_pages(fingerprinter, html)
         chosen = replace(chosen, width=Width(fingerprinter.width))
-    elif html is not False:
+    elif extractor_of(html) is not None:
         raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
     check_rules(rules, chosen)
     return DedupJob(chosen, rules, fingerprinter)

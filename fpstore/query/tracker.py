@@ -33,6 +33,7 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.threads import Worker, is_held
 
 ATTEMPTS = 100
+NEVER = 0  # no word at END: each question looks again
 PAUSE_SECONDS = 0.002
 DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which tell by what bits to look up changes
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
@@ -85,13 +86,13 @@ class _Coming:
 
     Parameters
     ----------
-    inode : int
-        Of the coming manifest: another one is another announcement.
+    mark : tuple of int
+        The inode and the time of the coming manifest: another mark is another announcement.
     open_it : callable
     """
 
-    def __init__(self, inode: int, open_it: Callable[[], _Opened]) -> None:
-        self.inode = inode
+    def __init__(self, mark: tuple[int, int], open_it: Callable[[], _Opened]) -> None:
+        self.mark = mark
         self._opened: _Opened | None = None
         self._start(open_it)
 
@@ -200,27 +201,31 @@ class Tracker:
         words, seen, _ = self._current
         end = words[END]
         if end & SUPERSEDED:
+            met = None if self._coming is None else self._coming.mark
             coming = self._meet_coming()  # first: it may become current right after
-            if self._is_followed():
+            # While an announcement that was met before stands, no manifest has come: its rename would have taken it away.
+            if (coming is None or coming.mark != met) and self._is_followed():
                 self._resolve()
             else:
-                self._read(end, end & ~SUPERSEDED if coming else end)  # while it is coming, each question looks again
+                self._read(end, end if coming is None else NEVER)
         elif end != seen:
+            self._drop_coming()  # that merge was given up
             self._read(end, end)
         return self._shown()
 
-    def _meet_coming(self) -> bool:
-        """Return whether a merge has announced another generation; if so, let a thread open it."""
+    def _meet_coming(self) -> _Coming | None:
+        """Return the generation that a merge has announced, which a thread opens."""
         try:
-            inode = os.stat(COMING_MANIFEST, dir_fd=self.folder, follow_symlinks=False).st_ino
-            if self._coming is None or self._coming.inode != inode:
+            status = os.stat(COMING_MANIFEST, dir_fd=self.folder, follow_symlinks=False)
+            mark = status.st_ino, status.st_mtime_ns
+            if self._coming is None or self._coming.mark != mark:
                 manifest = read_manifest(self.path, self.folder, COMING_MANIFEST)
                 self._drop_coming()
-                self._coming = _Coming(inode, partial(self._opened_generation, manifest))
+                self._coming = _Coming(mark, partial(self._opened_generation, manifest))
             self._coming.follow()
         except (OSError, FpstoreError):
-            return False
-        return True
+            return None
+        return self._coming
 
     def _drop_coming(self) -> None:
         coming, self._coming = self._coming, None

@@ -270,7 +270,10 @@ Applied DeltaOf<Row>::probe_insert(const Asked& rows, size_t* n, uint32_t versio
     for (size_t j = 0; j < m && work < kInsertWork; ++j, ++*n) {
       work += index_.size_of(places[j], rows.radius);
       const Applied applied = probe_insert_one(k, rows, i + j, places[j], sink, inserted + i + j);
-      if (applied != Applied::ok) return applied;
+      if (applied != Applied::ok) {
+        *n = 0;
+        return applied;
+      }
     }
   }
   deliver();

@@ -80,6 +80,7 @@ ASCENDING = {
     "decimal128": below(-20, f"-3{0:018}1", f"-3{0:019}", "0", f"3{0:019}", f"3{0:018}1"),
     "decimal256": below(-6, "9" * 75 + "7", "9" * 75 + "8", "9" * 76),
 }
+IN_TABLES = {**ASCENDING, "floats": [-math.inf, -1.5, -5e-324, 0.0, 5e-324, 0.1, 1e300, math.inf]}
 WRITTEN = {
     **ASCENDING,
     "mixed": [-1e300, -9007199254740993, -9007199254740992.0, 0.1, Decimal("0.10000000000000000001"), 9007199254740993, 1e22],
@@ -116,10 +117,10 @@ def test_scores_in_files_compare_exactly(tmp_path, name):
         assert (kept_of(lines).tolist(), kept_of(csv).tolist()) == ([best], [best]), scores
 
 
-@pytest.mark.parametrize("name", ASCENDING)
+@pytest.mark.parametrize("name", IN_TABLES)
 def test_scores_in_tables_compare_exactly(name):
-    kind = pa.uint64() if name == "uint64" else pa.array(ASCENDING[name]).type
-    for scores, best in highest_first(ASCENDING[name]):
+    kind = pa.uint64() if name == "uint64" else pa.array(IN_TABLES[name]).type
+    for scores, best in highest_first(IN_TABLES[name]):
         table = pa.table({"h": pa.array([0] * len(scores), pa.uint64()), "s": pa.array(scores, kind), "row": range(len(scores))})
         assert kept_of(table)["row"].to_pylist() == [best], scores
         if name != "decimal256":  # which Polars does not have
@@ -141,6 +142,15 @@ def test_integers_of_pandas_compare_exactly():
     assert kept_of(newer)["s"].tolist() == [1764129615000000100]
     times = newer.assign(s=pd.to_datetime(newer["s"]))
     assert kept_of(times).index.tolist() == [1]
+
+
+@pytest.mark.parametrize("scores", [[1, 2, 3], [1, 2**80, 3], [None, None, 2**80], [None, None, None]], ids=str)
+def test_scores_of_rows_without_duplicates(tmp_path, scores):
+    rows = [
+        f'{{"h": "{2**n - 1 << 20:016x}", "s": {"null" if s is None else s}}}\n' for n, s in zip((0, 20, 40), scores, strict=True)
+    ]
+    (tmp_path / "c.jsonl").write_text("".join(rows))
+    assert kept_of(tmp_path / "c.jsonl").tolist() == [0, 1, 2]
 
 
 def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):

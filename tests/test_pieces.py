@@ -25,6 +25,7 @@ def arrays(rng, count):
     yield rng.integers(-3, 4, count)
     yield rng.integers(-(2**63), 2**63 - 1, count)
     yield rng.integers(0, 2**32, count, dtype=np.uint32)
+    yield rng.choice([-np.inf, -1.5, -0.0, 0.0, 1e-300, 2.0, np.inf], count)
     yield rng.integers(0, 2, count).astype(bool)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -131,7 +131,8 @@ def _labelled(pairs: Corpus, columns: tuple[str, str], *, ids: bool) -> tuple[li
     """Return the labels and both sides of the pairs that have all three."""
     sides, known, labels = [], [], list[Key]()
     for column in columns:
-        chosen = Chosen(id=column, score=LABEL) if ids else Chosen(text=column, score=LABEL)
+        names: dict[str, Any] = {"id" if ids else "text": column}
+        chosen = Chosen(**names, score=LABEL, alike_scores=True)
         parts = list(pairs.parts(chosen))
         flags = np.concatenate([np.empty(0, bool), *(part.known for part in parts)])
         values = iter([value for part in parts for value in (_ids(part) if ids else part.texts or ())])

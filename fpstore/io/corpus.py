@@ -34,8 +34,9 @@ class Chosen:
     """The columns to read, None for those that are not wanted, and how fingerprints are written.
 
     A row without an id is not known; with ``every_id``, it is an error. Integers among strings become strings; with
-    ``alike_ids``, they are an error. The encoding is that of files of lines and of texts, if it was named. Several columns of
-    texts are a tuple: a row without any of them is not known, and a text of a row is a tuple, with None where a column is null.
+    ``alike_ids``, they are an error. With ``alike_scores``, a number has one key, whatever its type. The encoding is that of
+    files of lines and of texts, if it was named. Several columns of texts are a tuple: a row without any of them is not known,
+    and a text of a row is a tuple, with None where a column is null.
     """
 
     text: str | tuple[str, ...] | None = None
@@ -47,6 +48,7 @@ class Chosen:
     signed: bool = False
     every_id: bool = False
     alike_ids: bool = False
+    alike_scores: bool = False
     encoding: str | None = None
 
     @property

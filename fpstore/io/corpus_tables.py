@@ -100,7 +100,8 @@ class ArrowColumns:
 
     def _scores(self, column: Any, done: int) -> Words:
         column = integers_of_times(column)
-        if str(column.type).removeprefix("u").startswith(("int", "float", "double")):  # of all parts: they have one schema
+        plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
+        if plain and not self._chosen.alike_scores:  # of all parts: they have one schema
             known, values = np.asarray(column.is_valid()), np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))
             if not np.isnan(values).any():  # below, an error names the row
                 return np.stack([known.astype(np.uint64), np.where(known, keys_of(values), np.uint64(0))], axis=1)

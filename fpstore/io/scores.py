@@ -50,12 +50,14 @@ def score_key(value: object) -> Key:
     elif not number:
         return (_ZERO,)
     else:
-        mantissa, exponent = f"{number.copy_abs():.{_MOST_DIGITS - 1}e}".split("e")
-        digits = mantissa.replace(".", "").rstrip("0").ljust(_FIRST_DIGITS, "0")
-        first = (int(exponent) + _MOST_EXPONENT + 1) * 10**_FIRST_DIGITS + int(digits[:_FIRST_DIGITS])
-        others = range(_FIRST_DIGITS, len(digits), _DIGITS)
-        words = [first, *(int(digits[at : at + _DIGITS].ljust(_DIGITS, "0")) for at in others)]
-    return tuple(_ZERO - word if number.is_signed() else _ZERO + word for word in words)
+        exponent = number.adjusted()
+        rest = _EXACT.scaleb(number.copy_abs(), _FIRST_DIGITS - 1 - exponent)
+        words = [int(rest)]
+        while rest := _EXACT.subtract(rest, words[-1]):
+            rest = _EXACT.scaleb(rest, _DIGITS)
+            words.append(int(rest))
+        words[0] += (exponent + _MOST_EXPONENT + 1) * 10**_FIRST_DIGITS
+    return tuple([_ZERO - word for word in words] if number.is_signed() else [_ZERO + word for word in words])
 
 
 def rows_of_keys(keys: Sequence[Key]) -> Words:
@@ -69,7 +71,7 @@ def rows_of_keys(keys: Sequence[Key]) -> Words:
 def keys_of_rows(rows: Words) -> list[Key]:
     """Return rows of keys as keys."""
     keys = []
-    for row in rows.reshape(len(rows), -1).tolist():
+    for row in rows.reshape(-1, words_of(rows)).tolist():
         while len(row) > 1 and row[-1] == _ZERO:
             row.pop()
         keys.append(tuple(row))
@@ -84,7 +86,7 @@ def joined_keys(parts: Sequence[Words]) -> Words:
         if words_of(part) == most:
             return part
         out = empty_rows(len(part), most)
-        out[:, : words_of(part)] = part.reshape(len(part), -1)
+        out[:, : words_of(part)] = part.reshape(-1, words_of(part))
         out[:, words_of(part) :] = SIGN
         return out
 
@@ -94,7 +96,7 @@ def joined_keys(parts: Sequence[Words]) -> Words:
 def ranks_of_keys(rows: Words) -> Words:
     """Return a number for each row of keys: the greatest key has the least, and equal ones have the same."""
     ranks = None
-    for column in rows.reshape(len(rows), -1).T:
+    for column in rows.reshape(-1, words_of(rows)).T:
         falling = ~column
         _, places = distinct_places(falling if ranks is None else np.stack([ranks, falling], axis=1))
         ranks = places.view(np.uint64)

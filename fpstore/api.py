@@ -359,7 +359,7 @@ def dedup(
         found = find_duplicates(corpus, job, resources, kept)
         if target is not None:
             corpus.copy(found.kept, target, progress)
-    return Deduplication(kept_of(corpus, found.kept), found.clusters, found.unknown)
+    return Deduplication(kept_of(corpus, found.kept), found.clusters.held(), found.unknown)
 
 
 def repair(

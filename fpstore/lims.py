@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,3 +25,19 @@ def lims_of(counts: npt.ArrayLike) -> Lims:
     lims = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=lims[1:])
     return lims
+
+
+def spans(lims: Lims, most: int) -> Iterator[slice]:
+    """Yield slices of successive lists that have at most ``most`` elements together; a longer list is alone.
+
+    Parameters
+    ----------
+    lims : ndarray of int64, shape (n + 1,)
+        Of elements of any kind: the bytes of strings are elements too.
+    most : int
+    """
+    first, count = 0, len(lims) - 1
+    while first < count:
+        end = max(int(np.searchsorted(lims, lims[first] + most, side="right")) - 1, first + 1)
+        yield slice(first, end)
+        first = end

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
+from fpstore.lims import spans
 from fpstore.width import empty_rows, rows_like, words_of
 
 PIECE = 1 << 20  # elements that are looked at together
@@ -79,20 +80,11 @@ def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def lists_of(lims: Lims) -> npt.NDArray[np.intp]:
     """Return for each element of a column of lists the number of its list."""
     out = np.empty(int(lims[-1]), np.intp)
-    for lists in spans_of_lists(lims):
+    for lists in spans(lims, PIECE):
         out[lims[lists.start] : lims[lists.stop]] = np.repeat(
             np.arange(lists.start, lists.stop), np.diff(lims[lists.start : lists.stop + 1])
         )
     return out
-
-
-def spans_of_lists(lims: Lims) -> Iterator[slice]:
-    """Yield slices of lists that have about a piece of elements together; a longer list is alone."""
-    first, count = 0, len(lims) - 1
-    while first < count:
-        end = max(int(np.searchsorted(lims, lims[first] + PIECE, side="right")) - 1, first + 1)
-        yield slice(first, end)
-        first = end
 
 
 def keys_of(values: npt.NDArray[Any]) -> Words:

@@ -463,7 +463,10 @@ class Store:
         return lims, self._width.outside(rows)
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
-        """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint."""
+        """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint.
+
+        A piece has at most 65,536 ids, or of strings about 4 MiB. The last fingerprint of a piece may have more ids in the next.
+        """
         return ((self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items())
 
     # Whole-corpus jobs
@@ -580,7 +583,7 @@ class Store:
         """
         job = job_of(self, radius, memory, threads, progress)
         grouping = grouping_of(job.radius, group, representative, self.fingerprinter)
-        return job.done(resume, clusters_identity(grouping), partial(clusters_of, job.snapshot, grouping, job.resources))
+        return job.done(resume, clusters_identity(grouping), partial(clusters_of, job.snapshot, grouping, job.resources)).held()
 
     def join(
         self,

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.aliases import Words
+from fpstore.lims import lims_of, spans
+
+PIECE_BYTES = 1 << 22  # of strings that are made, copied or written together: memory is bounded in bytes, not in strings
 
 
 def hash_of(string: bytes) -> int:
     """Return the XXH64 of a string: the key that leads to its number."""
     return _kernel.xxh64(string)
+
+
+def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:
+    """Yield slices of strings that have PIECE_BYTES together, of text that is ASCII; a longer string is alone."""
+    return spans(lims_of(np.fromiter(map(len, strings), np.int64, len(strings))), PIECE_BYTES)
 
 
 class StringColumn:

@@ -12,6 +12,7 @@ from test_io_widths import advice, numbers
 from fpstore.cli import delete, match_writers, queries
 from fpstore.cli.given_ids import lines_of
 from fpstore.query.matches import Matches
+from fpstore.query.names import HeldIds
 from fpstore.width import WIDTHS, Width
 
 __all__ = ["folder", "prepared"]
@@ -36,6 +37,13 @@ def test_fingerprints_are_given_as_arguments_and_lines(bits, tmp_path):
     assert str(caught.value).endswith(f"a fingerprint of {other} bits, but this store holds {bits} bits")
 
 
+class OneId(HeldIds):
+    """The ids of one fingerprint."""
+
+    def stored_id_numbers(self, fingerprints):
+        return np.array([0, 1]), np.zeros(1, np.uint64)
+
+
 @pytest.mark.parametrize("bits", WIDTHS)
 def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     width, values = Width(bits), numbers(bits, 2)
@@ -43,7 +51,7 @@ def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     with match_writers.json_lines_writer(str(path), bits) as write:
         rows = width.rows(values)
         lims = np.array([0, *[1] * len(values)])
-        found = Matches(lims, rows[1:2], np.array([3], np.uint8), lambda matched: (np.array([0, 1]), ["a"]), width, rows)
+        found = Matches(lims, rows[1:2], np.array([3], np.uint8), OneId(["a"]), width, rows)
         write(match_writers.Asked(width.outside(rows)), found)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["query"] for line in lines] == [width.text(value) for value in values]

@@ -18,6 +18,7 @@ from fpstore import SimHash
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.corpus import Chosen
 from fpstore.io.corpus_tables import TableCorpus
+from fpstore.query.names import HeldIds
 from fpstore.width import WIDTHS, Width
 
 WORDS = [f"word{i}" for i in range(400)]
@@ -355,8 +356,10 @@ def test_parquet_with_views(tmp_path, kind):
     for corpus in (tmp_path / "c.parquet", table):
         fpstore.dedup(corpus, tmp_path / "clean.parquet", text="text", overwrite=True)
         found = pq.read_table(tmp_path / "clean.parquet")
+        assert found.schema.equals(table.schema)
         assert found["text"].to_pylist() == [texts[place] for place in (0, 2, 3)]
         assert len(found["extra"]) == 3
+    assert fpstore.dedup(table, text="text").kept.schema == table.schema
     odd = pa.table({"text": ["a", "b"], "m": pa.array([[("k", "v")], []], pa.map_(pa.string_view(), pa.string_view()))})
     with pytest.raises(InputError, match=r"column 'm' has type map<.*, of which pyarrow cannot take some rows"):
         fpstore.dedup(odd, text="text")
@@ -364,7 +367,7 @@ def test_parquet_with_views(tmp_path, kind):
 
 @pytest.mark.parametrize("most", [1, 100, 1 << 20])
 def test_parquet_in_batches_of_any_size(tmp_path, monkeypatch, most):
-    monkeypatch.setattr("fpstore.io.corpus_tables.BATCH_BYTES", most)
+    monkeypatch.setattr("fpstore.io.parquet.BATCH_BYTES", most)
     texts = ["some words", "others, which are longer " * 50, "some words"] * 20
     pq.write_table(pa.table({"text": texts, "n": range(60)}), tmp_path / "c.parquet", row_group_size=7)
     found = fpstore.dedup(tmp_path / "c.parquet", tmp_path / "clean.parquet", text="text")
@@ -419,10 +422,11 @@ def test_command_line(folder: Path) -> None:
 def test_sizes_of_clusters():
     sizes = [2, 2, 3, 4, 7, 8, 15, 16]
     lims = np.concatenate([[0], np.cumsum(sizes)])
-    clusters = fpstore.Clusters(lims, np.arange(sum(sizes), dtype=np.uint64), 100)
+    numbers = np.arange(sum(sizes), dtype=np.uint64)
+    clusters = fpstore.Clusters(lims, HeldIds(numbers), numbers, 100)
     assert clusters.histogram() == {"2": 2, "3": 1, "4-7": 2, "8-15": 2, "16-31": 1}
     assert [len(cluster) for cluster in clusters.largest(3)] == [16, 15, 8]
-    assert fpstore.Clusters(np.zeros(1, np.int64), np.empty(0, np.uint64), 0).histogram() == {}
+    assert fpstore.Clusters(np.zeros(1, np.int64), HeldIds([]), numbers[:0], 0).histogram() == {}
 
 
 def test_quotes_of_other_programs_in_a_table_without_quoting(tmp_path):

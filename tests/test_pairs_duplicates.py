@@ -1,5 +1,6 @@
 """Documents that share a fingerprint, as pairs, against brute force over all rows."""
 
+from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -90,23 +91,47 @@ def test_many_ids_come_in_bounded_parts(tmp_path, monkeypatch):
             batches = list(store.pairs(0, duplicates=True))
             of_one = [n for n in sizes if n > 1]
             assert sum(map(len, batches)) == len(of_one)
-            assert all(len(batch) == 1 or batch.ids_a().lims[-1] <= most for batch in batches)
-            assert all(len(part["id_a"]) <= most for batch in batches for part in batch.rows_of_ids())
+            assert all(len(batch) == 1 or batch.ids_a().lims[-1] <= most + 1 for batch in batches)
+            assert all(len(batch.to_arrow()) <= most for batch in batches)
             assert found(store, 0) == wanted(rows, 0)
             table = [row for batch in batches for row in batch.to_arrow().to_pylist()]
             assert len(table) == sum(n * (n - 1) // 2 for n in of_one)
 
 
 def test_the_ids_of_a_huge_group_are_a_stream(tmp_path):
-    """2 * 10^10 pairs, of which only the first are made."""
+    """2 * 10^10 pairs, of which only the first are made: a batch has 65,536 of them, also as a table."""
     with fpstore.build(tmp_path / "s", np.full(200_000, 77, np.uint64), radius=0) as store:
-        (batch,) = store.pairs(0, duplicates=True)
-        assert (len(batch), batch[0]) == (1, (77, 77, 0))
-        parts = batch.rows_of_ids()
-        first, second = next(parts), next(parts)
-        assert first["id_a"].tolist() == [0] * 65_536
-        assert first["id_b"].tolist() == list(range(1, 65_537))
-        assert second["id_b"][0] == 65_537
+        batches = store.pairs(0, duplicates=True)
+        first, second = next(batches), next(batches)
+        assert (list(first), list(second)) == ([(77, 77, 0)], [])
+        assert first.to_arrow()["id_a"].to_pylist() == [0] * 65_536
+        assert first.to_arrow()["id_b"].to_pylist() == list(range(1, 65_537))
+        assert second.to_arrow()["id_b"].to_pylist() == list(range(65_537, 131_073))
+        assert set(second.to_arrow()["a"].to_pylist()) == {77}
+        assert (len(first.ids_a().ids), len(second.ids_a().ids)) == (200_000, 0)
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_batches_of_crowds_are_bounded(tmp_path, monkeypatch, strings):
+    """Of 300 documents and 200 whose fingerprint is near, and of others, no batch has more than 1,000 pairs of ids."""
+    monkeypatch.setattr("fpstore.jobs.pairs.MOST_ROWS", 1000)
+    values = np.repeat(np.array([0, 1, 16, 17, 7 << 40, 7 << 40 | 1], np.uint64), [300, 200, 1, 3, 40, 30])
+    ids = [f"document {n}" for n in range(len(values))] if strings else np.arange(len(values), dtype=np.uint64)
+    with fpstore.build(tmp_path / "s", values, ids, radius=1) as store:
+        near = {(0, 1): 300 * 200, (16, 17): 3, (0, 16): 300, (1, 17): 600, (7 << 40, 7 << 40 | 1): 1200}
+        for batches in (store.pairs(1), store.join(store, 1), store.join(values, 1, ids=ids)):
+            rows, pairs = [], []
+            for batch in batches:
+                table = batch.to_arrow()
+                assert len(table) <= 1000
+                rows += zip(*(table[name].to_pylist() for name in ("a", "b", "id_a", "id_b")), strict=True)
+                pairs += [(pair.a, pair.b) for pair in batch if pair.a < pair.b]
+            assert sorted(pairs) == sorted(near)
+            assert len(rows) == len(set(rows))
+            ascending = [row for row in rows if row[0] < row[1]]
+            assert Counter((a, b) for a, b, *_ in ascending) == near
+            of = dict(zip(list(ids), values.tolist(), strict=True))
+            assert all((of[id_a], of[id_b]) == (a, b) for a, b, id_a, id_b in rows)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 10, 1000, 2**20 + 1, 2**31 - 1])

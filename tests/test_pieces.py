@@ -6,7 +6,7 @@ import pytest
 import fpstore
 from fpstore import pieces
 from fpstore.jobs.grouping import Members, distances_to_majority, represented
-from fpstore.lims import lims_of
+from fpstore.lims import lims_of, spans
 
 
 @pytest.fixture(params=[1, 7, 1 << 20])
@@ -63,9 +63,9 @@ def test_lists(piece, rng):
     sizes = rng.integers(1, 12, 40)
     lims = lims_of(sizes)
     assert pieces.lists_of(lims).tolist() == np.repeat(np.arange(40), sizes).tolist()
-    spans = list(pieces.spans_of_lists(lims))
-    assert [n for span in spans for n in range(span.start, span.stop)] == list(range(40))
-    assert all(lims[s.stop] - lims[s.start] <= pieces.PIECE or s.stop == s.start + 1 for s in spans)
+    cut = list(spans(lims, pieces.PIECE))
+    assert [n for span in cut for n in range(span.start, span.stop)] == list(range(40))
+    assert all(lims[s.stop] - lims[s.start] <= pieces.PIECE or s.stop == s.start + 1 for s in cut)
     assert pieces.lists_of(np.zeros(1, np.int64)).tolist() == []
 
 

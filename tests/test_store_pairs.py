@@ -51,10 +51,10 @@ def test_pairs_of_a_store_with_changes(store, radius):
         assert batch[0] == next(iter(batch))
         assert batch[-1] == list(batch)[-1]
         assert batch[1:] == list(batch)[1:]
-        for side, ids in ((batch.a, batch.ids_a()), (batch.b, batch.ids_b())):
+        for number, side, ids in ((0, batch.a, batch.ids_a()), (1, batch.b, batch.ids_b())):
             for f, place in zip(side.tolist(), ids.places.tolist(), strict=True):
                 assert sorted(ids.ids[ids.lims[place] : ids.lims[place + 1]]) == wanted[f]
-            assert len(ids.lims) == len({f for pair in batch for f in pair[:2]}) + 1
+            assert len(ids.lims) == len({pair[number] for pair in batch}) + 1
 
 
 @pytest.mark.parametrize("radius", [None, 0, 4])

@@ -397,3 +397,45 @@ def test_a_store_has_the_width_of_the_fingerprinter(tmp_path):
         assert store.width == 128
     with pytest.raises(InputError, match="it makes 128 bits, the store has width=64"):
         fpstore.build(tmp_path / "no.fps", TextReader(table, maker, text="text"), width=64)
+
+
+def dictionaries():
+    """Yield a column of texts as pyarrow has it in several forms, and each with what it decodes to."""
+    texts = ["one two three", None, "", "one two three", "four five six seven", "four five six seven", "one two three"]
+    plain = pa.array(texts)
+    encoded = plain.dictionary_encode()
+    with_null = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0, 3, 3, 0]), pa.array(["one two three", None, "", texts[4]]))
+    twice = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 2, 3, 4, 0], pa.int8()), pa.array([*texts[:1], "", *texts[3:6]]))
+    views = pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary.cast(pa.string_view()))
+    yield from (encoded, with_null, twice, views, plain.cast(pa.string_view()), plain.cast(pa.large_string()))
+
+
+@pytest.mark.parametrize("most", [1, 30, 1 << 20])
+@pytest.mark.parametrize("number", range(6))
+def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, number, most):
+    monkeypatch.setattr("fpstore.io.corpus_tables.PART_BYTES", most)
+    texts = [*dictionaries()][number]
+    ids = pa.array([f"document {n}" for n in range(len(texts))])
+    table = pa.table({"text": pa.chunked_array([texts, texts.slice(2, 4)]), "id": pa.chunked_array([ids, ids.slice(2, 4)])})
+    wanted = [(SimHash().fingerprint(text), f"document {n}") for n in (0, 3, 4, 5, 6, 3, 4, 5) if (text := texts[n].as_py())]
+    sources = [table]
+    if number not in (1, 3):  # pyarrow writes no dictionary of views, or with a null
+        pq.write_table(table, tmp_path / "c.parquet", row_group_size=5)
+        sources.append(tmp_path / "c.parquet")
+    for source in sources:
+        reader = TextReader(source, SimHash(), text="text", id="id", threads=2)
+        found = [row for chunk in reader for row in zip(chunk.fingerprints.tolist(), chunk.ids, strict=True)]
+        assert found == wanted
+        assert (reader.null, reader.empty) == (1, 2)
+
+
+def test_a_text_of_a_dictionary_is_hashed_once(tmp_path, monkeypatch):
+    hashed, seen = SimHash.hashed, []
+    monkeypatch.setattr(SimHash, "hashed", lambda self, texts: seen.extend(texts) or hashed(self, texts))
+    texts = [f"page {n % 3} of a book" for n in range(1000)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "c.parquet")
+    for source in (tmp_path / "c.parquet", pa.table({"text": pa.array(texts).dictionary_encode()})):
+        seen.clear()
+        (chunk,) = TextReader(source, SimHash(), text="text")
+        assert sorted(seen) == sorted(texts[:3])
+        assert chunk.fingerprints.tolist() == SimHash().fingerprints(texts).tolist()

@@ -15,10 +15,9 @@ from fpstore.building.strings import StringSpool
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.string_records import StringLayout
 from fpstore.format.strings import Strings, StringWriter
-from fpstore.string_column import StringColumn
+from fpstore.string_column import StringColumn, string_spans
 
 TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when there are so many times as many strings
-PIECE_STRINGS = 1 << 14
 
 
 class MergedStrings:
@@ -69,7 +68,7 @@ class MergedStrings:
         kept = np.array([number for number in numbers.tolist() if self._added[number]], np.uint64)
         if not len(kept):
             return []
-        hashes = StringColumn.of([self._added[number] for number in kept.tolist()]).hashes()
+        hashes = np.concatenate([strings.hashes() for strings in _pieces([self._added[number] for number in kept.tolist()])])
         order = np.argsort(hashes, kind="stable")
         distinct, counts = np.unique(hashes, return_counts=True)
         return [(distinct, counts.astype(np.uint64), kept[order] + np.uint64(self._first))]
@@ -159,5 +158,5 @@ class MergedStrings:
 
 
 def _pieces(strings: Sequence[bytes]) -> Iterator[StringColumn]:
-    for start in range(0, len(strings), PIECE_STRINGS):
-        yield StringColumn.of(strings[start : start + PIECE_STRINGS])
+    for some in string_spans(strings):
+        yield StringColumn.of(strings[some])

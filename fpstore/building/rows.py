@@ -15,7 +15,7 @@ from fpstore.errors import InputError, show
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.io.check import is_image_hash, is_row
 from fpstore.io.source import Batch
-from fpstore.string_column import StringColumn
+from fpstore.string_column import PIECE_BYTES, StringColumn
 from fpstore.width import Width
 
 Piece = tuple[Words, Words | list[str] | StringColumn | None]
@@ -99,11 +99,27 @@ def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[P
     if ids is not None and not is_iterable(ids, str):
         raise InputError(f"ids must be one for each fingerprint, got {type(ids).__name__} {show(ids)}")
     rows, left = iter(source), None if ids is None else iter(ids)
-    while piece := list(islice(rows, SINGLE_ROWS)):
-        fingerprints = check_fingerprints(piece, width)
-        yield fingerprints, None if left is None else check_ids(list(islice(left, len(piece))), len(piece))
-    if left is not None and next(left, None) is not None:
+    if left is None:
+        while piece := list(islice(rows, SINGLE_ROWS)):
+            yield check_fingerprints(piece, width), None
+        return
+    while piece := list(islice(rows, max(len(names := _some_ids(left)), 1))):
+        if len(piece) < len(names):
+            break
+        yield check_fingerprints(piece, width), check_ids(names, len(piece))
+    if names:
         raise InputError("there are more ids than fingerprints")
+
+
+def _some_ids(ids: Iterator[Any]) -> list[Any]:
+    """Return the next ids: not all of SINGLE_ROWS where they are long."""
+    taken, size = [], 0
+    for one in islice(ids, SINGLE_ROWS):
+        taken.append(one)
+        size += len(one) if isinstance(one, str) else 0
+        if size >= PIECE_BYTES:
+            break
+    return taken
 
 
 def _parts(source: Iterable[Any], width: Width) -> Iterable[Any]:

@@ -15,11 +15,10 @@ from fpstore.building.sample import Sample
 from fpstore.disk.files import allocate
 from fpstore.errors import InputError
 from fpstore.format.strings import MAX_STRING_BYTES, StringWriter
-from fpstore.string_column import StringColumn
+from fpstore.string_column import PIECE_BYTES, StringColumn, string_spans
 
 SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # of which strings are taken for a sample
 KEPT_BYTES = 96  # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
-PIECE_BYTES = 1 << 22  # of strings that are read at once
 
 
 class StringSpool:
@@ -63,7 +62,13 @@ class StringSpool:
         InputError
             One is too long.
         """
-        column = strings if isinstance(strings, StringColumn) else StringColumn.of(strings)
+        if isinstance(strings, StringColumn):
+            self._add(strings)
+        else:
+            for some in string_spans(strings):
+                self._add(StringColumn.of(strings[some]))
+
+    def _add(self, column: StringColumn) -> None:
         if (longest := int(column.sizes.max(initial=0))) > MAX_STRING_BYTES:
             raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
         with self._data.open("ab") as file:
@@ -192,7 +197,8 @@ class StringSpool:
             before = max(first - 1, 0)
             ends = self._ends.part(before, min(first + size, self.rows) - before)
             low = int(ends[0]) if first else 0
-            yield self._column(low, ends[1:] if first else ends)
+            ends = ends[1:] if first else ends
+            yield self._column(low, ends[: max(int(np.searchsorted(ends, np.uint64(low + SPOT_BYTES), side="right")), 1)])
 
     def _column(self, low: int, ends: Words) -> StringColumn:
         """Return the strings that end at these places of the file; the first starts at ``low``."""

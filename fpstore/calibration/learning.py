@@ -73,7 +73,7 @@ def learnt_weights(rows: Rows, chosen: Chosen, simhash: SimHash, learning: Learn
     held = Reservoir[Any](learning.sample, Draws(learning.seed, "weights"))
     read = 0
     for part in rows.parts(chosen):
-        for text in part.texts or ():
+        for text in part.row_texts():
             held.see(text)
         read += len(part.known)
         if progress is not None:

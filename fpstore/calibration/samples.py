@@ -84,7 +84,7 @@ def sample_of(
     for part in corpus.parts(chosen):
         rows += len(part.known)
         empty += len(part.known) - int(part.known.sum())
-        for text in part.texts or ():
+        for text in part.row_texts():
             if not text or text.isspace():
                 empty += 1
                 continue
@@ -116,9 +116,8 @@ def labelled_ids(pairs: Corpus, corpus: Corpus, chosen: Chosen) -> LabelledPairs
     texts: dict[str, str] = {}
     documents = 0
     for part in corpus.parts(chosen):
-        assert part.texts is not None
-        documents += sum(bool(text.strip()) for text in part.texts)
-        texts |= {name: text for name, text in zip(_ids(part), part.texts, strict=True) if name in wanted}
+        documents += sum(bool(text.strip()) for text in part.row_texts())
+        texts |= {name: text for name, text in zip(_ids(part), part.row_texts(), strict=True) if name in wanted}
     missing = next((name for name in wanted if name not in texts), None)
     if missing is not None:
         raise InputError(f"{_name(pairs)}: no document of the corpus has the id {missing!r:.80}", got=missing)
@@ -135,7 +134,7 @@ def _labelled(pairs: Corpus, columns: tuple[str, str], *, ids: bool) -> tuple[li
         chosen = Chosen(**names, score=LABEL, alike_scores=True)
         parts = list(pairs.parts(chosen))
         flags = np.concatenate([np.empty(0, bool), *(part.known for part in parts)])
-        values = iter([value for part in parts for value in (_ids(part) if ids else part.texts or ())])
+        values = iter([value for part in parts for value in (_ids(part) if ids else part.row_texts())])
         keys = iter([key for part in parts for key in (() if part.scores is None else keys_of_rows(part.scores))])
         rows = [(next(values), next(keys)) if flag else ("", NULL) for flag in flags]
         sides.append([value for value, _ in rows])

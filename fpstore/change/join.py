@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
 import numpy as np
 
@@ -23,8 +22,7 @@ from fpstore.format.manifest import JOINED, generation_folder
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
-
-BATCH_STRINGS = 1 << 10
+from fpstore.string_column import string_spans
 
 
 class Join(Merge):
@@ -134,11 +132,8 @@ class Join(Merge):
         table: Words = np.memmap(file, np.uint64, "r+", shape=(count,))
         for start in range(0, count, COPY_ROWS):
             table[start : start + COPY_ROWS] = NO_NUMBER
-        strings_of = _strings_of(other)
-        while batch := list(islice(strings_of, BATCH_STRINGS)):
+        for theirs, strings in _strings_of(other):
             self._work.tick()
-            theirs = np.array([number for number, _ in batch], np.uint64)
-            strings = [string for _, string in batch]
             numbers = snapshot.numbers_of_strings(strings)
             unknown = np.flatnonzero(numbers == NO_NUMBER)
             numbers[unknown] = np.arange(first + new.rows, first + new.rows + len(unknown), dtype=np.uint64)
@@ -170,12 +165,18 @@ class Join(Merge):
         return Totals(written.fingerprints, written.ids, self._next_row, self._kind)
 
 
-def _strings_of(snapshot: Snapshot) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, string) from the dictionary and the delta."""
+def _strings_of(snapshot: Snapshot) -> Iterator[tuple[Words, list[bytes]]]:
+    """Yield (numbers, strings) of the dictionary and the delta, in pieces of some bytes."""
     if snapshot.generation.dictionary is not None:
-        yield from snapshot.generation.dictionary.items()
+        for first, column in snapshot.generation.dictionary.strings.columns():
+            numbers = np.flatnonzero(column.sizes).astype(np.uint64) + np.uint64(first)
+            if len(numbers):
+                yield numbers, column.filter(column.sizes > 0).tolist()
     delta = snapshot.delta
-    yield from ((number, string) for number, string in enumerate(delta.strings, delta.first_string) if string)
+    for some in string_spans(delta.strings):
+        in_use = [number for number in range(some.start, some.stop) if delta.strings[number]]
+        if in_use:
+            yield np.array(in_use, np.uint64) + np.uint64(delta.first_string), [delta.strings[number] for number in in_use]
 
 
 def _unknown(store: Snapshot, number: int) -> CorruptStoreError:

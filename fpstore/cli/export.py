@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -21,6 +22,10 @@ from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.io import FORMATS, open_writer
 from fpstore.io.reader import format_of
+from fpstore.width import Width
+
+if TYPE_CHECKING:
+    from fpstore import Store
 
 
 @click.command(cls=Verb)
@@ -56,14 +61,23 @@ def export(
     plain = format_of(output, format_name) in ("npy", "u32", "u64")
     columns = ["fingerprint"] if plain else ["fingerprint", "id"]
     with fpstore.open(store) as opened, Bars(talk.bars) as bars:
-        total, done = len(opened), 0
+        total, done = len(opened) if plain else len(opened.ids), 0
         with usage_errors():
             opening = open_writer(output, format=format_name, columns=columns, width=opened.width, names=names, null=null)
         with opening as writer:
-            for fingerprints, lims, ids in opened.items():
-                data: dict[str, Any] = {"fingerprint": fingerprints}
-                if not plain:
-                    data = {"fingerprint": np.repeat(fingerprints, np.diff(lims), axis=0), "id": ids}
+            for data in _fingerprints(opened) if plain else _rows(opened):
                 writer.write(data)
-                done += len(fingerprints)
+                done += len(data["fingerprint"])
                 bars("exporting", done, total)
+
+
+def _fingerprints(store: Store) -> Iterator[dict[str, Any]]:
+    """Yield each fingerprint once."""
+    width = Width(store.width)
+    return ({"fingerprint": width.outside(rows)} for rows in store.snapshot().fingerprints())
+
+
+def _rows(store: Store) -> Iterator[dict[str, Any]]:
+    """Yield a row per id."""
+    for fingerprints, lims, ids in store.items():
+        yield {"fingerprint": np.repeat(fingerprints, np.diff(lims), axis=0), "id": ids}

@@ -18,6 +18,7 @@ from fpstore.io import SUFFIXES, check_fingerprints, open_writer
 from fpstore.io.sink import Sink
 from fpstore.io.tables import renamed, values_at
 from fpstore.query.matches import Match, Matches
+from fpstore.string_column import PIECE_BYTES
 from fpstore.width import Width
 
 JSON_LINES = ".jsonl"
@@ -92,26 +93,28 @@ def rows_writer(
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
-            lims, ids = matches.ids()
-            of_match = np.repeat(np.arange(len(matches.fingerprints)), np.diff(lims))
-            of_query = np.repeat(np.arange(len(matches)), np.diff(matches.lims))[of_match]
-            if own is not None:
-                others = _of_others(ids, matches.distances[of_match], of_query, own)
-                ids = list(compress(ids, others)) if isinstance(ids, list) else ids[others]
-                of_match, of_query = of_match[others], of_query[others]
-            data: dict[str, Any] = {
-                "query": queries.fingerprints[of_query],
-                "fingerprint": matches.fingerprints[of_match],
-                "distance": matches.distances[of_match],
-                "id": ids,
-            }
-            query_ids: Any = queries.ids
-            for name in query_columns:
-                data[name] = queries.rows_from(before)[of_query] if name == "row" else values_at(query_ids, of_query)
+            written = 0
+            fingerprints, queries_of_matches = matches.fingerprints, np.repeat(np.arange(len(matches)), np.diff(matches.lims))
+            for of_match, ids in matches.rows_of_ids():
+                of_query = queries_of_matches[of_match]
+                if own is not None:
+                    others = _of_others(ids, matches.distances[of_match], of_query, own)
+                    ids = list(compress(ids, others)) if isinstance(ids, list) else ids[others]
+                    of_match, of_query = of_match[others], of_query[others]
+                data: dict[str, Any] = {
+                    "query": queries.fingerprints[of_query],
+                    "fingerprint": fingerprints[of_match],
+                    "distance": matches.distances[of_match],
+                    "id": ids,
+                }
+                query_ids: Any = queries.ids
+                for name in query_columns:
+                    data[name] = queries.rows_from(before)[of_query] if name == "row" else values_at(query_ids, of_query)
+                writer.write(data)
+                written += len(of_match)
             before += len(matches)
-            writer.write(data)
             writer.flush()
-            return len(of_match)
+            return written
 
         yield write
 
@@ -146,7 +149,7 @@ def json_lines_writer(
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
             lines: list[str] = []
-            rows = 0
+            rows = size = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             fields = _fields(query_columns, ids is not None, matches.more is not None, names)
             fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
@@ -172,6 +175,10 @@ def json_lines_writer(
                     record["inserted"] = bool(matches.inserted[number])
                 rows += sum(len(match.ids) for match in found)
                 lines.append(encode(record) + end)
+                size += len(lines[-1])
+                if size >= PIECE_BYTES:
+                    sink.write("".join(lines).encode("utf-8"))
+                    lines, size = [], 0
             before = before + len(matches) if queries.end is None else queries.end
             lines += map(left_out, range(next_row, before if queries.end is not None else 0))
             sink.write("".join(lines).encode("utf-8"))

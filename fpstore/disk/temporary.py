@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any
 
@@ -9,6 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.disk.refusals import refusing
+
+
+def nameless_file() -> io.FileIO:
+    """Return a temporary file without a name, which vanishes when it is closed and no longer mapped.
+
+    Raises
+    ------
+    StorageError
+        There is no folder for temporary files.
+    """
+    import tempfile
+
+    with refusing("a temporary file"):
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
+        assert isinstance(file, io.FileIO)
+        return file
 
 
 def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -21,11 +38,9 @@ def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[A
     StorageError
         There is no space, or no folder for temporary files.
     """
-    import tempfile
-
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if not size:
         return np.empty(shape, dtype)
-    with refusing(f"a temporary file of {size:,} bytes"), tempfile.TemporaryFile(buffering=0) as file:
+    with refusing(f"a temporary file of {size:,} bytes"), nameless_file() as file:
         os.posix_fallocate(file.fileno(), 0, size)
         return np.memmap(file, dtype, "r+", shape=shape)

@@ -238,34 +238,39 @@ class Strings:
         """
         out: list[bytes] = []
 
-        def pick(wanted: Wanted, rows: slice) -> bool:
+        def pick(wanted: Wanted, rows: slice) -> int | None:
             picked = _kernel.pick_strings(*wanted)
             out.extend(picked or ())
-            return picked is not None
+            return None if picked is None else 0
 
         self._for_wanted(numbers, pick)
         if not all(out):
             raise self._unknown(int(numbers[out.index(b"")]))
         return out
 
-    def place(self, numbers: Words, places: Words, out: list[str]) -> None:
+    def place(self, numbers: Words, places: Words, out: list[str], most: int | None = None) -> int | None:
         """Put the strings of ascending numbers at these places of a list. Each record is read once.
+
+        Return how many bytes they have; None as soon as these are more than ``most``.
 
         Raises
         ------
         CorruptStoreError
         """
-        self._for_wanted(numbers, lambda wanted, rows: _kernel.place_strings(*wanted, places[rows], out))
+        return self._for_wanted(numbers, lambda wanted, rows: _kernel.place_strings(*wanted, places[rows], out), most)
 
-    def _for_wanted(self, numbers: Words, take: Callable[[Wanted, slice], bool]) -> None:
-        """Call ``take(wanted, rows)`` for parts of ascending numbers; it returns whether the strings could be taken."""
+    def _for_wanted(self, numbers: Words, take: Callable[[Wanted, slice], int | None], most: int | None = None) -> int | None:
+        """Call ``take(wanted, rows)`` for parts of ascending numbers; it returns the bytes of the strings, None of damaged ones.
+
+        Return the bytes of all; None as soon as these are more than ``most``.
+        """
         if len(numbers) and int(numbers[-1]) >= self.count:
             raise self._unknown(int(numbers[-1]))
         records = numbers // np.uint64(self.per_record)
         ranks = numbers - records * np.uint64(self.per_record)
         lims = np.append(np.flatnonzero(np.diff(records, prepend=NO_RECORD)), len(numbers))
         distinct = records[lims[:-1]]
-        first = 0
+        first = size = 0
         while first < len(distinct):
             some = distinct[first : first + RECORDS_AT_ONCE]
             values = self._reader.get_many(some, some, VALUE_BYTES)
@@ -273,9 +278,14 @@ class Strings:
             for part, contents in self._contents(some, values):
                 rows = slice(int(bounds[part.start]), int(bounds[part.stop]))
                 within = (bounds[part.start : part.stop + 1] - rows.start).astype(np.uint64)
-                if not take(Wanted(contents, self._counts(some[part]), within, ranks[rows]), rows):
+                taken = take(Wanted(contents, self._counts(some[part]), within, ranks[rows]), rows)
+                if taken is None:
                     raise self._fault(some, values, numbers[rows])
+                size += taken
+                if most is not None and size > most:
+                    return None
             first += len(values)
+        return size
 
     def _contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers]]:
         """Yield (which records, what they decompress to) in parts of some bytes."""

@@ -67,8 +67,10 @@ def _fingerprinted(fingerprinter: Fingerprinter[Any], part: Part) -> Read:
     assert part.texts is not None
     chars = sum(map(length_of, part.texts))
     rows, filled = fingerprinter.hashed(part.texts)
+    if part.text_of_row is not None:
+        rows, filled = rows[part.text_of_row], filled[part.text_of_row]
     if filled.all():
-        return Read(part._replace(texts=None), rows, chars, part.known)
+        return Read(part._replace(texts=None, text_of_row=None), rows, chars, part.known)
     known = part.known.copy()
     known[np.flatnonzero(known)[~filled]] = False
     ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fpstore.io.digits import Digits, read_digits
 from fpstore.io.packages import import_package
 from fpstore.io.source import IdColumn, IdKind, IdRule
 from fpstore.io.wrong_width import too_large, wrong_width
+from fpstore.lims import lims_of, spans
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, WIDTHS, Width
 
@@ -50,10 +52,13 @@ def integers_of_times(column: Any) -> Any:
 
 
 def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
-    """Return some rows of a table or a record batch."""
+    """Return some rows of a table or a record batch, with the types that its columns have."""
     import pyarrow
 
-    return table.filter(pyarrow.array(kept))
+    schema, plain = table.schema, _without_views(table.schema)
+    if plain == schema:
+        return table.filter(pyarrow.array(kept))
+    return table.cast(plain).filter(pyarrow.array(kept)).cast(schema)
 
 
 def plain_type(column_type: Any) -> Any:
@@ -81,6 +86,12 @@ def _seen(column_type: Any) -> Any:
     return views.get(str(column_type), column_type)
 
 
+def _without_views(schema: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.schema([field.with_type(_seen(field.type)) for field in schema], schema.metadata)
+
+
 def without_views(schema: Any) -> Any:
     """Return a schema whose columns are no views, of which pyarrow cannot take some rows.
 
@@ -91,7 +102,7 @@ def without_views(schema: Any) -> Any:
     """
     import pyarrow
 
-    schema = pyarrow.schema([field.with_type(_seen(field.type)) for field in schema], schema.metadata)
+    schema = _without_views(schema)
     for field in schema:
         some = pyarrow.record_batch([pyarrow.nulls(2, field.type)], ["c"])
         try:
@@ -175,7 +186,7 @@ class FingerprintColumns:
         width, column = self._width, dense(column)
         refuse_nulls(column, done, "fingerprint")
         if is_text(column.type):
-            return self._rows_of_text(string_column(column).texts(), done)
+            return self._rows_of_text(string_column(column, done, "fingerprint").texts(), done)
         if types.is_fixed_size_binary(column.type):
             data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
             return width.from_bytes(data[column.offset * width.bytes : (column.offset + len(column)) * width.bytes])
@@ -229,7 +240,7 @@ def ids_of_column(column: Any, done: int, rule: IdRule) -> IdColumn:
         integers = _integers(column, done, "id")
         return integers if rule.kind == "int" else StringColumn.of([str(number) for number in integers.tolist()])
     refuse_nulls(column, done, "id")
-    strings = string_column(column)
+    strings = string_column(column, done, "id")
     if rule.kind == "str" and strings.sizes.all():
         return strings
     parse = rule.integer if rule.kind == "int" else check_string_id
@@ -266,18 +277,111 @@ def refuse_nulls(column: Any, done: int, what: str) -> None:
 
 def pieces(array: Any) -> tuple[npt.NDArray[Any], bytes]:
     """Return where the values of an array of strings or bytes without nulls begin and end, and all of them joined."""
-    _, offsets, data = array.buffers()
-    kind = np.int64 if str(array.type).startswith("large_") else np.int32
-    bounds = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1] if len(array) else np.zeros(1, kind)
+    bounds, data = _offsets(array), array.buffers()[2]
     return bounds, data[int(bounds[0]) : int(bounds[-1])].to_pybytes() if bounds[-1] > bounds[0] else b""
 
 
-def string_column(array: Any) -> StringColumn:
-    """Return the strings of an array of type string or large_string, which has no nulls."""
+def _offsets(array: Any) -> npt.NDArray[Any]:
+    kind = np.int64 if str(array.type).startswith("large_") else np.int32
+    return np.frombuffer(array.buffers()[1], kind)[array.offset :][: len(array) + 1] if len(array) else np.zeros(1, kind)
+
+
+def string_column(array: Any, done: int, what: str) -> StringColumn:
+    """Return the strings of an array of type string or large_string, which has no nulls, and whose first has ``done`` before it.
+
+    Raises
+    ------
+    InputError
+        One is not UTF-8: not all that is in a file is.
+    """
     bounds, content = pieces(array)
-    if not content.isascii():
-        array.validate(full=True)  # not all that is in a file is UTF-8
-    return StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
+    strings = StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
+    try:
+        if not content.isascii():
+            array.validate(full=True)
+    except ValueError:
+        for row, string in enumerate(strings.tolist(), done + 1):
+            try:
+                string.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(f"row {row}: the {what} is not valid UTF-8 ({error.reason})") from None
+        raise
+    return strings
+
+
+def codes_of(column: Any) -> npt.NDArray[np.intp]:
+    """Return which value of its dictionary each value of an array is; that of a null is the first."""
+    codes: npt.NDArray[np.intp] = column.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
+    return codes
+
+
+def value_bytes(column: Any) -> npt.NDArray[np.int64]:
+    """Return how many bytes each value of an array takes when it is decoded: of strings and bytes, its own; of others, a mean."""
+    from pyarrow import types
+
+    kind, count = column.type, len(column)
+    if types.is_dictionary(kind):
+        return np.append(value_bytes(column.dictionary), 0)[codes_of(column)]
+    sizes: npt.NDArray[Any]
+    if str(kind) in ("string_view", "binary_view") and count:
+        views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, 4)  # a length, then where the bytes are
+        sizes = np.where(column.is_valid().to_numpy(zero_copy_only=False), views[column.offset :][:count, 0], 0)
+    elif is_text(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        sizes = np.diff(_offsets(column))
+    else:
+        sizes = np.full(count, column.nbytes // max(count, 1))
+    return sizes.astype(np.int64)
+
+
+def in_pieces(batch: Any, most: int, once: str | None = None) -> Iterator[tuple[int, Any]]:
+    """Cut a batch into pieces that take at most so many bytes when they are decoded, with the row at which each begins.
+
+    A longer row is alone. A dictionary, of which a value may be long and each row a byte, is not decoded before.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+    most : int
+    once : str, optional
+        A column of which each distinct value is decoded once in a piece, if it has a dictionary.
+    """
+    from pyarrow import types
+
+    shared = batch.column(once) if once is not None and types.is_dictionary(batch.schema.field(once).type) else None
+    sizes = np.full(batch.num_rows, np.dtype(np.uint64).itemsize)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        sizes += 0 if shared is not None and name == once else value_bytes(column)
+    for rows in spans(lims_of(sizes), most) if shared is None else _spans_of_distinct(shared, sizes, most):
+        yield rows.start, batch.slice(rows.start, rows.stop - rows.start)
+
+
+def _spans_of_distinct(column: Any, others: npt.NDArray[np.int64], most: int) -> Iterator[slice]:
+    """Yield slices of rows that take at most so many bytes when the values of a dictionary are decoded once in each."""
+    codes, sizes = codes_of(column), value_bytes(column)
+    order = np.argsort(codes, kind="stable")
+    before = np.full(len(codes), -1)  # the row before that has the same value
+    before[order[1:]] = np.where(np.diff(codes[order]), -1, order[:-1])
+    start = 0
+    while start < len(codes):
+        new = np.where(before[start:] < start, sizes[start:], 0)
+        rows = next(spans(lims_of(new + others[start:]), most))
+        yield slice(start, start := start + rows.stop)
+
+
+def distinct_texts(column: Any) -> tuple[list[str], npt.NDArray[np.intp] | None]:
+    """Return the texts of an array, and which of them is that of each row: None if it has no dictionary."""
+    from pyarrow import types
+
+    if not types.is_dictionary(column.type):
+        return dense(column).to_pylist(), None
+    used, which = np.unique(codes_of(column), return_inverse=True)
+    return dense(column.dictionary).take(_array(used)).to_pylist(), which
+
+
+def _array(values: npt.NDArray[Any]) -> Any:
+    import pyarrow
+
+    return pyarrow.array(values)
 
 
 def fingerprint_type(width: Width) -> Any:

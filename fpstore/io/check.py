@@ -14,6 +14,7 @@ from fpstore.errors import InputError, show
 from fpstore.io.convert import as_array, texts_of, unmasked
 from fpstore.io.digits import Digits, read_digits, rows_of_digits
 from fpstore.io.wrong_width import too_large, wrong_width
+from fpstore.string_column import string_spans
 from fpstore.width import WIDTH_64, WIDTHS, WORD_BITS, Width, check_width
 
 MAX_U64 = 2**64 - 1
@@ -404,7 +405,8 @@ def _ids_of_list(items: list[object]) -> Words | list[str]:
     if any(type(item) is not str for item in strings):
         strings = [str(item) for item in strings]
     try:
-        "".join(strings).encode("utf-8")
+        for some in string_spans(strings):
+            "".join(strings[some]).encode("utf-8")
         clean = "" not in strings and max(map(len, strings)) * 4 <= MAX_ID_BYTES
     except UnicodeEncodeError:
         clean = False

@@ -76,6 +76,8 @@ class Part(NamedTuple):
     known : ndarray of bool, shape (rows,)
         False for a row whose text, fingerprint or id is null. The columns have a value for each of the others.
     texts : list of str, or of tuples of str and None, optional
+    text_of_row : ndarray of intp, optional
+        Which of the texts is that of each known row; by default each has its own.
     fingerprints : Words, optional
     ids : ndarray of uint64 or StringColumn, optional
     scores : Words, optional
@@ -87,6 +89,12 @@ class Part(NamedTuple):
     fingerprints: Words | None = None
     ids: IdColumn = None
     scores: Words | None = None
+    text_of_row: npt.NDArray[np.intp] | None = None
+
+    def row_texts(self) -> Iterator[Any]:
+        """Iterate over the texts of the known rows."""
+        texts = self.texts or []
+        return iter(texts) if self.text_of_row is None else map(texts.__getitem__, self.text_of_row.tolist())
 
 
 class FileState(NamedTuple):

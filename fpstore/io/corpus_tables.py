@@ -7,17 +7,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.aliases import Progress, Words
 from fpstore.errors import InputError
 from fpstore.io.arrow import (
     FingerprintColumns,
     cast_to,
+    codes_of,
     dense,
+    distinct_texts,
     find_column,
     id_kind,
     ids_of_column,
     import_pyarrow,
+    in_pieces,
     integers_of_times,
     is_ordered,
     is_text,
@@ -27,14 +31,14 @@ from fpstore.io.arrow import (
 )
 from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Rows, Skip
 from fpstore.io.corpus_rows import PART_BYTES
-from fpstore.io.parquet import parquet_errors
+from fpstore.io.parquet import BATCH_BYTES, GROUP_ROWS, PAGE_STEP, open_rows, parquet_errors
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Sink
 from fpstore.io.source import IdRule, at, located
 from fpstore.pieces import keys_of
 
-BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 25  # that are read at once: whichever is reached first
-GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 26  # of a row group that is written: whichever is reached first
+BATCH_ROWS = 1 << 14  # that are read at once, or fewer where they are long
+GROUP_BYTES = 1 << 25  # of a row group that is written, or GROUP_ROWS
 
 
 class ArrowColumns:
@@ -53,6 +57,7 @@ class ArrowColumns:
 
     def __init__(self, schema: Any, chosen: Chosen) -> None:
         self._chosen = chosen
+        self.text = chosen.text if isinstance(chosen.text, str) else None  # of which distinct values are decoded once
         self._rule = IdRule("auto")
         for name in chosen.texts:
             found = plain_type(find_column(schema, name))
@@ -72,9 +77,7 @@ class ArrowColumns:
         """Return the chosen columns of a batch that has so many rows before it."""
         chosen, known = self._chosen, np.ones(batch.num_rows, bool)
         for group in chosen.needed:
-            columns = [_with_its_nulls(batch.column(name)) for name in group]
-            if all(column.null_count for column in columns):
-                known &= np.logical_or.reduce([column.is_valid().to_numpy(zero_copy_only=False) for column in columns])
+            known &= np.logical_or.reduce([_given(batch.column(name)) for name in group])
         if known.all():
             return self._converted(batch, known, done)
         try:
@@ -87,9 +90,12 @@ class ArrowColumns:
     def _converted(self, batch: Any, known: Flags, done: int) -> Part:
         """Return the columns of a batch whose values are all known."""
         chosen, part = self._chosen, Part(known)
-        if chosen.text is not None:
-            fields = [_texts(batch.column(name), name, done) for name in chosen.texts]
-            part = part._replace(texts=list(zip(*fields, strict=True)) if isinstance(chosen.text, tuple) else fields[0])
+        if isinstance(chosen.text, tuple):
+            fields = (_texts(dense(batch.column(name)), name, done)[0] for name in chosen.text)
+            part = part._replace(texts=list(zip(*fields, strict=True)))
+        elif chosen.text is not None:
+            texts, text_of_row = _texts(batch.column(chosen.text), chosen.text, done)
+            part = part._replace(texts=texts, text_of_row=text_of_row)
         if chosen.fingerprint is not None:
             part = part._replace(fingerprints=self._fingerprints.rows(batch.column(chosen.fingerprint), done))
         if chosen.id is not None:
@@ -114,27 +120,22 @@ class ArrowColumns:
         return rows_of_keys(keys)
 
 
-def _texts(column: Any, name: str, done: int) -> list[str]:
+def _texts(column: Any, name: str, done: int) -> tuple[list[str], npt.NDArray[np.intp] | None]:
     try:
-        texts: list[str] = dense(column).to_pylist()
+        return distinct_texts(column)
     except UnicodeDecodeError as error:
         if len(column) > 1:  # which row it is
             for place in range(len(column)):
                 _texts(column.slice(place, 1), name, done + place)
         raise InputError(f"row {done + 1}: {name}: a text that is not valid UTF-8 ({error.reason})") from None
-    return texts
 
 
-def _with_its_nulls(column: Any) -> Any:
-    """Return a column that counts all of its nulls: that of a dictionary with a null among its values does not."""
-    return dense(column) if getattr(getattr(column, "dictionary", None), "null_count", 0) else column
-
-
-def in_pieces(batch: Any) -> Iterator[tuple[int, Any]]:
-    """Cut a batch into pieces of about a megabyte, with the row at which each begins: texts wait in memory to be hashed."""
-    rows = max(batch.num_rows * PART_BYTES // max(batch.nbytes, 1), 1)
-    for start in range(0, batch.num_rows, rows):
-        yield start, batch.slice(start, rows)
+def _given(column: Any) -> Flags:
+    """Return which values are not null, also of a dictionary with a null among its values."""
+    given: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    if getattr(getattr(column, "dictionary", None), "null_count", 0):
+        given = given & column.dictionary.is_valid().to_numpy(zero_copy_only=False)[codes_of(column)]
+    return given
 
 
 def _groups_behind(metadata: Any, skip: Skip) -> tuple[list[int], int]:
@@ -146,13 +147,6 @@ def _groups_behind(metadata: Any, skip: Skip) -> tuple[list[int], int]:
         done += rows
         first += 1
     return list(range(first, metadata.num_row_groups)), done
-
-
-def _batch_rows(metadata: Any) -> int:
-    """Return how many rows to read at once: fewer where they are long, as long texts are."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    longest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
-    return max(min(BATCH_ROWS, BATCH_BYTES // max(longest, 1)), 1)
 
 
 class ParquetCorpus(CorpusFiles):
@@ -175,14 +169,14 @@ class ParquetCorpus(CorpusFiles):
             if not schema.equals(self._schema):
                 raise at(file.name, None, f"has another schema than {self.files[0].name}")
         with located(self.names[0]):
-            self._schema = without_views(self._schema)
+            self._plain = without_views(self._schema)
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""
         with located(self.names[0]):
-            columns = ArrowColumns(self._schema, chosen)
+            columns = ArrowColumns(self._plain, chosen)
         for name, done, batch in self._batches(chosen.names, skipped):
-            for start, some in in_pieces(batch):
+            for start, some in in_pieces(batch, PART_BYTES, columns.text):
                 with located(name), self._errors(name):
                     part = columns.part(some, done + start)
                 yield part
@@ -193,13 +187,12 @@ class ParquetCorpus(CorpusFiles):
         self.check_unchanged()
         with Sink(target) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
-            writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec)
+            writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec, write_batch_size=PAGE_STEP)
             try:
                 held: list[Any] = []
                 rows = size = 0
-                for _, _, batch in self._batches(None):
-                    some = kept_rows(batch, flags.take(batch.num_rows))
-                    held, rows, size = [*held, some] if some.num_rows else held, rows + some.num_rows, size + some.nbytes
+                for some in self._kept(flags):
+                    held, rows, size = [*held, some], rows + some.num_rows, size + some.nbytes
                     if rows < GROUP_ROWS and size < GROUP_BYTES:
                         continue
                     writer.write_table(self._arrow.Table.from_batches(held, self._schema))
@@ -211,17 +204,23 @@ class ParquetCorpus(CorpusFiles):
             finally:
                 writer.close()
 
+    def _kept(self, flags: KeptRows) -> Iterator[Any]:
+        """Yield the rows that are kept, in batches that are decoded, with the types of the file."""
+        for _, _, batch in self._batches(None):
+            for _, some in in_pieces(kept_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
+                yield cast_to(self._schema, cast_to(self._plain, some))
+
     def _batches(self, names: list[str] | None, skipped: int = 0) -> Iterator[tuple[str, int, Any]]:
         """Yield the name of a file, the number of rows of it before a batch, and the batch; not some rows at the beginning."""
         self.bytes_done = before = 0
         skip = Skip(skipped)
         for file in self.files:
             with self._errors(file.name):
-                parquet = self._arrow.parquet.ParquetFile(file.path)
+                parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
                 groups, done = _groups_behind(parquet.metadata, skip)
                 count = max(parquet.metadata.num_rows, 1)
-                rows = parquet.iter_batches(_batch_rows(parquet.metadata), row_groups=groups, columns=names)
+                rows = parquet.iter_batches(most, row_groups=groups, columns=names, use_threads=names is None)
                 while True:
                     with self._errors(file.name):
                         batch = next(rows, None)
@@ -230,7 +229,7 @@ class ParquetCorpus(CorpusFiles):
                     passed = min(skip.left, batch.num_rows)
                     skip.left -= passed
                     if passed < batch.num_rows:
-                        yield file.name, done + passed, cast_to(self._schema, batch.slice(passed))
+                        yield file.name, done + passed, batch.slice(passed)
                     done += batch.num_rows
                     self.bytes_done = before + (file.size or 0) * done // count
             before += file.size or 0
@@ -257,8 +256,8 @@ class TableCorpus(Corpus):
         self._arrow = import_pyarrow("the table", "a table")
         self._given = table
         arrow = self._as_arrow(table)
-        schema = without_views(arrow.schema)
-        self.table = arrow if schema == arrow.schema else arrow.cast(schema)
+        self._plain = without_views(arrow.schema)
+        self.table = arrow
         self.bytes_total = self.table.nbytes
 
     def _as_arrow(self, table: Any) -> Any:
@@ -272,10 +271,10 @@ class TableCorpus(Corpus):
 
     def parts(self, chosen: Chosen, skipped: int = 0) -> Iterator[Part]:
         """Yield the chosen columns of all rows but some at the beginning."""
-        columns = ArrowColumns(self.table.schema, chosen)
+        columns = ArrowColumns(self._plain, chosen)
         done, self.bytes_done = skipped, 0
         for batch in self.table.select(chosen.names).slice(skipped).to_batches(max_chunksize=BATCH_ROWS):
-            for start, some in in_pieces(batch):
+            for start, some in in_pieces(batch, PART_BYTES, columns.text):
                 yield columns.part(some, done + start)
             done += batch.num_rows
             self.bytes_done = (self.bytes_total or 0) * done // max(self.table.num_rows, 1)
@@ -319,11 +318,11 @@ class BatchRows(Rows):
             schema = without_views(self._arrow.schema([stream.schema.field(name) for name in chosen.names]))
             columns = ArrowColumns(schema, chosen)
             for given in stream:
-                batch = cast_to(schema, given.select(chosen.names)) if given.num_rows else given
+                batch = given.select(chosen.names)
                 passed = min(skip.left, batch.num_rows)
                 skip.left -= passed
                 if passed < batch.num_rows:
-                    for start, some in in_pieces(batch.slice(passed)):
+                    for start, some in in_pieces(batch.slice(passed), PART_BYTES, columns.text):
                         yield columns.part(some, done + passed + start)
                 done += batch.num_rows
         skip.finish()

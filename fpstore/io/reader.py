@@ -33,7 +33,7 @@ from fpstore.io.text import TextSource
 from fpstore.string_column import StringColumn
 from fpstore.width import WIDTH_64, Width, check_width
 
-CHUNK_ROWS = 1 << 18
+CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
 MOST_CHUNK_ROWS = 1 << 30
 
 
@@ -107,11 +107,11 @@ class Reader:
     def _settled(self, rule: IdRule) -> Iterator[Batch]:
         """Yield batches with ids of their final type; textual ids are held back until there is a chunk of them."""
         held: list[Batch] = []
-        held_rows = 0
+        filled = 0.0
         for source in self._sources:
             if (source.typed or source.arrives) and held:
                 yield from _decide(held, rule, self._chunk_rows)
-                held, held_rows = [], 0
+                held, filled = [], 0.0
             if source.arrives and not source.typed and rule.kind is None:
                 rule.kind = "str"  # nobody knows what comes later
             for batch in source.batches(rule):
@@ -120,10 +120,10 @@ class Reader:
                     yield batch
                     continue
                 held.append(batch)
-                held_rows += len(batch.fingerprints)
-                if held_rows >= self._chunk_rows:
+                filled += len(batch.fingerprints) / self._chunk_rows + batch.string_bytes / CHUNK_BYTES
+                if filled >= 1:
                     yield from _decide(held, rule, self._chunk_rows)
-                    held, held_rows = [], 0
+                    held, filled = [], 0.0
         yield from _decide(held, rule, self._chunk_rows)
 
 
@@ -156,9 +156,9 @@ def _refuse_mixture(ids: list[str]) -> None:
 
 
 def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch]:
-    """Regroup batches into parts of ``rows`` rows; the last one may be shorter."""
+    """Regroup batches into parts of ``rows`` rows, or fewer where their ids are long; the last one may be shorter."""
     held: list[Batch] = []
-    held_rows = 0
+    held_rows, held_bytes = 0, 0
     for batch in batches:
         start, count = 0, len(batch.fingerprints)
         while start < count:
@@ -166,13 +166,14 @@ def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch
             ids = batch.ids.slice(start, stop) if isinstance(batch.ids, StringColumn) else batch.ids
             held.append(Batch(batch.fingerprints[start:stop], ids[start:stop] if isinstance(ids, np.ndarray) else ids))
             held_rows += stop - start
+            held_bytes += held[-1].string_bytes
             start = stop
-            if held_rows == rows:
+            if held_rows == rows or held_bytes >= CHUNK_BYTES:
                 yield _join(held)
-                held, held_rows = [], 0
+                held, held_rows, held_bytes = [], 0, 0
         if batch.at_once and (held or (empty_too and not count)):
             yield _join(held or [batch])
-            held, held_rows = [], 0
+            held, held_rows, held_bytes = [], 0, 0
     if held:
         yield _join(held)
 
@@ -267,7 +268,7 @@ def open_reader(
         Type of the ids. With "auto", JSON and Parquet ids keep their type, and ids in delimited text are
         integers if those of the first chunk all are, without leading zeros and below 2**64.
     chunk_rows : int
-        Largest number of rows in a chunk.
+        Largest number of rows in a chunk. A chunk has fewer where its string ids would take more than about 4 MiB.
     width : int
         The bits of a fingerprint: 32, 64, 128 or 256.
     signed : bool

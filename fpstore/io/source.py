@@ -4,13 +4,12 @@ import os
 import stat
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
@@ -63,6 +62,11 @@ class Batch(NamedTuple):
     ids: IdColumn
     as_integers: Callable[[], Words] | None = None
     at_once: bool = False
+
+    @property
+    def string_bytes(self) -> int:
+        """The bytes of the ids, if they are strings."""
+        return len(self.ids.data) if isinstance(self.ids, StringColumn) else 0
 
 
 @dataclass(frozen=True)
@@ -259,14 +263,3 @@ def storage_errors(name: str) -> Iterator[None]:
             raise
         # The error of open() and stat() for a path with a NUL character.
         raise StorageError(f"{name!r}: {error}", path=name) from error
-
-
-def join_ids(parts: Sequence[IdColumn]) -> IdColumn:
-    """Return the ids of successive parts as one column: strings where some are strings."""
-    columns = [part for part in parts if part is not None]
-    if all(isinstance(column, np.ndarray) for column in columns):
-        return np.concatenate([np.empty(0, np.uint64), *columns])
-    strings = [
-        column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()]) for column in columns
-    ]
-    return StringColumn.joined(strings)

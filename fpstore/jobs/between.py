@@ -14,13 +14,14 @@ from fpstore.design.sample import Sample
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
-from fpstore.io.source import join_ids
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_between
-from fpstore.jobs.pairs import Pairs, rows_of
+from fpstore.jobs.pairs import Pairs, batches_of, rows_of
 from fpstore.jobs.saved_parts import saved_batches
+from fpstore.jobs.spooled_ids import SpooledIds
 from fpstore.lims import lims_of
 from fpstore.query.batches import MatchColumns
+from fpstore.query.names import HeldIds, Named, Names, names_in_slices
 from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
@@ -41,24 +42,23 @@ class GivenRows:
     ----------
     rows : Words
         In any order; a fingerprint may occur more than once.
-    ids : ndarray of uint64 or list of str
-        One per row.
+    names : Names
+        Of one id per row; its number is the place of the row.
     width : Width
     """
 
-    def __init__(self, rows: Words, ids: Words | list[str], width: Width) -> None:
+    def __init__(self, rows: Words, names: Names, width: Width) -> None:
         order = order_of(rows)
         ordered = rows[order]
         begins = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), bool), ascending(ordered)]))
         self.width, self.rows = width, np.ascontiguousarray(ordered[begins])
         self._lims = np.append(begins, len(rows))
-        self._ids = [ids[place] for place in order.tolist()] if isinstance(ids, list) else ids[order]
+        self._names, self._order = names, order.astype(np.uint64)
 
     def digest(self) -> str:
         """Return a number that tells these rows from others."""
         digest = b""
-        for start in range(0, len(self._ids), DIGESTED):
-            ids = self._ids[start : start + DIGESTED]
+        for _, (ids,) in names_in_slices([(self._names, self._order)]):
             if isinstance(ids, list):
                 column = StringColumn.of(ids)
                 digest = hash_of(digest + column.data).to_bytes(8, "big")
@@ -69,13 +69,21 @@ class GivenRows:
                 digest = hash_of(digest + array[start : start + DIGESTED].tobytes()).to_bytes(8, "big")
         return digest.hex()
 
-    def ids_of(self, rows: Words) -> tuple[Lims, Words | list[str]]:
-        """Return (lims, ids) of fingerprints that are among them."""
+    @property
+    def one_id_each(self) -> bool:
+        """Whether no fingerprint has several ids."""
+        return len(self.rows) == int(self._lims[-1])
+
+    def stored_id_numbers(self, rows: Words) -> tuple[Lims, Words]:
+        """Return (lims, places of the ids) of fingerprints that are among them."""
         places = places_of(self.rows, rows)
         sizes = np.diff(self._lims)[places]
         lims = lims_of(sizes)
-        taken = np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)
-        return lims, [self._ids[place] for place in taken.tolist()] if isinstance(self._ids, list) else self._ids[taken]
+        return lims, self._order[np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)]
+
+    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+        """Return the ids at some places; see :class:`fpstore.query.names.Names`."""
+        return self._names.named_within(numbers, most)
 
 
 def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
@@ -85,19 +93,21 @@ def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
     if isinstance(other, Reader):
         if ids is not None:
             raise InputError("a reader has ids of its own")
-        batches = list(other.of_width(width))
-        rows = np.concatenate([width.empty(0), *(batch.fingerprints for batch in batches)])
-        column = join_ids([batch.ids for batch in batches]) if other.has_ids else None
-        del batches
-        return GivenRows(rows, column.texts() if isinstance(column, StringColumn) else _numbered(column, rows), width)
+        pieces, spooled = [width.empty(0)], SpooledIds()
+        for batch in other.of_width(width):
+            pieces.append(batch.fingerprints)
+            spooled.add(batch.ids)
+        spooled.finish()
+        rows = np.concatenate(pieces)
+        return GivenRows(rows, spooled if other.has_ids else _row_numbers(rows), width)
     one = is_one(other, width)
     rows = check_fingerprints([other] if one else other, width)
     checked = None if ids is None else check_ids([check_id(ids)] if one else ids, len(rows))
-    return GivenRows(rows, checked if isinstance(checked, list) else _numbered(checked, rows), width)
+    return GivenRows(rows, _row_numbers(rows) if checked is None else HeldIds(checked), width)
 
 
-def _numbered(ids: Words | None, rows: Words) -> Words:
-    return np.arange(len(rows), dtype=np.uint64) if ids is None else ids
+def _row_numbers(rows: Words) -> HeldIds:
+    return HeldIds(np.arange(len(rows), dtype=np.uint64))
 
 
 def join_of(
@@ -105,8 +115,7 @@ def join_of(
 ) -> Generator[Pairs, None, None]:
     """Yield the pairs of a snapshot and another side, in batches; see :meth:`fpstore.Store.join`."""
     for columns in _columns(snapshot, other, radius, resources, kept):
-        if len(columns.a):
-            yield Pairs(columns, snapshot, other)
+        yield from batches_of(columns, snapshot, other)
 
 
 def _columns(

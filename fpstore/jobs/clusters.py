@@ -11,20 +11,21 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
 from fpstore.arguments import check_choice
+from fpstore.cached import cached_property
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.hashing.image import ImageHash
-from fpstore.io.tables import Tabular, arrow_table
+from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
-from fpstore.pieces import HALF_BITS, differs, filled, places_where, put, stable_order, taken
+from fpstore.pieces import HALF_BITS, differs, filled, lists_of, places_where, put, stable_order, taken
+from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.resources import Resources
 
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
-MOST_ROWS = 1 << 16  # of a listing that are made together
 DENSE = 16  # numbers of documents that are below so many times their count are told apart by a bit for each
 
 
@@ -37,14 +38,21 @@ class Clusters(Tabular):
         All documents, in clusters or alone; of a corpus all rows.
     lims : ndarray of int64, shape (clusters + 1,)
         The ids of cluster c are ``ids[lims[c]:lims[c + 1]]``.
-    ids : ndarray of uint64 or list of str, shape (members,)
-        The documents of each cluster, the representative first.
     """
 
-    def __init__(self, lims: Lims, ids: Words | list[str], documents: int) -> None:
+    def __init__(self, lims: Lims, names: Names, numbers: Words, documents: int) -> None:
         self.lims = lims
-        self.ids = ids
         self.documents = documents
+        self._names, self._numbers = names, numbers  # of the members
+
+    @cached_property
+    def ids(self) -> Words | list[str]:
+        """The documents of each cluster, the representative first: uint64, shape (members,), or a list of str."""
+        return names_of(self._names, self._numbers)
+
+    def held(self) -> Clusters:
+        """Return the same, with all ids in memory."""
+        return Clusters(self.lims, HeldIds(self.ids), np.arange(len(self._numbers), dtype=np.uint64), self.documents)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -75,21 +83,22 @@ class Clusters(Tabular):
 
     def columns(self) -> dict[str, Any]:
         """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``."""
-        return self._rows(0, int(self.lims[-1]))
+        cluster = lists_of(self.lims)
+        representatives = values_at(self.ids, self.lims[cluster])
+        return {"id": self.ids, "cluster": cluster.astype(np.uint64), "representative": representatives}
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Yield the :meth:`columns`, at most 65,536 rows at once; one batch without rows if there are no clusters."""
-        for start in range(0, max(int(self.lims[-1]), 1), MOST_ROWS):
-            yield self._rows(start, min(start + MOST_ROWS, int(self.lims[-1])))
+        """Yield the :meth:`columns`, at most 65,536 rows at once; one batch without rows if there are no clusters.
 
-    def _rows(self, start: int, end: int) -> dict[str, Any]:
-        cluster = np.searchsorted(self.lims, np.arange(start, end), side="right") - 1
-        firsts, ids = self.lims[cluster], self.ids
-        if isinstance(ids, list):
-            representatives: Any = [ids[first] for first in firsts.tolist()]
-        else:
-            representatives = ids[firsts]
-        return {"id": ids[start:end], "cluster": cluster.astype(np.uint64), "representative": representatives}
+        Of strings, a column has at most 4 MiB, or one row.
+        """
+        count = len(self._numbers)
+        for start in range(0, max(count, 1), NAMED_ROWS):
+            end = min(start + NAMED_ROWS, count)
+            cluster = np.searchsorted(self.lims, np.arange(start, end), side="right") - 1
+            columns = [(self._names, numbers) for numbers in (self._numbers[start:end], self._numbers[self.lims[cluster]])]
+            for rows, (ids, representatives) in names_in_slices(columns):
+                yield {"id": ids, "cluster": cluster[rows].astype(np.uint64), "representative": representatives}
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the :meth:`columns` as a ``pyarrow.Table``.
@@ -123,8 +132,12 @@ class Clusters(Tabular):
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
-        place = range(len(self))[place]
-        members = self.ids[self.lims[place] : self.lims[place + 1]]
+        return self.first(range(len(self))[place], int(self.lims[-1]))
+
+    def first(self, place: int, count: int) -> list[int] | list[str]:
+        """Return the first documents of a cluster."""
+        start, end = self.lims[place : place + 2].tolist()
+        members = names_of(self._names, self._numbers[start : min(end, start + count)])
         return members if isinstance(members, list) else members.tolist()
 
     def __iter__(self) -> Iterator[list[int] | list[str]]:
@@ -178,7 +191,7 @@ def clusters_identity(grouping: Grouping) -> dict[str, object]:
 
 
 def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, kept: Checkpoint | None = None) -> Clusters:
-    """Return the clusters of a snapshot; see :meth:`fpstore.Store.clusters`."""
+    """Return the clusters of a snapshot, whose ids are read when they are asked for; see :meth:`fpstore.Store.clusters`."""
     rows, left = rows_of(snapshot, resources)
     left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
     sets = connected(rows, join_design(rows, grouping.radius, snapshot.width), left, kept)
@@ -197,7 +210,7 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ke
         return taken(fingerprints, members_at if documents.owners is None else taken(documents.owners, members_at))
 
     members = grouped(members, grouping, rows_of_members, snapshot.names_of)
-    return Clusters(members.lims, snapshot.names_of(members.documents), len(documents.numbers))
+    return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
 
 
 class _Documents(NamedTuple):

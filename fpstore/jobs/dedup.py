@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_flag, check_path, printable
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, show
@@ -21,7 +20,6 @@ from fpstore.hashing.text import SimHash
 from fpstore.io.corpus import Chosen, Corpus, Flags
 from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
-from fpstore.io.source import IdColumn
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 from fpstore.jobs.clusters import Clusters
@@ -30,11 +28,11 @@ from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.pieces import HALF_BITS, distinct_places, filled, places_where, put, taken
+from fpstore.query.names import HeldIds, Names, names_of
 from fpstore.resources import Resources
 from fpstore.width import WORD_BITS, Width
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
-DECODED = 1 << 16  # ids that are made strings together
 
 
 def check_rules(rules: Rules, chosen: Chosen) -> None:
@@ -208,7 +206,7 @@ def find_duplicates(corpus: Corpus, job: DedupJob, resources: Resources, kept: C
         members,
         Grouping(rules.radius, rules.group, rules.keep),
         lambda: taken(documents.fingerprints, members.documents),
-        lambda wanted: _ids_of(documents.ids, wanted),
+        lambda wanted: wanted if documents.ids is None else names_of(documents.ids, wanted),
         documents.scores,
     )
     flags = np.full(len(documents.known), rules.unknown == "keep")
@@ -217,26 +215,13 @@ def find_duplicates(corpus: Corpus, job: DedupJob, resources: Resources, kept: C
     put(flags, members_at, lambda _: False)
     put(flags, taken(members_at, members.lims[:-1]), lambda _: True)
     if documents.ids is None:
-        ids: Words | list[str] = filled(len(members_at), np.uint64, lambda piece: members_at[piece])
+        names: Names = HeldIds(filled(len(members_at), np.uint64, lambda piece: members_at[piece]))
+        numbers = filled(len(members_at), np.uint64, lambda piece: np.arange(piece.start, piece.stop))
     else:
-        ids = _ids_of(documents.ids, members.documents)
-    return Duplicates(flags, Clusters(members.lims, ids, len(flags)), len(flags) - len(rows))
+        names, numbers = documents.ids, members.documents
+    return Duplicates(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows))
 
 
 def _numbers(count: int) -> Numbers:
     """Return 0, 1, ... as numbers of 32 bits, if that many do."""
     return filled(count, np.uint32 if count <= 1 << HALF_BITS else np.uint64, lambda piece: np.arange(piece.start, piece.stop))
-
-
-def _ids_of(ids: IdColumn, numbers: Words) -> Words | list[str]:
-    """Return some of the ids."""
-    if isinstance(ids, np.ndarray):
-        return taken(ids, numbers)
-    assert ids is not None
-    data, ends = ids.data, ids.ends
-    found: list[str] = []
-    for start in range(0, len(numbers), DECODED):
-        wanted = numbers[start : start + DECODED]
-        starts = np.where(wanted > 0, ends[wanted - np.uint64(1)], 0) if len(ends) else ends
-        found += [data[a:b].decode() for a, b in zip(starts.tolist(), ends[wanted].tolist(), strict=True)]
-    return found

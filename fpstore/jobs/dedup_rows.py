@@ -16,14 +16,15 @@ from fpstore.hashing.hashed_rows import Read, hashed_rows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.corpus import Chosen, Corpus, Flags, Part
 from fpstore.io.scores import joined_keys
-from fpstore.io.source import IdColumn, join_ids
+from fpstore.io.source import IdColumn
 from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.jobs.spooled_ids import SpooledIds
 from fpstore.pieces import joined
+from fpstore.query.names import NAMED_ROWS, names_in_slices
 from fpstore.resources import Resources
 from fpstore.string_column import StringColumn
 
 KEPT_ROWS, KEPT_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
-DECIDED = 1 << 16  # ids that are looked at together
 READ = "rows were read"
 
 
@@ -32,7 +33,7 @@ class Documents(NamedTuple):
 
     known: Flags  # of all rows
     fingerprints: Words
-    ids: IdColumn
+    ids: SpooledIds | None
     scores: Words | None  # keys
 
 
@@ -124,27 +125,26 @@ def read_documents(
     """
     saved = None if kept is None else SavedRows(kept)
     reads: list[Read] = []
-    done = 0
+    ids, done = SpooledIds(), 0
     for read in _rows(corpus, chosen, fingerprinter, resources.threads, saved):
         known = read.part.known
         if refused and not known.all():
             row = done + int(np.argmin(known)) + 1
             raise InputError(f"{', '.join(corpus.names[:3])}: row {row} has no text, fingerprint or id")
         done += len(known)
-        reads.append(read)
+        ids.add(read.part.ids)
+        reads.append(read._replace(part=read.part._replace(ids=None)))
         resources.report("reading", done)
     if kept is not None and saved is not None:
         kept.note(READ, saved.rows, done)
     if not done:
         raise InputError(f"{', '.join(corpus.names[:3])}: no rows")
-    ids = join_ids([read.part.ids for read in reads]) if chosen.id is not None else None
-    if not corpus.typed:
-        ids = _decided(ids)
+    ids.finish()
     scores = [read.part.scores for read in reads if read.part.scores is not None]
     return Documents(
         joined([read.part.known for read in reads]),
         joined([read.fingerprints for read in reads]),
-        ids,
+        None if chosen.id is None else ids if corpus.typed else _decided(ids),
         joined_keys(scores) if chosen.score is not None else None,
     )
 
@@ -159,15 +159,15 @@ def _rows(
     return chain(saved.before(), saved.written(lambda: hashed_rows(corpus, chosen, fingerprinter, threads, saved.rows)))
 
 
-def _decided(ids: IdColumn) -> IdColumn:
+def _decided(ids: SpooledIds) -> SpooledIds:
     """Return ids of delimited text, which has no types: as integers, if all of them are."""
-    if not isinstance(ids, StringColumn) or not len(ids):
+    if ids.integers is not None:
         return ids
-    numbers = np.empty(len(ids), np.uint64)
-    for start in range(0, len(ids), DECIDED):
-        some = ids.slice(start, start + DECIDED)
-        texts = some.texts() if some.data.isdigit() else [""]
-        if not all(map(is_plain_integer, texts)):
-            return ids
-        numbers[start : start + DECIDED] = list(map(int, texts))
-    return numbers
+    decided = SpooledIds()
+    for start in range(0, len(ids), NAMED_ROWS):
+        for _, (texts,) in names_in_slices([(ids, np.arange(start, min(start + NAMED_ROWS, len(ids)), dtype=np.uint64))]):
+            if not all(map(is_plain_integer, map(str, texts))):
+                return ids
+            decided.add(np.array(list(map(int, texts)), np.uint64))
+    decided.finish()
+    return decided

@@ -12,11 +12,12 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Lims, Words
 from fpstore.io.scores import ranks_of_keys
+from fpstore.lims import spans
 from fpstore.pieces import (
+    PIECE,
     filled,
     lists_of,
     put,
-    spans_of_lists,
     stable_order,
     taken,
 )
@@ -65,7 +66,7 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
     ranks : ndarray, shape (members,)
     """
     documents = np.empty_like(members.documents)
-    for groups in spans_of_lists(members.lims):
+    for groups in spans(members.lims, PIECE):
         lims = members.lims[groups.start : groups.stop + 1]
         sizes, here = np.diff(lims), slice(int(lims[0]), int(lims[-1]))
         begins = lims[:-1] - lims[0]
@@ -88,7 +89,7 @@ def distances_to_majority(rows: Words, lims: Lims) -> npt.NDArray[np.int64]:
     lims : Lims
     """
     distances = np.zeros(len(rows), np.int64)
-    for groups in spans_of_lists(lims):
+    for groups in spans(lims, PIECE):
         some = lims[groups.start : groups.stop + 1]
         here = slice(int(some[0]), int(some[-1]))
         words = rows[here].reshape(-1, words_of(rows))

@@ -36,6 +36,10 @@ class PairColumns(NamedTuple):
     b: Words
     distances: Distances
 
+    def part(self, start: int, end: int) -> PairColumns:
+        """Return successive pairs."""
+        return PairColumns(self.a[start:end], self.b[start:end], self.distances[start:end])
+
 
 class Search(Protocol):
     """What finds pairs, some at a time."""

@@ -14,15 +14,18 @@ from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bi
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError
-from fpstore.io.tables import Tabular, arrow_table, values_at
+from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_within
+from fpstore.lims import lims_of, spans
 from fpstore.pieces import distinct_places
-from fpstore.query.snapshot import Snapshot
+from fpstore.query.names import HeldIds, Names, StoredIds, names_in_slices, names_of
+from fpstore.query.snapshot import Snapshot, slices
 from fpstore.resources import Resources
 from fpstore.width import Distances, Width, empty_rows
 
-MOST_ROWS = 1 << 16  # of pairs of ids that are made together
+MOST_ROWS = 1 << 16  # of pairs of ids in a batch
+MOST_LONG = 1 << 10  # of them, where strings are so long that a record has one
 
 
 class Pair(NamedTuple):
@@ -58,15 +61,38 @@ class PairIds(NamedTuple):
     places: npt.NDArray[np.intp]
 
 
-class Side(Protocol):
+class Side(StoredIds, Protocol):
     """One of the sets whose fingerprints make pairs."""
 
-    def ids_of(self, fingerprints: Words, /) -> tuple[Lims, Words | list[str]]:
-        """Return (lims, ids) of fingerprints that are among them."""
+    @property
+    def one_id_each(self) -> bool:
+        """Whether no fingerprint has several ids."""
+
+
+class _IdNumbers(NamedTuple):
+    """What :class:`PairIds` has, with the numbers of the ids."""
+
+    lims: Lims
+    numbers: Words
+    places: npt.NDArray[np.intp]
+
+    @property
+    def sizes(self) -> Lims:
+        """How many ids the fingerprint of each pair has."""
+        return np.diff(self.lims)[self.places]
+
+    def of(self, pairs: slice) -> _IdNumbers:
+        """Return those of some of the pairs."""
+        used, places = np.unique(self.places[pairs], return_inverse=True)
+        sizes = np.diff(self.lims)[used]
+        return _IdNumbers(lims_of(sizes), slices(self.numbers, self.lims[:-1][used], sizes), places)
 
 
 class Pairs(Tabular):
     """A batch of pairs of stored fingerprints, or of those of two sets, in columns. Iterates as :class:`Pair`.
+
+    It has at most 65,536 pairs of ids, which are the rows of its tables; of strings that take about a kilobyte or more, 1,024.
+    Two fingerprints of many ids may have more: the others are in the batches that follow, which have rows, but no pair.
 
     Attributes
     ----------
@@ -74,10 +100,22 @@ class Pairs(Tabular):
         Of fingerprints of 256 bits, uint16.
     """
 
-    def __init__(self, columns: PairColumns, snapshot: Snapshot, other: Side | None = None) -> None:
-        self.rows_a, self.rows_b, distances = columns  # as the kernel knows the fingerprints
-        self._snapshot, self._other, self._of_one_set = snapshot, other, other is None
+    def __init__(
+        self,
+        columns: PairColumns,
+        snapshot: Snapshot,
+        other: Side | None = None,
+        numbers: tuple[_IdNumbers, _IdNumbers] | None = None,
+        rows: slice | None = None,  # of the pairs of ids, by default all
+    ) -> None:
+        self._columns, self._snapshot, self._other, self._rows = columns, snapshot, other, rows
+        self._sides: tuple[Names, Names] = snapshot, snapshot if other is None else other
+        self._of_one_set = other is None
         self._width: Width = snapshot.width
+        if numbers is not None:
+            self._numbers = numbers
+        # A pair is that of the batch in which its rows begin.
+        self.rows_a, self.rows_b, distances = columns if rows is None or not rows.start else columns.part(0, 0)
         self.distances: Distances = distances.astype(np.uint8 if self._width.bits < 256 else np.uint16)
 
     @property
@@ -95,50 +133,80 @@ class Pairs(Tabular):
 
     def ids_a(self) -> PairIds:
         """Return the ids of the first fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
-        return self._ids[0]
+        return self._ids(0)
 
     def ids_b(self) -> PairIds:
         """Return the ids of the second fingerprints of the pairs, likewise."""
-        return self._ids[1]
+        return self._ids(1)
+
+    def _ids(self, side: int) -> PairIds:
+        lims, numbers, places = self._numbers[side].of(slice(0, len(self)))
+        return PairIds(lims, names_of(self._sides[side], numbers), places)
 
     @cached_property
-    def _ids(self) -> tuple[PairIds, PairIds]:
+    def _numbers(self) -> tuple[_IdNumbers, _IdNumbers]:
+        a, b, _ = self._columns
         if self._other is None:
-            rows, places = distinct_places(np.concatenate([self.rows_a, self.rows_b]))
-            lims, ids = self._snapshot.ids_of(rows)
-            return PairIds(lims, ids, places[: len(self)]), PairIds(lims, ids, places[len(self) :])
-        (a, places_a), (b, places_b) = distinct_places(self.rows_a), distinct_places(self.rows_b)
-        return PairIds(*self._snapshot.ids_of(a), places_a), PairIds(*self._other.ids_of(b), places_b)
+            rows, places = distinct_places(np.concatenate([a, b]))
+            lims, ids = self._snapshot.stored_id_numbers(rows)
+            return _IdNumbers(lims, ids, places[: len(a)]), _IdNumbers(lims, ids, places[len(a) :])
+        (a, places_a), (b, places_b) = distinct_places(a), distinct_places(b)
+        return (
+            _IdNumbers(*self._snapshot.stored_id_numbers(a), places_a),
+            _IdNumbers(*self._other.stored_id_numbers(b), places_b),
+        )
+
+    @property
+    def _shared(self) -> npt.NDArray[np.bool_]:
+        """Which pairs are a fingerprint with itself: the documents of both sides are the same."""
+        shared: npt.NDArray[np.bool_] = (self._columns.distances == 0) & self._of_one_set
+        return shared
+
+    @property
+    def _lims(self) -> Lims:
+        """Where the rows of each pair begin and end among those of all pairs."""
+        sizes_a, sizes_b = (numbers.sizes for numbers in self._numbers)
+        return lims_of(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
+
+    def bounded(self, most: int) -> Iterator[Pairs]:
+        """Yield the same in batches of at most so many rows."""
+        lims = self._lims
+        for pairs in spans(lims, most):
+            columns = self._columns.part(pairs.start, pairs.stop)
+            a, b = (side.of(pairs) for side in self._numbers)
+            for start in range(0, max(int(lims[pairs.stop] - lims[pairs.start]), 1), most):
+                yield Pairs(columns, self._snapshot, self._other, (a, b), slice(start, start + most))
 
     def rows_of_ids(self) -> Iterator[NamedColumns]:
         """Yield the columns ``a``, ``b``, ``distance``, ``id_a``, ``id_b``, one row per pair of ids, at most 65,536 at once.
 
         Of the n ids of a fingerprint that is a pair with itself, each has a row with each one after it: n (n - 1) / 2 rows.
-        Without pairs, it yields empty columns.
+        Without rows, it yields empty columns. Of strings, a column has at most 4 MiB at once, or one row.
         """
-        (lims_a, ids_a, place_a), (lims_b, ids_b, place_b) = self.ids_a(), self.ids_b()
-        sizes_a, sizes_b = np.diff(lims_a)[place_a], np.diff(lims_b)[place_b]
-        a, b = self.a, self.b
-        shared = (self.distances == 0) & self._of_one_set  # by the documents of both sides, which are the same ones
-        before = np.concatenate([[0], np.cumsum(np.where(shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))])
-        for start in range(0, max(int(before[-1]), 1), MOST_ROWS):
-            row = np.arange(start, min(start + MOST_ROWS, int(before[-1])))
-            pair = np.searchsorted(before, row, side="right") - 1
-            inside = row - before[pair]
+        a, b = self._numbers
+        lims, sizes_a, sizes_b, shared = self._lims, a.sizes, b.sizes, self._shared
+        begin, end, _ = (self._rows or slice(None)).indices(int(lims[-1]))
+        for start in range(begin, max(end, begin + 1), MOST_ROWS):
+            row = np.arange(start, min(start + MOST_ROWS, end))
+            pair = np.searchsorted(lims, row, side="right") - 1
+            inside = row - lims[pair]
             first, second = inside // sizes_b[pair], inside % sizes_b[pair]
             if shared.any():
                 among = shared[pair]
                 first[among], second[among] = _combination(inside[among], sizes_a[pair[among]])
-            yield {
-                "a": a[pair],
-                "b": b[pair],
-                "distance": self.distances[pair],
-                "id_a": values_at(ids_a, lims_a[place_a[pair]] + first),
-                "id_b": values_at(ids_b, lims_b[place_b[pair]] + second),
-            }
+            columns = PairColumns(*(column[pair] for column in self._columns))
+            numbers = (side.numbers[side.lims[side.places[pair]] + within] for side, within in ((a, first), (b, second)))
+            for rows, (ids_a, ids_b) in names_in_slices(list(zip(self._sides, numbers, strict=True))):
+                yield {
+                    "a": self._width.outside(columns.a[rows]),
+                    "b": self._width.outside(columns.b[rows]),
+                    "distance": columns.distances[rows].astype(self.distances.dtype),
+                    "id_a": ids_a,
+                    "id_b": ids_b,
+                }
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return a ``pyarrow.Table`` with a row per pair of ids.
+        """Return a ``pyarrow.Table`` with a row per pair of ids, of which the batch has at most 65,536.
 
         Parameters
         ----------
@@ -163,7 +231,9 @@ class Pairs(Tabular):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the pairs with their ids, which are read for it."""
-        return {**self.__dict__, "_ids": self._ids, "_snapshot": None, "_other": None}
+        held = tuple(HeldIds(names_of(side, own.numbers)) for side, own in zip(self._sides, self._numbers, strict=True))
+        numbers = tuple(own._replace(numbers=np.arange(len(own.numbers), dtype=np.uint64)) for own in self._numbers)
+        return {**self.__dict__, "_sides": held, "_numbers": numbers, "_snapshot": None, "_other": None}
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -184,6 +254,16 @@ class Pairs(Tabular):
 
     def __repr__(self) -> str:
         return f"<fpstore.Pairs: {len(self)} pairs>"
+
+
+def batches_of(columns: PairColumns, snapshot: Snapshot, other: Side | None = None) -> Iterator[Pairs]:
+    """Yield pairs in batches of a bounded number of pairs of ids, which are counted where fingerprints have several ids."""
+    dictionary = snapshot.generation.dictionary
+    most = MOST_LONG if dictionary is not None and dictionary.strings.per_record == 1 else MOST_ROWS
+    simple = snapshot.one_id_each and (other is None or other.one_id_each)
+    for start in range(0, len(columns.a), most if simple else MOST_ROWS):
+        pairs = Pairs(columns.part(start, start + (most if simple else MOST_ROWS)), snapshot, other)
+        yield from [pairs] if simple else pairs.bounded(most)
 
 
 def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]:
@@ -228,19 +308,12 @@ def _combination(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
 
 
 def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
-    """Yield each fingerprint that several documents share as a pair with itself, a bounded number of ids at a time."""
+    """Yield each fingerprint that several documents share as a pair with itself, in batches of a bounded number of rows."""
     if snapshot.totals.ids == snapshot.totals.fingerprints:
         return
     for keys, counts, _ in snapshot.groups():
-        rows, sizes = keys[counts > 1], counts[counts > 1]
-        before = np.cumsum(sizes)
-        start = 0
-        while start < len(rows):
-            bound = before[start] - sizes[start] + np.uint64(MOST_ROWS)
-            end = max(start + 1, int(np.searchsorted(before, bound, side="right")))
-            shared = rows[start:end]
-            yield Pairs(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
-            start = end
+        shared = keys[counts > 1]
+        yield from batches_of(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
 
 
 def pairs_identity(duplicates: bool) -> dict[str, object]:
@@ -256,5 +329,4 @@ def pairs_of(
         yield from duplicates_of(snapshot)
     rows, left = rows_of(snapshot, resources)
     for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, kept):
-        if len(columns.a):
-            yield Pairs(columns, snapshot)
+        yield from batches_of(columns, snapshot)

@@ -260,9 +260,9 @@ def families_of(snapshot: Snapshot, clusters: Clusters, files: Files) -> tuple[l
     rest = order[LARGEST:]
     spread = rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)] if len(rest) > OTHERS else rest
     places = [*order[:LARGEST].tolist(), *spread.tolist()]
-    shown = [clusters[place][:SHOWN] for place in places]
+    shown = [clusters.first(place, SHOWN) for place in places]
     ids = [one for some in shown for one in some]
-    lims, rows = fingerprints_of(snapshot, ids if isinstance(clusters.ids, list) else np.array(ids, np.uint64))
+    lims, rows = fingerprints_of(snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64))
     numbers = snapshot.width.numbers(rows)
     own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
     families = [

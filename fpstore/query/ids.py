@@ -15,6 +15,7 @@ from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io import check_id, check_ids
 from fpstore.lims import lims_of
+from fpstore.query.names import Named
 from fpstore.query.snapshot import Snapshot, slices
 from fpstore.query.tracker import Tracker
 
@@ -131,9 +132,13 @@ class IdLookup:
     def __init__(self, path: Path, snapshot: Snapshot) -> None:
         self._path, self._snapshot = path, snapshot
 
-    def __call__(self, fingerprints: Words) -> tuple[Lims, Words | list[str]]:
-        """Return (lims, ids)."""
-        return self._snapshot.ids_of(fingerprints)
+    def stored_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
+        """Return (lims, id numbers) of stored fingerprints."""
+        return self._snapshot.stored_id_numbers(fingerprints)
+
+    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+        """Return the ids of id numbers; see :class:`fpstore.query.names.Names`."""
+        return self._snapshot.named_within(numbers, most)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._path,)

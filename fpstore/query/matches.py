@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from fpstore.aliases import NamedColumns, Words
 from fpstore.io import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
+from fpstore.query.names import StoredIds, names_in_slices, names_of
 from fpstore.width import Distances, Width, fingerprint_text
 
 
@@ -50,9 +52,6 @@ class MatchList(list[Match]):
         self.more = more
 
 
-LookUp = Callable[[Words], tuple[npt.NDArray[np.int64], Words | list[str]]]  # of the ids of rows
-
-
 class Matches(Tabular):
     """The matches of many queries, in columns. Iterates as one list of :class:`Match` per query.
 
@@ -73,7 +72,7 @@ class Matches(Tabular):
         lims: npt.NDArray[np.int64],
         rows: Words,
         distances: Distances,
-        look_up: LookUp,
+        stored: StoredIds,
         width: Width,
         queries: Words,
         inserted: npt.NDArray[np.bool_] | None = None,
@@ -82,7 +81,7 @@ class Matches(Tabular):
         self.lims = lims
         self.rows = rows  # as the kernel knows the fingerprints
         self.distances = distances
-        self._look_up = look_up
+        self._stored = stored
         self._width = width
         self._queries = queries  # as the kernel knows them, not copied
         self.inserted = inserted
@@ -103,7 +102,15 @@ class Matches(Tabular):
 
     def ids(self) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
-        return self._look_up(self.rows)
+        lims, numbers = self._stored.stored_id_numbers(self.rows)
+        return lims, names_of(self._stored, numbers)
+
+    def rows_of_ids(self) -> Iterator[tuple[npt.NDArray[np.intp], Words | list[str]]]:
+        """Yield (matches, ids): a row per match and id, at most 65,536 at once, and of strings about 4 MiB."""
+        lims, numbers = self._stored.stored_id_numbers(self.rows)
+        match = np.repeat(np.arange(len(self.rows)), np.diff(lims))
+        for rows, (ids,) in names_in_slices([(self._stored, numbers)]):
+            yield match[rows], ids
 
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
         """Return a ``pyarrow.Table`` with a row per match and id, in the order of the matches.
@@ -164,11 +171,14 @@ class Matches(Tabular):
         return len(self.lims) - 1
 
     def __iter__(self) -> Iterator[list[Match]]:
-        lims, ids = self.ids()
-        plain = ids if isinstance(ids, list) else ids.tolist()
+        lims, numbers = self._stored.stored_id_numbers(self.rows)
         fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
-        for start, end in zip(self.lims[:-1].tolist(), self.lims[1:].tolist(), strict=True):
-            yield [Match(fingerprints[m], distances[m], plain[lims[m] : lims[m + 1]]) for m in range(start, end)]
+        for queries, (ids,) in names_in_slices([(self._stored, numbers)], lims[self.lims]):
+            plain, bounds = ids if isinstance(ids, list) else ids.tolist(), self.lims[queries.start : queries.stop + 1].tolist()
+            ends = (lims[bounds[0] : bounds[-1] + 1] - lims[bounds[0]]).tolist()
+            for start, end in pairwise(bounds):
+                places = zip(range(start, end), pairwise(ends[start - bounds[0] : end - bounds[0] + 1]), strict=True)
+                yield [Match(fingerprints[m], distances[m], plain[first:last]) for m, (first, last) in places]
 
     def __repr__(self) -> str:
         return f"<fpstore.Matches: {len(self.rows)} matches of {len(self)} queries>"

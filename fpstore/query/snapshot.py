@@ -24,6 +24,7 @@ from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
 from fpstore.query.matches import Match
+from fpstore.query.names import Named, names_in_slices, names_of
 from fpstore.width import fingerprint_text, order_of, place_of, places_of, rows_to_numbers
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
@@ -199,6 +200,11 @@ class Snapshot:
 
     # Ids
 
+    @property
+    def one_id_each(self) -> bool:
+        """Whether no fingerprint has several ids."""
+        return self.totals.ids == self.totals.fingerprints
+
     def ids_of_one(self, value: int) -> list[int] | list[str]:
         """Return the ids of a fingerprint; none if it is not stored."""
         return self.named(self.id_numbers_of_one(value)[0])
@@ -213,6 +219,11 @@ class Snapshot:
 
     def ids_of(self, fingerprints: Words) -> IdColumn:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
+        lims, numbers = self.stored_id_numbers(fingerprints)
+        return lims, self.names_of(numbers)
+
+    def stored_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
+        """Return (lims, id numbers) of stored fingerprints; KeyError if one is not stored."""
         lims, numbers = self.id_numbers(fingerprints)
         missing = np.flatnonzero(np.diff(lims) == 0)
         if len(missing):
@@ -220,7 +231,7 @@ class Snapshot:
             raise NotStoredError(
                 f"the fingerprint {fingerprint_text(first, self.width.bits)} is not stored: `in` tells which ones are", got=first
             )
-        return lims, self.names_of(numbers)
+        return lims, numbers
 
     def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
@@ -239,25 +250,38 @@ class Snapshot:
             return numbers
         if len(numbers) <= FEW_STRINGS:
             return list(map(self._string, numbers))
-        return self._strings_of(np.array(numbers, np.uint64))
+        return self.names_of(np.array(numbers, np.uint64))  # type: ignore[return-value]
 
     def names_of(self, numbers: Words) -> Words | list[str]:
         """Return the ids of many id numbers."""
-        return numbers if self.totals.id_kind != "string" else self._strings_of(numbers)
+        return names_of(self, numbers)
 
-    def _strings_of(self, numbers: Words) -> list[str]:
-        """Return the strings of many numbers. Each distinct one is read once, in order, and is one object."""
+    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+        """Return the ids of many id numbers; None if they are strings that take more than ``most`` bytes together.
+
+        Each distinct string is read once, in order, and is one object.
+        """
+        if self.totals.id_kind != "string":
+            return Named(numbers)
         order = stable_order(numbers)
         ascending = taken(numbers, order)
         dictionary, delta = self.generation.dictionary, self.delta
-        out, known = [""] * len(numbers), 0
+        out, known, size = [""] * len(numbers), 0, 0
         if dictionary is not None:
             known = int(np.searchsorted(ascending, np.uint64(delta.first_string)))
-            dictionary.strings.place(ascending[:known], order[:known].astype(np.uint64), out)
-        added = {number: self._string(number) for number in dict.fromkeys(ascending[known:].tolist())}
+            placed = dictionary.strings.place(ascending[:known], order[:known].astype(np.uint64), out, most)
+            if placed is None:
+                return None
+            size = placed
+        last, string = -1, ""
         for place, number in zip(order[known:].tolist(), ascending[known:].tolist(), strict=True):
-            out[place] = added[number]
-        return out
+            if number != last:
+                last, string = number, self._string(number)
+            out[place] = string
+            size += len(string)
+            if most is not None and size > most:
+                return None
+        return Named(out, size)
 
     def _string(self, number: int) -> str:
         delta, dictionary = self.delta, self.generation.dictionary
@@ -377,9 +401,12 @@ class Snapshot:
             yield piece[0]
 
     def items(self) -> Iterator[tuple[Words, Lims, Words | list[str]]]:
-        """Yield everything as pieces (fingerprints, lims, ids), in ascending order."""
+        """Yield everything as pieces (fingerprints, lims, ids), in ascending order; see :meth:`fpstore.Store.items`."""
         for keys, counts, numbers in self.groups():
-            yield keys, lims_of(counts), self.names_of(numbers)
+            lims = lims_of(counts)
+            for rows, (ids,) in names_in_slices([(self, numbers)]):
+                first, last = np.searchsorted(lims, rows.start, side="right") - 1, np.searchsorted(lims, rows.stop)
+                yield keys[first:last], np.clip(lims[first : last + 1], rows.start, rows.stop) - rows.start, ids
 
 
 def cut_groups(group: Groups, bound: Words, side: str) -> tuple[Groups, Groups]:

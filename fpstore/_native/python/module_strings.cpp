@@ -136,12 +136,13 @@ nb::object pick_strings(nb::object contents, Words counts, Words lims, Words ran
   return std::move(out);
 }
 
-// Puts the wanted string j, as text, at places[j] of a list; equal neighbours are one object. False if a record does not have so many
-// strings, or one is empty or no UTF-8.
-bool place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places, nb::list out) {
+// Puts the wanted string j, as text, at places[j] of a list; equal neighbours are one object. Returns how many bytes all of them have;
+// None if a record does not have so many strings, or one is empty or no UTF-8.
+nb::object place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places, nb::list out) {
   if (places.size() != ranks.size()) throw nb::value_error("columns of different lengths");
   const size_t room = nb::len(out);
   bool texts = true;
+  uint64_t bytes = 0;
   nb::object text;
   const bool fine = for_each_wanted(contents, counts, lims, ranks, [&](uint64_t j, const uint8_t* data, size_t size, bool again) {
     if (!again) text = text_of(data, size);
@@ -150,8 +151,10 @@ bool place_strings(nb::object contents, Words counts, Words lims, Words ranks, W
     const uint64_t place = places.data()[j];
     if (place >= room) throw nb::index_error("no such place");
     if (texts) out[place] = text;
+    bytes += size;
   });
-  return fine && texts;
+  if (!fine || !texts) return nb::none();
+  return nb::int_(bytes);
 }
 
 // Strings one after the other and where each ends; checks that they are.

@@ -1,0 +1,104 @@
+"""The ids of many id numbers, a slice after the other: memory is bounded by the bytes of the strings, not by their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from fpstore.aliases import Lims, Words
+from fpstore.io.tables import values_at
+from fpstore.string_column import PIECE_BYTES
+
+NAMED_ROWS = 1 << 16  # in a slice
+
+
+class Named(NamedTuple):
+    """The ids of some id numbers.
+
+    Attributes
+    ----------
+    ids : ndarray of uint64 or list of str
+    string_bytes : int
+        What all of them would take one after the other: a string that occurs twice counts twice.
+    """
+
+    ids: Words | list[str]
+    string_bytes: int = 0
+
+
+class Names(Protocol):
+    """Whatever has the ids of id numbers."""
+
+    def named_within(self, numbers: Words, most: int | None, /) -> Named | None:
+        """Return the ids of some numbers; None if they are strings that take more than ``most`` bytes together."""
+
+
+def names_of(names: Names, numbers: Words) -> Words | list[str]:
+    """Return the ids of id numbers, however much memory they take."""
+    named = names.named_within(numbers, None)
+    assert named is not None
+    return named.ids
+
+
+class StoredIds(Names, Protocol):
+    """Whatever has the ids of fingerprints."""
+
+    def stored_id_numbers(self, fingerprints: Words, /) -> tuple[Lims, Words]:
+        """Return (lims, id numbers) of fingerprints; KeyError if one is not stored."""
+
+
+class HeldIds:
+    """Ids in memory; the number of an id is its place.
+
+    Parameters
+    ----------
+    ids : ndarray of uint64 or list of str
+    """
+
+    def __init__(self, ids: Words | list[str]) -> None:
+        self.ids = ids
+
+    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+        """Return some of the ids; see :class:`Names`."""
+        found = values_at(self.ids, numbers)
+        size = sum(map(len, found)) if isinstance(found, list) else 0
+        return Named(found, size) if most is None or size <= most else None
+
+
+def names_in_slices(
+    columns: Sequence[tuple[Names, Words]], lims: Lims | None = None
+) -> Iterator[tuple[slice, list[Words | list[str]]]]:
+    """Yield slices of rows, and the ids that each column has there.
+
+    A slice has at most NAMED_ROWS rows, and the strings of each of its columns at most PIECE_BYTES. A row with more is alone.
+    Of no rows, there is one slice.
+
+    Parameters
+    ----------
+    columns : sequence of (Names, ndarray of uint64)
+        The id numbers of each column.
+    lims : ndarray of int64, optional
+        Of lists of rows that are not cut: then slices are of lists.
+    """
+    lims = np.arange(len(columns[0][1]) + 1) if lims is None else lims
+    start, step, count = 0, NAMED_ROWS, len(lims) - 1
+    while True:
+        stop = min(max(int(np.searchsorted(lims, lims[start] + step, side="right")) - 1, start + 1), count)
+        rows, most = slice(int(lims[start]), int(lims[stop])), PIECE_BYTES if stop > start + 1 else None
+        found: list[Named] = []
+        for names, numbers in columns:
+            named = names.named_within(numbers[rows], most)
+            if named is None:
+                break
+            found.append(named)
+        if len(found) < len(columns):
+            step = max((rows.stop - rows.start) // 2, 1)
+            continue
+        yield slice(start, stop), [named.ids for named in found]
+        if stop == count:
+            return
+        start = stop
+        if max(named.string_bytes for named in found) < PIECE_BYTES // 4:
+            step = min(2 * step, NAMED_ROWS)

@@ -30,8 +30,8 @@ LAYERS = (
     ("errors",),
     ("_kernel",),  # raises the errors
     ("start", "arguments", "threads", "diagnostics", "aliases", "cached"),
-    ("resources", "lims", "string_column", "width"),
-    ("pieces",),
+    ("resources", "lims", "width"),
+    ("pieces", "string_column"),
     ("disk",),
     ("io",),
     ("design",),

@@ -1,12 +1,17 @@
 """Readers of NumPy arrays and of Parquet."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from inputs import MAX, put, read
 
+import fpstore
+from fpstore import SimHash
 from fpstore.errors import InputError
+from fpstore.hashing import TextReader
 from fpstore.io import open_reader, open_writer
 
 
@@ -139,3 +144,43 @@ def test_parquet_cast_of_the_message_keeps_the_bits(tmp_path):
     table = table.set_column(0, "fingerprint", table.column("fingerprint").cast("uint64", safe=False))
     pq.write_table(table, tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == ([MAX, 5], None)
+
+
+def bad_strings(values, kind=None):
+    """Return a column of strings of which some are not UTF-8."""
+    binary = pa.array(values, kind or pa.binary())
+    text = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}[binary.type]
+    return pa.Array.from_buffers(text, len(values), binary.buffers())
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_ids_that_are_not_utf_8_are_named(tmp_path, kind, dictionary):
+    """The row was not named, and the path twice; of a table in memory, the error was pyarrow's."""
+    ids = bad_strings([b"a", b"b\xc3\xa9", b"c\xff", b"d"], kind)
+    if dictionary:
+        ids = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3]), ids)
+    table = pa.table({"fingerprint": np.arange(4, dtype=np.uint64), "id": ids, "text": ["one", "two", "three", "four"]})
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path)
+    message = re.escape(f"{path}: row 3: the id is not valid UTF-8") + r" \(invalid start byte\)$"
+    for read_all in (
+        lambda: list(open_reader(path)),
+        lambda: list(TextReader(path, SimHash(), text="text", id="id")),
+        lambda: fpstore.dedup(path, fingerprint="fingerprint", id="id"),
+    ):
+        with pytest.raises(InputError, match=f"^{message}"):
+            read_all()
+    for read_all in (
+        lambda: list(TextReader(table, SimHash(), text="text", id="id")),
+        lambda: fpstore.dedup(table, fingerprint="fingerprint", id="id"),
+    ):
+        with pytest.raises(InputError, match=r"^row 3: the id is not valid UTF-8 \(invalid start byte\)$"):
+            read_all()
+
+
+def test_fingerprints_in_digits_that_are_not_utf_8_are_named(tmp_path):
+    digits = bad_strings([b"0x1", b"0x\xff"])
+    pq.write_table(pa.table({"fingerprint": digits}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet: row 2: the fingerprint is not valid UTF-8"):
+        list(open_reader(tmp_path / "a.parquet"))

@@ -43,7 +43,7 @@ END, BOOT = WORDS_AT // 8, WORDS_AT // 8 + 1
 SUPERSEDED = 1 << 63
 _END_BITS, _END_CHECK_BITS = 48, 15
 _END_FACTOR = 0x9E3779B185EBCA87
-PIECE_BYTES = 1 << 26  # read at a time, unless one record is larger
+PIECE_BYTES = 1 << 24  # read at a time, unless one record is larger
 _ANY = 0
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.aliases import Words
+from fpstore.disk.files import write_all
 from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import nameless_file
 from fpstore.io.source import IdColumn
@@ -45,10 +46,8 @@ class SpooledIds:
                 self._write(column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()]))
 
     def _write(self, strings: StringColumn) -> None:
-        view = memoryview(strings.data)
         with refusing("a temporary file"):
-            while view:
-                view = view[self._file.write(view) :]
+            write_all(self._file.fileno(), strings.data, self._bytes)
         self._ends.append(strings.ends + np.uint64(self._bytes))
         self._bytes += len(strings.data)
 

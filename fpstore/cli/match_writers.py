@@ -18,7 +18,6 @@ from fpstore.io import SUFFIXES, check_fingerprints, open_writer
 from fpstore.io.sink import Sink
 from fpstore.io.tables import renamed, values_at
 from fpstore.query.matches import Match, Matches
-from fpstore.string_column import PIECE_BYTES
 from fpstore.width import Width
 
 JSON_LINES = ".jsonl"
@@ -141,15 +140,18 @@ def json_lines_writer(
     width, before, end = Width(bits), 0, "\0" if null else "\n"
     encode = json.JSONEncoder(ensure_ascii=False).encode
 
-    def left_out(row: int) -> str:
-        return encode({"row": row, "query": None, "matches": [], "inserted": False}) + end
-
     with Sink(output) as sink:
+
+        def put(record: dict[str, Any]) -> None:
+            sink.write((encode(record) + end).encode("utf-8"))
+
+        def leave_out(rows: range) -> None:
+            for row in rows:
+                put({"row": row, "query": None, "matches": [], "inserted": False})
 
         def write(queries: Asked, matches: Matches, own: Words | list[str] | None = None) -> int:
             nonlocal before
-            lines: list[str] = []
-            rows = size = 0
+            rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             fields = _fields(query_columns, ids is not None, matches.more is not None, names)
             fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
@@ -157,7 +159,7 @@ def json_lines_writer(
             places, next_row = queries.rows_from(before).tolist(), before
             for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
                 if queries.end is not None:
-                    lines += map(left_out, range(next_row, places[number]))
+                    leave_out(range(next_row, places[number]))
                     next_row = places[number] + 1
                 record: dict[str, Any] = {fields["row"]: places[number]} if query_columns.row else {}
                 if ids is not None:
@@ -174,14 +176,9 @@ def json_lines_writer(
                 if matches.inserted is not None:
                     record["inserted"] = bool(matches.inserted[number])
                 rows += sum(len(match.ids) for match in found)
-                lines.append(encode(record) + end)
-                size += len(lines[-1])
-                if size >= PIECE_BYTES:
-                    sink.write("".join(lines).encode("utf-8"))
-                    lines, size = [], 0
+                put(record)
             before = before + len(matches) if queries.end is None else queries.end
-            lines += map(left_out, range(next_row, before if queries.end is not None else 0))
-            sink.write("".join(lines).encode("utf-8"))
+            leave_out(range(next_row, before if queries.end is not None else 0))
             sink.flush()
             return rows
 

@@ -154,7 +154,6 @@ def json_lines_writer(
             rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             fields = _fields(query_columns, ids is not None, matches.more is not None, names)
-            fingerprint, distance, match_ids = (fields[name] for name in MATCH_FIELDS)
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
             places, next_row = queries.rows_from(before).tolist(), before
             for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
@@ -167,10 +166,7 @@ def json_lines_writer(
                 record[fields["query"]] = query
                 if own is not None:
                     found = _without(found, own[number])
-                record[fields["matches"]] = [
-                    {fingerprint: width.text(match.fingerprint), distance: match.distance, match_ids: match.ids}
-                    for match in found
-                ]
+                record[fields["matches"]] = [_object(match, width, fields) for match in found]
                 if matches.more is not None:
                     record[fields["more"]] = bool(matches.more[number])
                 if matches.inserted is not None:
@@ -183,6 +179,11 @@ def json_lines_writer(
             return rows
 
         yield write
+
+
+def _object(match: Match, width: Width, fields: dict[str, str]) -> dict[str, Any]:
+    values = (width.text(match.fingerprint), match.distance, match.ids)
+    return {fields[name]: value for name, value in zip(MATCH_FIELDS, values, strict=True)}
 
 
 def _fields(query_columns: QueryColumns, with_ids: bool, with_more: bool, names: Mapping[str, str] | None) -> dict[str, str]:

@@ -325,7 +325,9 @@ def test_pictures_with_several_fingerprints_have_a_report(tmp_path):
 def test_a_terminal_is_not_filled_with_a_page(tmp_path):
     fpstore.build(tmp_path / "s.fps", [1, 3]).close()
     leader, follower = pty.openpty()
-    done = subprocess.run([*COMMAND, "report", tmp_path / "s.fps"], stdout=follower, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        [*COMMAND, "report", tmp_path / "s.fps"], stdout=follower, stderr=subprocess.PIPE, text=True, timeout=60
+    )
     asked = subprocess.run([*COMMAND, "report", tmp_path / "s.fps", "-o", tmp_path / "r.html"], stdout=follower, check=True)
     os.close(follower)
     os.close(leader)

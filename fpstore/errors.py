@@ -112,4 +112,4 @@ class ScanWarning(UserWarning):
 
 
 class MemoryLimitError(FpstoreError, MemoryError):
-    """The kernel, or a mapping of fpstore's own, ran out of memory."""
+    """The kernel, or a mapping that fpstore makes, ran out of memory. What Python and NumPy raise is a plain MemoryError."""

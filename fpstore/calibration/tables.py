@@ -92,7 +92,7 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
         ("strangers", f"{strangers:,} pairs"),
     ]
     if evidence.resembling.shape[1]:
-        out.append(("near-duplicates or similar, so no strangers", f"{evidence.resembling.shape[1]:,} pairs"))
+        out.append(("similar pairs, not counted as strangers", f"{evidence.resembling.shape[1]:,} pairs"))
     if evidence.alike:
         out.append(("near-duplicates of these, left out", f"{evidence.alike:,}"))
     if facts.empty:

@@ -22,7 +22,7 @@ def nearest(request: asking.Request) -> int:
 
     The nearest fingerprints are found at any distance from a query FP. -k says how many per query, by default one. Of equally
     distant fingerprints the smallest come first. Small radii are looked up. A query that has too few matches there is
-    answered by a scan. The output and the exit codes are the same as of fpstore probe.
+    answered by a scan. fpstore probe has the same output and exit codes.
 
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16

@@ -93,7 +93,8 @@ def plan(
     µs is the time of a probe in a batch of 4,096, with the tables in memory; in larger batches, tables of blocks take a third
     to a ninth of it. µs alone is the time of a single probe; a call from Python adds 3 µs. With --storage cold, cold ms is the
     time of a probe that reads every block from a solid-state disk. look-ups is the number of look-ups that a probe makes.
-    In a design blocks-M-C these are more than its tables where M - C is below the radius: its prefixes may then differ, too.
+    A design blocks-M-C with M - C below the radius also looks up prefixes that differ in some bits: it makes more look-ups
+    than it has tables.
     --json adds the number of tables, and the number of fingerprints that a probe compares.
 
     The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To

@@ -335,7 +335,7 @@ def _parse_word(word: str, expected: Digits) -> int:
 
 
 def origin_notice(store: Store, name: str, those: str, talk: Talk) -> None:
-    """Note that a store remembers how its fingerprints are made, and that nothing says so of those that come to it."""
+    """Note that the origin of added fingerprints is unknown, where a store remembers how its own are made."""
     if store.fingerprinter is not None:
         made = store.fingerprinter["name"]
         unknown = f"nothing says how the fingerprints of {those} were made: they may not fit"

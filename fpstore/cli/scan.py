@@ -14,7 +14,7 @@ def scan(request: asking.Request) -> int:
     r"""Find matches within any radius, without look-ups.
 
     The first table is read once for many queries. The time grows with the number of stored fingerprints and the number
-    of queries. The output and the exit codes are the same as of fpstore probe. With --limit, memory is bounded however many
+    of queries. fpstore probe has the same output and exit codes. With --limit, memory is bounded however many
     matches there are.
 
     $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12

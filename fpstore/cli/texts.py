@@ -81,7 +81,7 @@ html_option = click.option(
     default=None,
     callback=lambda ctx, parameter, value: None if value is None else "trafilatura" if value else "resiliparse",
     help="Texts are pages of HTML: make fingerprints of their titles and main texts, which the package trafilatura finds. With "
-    "--html-fast it is resiliparse: ten times faster, finds fewer copies that stand between other menus.",
+    "--html-fast it is resiliparse: 13 times as fast, but it finds fewer copies whose menus differ.",
 )
 
 

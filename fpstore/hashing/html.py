@@ -30,7 +30,7 @@ class MainText(Fingerprinter[str]):
     fingerprinter : Fingerprinter
         One of texts, such as `SimHash`, which takes the title and the main text, on two lines.
     extractor : {"trafilatura", "resiliparse"}
-        The package that finds the main text. resiliparse is about ten times faster, and leaves more of the menus in:
+        The package that finds the main text. resiliparse is about 13 times faster, and leaves more of the menus in:
         ``docs/texts.md`` has the figures.
 
     Raises

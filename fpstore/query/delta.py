@@ -83,8 +83,8 @@ class Delta:
     def apply(self, change: Change) -> None:
         """Apply a change, at a new version.
 
-        When an exception ends this, a part of the change may stay, at that version, which is not visible. Whoever meets one makes
-        the delta again from the log.
+        When an exception ends this, a part of the change may stay, at that version, which is not visible. The caller then
+        builds the delta again from the log.
 
         Raises
         ------

@@ -448,7 +448,7 @@ def _loaded(
 
 
 def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None = None) -> Delta:
-    """Return an empty delta for a generation, which looks up by the bits of that before if most fingerprints were there."""
+    """Return an empty delta for a generation, with the bit order of the previous one if that has at least half as many rows."""
     if before is not None and 2 * before.generation.count >= generation.count:
         bits = before.delta.bits
     else:

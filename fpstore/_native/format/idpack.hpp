@@ -12,8 +12,8 @@ uint64_t record_bytes(const uint64_t* ids, const uint64_t* lims, uint64_t n);
 // Writes that record (record_bytes() bytes) for the given block; every list holds at least one id. Returns its end.
 uint8_t* pack_record(const uint64_t* ids, const uint64_t* lims, uint64_t n, uint64_t seed, uint8_t* out);
 
-// A checked record: after ok, counts and ids can be read without further checks. Where its bytes change afterwards, other ones are
-// read, but still of these bytes.
+// A checked record: after ok, counts and ids can be read without further checks. If the bytes change afterwards, the values differ, but
+// no read leaves the record.
 struct IdRecord {
   const uint8_t* bits;
   const uint8_t* end;

@@ -80,7 +80,7 @@ bool map_cached_pages(int file, const uint8_t* mapped, uint64_t start, uint64_t 
 
 uint64_t random_word() {
   uint64_t word;
-  // A system that has just started may have no randomness yet. Then it is where the stack lies.
+  // A system that has just started may have no randomness yet. Then the address of the stack serves, which is weak.
   if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) word = reinterpret_cast<uintptr_t>(&word) * 0x9E3779B97F4A7C15;
   return word;
 }

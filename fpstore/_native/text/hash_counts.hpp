@@ -57,7 +57,7 @@ class HashCounts {
       if (slot.count) slot_of(slot.hash) = slot;
   }
 
-  // Of the process: XXH64 is no secret, and a text made to fill one run of slots would cost the square of its length.
+  // One salt per process. XXH64 is public: without a salt, a text could be made to fill one run of slots, at the square of its length.
   static uint64_t salt() {
     static const uint64_t salt = random_word() | 1;
     return salt;

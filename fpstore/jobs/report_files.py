@@ -7,6 +7,7 @@ import io
 import re
 import stat
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,13 +96,14 @@ class Files:
         hasher = self._fingerprinter
         assert hasher is not None
         with refusals(name, path):
-            for place, image in enumerate(frames(path, every=number > 0)):
-                if place == number and not hasher.is_empty(image) and hasher.fingerprint(image) in fingerprints:
-                    small, stream = image.convert("RGB"), io.BytesIO()
-                    small.thumbnail((SIDE, SIDE))
-                    small.info.clear()
-                    small.save(stream, "JPEG", quality=QUALITY)
-                    return Found(None, "", base64.b64encode(stream.getvalue()).decode())
+            for image in islice(frames(path, every=number > 0), number, number + 1):
+                if hasher.is_empty(image) or hasher.fingerprint(image) not in fingerprints:
+                    continue
+                small, stream = image.convert("RGB"), io.BytesIO()
+                small.thumbnail((SIDE, SIDE))
+                small.info.clear()
+                small.save(stream, "JPEG", quality=QUALITY)
+                return Found(None, "", base64.b64encode(stream.getvalue()).decode())
         return Found(None, CHANGED)
 
     def _path(self, name: str, most_bytes: int) -> Path | Found:

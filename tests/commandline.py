@@ -91,6 +91,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     drawn = Image.radial_gradient("L").crop((20, 0, 220, 120))
     for name, angle in (("one", 0), ("two", 1), ("three", 90)):
         drawn.rotate(angle).save(folder / "photos" / f"{name}.png")
+    for name in ("four", "five"):  # of other families
+        spots = np.random.default_rng(len(name)).integers(0, 256, (5, 5) if name == "four" else (4, 6), np.uint8)
+        Image.fromarray(spots).resize((200, 120), Image.Resampling.BICUBIC).save(folder / "photos" / f"{name}.png")
     drawn.resize((150, 90)).save(folder / "new.png")
     (folder / "photos" / "readme.txt").write_text("no picture")
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]

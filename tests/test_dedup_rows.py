@@ -227,3 +227,10 @@ def test_a_file_that_changes_after_it_was_read_is_not_copied(tmp_path, monkeypat
     with pytest.raises(InputError, match=r"a\.txt: changed while it was read"):
         fpstore.dedup(tmp_path / "notes", tmp_path / "clean", text=True)
     assert not (tmp_path / "clean").exists()
+
+
+def test_scores_of_a_dictionary_are_those_of_its_values():
+    scores = pa.array([1, 2**53, 2**53 + 1, 3]).dictionary_encode()
+    table = pa.table({"h": ["0" * 16] * 4, "s": scores})
+    done = fpstore.dedup(table, fingerprint="h", score="s", keep="highest", radius=0)
+    assert done.kept["s"].to_pylist() == [2**53 + 1]

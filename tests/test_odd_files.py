@@ -227,3 +227,17 @@ def test_a_stray_file_or_folder_at_a_name_of_the_writer(small, tmp_path, what):
         assert (path / name).exists() == stays, name
         with fpstore.open(path) as store:
             assert ("merge.error is not a regular file: remove it" in (store.stats()["merge_error"] or "")) == stays
+
+
+def test_a_hard_link_is_neither_written_nor_shown(small, tmp_path):
+    """An archive can hold hard links: `writer.lock` and `merge.error` were other names of files elsewhere."""
+    path = shutil.copytree(small / "s", tmp_path / "s")
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in ("writer.lock", "merge.error"):
+        (path / name).unlink(missing_ok=True)
+        os.link(victim, path / name)
+    with fpstore.open(path, "r+") as store:
+        assert store.stats()["merge_error"] == "unknown: merge.error is a hard link: remove it"
+        store.merge()
+    assert victim.read_text() == "precious"

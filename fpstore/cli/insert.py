@@ -307,7 +307,8 @@ class _Counts:
 
     def said(self) -> str:
         """Say what is in the store, and how to go on."""
-        with_ids = self.chunk is not None and self.chunk.ids is not None and not self.row_numbers
+        chunk = self.chunk  # one without rows, as of a text without words, has no ids
+        with_ids = chunk is not None and not self.row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
         return f"; before that, {count(self.inserted, 'row')} of the first {self.done:,} were {self.what}; {again}"
 

@@ -113,7 +113,9 @@ def ends_with_null(null: bool, reads_lines: bool, output_format: str) -> bool:
     return null and writes_lines
 
 
-def output_option(text: str, check: Callable[[click.Context, click.Parameter, str], str] | None = None) -> Decorator:
+def output_option(
+    text: str, check: Callable[[click.Context, click.Parameter, str], str] | None = None, force: bool = False
+) -> Decorator:
     """Return the option ``-o``."""
     return click.option(
         "-o",
@@ -121,7 +123,7 @@ def output_option(text: str, check: Callable[[click.Context, click.Parameter, st
         metavar="FILE",
         default="-",
         callback=check or check_output,
-        help=f"{text}; by default standard output. An existing file is replaced.",
+        help=f"{text}; by default standard output. An existing file is replaced{', with --force' if force else ''}.",
     )
 
 

@@ -25,7 +25,7 @@ from fpstore.errors import StoreExistsError
 
 @click.command(cls=Verb)
 @store_argument
-@output_option("Where to write the page")
+@output_option("Where to write the page", force=True)
 @click.option("--force", is_flag=True, help="Replace the file of --output, if it exists.")
 @pair_radius_option
 @click.option(

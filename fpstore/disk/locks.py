@@ -52,8 +52,9 @@ class FolderLock:
             raise refused(folder, holder) from None
         _held.add(self)
         with suppress(OSError):  # on a full disk the lock holds, but without the process number
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
+            if os.fstat(self._descriptor).st_nlink == 1:  # of a hard link, the file elsewhere is left as it is
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, f"{self.owner}\n".encode(), 0)
 
     def release(self) -> None:
         """Release the lock. Releasing it twice is allowed."""

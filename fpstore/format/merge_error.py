@@ -45,4 +45,6 @@ class MergeError:
         except CorruptStoreError:
             return f"unknown: {MERGE_ERROR_FILE} is not a regular file: remove it"
         with os.fdopen(descriptor, "rb") as file:
+            if os.fstat(descriptor).st_nlink > 1:
+                return f"unknown: {MERGE_ERROR_FILE} is a hard link: remove it"
             return file.read(MOST_BYTES).decode("utf-8", "backslashreplace") or NO_ROOM

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fpstore.aliases import Progress
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, cut, show
 from fpstore.io.corpus import Chosen, CorpusFiles, Flags, KeptRows, Part, Skip, part_of
 from fpstore.io.delimited import DelimitedText, Dialect, Row
 from fpstore.io.jsonl import fields_of, parse_object
@@ -143,7 +143,8 @@ class DelimitedCorpus(_LineFiles):
     def _place(self, name: str) -> int:
         if self._header.count(name) != 1:
             what = f"{self._header.count(name)} columns" if name in self._header else "no column"
-            raise InputError(f"{what} named {name!r} (columns here: {', '.join(self._header[:8])})")
+            advice = ": these are JSON lines: give --format jsonl" if self._header[0].startswith("{") else ""
+            raise InputError(f"{what} named {name!r} (columns here: {', '.join(map(cut, self._header[:8]))}){advice}")
         return self._header.index(name)
 
     def _check_header(self, header: Row | None, file: InputFile) -> Row:

@@ -69,7 +69,7 @@ class ArrowColumns:
         if chosen.id is not None:
             self._rule.kind = id_kind(chosen.id, find_column(schema, chosen.id))
         if chosen.score is not None:
-            found = find_column(schema, chosen.score)
+            found = plain_type(find_column(schema, chosen.score))
             if not is_ordered(found):
                 raise InputError(f"column {chosen.score!r} has type {found}, scores must be numbers or times")
 
@@ -105,7 +105,7 @@ class ArrowColumns:
         return part
 
     def _scores(self, column: Any, done: int) -> Words:
-        column = integers_of_times(column)
+        column = integers_of_times(dense(column))
         plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
         if plain and not self._chosen.alike_scores:  # of all parts: they have one schema
             known, values = np.asarray(column.is_valid()), np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))

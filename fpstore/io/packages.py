@@ -6,14 +6,14 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from fpstore.errors import MissingExtraError
+from fpstore.errors import MissingExtraError, one_line
 
 # What installs a package whose own name does not. An extra of fpstore would do, too, but compiles the kernel again.
-INSTALLED_AS = {"PIL": "pillow ImageHash"}
+INSTALLED_AS = {"PIL": "pillow ImageHash", "trafilatura": "trafilatura lxml_html_clean"}
 
 
 def import_package(name: str, what: str, path: str | None = None) -> Any:
-    """Return a module; MissingExtraError if its package is not installed.
+    """Return a module; MissingExtraError if its package is not installed, or cannot be imported.
 
     Parameters
     ----------
@@ -29,7 +29,10 @@ def import_package(name: str, what: str, path: str | None = None) -> Any:
     except ImportError as error:
         package = name.partition(".")[0]
         where = "" if path is None else f"{path}: "
-        reason = f"{where}{what} needs the package {package}: pip install {INSTALLED_AS.get(package, package)}"
+        reason = f"{where}{what} needs the package {package}"
+        if not (isinstance(error, ModuleNotFoundError) and error.name == package):
+            reason += f", which is installed but cannot be imported ({one_line(str(error))})"
+        reason += f": pip install {INSTALLED_AS.get(package, package)}"
         raise MissingExtraError(reason, path=path) from error
 
 

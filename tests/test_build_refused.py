@@ -30,7 +30,7 @@ BAD = {
     "float id": (([1], [1.5]), {}, "1.5"),
     "float ids": (([1], np.array([1.5])), {}, "float64"),
     "empty id": (([1], [""]), {}, "the id is empty"),
-    "surrogate id": (([1], ["\ud800"]), {}, "cannot be encoded as UTF-8"),
+    "surrogate id": (([1], ["\ud800"]), {}, "is not valid UTF-8"),
     "id text": (([1], "a"), {}, "ids must be an array or a list, got str"),
     "radius": ((ONE,), {"radius": 65}, "radius must be a whole number from 0 to 64, got 65"),
     "design": ((ONE,), {"design": "manku-5"}, "unknown design 'manku-5'"),

@@ -16,6 +16,7 @@ from fpstore.format import table_file as tablefile
 from fpstore.format.record import Change, Totals
 from fpstore.format.table_file import TableFile
 from fpstore.query import delta
+from fpstore.width import Width
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
@@ -236,7 +237,7 @@ def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
     few, ids = rng.integers(0, 500, ROWS).astype(np.uint64), rng.integers(0, 5, ROWS).astype(np.uint64)
     kinds = rng.integers(0, 3, ROWS).astype(np.uint8)
     with fpstore.open(base) as store:
-        made = [delta.Delta(3, few, store.kernel_tables[0], 0) for _ in range(2)]
+        made = [delta.Delta(3, delta.deal_bits(few, Width(64)), store.kernel_tables[0], 0, base) for _ in range(2)]
     for one in made:
         one.apply(Change(NOTHING, kinds[:100], few[:100], ids[:100], []))
     whole, interrupted = made

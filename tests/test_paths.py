@@ -73,7 +73,7 @@ def test_commands_on_names_that_are_not_utf8(tmp_path, monkeypatch):
         assert f"{ESCAPED}/{ESCAPED}.txt" in opened.ids
         assert len(opened.ids) == 2
     # An id cannot hold such bytes: it is refused, and nothing is deleted.
-    assert "cannot be encoded as UTF-8" in command("delete", "texts.fps", f"{NAME}/{NAME}.txt", code=1)[1]
+    assert "is not valid UTF-8" in command("delete", "texts.fps", f"{NAME}/{NAME}.txt", code=1)[1]
     assert len(fpstore.open("texts.fps").ids) == 2
 
 

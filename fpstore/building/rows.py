@@ -103,12 +103,17 @@ def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[P
         while piece := list(islice(rows, SINGLE_ROWS)):
             yield check_fingerprints(piece, width), None
         return
+    given = 0
     while piece := list(islice(rows, max(len(names := _some_ids(left)), 1))):
-        if len(piece) < len(names):
+        if len(piece) != len(names):
             break
         yield check_fingerprints(piece, width), check_ids(names, len(piece))
+        given += len(names)
     if names:
         raise InputError("there are more ids than fingerprints")
+    if piece:
+        count = given + len(piece) + sum(1 for _ in rows)
+        raise InputError(f"{given} ids for {count} fingerprints: give one per fingerprint", expected=count, got=given)
 
 
 def _some_ids(ids: Iterator[Any]) -> list[Any]:

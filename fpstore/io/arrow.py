@@ -58,7 +58,35 @@ def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
     schema, plain = table.schema, _without_views(table.schema)
     if plain == schema:
         return table.filter(pyarrow.array(kept))
-    return table.cast(plain).filter(pyarrow.array(kept)).cast(schema)
+    return with_schema(with_schema(table, plain).filter(pyarrow.array(kept)), schema)
+
+
+def with_schema(table: Any, schema: Any) -> Any:
+    """Return a table or a record batch with other types of its columns, also where only the values of a dictionary differ."""
+    import pyarrow
+    from pyarrow import types
+
+    columns = []
+    for column, field in zip(table.columns, schema, strict=True):
+        if types.is_dictionary(field.type) and column.type != field.type:  # pyarrow casts no dictionary of views
+            chunks = column.chunks if isinstance(column, pyarrow.ChunkedArray) else [column]
+            values = [
+                pyarrow.DictionaryArray.from_arrays(
+                    chunk.indices, chunk.dictionary.cast(field.type.value_type), ordered=field.type.ordered
+                )
+                for chunk in chunks
+            ]
+            column = pyarrow.chunked_array(values, field.type) if isinstance(column, pyarrow.ChunkedArray) else values[0]
+        columns.append(column.cast(field.type))
+    return type(table).from_arrays(columns, schema=schema)
+
+
+def writable(schema: Any) -> Any:
+    """Return a schema that Parquet takes: no dictionary has values of a view."""
+    import pyarrow
+
+    fields = [field.with_type(_seen(field.type)) if pyarrow.types.is_dictionary(field.type) else field for field in schema]
+    return pyarrow.schema(fields, schema.metadata)
 
 
 def plain_type(column_type: Any) -> Any:
@@ -256,6 +284,8 @@ def ids_of_column(column: Any, done: int, rule: IdRule) -> IdColumn:
 def dense(column: Any) -> Any:
     """Return an array of its :func:`plain_type`."""
     plain = plain_type(column.type)
+    if hasattr(column, "dictionary"):  # pyarrow decodes no dictionary of views
+        return column.dictionary.cast(plain).take(column.indices)
     return column if plain == column.type else column.cast(plain)
 
 

@@ -27,7 +27,9 @@ from fpstore.io.arrow import (
     is_text,
     kept_rows,
     plain_type,
+    with_schema,
     without_views,
+    writable,
 )
 from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part, Rows, Skip
 from fpstore.io.corpus_rows import PART_BYTES
@@ -282,7 +284,8 @@ class TableCorpus(Corpus):
     def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
         """Write the rows that are kept as Parquet."""
         with Sink(target) as sink, sink.errors():
-            self._arrow.parquet.write_table(kept_rows(self.table, kept), sink.file)
+            rows = kept_rows(self.table, kept)
+            self._arrow.parquet.write_table(with_schema(rows, writable(rows.schema)), sink.file)
 
     def kept(self, kept: Flags) -> Any:
         """Return the rows that are kept, as a table of the kind that was given."""

@@ -8,6 +8,9 @@ import sys
 import pytest
 from inputs import put
 
+from fpstore.errors import MissingExtraError
+from fpstore.io.packages import import_package
+
 
 def test_missing_pyarrow_names_the_extra(tmp_path):
     put(tmp_path, "a.parquet", b"PAR1")
@@ -38,3 +41,11 @@ def test_examples_of_the_docstrings(name):
     failed, attempted = doctest.testmod(importlib.import_module(f"fpstore.io.{name}"))
     assert attempted > 0
     assert failed == 0
+
+
+def test_a_package_that_cannot_be_imported_is_not_said_to_be_missing(tmp_path, monkeypatch):
+    """Trafilatura was installed, a package that it needs was not, and the message said to install trafilatura."""
+    (tmp_path / "broken_package.py").write_text("raise ImportError('it needs another package')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingExtraError, match=r"installed but cannot be imported \(it needs another package\)"):
+        import_package("broken_package", "the test")

@@ -30,7 +30,7 @@ def import_package(name: str, what: str, path: str | None = None) -> Any:
         package = name.partition(".")[0]
         where = "" if path is None else f"{path}: "
         reason = f"{where}{what} needs the package {package}"
-        if not (isinstance(error, ModuleNotFoundError) and error.name == package):
+        if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] != package:
             reason += f", which is installed but cannot be imported ({one_line(str(error))})"
         reason += f": pip install {INSTALLED_AS.get(package, package)}"
         raise MissingExtraError(reason, path=path) from error

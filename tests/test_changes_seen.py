@@ -276,19 +276,25 @@ def test_a_commit_that_a_dead_writer_did_not_tell_of_is_not_overwritten(path):
         assert fpstore.open(path)[101] == [5]
 
 
-def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
+def kill_in_a_merge(path, other, owner, name):
+    """Insert 50 in another process, which merges when this store has seen it, and is killed instead of a call."""
+
     def work(pipe):
         store = fpstore.open(path, "r+")
         store.insert(50)
         pipe.recv()
-        die_instead_of(merge, "publish_manifest")
+        die_instead_of(owner, name)
         store.merge()
 
     child = Child(work)
+    wait_for(lambda: seen(other, 50) == [True])
+    child.pipe.send("go")
+    assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
     with fpstore.open(path) as other:
-        wait_for(lambda: seen(other, 50) == [True])
-        child.pipe.send("go")
-        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+        kill_in_a_merge(path, other, merge, "publish_manifest")
         assert sorted(entry.name for entry in path.glob("*.json*")) == ["manifest.json", "manifest.json.tmp"]
         for _ in range(2):
             assert seen(other, 50) == [True]
@@ -307,21 +313,8 @@ def test_a_merge_that_a_dead_writer_had_announced_never_becomes_current(path):
 
 @pytest.mark.parametrize("told", ["before this process has it", "after this process has it"])
 def test_a_merge_that_a_dead_writer_did_not_tell_of(path, told):
-    def work(pipe):
-        store = fpstore.open(path, "r+")
-        store.insert(50)
-        pipe.recv()
-        if told == "before this process has it":
-            die_instead_of(Committer, "switch")
-        else:
-            die_instead_of(LogWriter, "close")
-        store.merge()
-
-    child = Child(work)
     with fpstore.open(path) as other:
-        wait_for(lambda: seen(other, 50) == [True])
-        child.pipe.send("go")
-        assert os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) == -signal.SIGKILL
+        kill_in_a_merge(path, other, *((Committer, "switch") if told == "before this process has it" else (LogWriter, "close")))
         assert other.stats()["generation"] == 2
         assert seen(other, 50) == [True]
         with fpstore.open(path, "r+") as store:

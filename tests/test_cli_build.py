@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commandline import NEAR, failure, fine, run
@@ -42,6 +43,37 @@ def test_build_without_ids_numbers_the_rows(folder: Path) -> None:
     fine("build", "x.fps", "a.npy", "b.npy")
     with fpstore.open("x.fps") as store:
         assert sorted(store[NEAR]) == [0, 7]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "made"),
+    [
+        ([], None),
+        (["--text", "--digits", "zero", "--html"], fpstore.hashing.MainText(fpstore.SimHash(width=256, digits="zero"))),
+        (["--image", "--image-hash", "pdq"], fpstore.hashing.ImageHash(method="pdq")),
+    ],
+)
+def test_an_empty_store_is_inserted_into(arguments: list[str], made: Any, folder: Path) -> None:
+    out = fine("build", "x.fps", "--empty", "--width", 256, "--radius", 24, *arguments)
+    assert out.startswith("x.fps: 0 fingerprints, 0 ids, radius 24, ")
+    assert run("insert", "x.fps", "-", "--quiet", stdin=f"{5:064x}\tname\n").exit_code == 0
+    with fpstore.open("x.fps") as store:
+        assert (store.width, store.radius, store[5]) == (256, 24, ["name"])
+        assert store.fingerprinter == (made and made.describe())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--empty", "crawl.tsv"], "--empty takes no INPUT"),
+        ([], "give an INPUT, or --empty"),
+        (["--empty", "--vector"], "--vector does not go with --empty"),
+        (["--empty", "--format", "tsv"], "--format does not go with --empty"),
+        (["--empty", "--shingle-size", "2"], "--shingle-size needs --text or --text-field"),
+    ],
+)
+def test_what_an_empty_store_does_not_take(arguments: list[str], said: str) -> None:
+    assert said in failure("build", "x.fps", *arguments, code=2)
 
 
 def test_build_id_type(folder: Path) -> None:

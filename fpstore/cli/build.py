@@ -17,6 +17,7 @@ from fpstore.cli import vectors as vector_files
 from fpstore.cli.documents import Shingles, shingle_options
 from fpstore.cli.images import Images, image_options
 from fpstore.cli.options import (
+    ROW_PARAMETERS,
     Rows,
     Talk,
     codec_option,
@@ -50,7 +51,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb, guesses=output_is("the store to write is the first argument"))
 @store_argument
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
+@click.argument("inputs", metavar="[INPUT...]", nargs=-1)
+@click.option(
+    "--empty",
+    is_flag=True,
+    help="Make a store of no rows, for fpstore insert; there is no INPUT. The first ids decide if ids are integers or strings.",
+)
 @click.option(
     "-r",
     "--radius",
@@ -114,6 +120,7 @@ if TYPE_CHECKING:
 def build(
     store: str,
     inputs: Sequence[str],
+    empty: bool,
     width: int,
     rows: Rows,
     text: bool,
@@ -151,6 +158,7 @@ def build(
     $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --force
     $ fpstore build short.fps short.tsv --width 32
     $ fpstore build signed.fps signed.csv --decimal --signed
+    $ fpstore build fresh.fps --empty --text --width 256 --radius 24
     $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
     $ fpstore build notes.fps notes --text --width 128 --radius 10 --digits zero --feature-hash blake2b --force
@@ -167,33 +175,32 @@ def build(
     """
     import fpstore
 
+    _check_inputs(store, inputs, empty)
     if image:
         pictures.check_usage(inputs, text)
     width = pictures.settle(images if image else None, width, options)
     types.usage_error_for_design(options["design"], options["radius"], width)
-    if options["block_bytes"] is None:
-        del options["block_bytes"]
-    for path in inputs:
-        if path != "-" and lies_inside(check_path(path), check_path(store)):
-            raise InputError(f"{path}: lies inside {store}, which the build would replace: move it elsewhere", path=path)
     notices, zeros = texts.notices(), ZeroVectors()
-    source: Any
+    of_texts = text or texts.text_field is not None
+    source: Any = []
     if not vectors.vector:
         refuse(VECTOR_PARAMETERS, "needs --vector")
         if not image:
             check_text_usage(inputs, text, texts)
     if image:
-        source = pictures.reader(inputs, options["fingerprinter"], texts.suffix, notices, options["threads"])
+        source = [] if empty else pictures.reader(inputs, options["fingerprinter"], texts.suffix, notices, options["threads"])
     elif vectors.vector:
-        source = _vector_reader(inputs, text or texts.text_field is not None, width, vectors, rows, zeros)
+        source = _vector_reader(inputs, of_texts, width, vectors, rows, zeros)
         if not is_given("radius"):
             talk.note(_of_radius(source.fingerprinter, options["radius"]))
-    elif text or texts.text_field is not None:
+    elif of_texts and empty:
+        options["fingerprinter"] = _text_maker(texts, shingles.fingerprinter(width))
+    elif of_texts:
         source = _text_reader(inputs, texts, shingles.fingerprinter(width), rows, notices, options["threads"])
     else:
         refuse(documents.SIMHASH_PARAMETERS, "needs --text or --text-field")
         documents.refuse_folders(inputs)
-        source = open_reader(inputs, width=width, **rows.arguments)
+        source = [] if empty else open_reader(inputs, width=width, **rows.arguments)
     began = time.monotonic()
     with Bars(talk.bars, source) as bars:
         made = fpstore.build(store, source, width=width, overwrite=force, progress=bars, **options)
@@ -217,6 +224,27 @@ def _note_defaults(stats: dict[str, Any], talk: Talk) -> None:
     if given and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
         changes = f"{' and '.join(given)} {'change' if len(given) > 1 else 'changes'} nothing"
         talk.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")
+
+
+def _check_inputs(store: str, inputs: Sequence[str], empty: bool) -> None:
+    """Refuse inputs that the build would replace, and inputs of an empty store with the options that say how they are read."""
+    if empty == bool(inputs):
+        types.fail("--empty takes no INPUT" if empty else "give an INPUT, or --empty")
+    if empty:
+        refuse(ROW_PARAMETERS | VECTOR_PARAMETERS | {"vector", "suffix", "encoding"}, "does not go with --empty")
+    for path in inputs:
+        if path != "-" and lies_inside(check_path(path), check_path(store)):
+            raise InputError(f"{path}: lies inside {store}, which the build would replace: move it elsewhere", path=path)
+
+
+def _text_maker(texts: Texts, maker: Fingerprinter[Any]) -> Fingerprinter[Any]:
+    """Return the fingerprinter that a reader of such texts has."""
+    from fpstore.hashing.fields import maker_of_columns
+    from fpstore.hashing.html import of_pages
+
+    if texts.text_field is not None:
+        maker, _ = maker_of_columns(maker, texts.text_field)
+    return of_pages(maker, texts.html or False)
 
 
 def _text_reader(
@@ -251,7 +279,7 @@ def summary(stats: dict[str, Any]) -> str:
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
         count(fingerprints, "fingerprint"),
-        count(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" else ""),
+        count(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
         f"radius {stats['radius']}",
         f"{stats['design']['name']} ({count(len(stats['design']['tables']), 'table')})",
         shown_size(taken),

@@ -118,7 +118,7 @@ class ImageReader:
         width = Width(self.fingerprinter.width)
         numbers: list[int] = []
         ids: list[str] = []
-        made = False
+        made, lack = False, ""
         for file, found in in_order(self._read, self._walk.files(), self._threads, WAITING_FILES):
             self.bytes_done += file.size
             if isinstance(found, Skipped):
@@ -127,7 +127,7 @@ class ImageReader:
             name = id_of(file.path)
             for number, value in enumerate(found):
                 if isinstance(value, Lack):
-                    self.empty += 1
+                    self.empty, lack = self.empty + 1, f"{name} {value.sentence}"
                     self._notify(file.path, value.reason)
                     continue
                 numbers.append(value)
@@ -138,6 +138,8 @@ class ImageReader:
         if numbers:
             yield Chunk(width.rows(numbers), ids)
         elif not made:
+            if self.empty == 1 and not self.skipped + self.broken:
+                raise InputError(f"{lack}, so it has no fingerprint")
             raise InputError(f"{self._walk.names}: no picture to make a fingerprint of{self._left_out()}")
 
     def _read(self, file: File) -> list[int | Lack] | Skipped:
@@ -166,6 +168,6 @@ class ImageReader:
             self._on_notice(path, reason)
 
     def _left_out(self) -> str:
-        if not (self.skipped or self.broken or self.empty):
-            return ""
-        return f": {self.skipped} not pictures or too large, {self.broken} broken, {self.empty} blank or of low quality"
+        reasons = {"not pictures or too large": self.skipped, "broken": self.broken, "blank or of low quality": self.empty}
+        told = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number)
+        return f": {told}" if told else ""

@@ -54,6 +54,11 @@ def cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 3] + "..."
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the singular or plural."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def _escaped(character: str) -> str:
     code = ord(character)
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else character.encode("unicode_escape").decode("ascii")

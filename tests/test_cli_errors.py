@@ -134,11 +134,11 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["build", "x.fps", "crawl.tsv", "-r", "9" * 5000], "--radius: must be"),
         (["build", "x.fps", "crawl.tsv", "--design", "best"], "--design: unknown design 'best'"),
         (["build", "x.fps", "crawl.tsv", "--design", "manku-10", "-r", 5], "manku-10 is exact up to radius 3"),
-        (["build", "x.fps", "crawl.tsv", "--memory", "lots"], "--memory: memory must be"),
+        (["build", "x.fps", "crawl.tsv", "--memory", "lots"], "--memory: must be"),
         (["build", "x.fps", "crawl.tsv", "--memory", "1MiB"], "at least 64MiB"),
         (["build", "x.fps", "crawl.tsv", "--threads", 0], "--threads: must be"),
         (["build", "x.fps", "crawl.tsv", "--block-bytes", 100], "--block-bytes: must be one of"),
-        (["build", "x.fps", "crawl.tsv", "--disk-budget", "much"], "--disk-budget: the size must be"),
+        (["build", "x.fps", "crawl.tsv", "--disk-budget", "much"], "--disk-budget: must be"),
         (["probe", "crawl.fps", "xyz"], "'xyz' is not a fingerprint"),
         (["probe", "crawl.fps", "draft.txt"], "'draft.txt' is not a fingerprint.*--text"),
         (["probe", "crawl.fps", "1111222233334444f"], "17 hexadecimal digits, but this store holds 64 bits: expected 16"),
@@ -150,9 +150,9 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["probe", "crawl.fps", "0x1", "-r", 257], "--radius: must be a whole number from 0 to 256, got '257'"),
         (["probe", "crawl.fps", "f" * 64], "64 hexadecimal digits, a fingerprint of 256 bits, but this store holds 64 bits"),
         (["delete", "crawl.fps", "--fingerprints", "f" * 8], "8 hexadecimal digits, a fingerprint of 32 bits, but this store"),
-        (["build", "x.fps", "crawl.tsv", "--width", 16], "--width: width must be one of 32, 64, 128, 256, got '16'"),
-        (["plan", "2^24", "--width", "wide"], "--width: width must be one of 32, 64, 128, 256, got 'wide'"),
-        (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: the share must be a positive number"),
+        (["build", "x.fps", "crawl.tsv", "--width", 16], "--width: must be one of 32, 64, 128, 256, got '16'"),
+        (["plan", "2^24", "--width", "wide"], "--width: must be one of 32, 64, 128, 256, got 'wide'"),
+        (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: must be a positive number"),
         (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),
         (["delete", "crawl.fps", "--fingerprints", "xyz"], "'xyz' is not a fingerprint"),
         (["delete", "crawl.fps", "--decimal", "a"], "--decimal needs --fingerprints or --pairs"),
@@ -162,7 +162,7 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["split", "crawl.fps", "parts", "--bits", 9], "--bits: must be a whole number from 1 to 8"),
         (["plan", "much"], "'much' is not a number of fingerprints"),
         (["plan", "2^24", "-r", 65], "--radius: must be"),
-        (["plan", "2^24", "--disk-budget", "x"], "--disk-budget: the size must be"),
+        (["plan", "2^24", "--disk-budget", "x"], "--disk-budget: must be"),
     ],
 )
 def test_usage_errors_exit_with_2(arguments: Sequence[object], message: str, folder: Path) -> None:
@@ -267,7 +267,7 @@ def test_an_insert_that_failed_is_repeated(folder: Path, monkeypatch: pytest.Mon
     Path("part.tsv").write_text("".join(lines[:8]))
     Path("bad.tsv").write_text("not hex\n")
     message = failure("insert", store, "part.tsv", "bad.tsv", "--unmatched", "-r", 1, "-o", output)
-    assert re.search("bad.tsv:1: .*; before that, [1-8] rows? of the first 8 were inserted; repeat the command", message)
+    assert re.search("bad.tsv:1: .*; before that, [1-8] rows? of the first 8 (was|were) inserted; repeat the command", message)
     assert not Path(output).exists()
     fine("insert", store, "rows.tsv", "--unmatched", "-r", 1, "-o", output, "-q")
     assert Path(output).read_bytes().replace(b'"inserted": true', b'"inserted": false') == expected
@@ -288,7 +288,7 @@ def test_an_insert_whose_output_is_refused_says_what_is_in(folder: Path, monkeyp
     Path("rows.tsv").write_text("0x123456789\n" + f"0x{NEAR:x}\n" * (rows - 1))
     Path("full.tsv").symlink_to("/dev/full")
     message = failure("insert", "numbers.fps", "rows.tsv", "--unmatched", "-o", "full.tsv")
-    told = f"before that, 1 row of the first {rows} were inserted; insert only the rows after these"
+    told = f"before that, 1 row of the first {rows} was inserted; insert only the rows after these"
     assert message == f"fpstore: full.tsv: No space left on device: free some space; {told}\n"
     assert fpstore.open("numbers.fps")[0x123456789] == [4]
 
@@ -383,10 +383,20 @@ def test_wrong_use_changes_nothing_in_a_store(arguments: Sequence[object], code:
     assert _files_of_stores() == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["calibrate", "corpus.parquet", "--text-field", "text", "--recall", 2], "--recall must be a share up to 1"),
+    ],
+)
+def test_errors_name_options_not_arguments_of_python(arguments: Sequence[object], said: str, folder: Path) -> None:
+    assert said in failure(*arguments, code=2)
+
+
 def test_merge_beside_a_long_lived_writer_says_how_it_merges(folder: Path) -> None:
     with fpstore.open("crawl.fps", "r+"):
         message = failure("merge", "crawl.fps")
-    for words in (f"{'this process'} has it open for writing", "one writer at a time", "Store.merge()", "merge_at=0.1"):
+    for words in ("this process has it open for writing", "one writer at a time", "Store.merge()", "merge_at=0.1"):
         assert words in message
 
 

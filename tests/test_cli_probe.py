@@ -105,7 +105,7 @@ def test_short_fingerprints_are_refused(folder: Path) -> None:
     assert f"'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits: {advice}" in failure(
         "probe", "crawl.fps", "ff", code=2
     )
-    assert f"{advice} (decimal fingerprints need decimal=True, --decimal)" in failure("probe", "crawl.fps", "42", code=2)
+    assert f"{advice} (decimal fingerprints need --decimal)" in failure("probe", "crawl.fps", "42", code=2)
     for name, line in (("a.tsv", "42\ta"), ("a.csv", "42,a"), ("a.txt", "42 a"), ("a.jsonl", '{"fingerprint": "42", "id": "a"}')):
         first = '{"fingerprint": "0x1", "id": "b"}' if name == "a.jsonl" else line.replace("42", "0x1").replace("a", "b")
         Path(name).write_text(f"{first}\n{line}\n")

@@ -398,7 +398,7 @@ def test_command_line(folder: Path) -> None:
         assert message in run("dedup", "hashes.csv", "out.csv", *arguments).stderr
     for arguments, message in (
         (["--radius", 70], "radius must be"),
-        (["--keep", "highest"], "needs score="),
+        (["--keep", "highest"], "--keep highest needs --score-field,"),
         (["--keep", "smallest"], "needs a column of ids"),
         (["--text-field", "hash"], "name either the column of texts"),
         (["--clusters", "c.tsv", "--rename", "url=id"], "no column 'url' to rename"),

@@ -57,7 +57,8 @@ class Target:
             if not is_store(path):
                 raise StoreExistsError(f"{path} exists and is not an fpstore store: choose another path", path=path)
             if not self._overwrite:
-                raise StoreExistsError(f"{path} exists: choose another path, or replace it with overwrite (--force)", path=path)
+                advice = "choose another path, or replace it with overwrite=True (--force)"
+                raise StoreExistsError(f"{path} exists: {advice}", path=path)
             self._keep_writers_away()
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)

@@ -256,7 +256,7 @@ def calibrate(
     if pairs is not None and changes is not None:
         raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
     if html and (pairs is not None or image):
-        raise InputError("html=True is for documents of which copies are made: leave it out with pairs and pictures")
+        raise InputError("html=True (--html) is for documents of which copies are made: leave it out with pairs and pictures")
     if isinstance(text, tuple):
         raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
     resources = Resources(0, parse_threads(threads), progress)

@@ -9,7 +9,7 @@ from fpstore.errors import InputError, StorageError
 from fpstore.io.sink import Sink
 
 HELD_ROWS = 1 << 12
-ELSEWHERE = "choose another place for the list of losses (lost, --lost)"
+ELSEWHERE = "choose another place for the list of losses (lost=, --lost)"
 
 
 class LostFile:

@@ -34,13 +34,13 @@ from fpstore.cli.options import (
     threads_option,
     width_option,
 )
-from fpstore.cli.output import count, print_json, shown
+from fpstore.cli.output import print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
 from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_options
 from fpstore.cli.verb import Verb, output_is
 from fpstore.design.tables import BLOCKS
-from fpstore.errors import InputError
+from fpstore.errors import InputError, counted
 from fpstore.io import open_reader
 from fpstore.resources import shown_size
 from fpstore.width import WORD_BITS
@@ -278,10 +278,10 @@ def summary(stats: dict[str, Any]) -> str:
 
     fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
     parts = [
-        count(fingerprints, "fingerprint"),
-        count(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
+        counted(fingerprints, "fingerprint"),
+        counted(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
         f"radius {stats['radius']}",
-        f"{stats['design']['name']} ({count(len(stats['design']['tables']), 'table')})",
+        f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
         shown_size(taken),
     ]
     if fingerprints >= TELLING:

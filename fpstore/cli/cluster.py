@@ -14,10 +14,10 @@ from fpstore.cli.options import (
     talk_options,
     usage_errors,
 )
-from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import resuming
 from fpstore.cli.verb import Verb
+from fpstore.errors import counted
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def write_listing(found: Clusters, writer: Writer, bars: Bars) -> None:
 
 def summary(found: Clusters) -> str:
     """Return in a line what was found."""
-    largest = f", the largest of {count(int(found.sizes.max()), 'document')}" if len(found) else ""
+    largest = f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
     return (
-        f"{count(found.documents, 'document')}, {count(len(found), 'cluster')}{largest}, {count(found.duplicates, 'duplicate')}"
+        f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}{largest}, "
+        f"{counted(found.duplicates, 'duplicate')}"
     )

@@ -24,11 +24,12 @@ from fpstore.cli.options import (
     usage_errors,
     width_option,
 )
-from fpstore.cli.output import count, print_json, print_table, shown, some_ids
+from fpstore.cli.output import print_json, print_table, shown, some_ids
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import folder_of, resume_option, resuming
 from fpstore.cli.texts import Columns, encoding_option, html_option, text_field_option
 from fpstore.cli.verb import Verb, output_is
+from fpstore.errors import counted
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ def print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
     share = summary["removed"] / max(summary["documents"], 1)
     rows = [
         ("documents", f"{summary['documents']:,}", ""),
-        ("clusters", f"{summary['clusters']:,}", f"with {count(summary['in_clusters'], 'document')}"),
+        ("clusters", f"{summary['clusters']:,}", f"with {counted(summary['in_clusters'], 'document')}"),
         ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
         ("kept", f"{summary['kept']:,}", f"in {shown(output)}"),
     ]

@@ -13,9 +13,9 @@ import numpy as np
 from fpstore.cli import queries
 from fpstore.cli.given_ids import Line, given_ids, lines_of
 from fpstore.cli.options import Talk, json_option, refuse, store_argument, talk_options
-from fpstore.cli.output import count, print_json, shown
+from fpstore.cli.output import print_json, shown
 from fpstore.cli.verb import Verb
-from fpstore.errors import InputError
+from fpstore.errors import InputError, counted
 from fpstore.io import open_reader, parse_fingerprint
 from fpstore.width import Width
 
@@ -88,10 +88,10 @@ def delete(
     if as_json:
         print_json({"removed": removed, "missing": missing, **holds})
     elif not talk.quiet:
-        left = f"{count(holds['fingerprints'], 'fingerprint')} with {count(holds['ids'], 'id')} left"
-        given = count(missing, "pair" if pairs else "fingerprint" if fingerprints else "id")
+        left = f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
+        given = counted(missing, "pair" if pairs else "fingerprint" if fingerprints else "id")
         absent = f"; {given} {'was' if missing == 1 else 'were'} not stored" if missing else ""
-        click.echo(f"{shown(store)}: {count(removed, 'id')} removed, {left}{absent}")
+        click.echo(f"{shown(store)}: {counted(removed, 'id')} removed, {left}{absent}")
 
 
 def _context() -> click.Context:

@@ -12,8 +12,7 @@ import click
 
 from fpstore.cli import types
 from fpstore.cli.options import Talk, grouped, refuse
-from fpstore.cli.output import count
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_store
 from fpstore.hashing.walk import BINARY, HEAD_BYTES, is_binary
 from fpstore.io import Chunk
@@ -171,7 +170,7 @@ class Notices:
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
             what = f"left out, {SENTENCES[reason]}" if reason in SENTENCES else _NOTES.get(reason, f"not in UTF-8, {reason}")
-            talk.note(f"{count(number, self._what)} {what}: {names}{more}")
+            talk.note(f"{counted(number, self._what)} {what}: {names}{more}")
 
 
 def reader(

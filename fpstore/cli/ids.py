@@ -11,8 +11,8 @@ import numpy as np
 from fpstore.cli import match_writers
 from fpstore.cli.given_ids import given_ids, lines_of
 from fpstore.cli.options import Talk, ends_with_null, json_option, null_option, output_option, store_argument, talk_options
-from fpstore.cli.output import count
 from fpstore.cli.verb import Verb
+from fpstore.errors import counted
 from fpstore.io import open_writer
 from fpstore.io.reader import format_of
 
@@ -58,4 +58,4 @@ def ids(store: str, words: Sequence[str], inputs: Sequence[str], output: str, as
         writer.write({"fingerprint": fingerprints, "id": found})
     absent = int(np.count_nonzero(sizes == 0))
     if absent:
-        talk.note(f"{count(absent, 'id')} of {len(wanted):,} {'is' if absent == 1 else 'are'} not stored")
+        talk.note(f"{counted(absent, 'id')} of {len(wanted):,} {'is' if absent == 1 else 'are'} not stored")

@@ -29,13 +29,13 @@ from fpstore.cli.options import (
     talk_options,
     threads_option,
 )
-from fpstore.cli.output import complain, count, print_json, shown
+from fpstore.cli.output import complain, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.signals import Interrupted
 from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
 from fpstore.cli.verb import Verb
 from fpstore.disk.refusals import NOTHING_CHANGED
-from fpstore.errors import FpstoreError, InputError, ScanWarning
+from fpstore.errors import FpstoreError, InputError, ScanWarning, counted
 from fpstore.io import Chunk, open_reader
 from fpstore.width import Width
 
@@ -303,14 +303,15 @@ class _Counts:
             self.add(inserted)
 
     def __str__(self) -> str:
-        return f"{count(self.inserted, 'row')} of {self.done:,} {self.what}"
+        return f"{counted(self.inserted, 'row')} of {self.done:,} {self.what}"
 
     def said(self) -> str:
         """Say what is in the store, and how to go on."""
         chunk = self.chunk  # one without rows, as of a text without words, has no ids
         with_ids = chunk is not None and not self.row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
-        return f"; before that, {count(self.inserted, 'row')} of the first {self.done:,} were {self.what}; {again}"
+        were = "was" if self.inserted == 1 else "were"
+        return f"; before that, {counted(self.inserted, 'row')} of the first {self.done:,} {were} {self.what}; {again}"
 
 
 @contextmanager

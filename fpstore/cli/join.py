@@ -19,11 +19,11 @@ from fpstore.cli.options import (
     store_argument,
     talk_options,
 )
-from fpstore.cli.output import count
 from fpstore.cli.pairs import pairs_writer, write_pairs
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import resuming
 from fpstore.cli.verb import Verb
+from fpstore.errors import counted
 from fpstore.format.manifest import is_store
 
 if TYPE_CHECKING:
@@ -84,4 +84,4 @@ def join(
         keeping = resuming(folder, lambda: job.full_identity(identity()), talk)
         with keeping as kept, pairs_writer(options, opened.width) as writer:
             found = sum(write_pairs(join_of(job.snapshot, side, job.radius, job.resources, kept), writer))
-    talk.note(count(found, "pair") + " of fingerprints")
+    talk.note(counted(found, "pair") + " of fingerprints")

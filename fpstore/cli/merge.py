@@ -11,11 +11,11 @@ import click
 from fpstore.cli import types
 from fpstore.cli.build import summary
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
-from fpstore.cli.output import count, print_json, shown
+from fpstore.cli.output import print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.queries import origin_notice
 from fpstore.cli.verb import Verb
-from fpstore.errors import InputError
+from fpstore.errors import InputError, counted
 
 if TYPE_CHECKING:
     from fpstore.store import Store
@@ -97,7 +97,7 @@ def merge(
         print_json({"merged": merged, **stats})
     elif not talk.quiet and not merged:
         wanted = "" if due is None else f"; --at {at:g} merges from {due:,} on"
-        click.echo(f"{shown(store)}: nothing to merge yet: {count(changes, 'change')} since the last merge{wanted}")
+        click.echo(f"{shown(store)}: nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}")
     elif not talk.quiet:
         click.echo(f"{shown(store)}: generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s")
 

@@ -173,7 +173,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        types.fail(str(error))
+        types.fail(types.in_options(str(error)))
 
 
 @dataclasses.dataclass(frozen=True)

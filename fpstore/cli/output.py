@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -15,13 +16,14 @@ import click
 from fpstore.arguments import printable
 from fpstore.errors import one_line
 
+_ARGUMENT = re.compile(r"\b[a-z_]+=(?:'[^']*'|\w*)(?: \((-[^)]+)\)|, (?=-))")
 _PLAIN_WIDTH = 160  # of what is not written to a terminal
 _GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
 
 
 def complain(message: str) -> None:
-    """Write a message as one line to standard error."""
-    click.echo(f"fpstore: {one_line(message)}", err=True)
+    """Write a message as one line to standard error; of an argument of Python with its option, ``a=1 (--a)``, the option."""
+    click.echo(f"fpstore: {one_line(_ARGUMENT.sub(lambda found: found[1] or '', message))}", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -92,11 +94,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 def shown(path: str) -> str:
     """Return a path in a form that can be printed on one line."""
     return printable(path)
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, in the singular or plural."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def some_ids(ids: Sequence[int | str], most: int) -> str:

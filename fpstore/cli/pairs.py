@@ -17,10 +17,10 @@ from fpstore.cli.options import (
     talk_options,
     usage_errors,
 )
-from fpstore.cli.output import count
 from fpstore.cli.progress import Bars
 from fpstore.cli.resume import resuming
 from fpstore.cli.verb import Verb
+from fpstore.errors import counted
 
 if TYPE_CHECKING:
     from fpstore import Pairs
@@ -75,11 +75,11 @@ def pairs(
             found, shared = write_pairs(pairs_of(job.snapshot, job.radius, job.resources, duplicates, kept), writer)
         totals = job.snapshot.totals
         same = totals.ids - totals.fingerprints
-    told = f"{count(found, 'pair')} of fingerprints"
+    told = f"{counted(found, 'pair')} of fingerprints"
     if duplicates:
-        told += f"; {count(shared, 'fingerprint')} of several documents"
+        told += f"; {counted(shared, 'fingerprint')} of several documents"
     elif same:
-        told += f"; {SAME.format(count(same, 'document'))}"
+        told += f"; {SAME.format(counted(same, 'document'))}"
     talk.note(told)
 
 

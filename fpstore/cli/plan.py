@@ -9,10 +9,10 @@ import click
 
 from fpstore.cli import types
 from fpstore.cli.options import codec_option, disk_budget_option, json_option, prefer_option, storage_option, width_option
-from fpstore.cli.output import count, print_json, print_table, say
+from fpstore.cli.output import print_json, print_table, say
 from fpstore.cli.verb import Verb
 from fpstore.design.families import SCAN, lookup_radius
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, counted, show
 from fpstore.resources import shown_size
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def plan(
         print_json({"fingerprints": n, "radius": radius, "width": width, "scan": scan, "plans": [_record(p) for p in plans]})
         return
     print_table(
-        f"{count(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
+        f"{counted(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
         (*_HEADINGS, _LAST[storage], "note"),
         [_row(p, n, storage) for p in (plans if show_all else plans[:SHOWN])],
         left=(0, 6),
@@ -143,14 +143,14 @@ def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
     if radius > lookup_radius(width):
         return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
     if crossing.radius > lookup_radius(width):
-        told = f"For {count(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
+        told = f"For {counted(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
         told += f"above which there are none. At radius {radius} a scan is cheaper for "
     else:
-        told = f"By time alone, for {count(n, 'fingerprint')} a scan is cheaper than look-ups from radius {crossing.radius} on. "
-        told += f"At radius {radius}, it is cheaper for "
+        told = f"By time alone, for {counted(n, 'fingerprint')} a scan is cheaper than look-ups from radius {crossing.radius} on."
+        told += f" At radius {radius}, it is cheaper for "
     if crossing.fingerprints is None:
         return told + "any number."
-    return told + (f"up to {count(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")
+    return told + (f"up to {counted(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")
 
 
 def _record(p: Plan) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import click
 from fpstore.change.split import MOST_BITS
 from fpstore.cli import types
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
-from fpstore.cli.output import count, print_json, shown
+from fpstore.cli.output import print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb, output_is
+from fpstore.errors import counted
 
 
 @click.command(cls=Verb, guesses=output_is("the folder to write to is the second argument"))
@@ -56,4 +57,4 @@ def split(
         print_json([{"path": path, "fingerprints": fingerprints, "ids": ids} for path, fingerprints, ids in rows])
     elif not talk.quiet:
         for name, fingerprints, ids in rows:
-            click.echo(f"{shown(name)}: {count(fingerprints, 'fingerprint')}, {count(ids, 'id')}")
+            click.echo(f"{shown(name)}: {counted(fingerprints, 'fingerprint')}, {counted(ids, 'id')}")

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from fpstore.cli.options import json_option, store_argument
-from fpstore.cli.output import count, print_json, print_table, shown
+from fpstore.cli.output import print_json, print_table, shown
 from fpstore.cli.verb import Verb
+from fpstore.errors import counted
 from fpstore.resources import shown_size
 
 _PARTS = {
@@ -76,7 +77,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("generation", str(found["generation"])),
         (
             "delta",
-            f"{count(found['delta']['changes'], 'change')}, {shown_size(found['delta']['memory'])} of memory in each process",
+            f"{counted(found['delta']['changes'], 'change')}, {shown_size(found['delta']['memory'])} of memory in each process",
         ),
         ("format version", str(found["format_version"])),
     ]

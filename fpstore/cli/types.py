@@ -16,6 +16,8 @@ from fpstore.io.encodings import check_encoding
 from fpstore.resources import MOST_THREADS, parse_memory, parse_size
 from fpstore.width import WIDTHS, check_width
 
+_SUBJECT = re.compile(r"^(the )?\w+ must\b")
+
 
 class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
     """A value parsed by a function of the library; its InputError becomes a usage error."""
@@ -31,7 +33,7 @@ class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer re
         try:
             return self._read(value)
         except InputError as error:
-            raise click.UsageError(f"{_option(param)}: {error}", ctx) from None
+            raise click.UsageError(f"{_option(param)}: {_SUBJECT.sub('must', str(error))}", ctx) from None
 
 
 def whole(least: int, most: int) -> Checked:
@@ -50,6 +52,13 @@ def whole(least: int, most: int) -> Checked:
 def fail(message: str) -> None:
     """End with a usage error."""
     raise click.UsageError(message, click.get_current_context())
+
+
+def in_options(message: str) -> str:
+    """Return a message about an argument with the name of its option, if the command has one of this name."""
+    name, _, rest = message.partition(" ")
+    option = next((param for param in click.get_current_context().command.params if param.name == name), None)
+    return f"{_option(option)} {rest}" if option and rest.startswith(("must ", "is for ")) else message
 
 
 def usage_error_for_radius(radius: int | None, width: int) -> None:

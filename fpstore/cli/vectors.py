@@ -10,7 +10,7 @@ import click
 
 from fpstore.cli import types
 from fpstore.cli.options import ID_PARAMETERS, ROW_PARAMETERS, Rows, Talk, grouped, refuse, width_option
-from fpstore.cli.output import count
+from fpstore.errors import counted
 
 if TYPE_CHECKING:
     from fpstore.hashing import VectorReader
@@ -89,7 +89,7 @@ class ZeroVectors:
         """Report the vectors that were left out."""
         if self._seen:
             more = f" and {self._seen - _NAMED:,} more" if self._seen > _NAMED else ""
-            talk.note(f"{count(self._seen, 'vector')} left out, all components 0: {', '.join(self._first)}{more}")
+            talk.note(f"{counted(self._seen, 'vector')} left out, all components 0: {', '.join(self._first)}{more}")
 
 
 def fingerprinter(dimension: int, width: int, seed: int) -> VectorFingerprinter:

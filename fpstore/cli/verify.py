@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from fpstore.cli.options import Talk, json_option, store_argument, talk_options
-from fpstore.cli.output import complain, count, print_json, shown
+from fpstore.cli.output import complain, print_json, shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
+from fpstore.errors import counted
 
 
 @click.command(cls=Verb)
@@ -55,10 +56,10 @@ def verify(store: str, as_json: bool, talk: Talk) -> None:
         for fault in report.faults:
             click.echo(shown(describe(fault)))
         if report.ok and not talk.quiet:
-            parts = (count(report.tables, "table"), count(report.blocks, "block"), count(report.ids, "id"))
-            click.echo(f"{shown(store)}: sound: {count(report.fingerprints, 'fingerprint')}, {', '.join(parts)}")
+            parts = (counted(report.tables, "table"), counted(report.blocks, "block"), counted(report.ids, "id"))
+            click.echo(f"{shown(store)}: sound: {counted(report.fingerprints, 'fingerprint')}, {', '.join(parts)}")
     if not report.ok:
-        complain(f"{store}: {count(len(report.faults), 'fault')}{unread}: fpstore repair keeps what is intact")
+        complain(f"{store}: {counted(len(report.faults), 'fault')}{unread}: fpstore repair keeps what is intact")
         raise click.exceptions.Exit(1)
 
 

@@ -11,11 +11,11 @@ import click
 from fpstore.cli import types
 from fpstore.cli.documents import Features, feature_options
 from fpstore.cli.options import Talk, format_option, grouped, output_option, talk_options, width_option
-from fpstore.cli.output import count, shown
+from fpstore.cli.output import shown
 from fpstore.cli.progress import Bars
 from fpstore.cli.texts import FIELD_FORMATS, Texts, check_text_usage, text_options
 from fpstore.cli.verb import Verb
-from fpstore.errors import InputError
+from fpstore.errors import InputError, counted
 
 
 @dataclass(frozen=True)
@@ -113,5 +113,5 @@ def weights(
     notices.report(talk)
     kept = found.simhash.weights
     if output != "-" and not talk.quiet and kept is not None:
-        looked_at = f"{found.looked_at:,} of {count(found.documents, 'document')}"
-        click.echo(f"{shown(output)}: weights of {count(len(kept.hashes), 'piece')}, learnt from {looked_at}")
+        looked_at = f"{found.looked_at:,} of {counted(found.documents, 'document')}"
+        click.echo(f"{shown(output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt from {looked_at}")

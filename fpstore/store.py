@@ -30,7 +30,7 @@ from fpstore.care.verify import verify_store
 from fpstore.change.opening import check_opening, close_dropped, open_writer
 from fpstore.change.writer import Deleted, StoreWriter
 from fpstore.design.families import Design, check_design, check_radius
-from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
 from fpstore.jobs.between import join_of
@@ -188,7 +188,7 @@ class Store:
     def __repr__(self) -> str:
         if self._closed:
             return f"<fpstore.Store {str(self.path)!r}, closed>"
-        holds = f"{len(self)} fingerprints of {self.width} bits"
+        holds = f"{counted(len(self), 'fingerprint')} of {self.width} bits"
         return f"<fpstore.Store {str(self.path)!r}: {holds}, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
@@ -799,7 +799,7 @@ class Store:
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
         return self._matches(snapshot, rows, columns, inserted=inserted)
 
-    def delete(self, *, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> Deleted:
+    def delete(self, *unnamed: Any, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> Deleted:
         """Remove documents by their ids, fingerprints with all their ids, or pairs of both. Then no answer contains them.
 
         Parameters
@@ -833,11 +833,11 @@ class Store:
         Deleted(removed=1, missing=0)
         Deleted(removed=1, missing=1)
         """
+        if unnamed or (ids is None and fingerprints is None):
+            raise InputError("say what to delete: delete(ids=[...]), delete(fingerprints=[...]), or both for pairs")
         writer = self._changing()
         check_optional_sync(sync)
         if fingerprints is None:
-            if ids is None:
-                raise InputError("delete needs ids, fingerprints, or both for pairs")
             return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
         if ids is None:
             return writer.delete_fingerprints(self._many(fingerprints), sync)

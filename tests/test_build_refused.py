@@ -17,7 +17,7 @@ BAD = {
     "dict": (({1: 2},), {}, "got dict"),
     "iterable of ints": ((dict.fromkeys([1, 2]).keys(),), {}, "arrays of fingerprints, not single ones, got 1"),
     "signed part": (([ONE, ONE.view(np.int64)],), {}, "int64"),
-    "few ids": (([1, 2], [1]), {}, "1 ids for 2 fingerprints"),
+    "few ids": (([1, 2], [1]), {}, "1 id for 2 fingerprints"),
     "many ids": (([1, 2], ["a", "b", "c"]), {}, "3 ids for 2 fingerprints"),
     "few id parts": (([ONE, ONE], [[1]]), {}, "fewer id arrays than fingerprint arrays"),
     "many id parts": (([ONE], [[1], [2]]), {}, "more id arrays than fingerprint arrays"),

@@ -128,7 +128,7 @@ def test_upsert_of_odd_rows(tmp_path):
         assert store.snapshot().version == version  # nothing is logged
         for wrong, message in (
             (lambda: store.upsert(1, None), "an id for each row"),
-            (lambda: store.upsert([1, 2], ["a"]), "1 ids for 2 fingerprints"),
+            (lambda: store.upsert([1, 2], ["a"]), "1 id for 2 fingerprints"),
             (lambda: store.upsert(1, 5), "its ids are strings, got integers"),
             (lambda: store.upsert(1, ""), "empty"),
         ):
@@ -391,7 +391,8 @@ def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, mov
     Path("bad.tsv").write_text("not hex\n")
     message = failure("insert", "s.fps", "pages.tsv", "bad.tsv", "--upsert")
     changed = 2 if moved == 2 else 1  # `a` leaves one of its fingerprints in any case
-    assert f"before that, {changed} row{'s' * (changed > 1)} of the first 2 were changed; repeat the command" in message
+    were = "row of the first 2 was" if changed == 1 else "rows of the first 2 were"
+    assert f"before that, {changed} {were} changed; repeat the command" in message
     with fpstore.open("s.fps") as store:
         assert len(store.ids) == 2
 

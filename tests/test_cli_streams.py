@@ -251,7 +251,7 @@ def test_rows_of_a_stream_before_a_bad_line_are_answered_and_stay(folder: Path) 
         code, out, err = one.ended()
     assert [json.loads(line)["inserted"] for line in out.splitlines()] == [True, False]
     assert (code, err[:20]) == (1, "fpstore: <stdin>:3: ")
-    assert "before that, 1 row of the first 2 were inserted" in err
+    assert "before that, 1 row of the first 2 was inserted" in err
     assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
 
 
@@ -271,7 +271,7 @@ def test_a_signal_ends_a_stream_of_inserts_and_keeps_what_was_answered(folder: P
         assert json.loads(one.answer())["inserted"]
         code, out, err = one.interrupted(signal.SIGTERM)
     assert (code, out) == (143, b"")
-    assert err.startswith("fpstore: terminated; before that, 1 row of the first 1 were inserted; ")
+    assert err.startswith("fpstore: terminated; before that, 1 row of the first 1 was inserted; ")
     assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
 
 

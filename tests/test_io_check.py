@@ -174,7 +174,7 @@ def test_ids_become_integers_or_strings(ids, expected):
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([1], "1 ids for 2 fingerprints"),
+        ([1], "1 id for 2 fingerprints"),
         (np.arange(3), "3 ids for 2 fingerprints"),
         ([1, "a"], "all integers or all strings"),
         (["a", None], "all integers or all strings"),

@@ -96,7 +96,7 @@ def test_what_is_refused(tmp_path):
         for other, arguments, message in (
             (wide, {}, "this store holds 64 bits, and the other one 128"),
             (store, {"ids": [1, 2]}, "a store has its own"),
-            ([1, 2], {"ids": [1]}, "1 ids for 2 fingerprints"),
+            ([1, 2], {"ids": [1]}, "1 id for 2 fingerprints"),
             ([1.5], {}, "fingerprints must be"),
             ([1], {"radius": 65}, "radius"),
         ):

@@ -103,7 +103,7 @@ def test_repair_of_a_store_without_its_ids_in_small_memory(many, tmp_path):
     (generation / "ids.mdb").unlink()
     fingerprints, ids, losses, lost = repaired_in_small_memory(path)
     assert (fingerprints, ids) == (0, 0)
-    assert f"{ROWS:,} fingerprints that have no id left, and are not in the new store" in losses
+    assert f"{ROWS:,} fingerprints with no id left, and so not in the new store" in losses
     with Path(lost).open() as file:
         assert sum(1 for _ in file) == 2 * ROWS
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s", "s.lost.tsv", "s.repaired"]

@@ -207,7 +207,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     flip(path / GENERATION / IDS_FILE, at + 20)
     report, held = repaired(path, right)
     assert {f for f, _ in right - held} == block
-    assert f"{len(block)} fingerprints that have no id left, and are not in the new store" in report.losses
+    assert f"{len(block)} fingerprints with no id left, and so not in the new store" in report.losses
     rows = [line.split("\t") for line in Path(report.lost_file).read_text().splitlines()]
     assert {int(f, 16) for what, f, _ in rows if what == "fingerprint"} == block
     assert {i for what, _, i in rows if what == "id"} == {i for f, i in right if f in block}
@@ -249,7 +249,7 @@ def test_a_damaged_record_of_strings(tmp_path):
     rows = {tuple(line.split("\t")) for line in Path(report.lost_file).read_text().splitlines()}
     of = {i: f"{lost[f'document {i}']:016x}" for i in numbers}
     assert rows == {("name", of[i], f"{i}") for i in numbers} | {("fingerprint", of[i], "") for i in numbers}
-    assert f"{per_record} ids whose strings are lost" in report.losses
+    assert f"{per_record} ids with a lost string" in report.losses
 
 
 @pytest.mark.parametrize("damaged_copies", [1, 2])

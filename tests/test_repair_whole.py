@@ -232,6 +232,6 @@ def test_the_verb(folder):
     assert result.exit_code == 1
     assert result.stderr == "fpstore: broken.fps: repaired, but not all could be recovered\n"
     assert re.search("^fault: .*ids.mdb: missing", result.stdout, re.MULTILINE)
-    assert re.search("^lost: 7 fingerprints that have no id left", result.stdout, re.MULTILINE)
+    assert re.search("^lost: 7 fingerprints with no id left", result.stdout, re.MULTILINE)
     assert re.search("^done: .*the damaged one is .*broken.fps.damaged$", result.stdout, re.MULTILINE)
     assert run("repair", "crawl.fps", "--yes", "-o", "x").exit_code == 2

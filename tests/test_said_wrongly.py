@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
+import fpstore
 from fpstore.errors import StorageError
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.registry import in_words
@@ -27,6 +28,36 @@ def test_a_full_disk_is_said_of_the_output_not_of_the_file_that_is_copied(tmp_pa
     with pytest.raises(StorageError, match=f"^{tmp_path}/out: No space left"):
         corpus.copy(np.ones(1, bool), tmp_path / "out")
     assert [entry.name for entry in tmp_path.iterdir()] == ["in"]
+
+
+def test_one_is_told_in_the_singular(tmp_path):
+    with fpstore.build(tmp_path / "s.fps", [7], ["a"]) as store:
+        assert ": 1 fingerprint of 64 bits, radius 3, " in repr(store)
+        with pytest.raises(fpstore.InputError, match=r"^1 id for 2 fingerprints: "):
+            fpstore.build(tmp_path / "t.fps", [7, 8], ["a"])
+    with fpstore.open(tmp_path / "s.fps", "r+") as store:
+        store.insert(6, "b")
+        assert [repr(pairs) for pairs in store.pairs()] == ["<fpstore.Pairs: 1 pair>"]
+        assert repr(store.clusters()) == "<fpstore.Clusters: 1 cluster of 2 among 2 documents>"
+
+
+def test_delete_without_a_name_says_which_there_are(tmp_path):
+    fpstore.build(tmp_path / "s.fps", [7], ["a"]).close()
+    with fpstore.open(tmp_path / "s.fps", "r+") as store:
+        with pytest.raises(fpstore.InputError, match=r"delete\(ids=\[...\]\), delete\(fingerprints=\[...\]\)"):
+            store.delete("a")
+        assert store.delete(ids="a").removed == 1
+
+
+def test_a_lock_of_this_process_is_not_waited_for(tmp_path):
+    fpstore.build(tmp_path / "s.fps", [7]).close()
+    with fpstore.open(tmp_path / "s.fps", "r+") as store:
+        with pytest.raises(fpstore.StoreLockedError, match=r"this process has it open .* use the store that is open"):
+            fpstore.open(tmp_path / "s.fps", "r+")
+        (tmp_path / "s.fps/writer.lock").write_text("")  # as while another process notes its number
+        for ask in (lambda: fpstore.open(store.path, "r+"), lambda: fpstore.repair(store.path, in_place=True)):
+            with pytest.raises(fpstore.StoreLockedError, match=r": another process has it open for writing"):
+                ask()
 
 
 def test_a_description_with_parameters_that_are_none_is_shown_as_it_is():

@@ -11,9 +11,9 @@ import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.arguments import is_iterable
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, counted, show
 from fpstore.io import check_fingerprints, check_ids
-from fpstore.io.check import is_image_hash, is_row
+from fpstore.io.check import is_image_hash, is_row, unequal
 from fpstore.io.source import Batch
 from fpstore.string_column import PIECE_BYTES, StringColumn
 from fpstore.width import Width
@@ -74,7 +74,7 @@ def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
             if id_parts is not None:
                 part_ids = next(id_parts, None)
                 if part_ids is None:
-                    raise InputError(f"there are fewer id arrays than fingerprint arrays ({number} ids)")
+                    raise InputError(f"there are fewer id arrays than fingerprint arrays ({counted(number, 'id')})")
                 part_ids = check_ids(part_ids, len(fingerprints))
         if not len(fingerprints):
             continue  # an empty list of ids has no kind
@@ -113,7 +113,7 @@ def _of_single_rows(source: Iterable[Any], ids: Any, width: Width) -> Iterator[P
         raise InputError("there are more ids than fingerprints")
     if piece:
         count = given + len(piece) + sum(1 for _ in rows)
-        raise InputError(f"{given} ids for {count} fingerprints: give one per fingerprint", expected=count, got=given)
+        raise unequal(given, count)
 
 
 def _some_ids(ids: Iterator[Any]) -> list[Any]:

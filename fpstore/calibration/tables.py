@@ -6,6 +6,7 @@ from fpstore.calibration.advice import Suggestion, false_pairs
 from fpstore.calibration.job import Calibration
 from fpstore.calibration.measures import Measured
 from fpstore.calibration.rates import Rate
+from fpstore.errors import counted
 from fpstore.jobs.page_parts import few
 from fpstore.width import WORD_BITS
 
@@ -88,11 +89,11 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
     out = [
         (facts.items, f"{facts.documents:,}"),
         ("looked at", f"{evidence.documents:,}"),
-        ("near-duplicates", f"{pairs:,} pairs"),
-        ("strangers", f"{strangers:,} pairs"),
+        ("near-duplicates", counted(pairs, "pair")),
+        ("strangers", counted(strangers, "pair")),
     ]
     if evidence.resembling.shape[1]:
-        out.append(("similar pairs, not counted as strangers", f"{evidence.resembling.shape[1]:,} pairs"))
+        out.append(("similar pairs, not counted as strangers", counted(evidence.resembling.shape[1], "pair")))
     if evidence.alike:
         out.append(("near-duplicates of these, left out", f"{evidence.alike:,}"))
     if facts.empty:

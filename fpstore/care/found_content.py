@@ -18,7 +18,7 @@ from fpstore.care.found_set import FoundSet
 from fpstore.care.found_settings import Settings
 from fpstore.care.lost_file import LostFile
 from fpstore.care.salvage import IdRecords, SalvagedStrings
-from fpstore.errors import CorruptStoreError
+from fpstore.errors import CorruptStoreError, counted
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import LogHeader
 from fpstore.format.record import LAST_ROW, Totals
@@ -93,7 +93,7 @@ class FoundContent:
         self._stack.callback(self._set.close)
         if self._set.complete:
             whole = "" if not self._set.has_gaps else ", with the help of other tables"
-            told.actions.append(f"recovered all {count} fingerprints of the tables{whole}")
+            told.actions.append(f"recovered {count:,} of {counted(count, 'fingerprint')} of the tables{whole}")
         else:
             told.losses.append(f"{count - self._set.count} of {count} fingerprints of the tables, which are not known")
 
@@ -138,7 +138,7 @@ class FoundContent:
         else:
             told.losses += records.losses()
             if records.count:
-                told.actions.append(f"applied {records.count} log record{'s' if records.count != 1 else ''}")
+                told.actions.append(f"applied {counted(records.count, 'log record')}")
         pieces = [] if records is None else records.pieces
         self._changes = Changes(pieces, self._width.words, None if start is None else start.first_string)
         self.expected: Totals | None = None if start is None else start.totals

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fpstore.disk.files import open_file, read_at, write_all
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
-from fpstore.disk.locks import LOCK_FILE, WriterLock
+from fpstore.disk.locks import LOCK_FILE, WriterLock, process_name
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreExistsError, StoreLockedError, StoreNotFoundError
 from fpstore.format.manifest import IDENTITY_BYTES, read_manifest
@@ -58,7 +58,7 @@ def keep_still(path: Path) -> int | None:
         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
         raise StoreLockedError(
-            f"{path}: process {holder} has it open for writing: close it there first", path=path, got=holder
+            f"{path}: {process_name(holder)} has it open for writing: close it there first", path=path, got=holder
         ) from None
     return descriptor
 

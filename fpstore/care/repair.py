@@ -16,7 +16,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.care.salvage import check_seal
 from fpstore.care.verify import verify_store
 from fpstore.disk.folders import short_name
-from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError, StoreNotFoundError, counted
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import looks_like_store, not_a_store
@@ -79,7 +79,7 @@ class _Repair:
             place.begin()
         elif target.exists() or target.is_symlink():
             raise StoreExistsError(
-                f"{target} exists: move it away, choose another path (output, -o), or repair in place (in_place, --yes)",
+                f"{target} exists: move it away, choose another path (output=, -o), or repair in place (in_place=True, --yes)",
                 path=target,
             )
         if not target.parent.is_dir():
@@ -146,15 +146,16 @@ class _Repair:
         what = "a new store" if self._in_place else str(target)  # whose place is only for now
         report.output = str(target)
         report.fingerprints, report.ids = totals.fingerprints, totals.ids
-        report.actions.append(f"wrote {what}: {totals.fingerprints:,} fingerprints with {totals.ids:,} ids, and verified it")
+        whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"
+        report.actions.append(f"wrote {what}: {whole}, and verified it")
         kinds, expected = self._lost.counts, self._content.expected
-        for kind, text in (
-            ("fingerprint", "fingerprints that have no id left, and are not in the new store"),
-            ("ids", "fingerprints that have lost some of their ids"),
-            ("name", "ids whose strings are lost"),
+        for kind, noun, text in (
+            ("fingerprint", "fingerprint", "with no id left, and so not in the new store"),
+            ("ids", "fingerprint", "that lost some ids"),
+            ("name", "id", "with a lost string"),
         ):
             if kinds[kind]:
-                report.losses.append(f"{kinds[kind]:,} {text}")
+                report.losses.append(f"{counted(kinds[kind], noun)} {text}")
         for what, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
             held = None if expected is None else getattr(expected, what)
             if held not in (None, got):

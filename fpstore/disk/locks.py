@@ -14,6 +14,7 @@ from fpstore.disk.fork import around_fork
 from fpstore.errors import StoreLockedError
 
 LOCK_FILE = "writer.lock"
+THIS = "this process"
 
 
 class FolderLock:
@@ -78,16 +79,16 @@ class WriterLock(FolderLock):
 
 def process_name(number: str) -> str:
     """Return how a message names the process with a number, which is not known before it has noted it."""
-    return "this process" if number == str(os.getpid()) else f"process {number}" if number else "another process"
+    return THIS if number == str(os.getpid()) else f"process {number}" if number else "another process"
 
 
 def _refused(folder: Path, holder: str) -> StoreLockedError:
-    return StoreLockedError(
-        f"{folder}: {process_name(holder)} has it open for writing, and there is one writer at a time: insert, delete and "
-        "merge in that process, or wait until it has closed the store",
-        path=folder,
-        got=holder,
-    )
+    name = process_name(holder)
+    then = "insert, delete and merge in that process, or wait until it has closed the store"
+    if name == THIS:
+        then = "use the store that is open, or close it first"
+    told = f"{folder}: {name} has it open for writing, and there is one writer at a time: {then}"
+    return StoreLockedError(told, path=folder, got=holder)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

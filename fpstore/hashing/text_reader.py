@@ -10,7 +10,7 @@ import numpy as np
 
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_flag, check_whole
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, counted, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import open_rows
 from fpstore.hashing.fields import TextColumns, maker_of_columns
@@ -249,7 +249,7 @@ class _TextSource(BatchSource):
                 yield batch
         if not made and not self.arrives:
             left_out = f": {self.null:,} without a text, {self.empty:,} without words" if self.done else ""
-            rows = f"{self.done:,} rows" if self.done else "no rows"
+            rows = counted(self.done, "row") if self.done else "no rows"
             raise InputError(f"{self._label}: no text to make a fingerprint of, {rows}{left_out}")
 
     def _batch(self, read: Read, rule: IdRule) -> Batch:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore.aliases import Words
 from fpstore.arguments import MAX_ID_BYTES
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, counted, show
 from fpstore.io.convert import as_array, texts_of, unmasked
 from fpstore.io.digits import Digits, read_digits, rows_of_digits
 from fpstore.io.wrong_width import too_large, wrong_width
@@ -388,9 +388,15 @@ def check_id(value: object) -> int | str:
     return int(value)
 
 
+def unequal(ids: int, fingerprints: int) -> InputError:
+    """Return the error of another number of ids than of fingerprints."""
+    told = f"{counted(ids, 'id')} for {counted(fingerprints, 'fingerprint')}: give one per fingerprint"
+    return InputError(told, expected=fingerprints, got=ids)
+
+
 def _check_count(length: int, count: int) -> None:
     if length != count:
-        raise InputError(f"{length} ids for {count} fingerprints: give one per fingerprint", expected=count, got=length)
+        raise unequal(length, count)
 
 
 def _ids_of_list(items: list[object]) -> Words | list[str]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fpstore.aliases import Progress, Words
 from fpstore.arguments import printable
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError, counted, show
 from fpstore.io.check import MAX_U64, check_string_id
 from fpstore.io.digits import Digits, of_signed, read_digits
 from fpstore.io.encodings import check_encoding
@@ -228,7 +228,7 @@ class Skip:
     def finish(self) -> None:
         """Raise InputError if there were fewer."""
         if self.left:
-            raise InputError(f"the input changed: {self.left} rows fewer than there were")
+            raise InputError(f"the input changed: {counted(self.left, 'row')} fewer than there were")
 
 
 class CorpusFiles(Corpus):
@@ -297,7 +297,7 @@ class KeptRows:
             self._progress("copying", self._done, self._done)
 
     def _changed(self) -> None:
-        raise InputError(f"the input changed while it was read: it had {len(self._kept)} rows, and has another number now")
+        raise InputError(f"the input changed while it was read: {counted(len(self._kept), 'row')} before, another number now")
 
 
 def part_of(columns: dict[str, list[Any]], chosen: Chosen, name: str, lines: Sequence[int]) -> Part:

@@ -12,7 +12,7 @@ from fpstore import _kernel
 from fpstore.aliases import Lims, Words
 from fpstore.arguments import check_choice
 from fpstore.cached import cached_property
-from fpstore.errors import CorruptStoreError, InputError
+from fpstore.errors import CorruptStoreError, InputError, counted
 from fpstore.hashing.image import ImageHash
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs.checkpoint import Checkpoint
@@ -144,7 +144,8 @@ class Clusters(Tabular):
         return (self[place] for place in range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<fpstore.Clusters: {len(self)} clusters of {int(self.lims[-1])} among {self.documents} documents>"
+        among = f"{int(self.lims[-1]):,} among {counted(self.documents, 'document')}"
+        return f"<fpstore.Clusters: {counted(len(self), 'cluster')} of {among}>"
 
 
 class Deduplication(NamedTuple):
@@ -166,11 +167,8 @@ class Deduplication(NamedTuple):
     unknown: int
 
     def __repr__(self) -> str:
-        groups = f"{len(self.clusters):,} cluster{'' if len(self.clusters) == 1 else 's'}"
-        return (
-            f"<fpstore.Deduplication: {len(self.kept):,} of {self.clusters.documents:,} documents kept, {groups}, "
-            f"{self.unknown:,} not compared>"
-        )
+        kept = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
+        return f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, {self.unknown:,} not compared>"
 
 
 def grouping_of(radius: int, group: str | None, representative: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
@@ -262,8 +260,8 @@ def _refuse_several(count: int, grouping: Grouping) -> None:
     if grouping.needs_fingerprints:
         given = "group='greedy'" if grouping.group == "greedy" else "representative='central'"
         raise InputError(
-            f"{given} needs documents of one fingerprint each, but some have several: {count} fingerprints more than documents; "
-            "ask for group='connected' (--group connected) and representative='first'"
+            f"{given} needs documents of one fingerprint each, but some have several: {counted(count, 'fingerprint')} more than "
+            "documents; ask for group='connected' (--group connected) and representative='first' (--representative first)"
         )
 
 

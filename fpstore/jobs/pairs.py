@@ -13,7 +13,7 @@ from fpstore.cached import cached_property
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
-from fpstore.errors import CorruptStoreError
+from fpstore.errors import CorruptStoreError, counted
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_within
@@ -253,7 +253,7 @@ class Pairs(Tabular):
         return map(Pair, self._width.numbers(self.rows_a), self._width.numbers(self.rows_b), self.distances.tolist())
 
     def __repr__(self) -> str:
-        return f"<fpstore.Pairs: {len(self)} pairs>"
+        return f"<fpstore.Pairs: {counted(len(self), 'pair')}>"
 
 
 def batches_of(columns: PairColumns, snapshot: Snapshot, other: Side | None = None) -> Iterator[Pairs]:

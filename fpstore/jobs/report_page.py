@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fpstore.errors import counted
 from fpstore.hashing.registry import in_words
 from fpstore.jobs.markup import Html, element, joined
 from fpstore.jobs.page_parts import boxes, few, figure, folded, keys, page, paragraph, section, table
@@ -131,7 +132,7 @@ def _code(codes: Codes, stats: dict[str, Any]) -> Html:
         )
     if stats["width"] > 64 and 64 in codes.counts:
         words += " The h 64 stands for neighbours whose first 64 bits are equal."
-    counts = [Bar(str(h), codes.counts.get(h, 0), f"{codes.counts.get(h, 0):,} fingerprints") for h in shown]
+    counts = [Bar(str(h), codes.counts.get(h, 0), counted(codes.counts.get(h, 0), "fingerprint")) for h in shown]
     figures = [figure(standing_bars(counts, "Fingerprints by h"), "Fingerprints by h.")]
     bits = [Bar(str(h), codes.bits.get(h, 0), f"{codes.bits.get(h, 0)} bits", other=True) for h in shown]
     if codes.bits:
@@ -171,11 +172,11 @@ def _pairs(figures: Figures) -> Html:
     if found is None:
         return section(title, paragraph(f"{again} Pairs of near fingerprints were left out of this report."))
     total = sum(found.counts)
-    words = f"{total:,} {'pair' if total == 1 else 'pairs'} of different fingerprints within radius {figures.radius}. {again}"
+    words = f"{counted(total, 'pair')} of different fingerprints within radius {figures.radius}. {again}"
     if found.stopped:
         words = f"The count stopped at {total:,} pairs of fingerprints within radius {figures.radius}; there are more. {again}"
-    bars = [Bar("0", same, f"{same:,} ids", other=True)]
-    bars += [Bar(str(d), n, f"{n:,} pairs") for d, n in enumerate(found.counts, 1)]
+    bars = [Bar("0", same, counted(same, "id"), other=True)]
+    bars += [Bar(str(d), n, counted(n, "pair")) for d, n in enumerate(found.counts, 1)]
     rows = [("0", f"{same:,}", "further ids of a fingerprint")]
     rows += [(str(d), f"{n:,}", "pairs of fingerprints") for d, n in enumerate(found.counts, 1)]
     colours = keys("pairs of fingerprints", "further ids of a fingerprint")
@@ -193,16 +194,15 @@ def _clusters(figures: Figures) -> Html:
     if found is None:
         return section(title, paragraph("Clusters were left out of this report."))
     if not len(found):
-        return section(title, paragraph(f"No two of {found.documents:,} documents are within radius {figures.radius}."))
+        return section(title, paragraph(f"No two of {counted(found.documents, 'document')} are within radius {figures.radius}."))
     share = found.duplicates / max(found.documents, 1)
     sizes = found.histogram()
     bars = [Bar(f"{_range(name)} documents", n, f"{n:,}, {n / len(found):.1%}") for name, n in sizes.items()]
     return section(
         title,
         paragraph(
-            f"Of {found.documents:,} documents, {int(found.lims[-1]):,} are in {len(found):,} "
-            f"{'cluster' if len(found) == 1 else 'clusters'} {_joining(figures)}. "
-            f"One document of each cluster would stay: {found.duplicates:,} are duplicates ({share:.1%})."
+            f"Of {found.documents:,} documents, {int(found.lims[-1]):,} are in {counted(len(found), 'cluster')} "
+            f"{_joining(figures)}. One document of each cluster would stay: {found.duplicates:,} are duplicates ({share:.1%})."
         ),
         figure(lying_bars(bars, "Clusters by size", len(found)), "Clusters by the number of their documents."),
         folded(table(("Documents", "Clusters"), [(_range(name), f"{n:,}") for name, n in sizes.items()])),

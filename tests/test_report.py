@@ -8,10 +8,11 @@ import re
 import shutil
 import subprocess
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import COMMAND, failure, fine
+from commandline import COMMAND, failure, fine, run
 from drawing import animation, encoded, scene
 from pages import Page, look
 from PIL import Image
@@ -31,7 +32,7 @@ HOSTILE = [
 
 def report(store, radius=None, *, pairs=True, files_in=None, threads=1):
     """Return the page that the command writes."""
-    options = [*(["--radius", radius] if radius is not None else []), *([] if pairs else ["--no-pairs"]), "--threads", threads]
+    options = [*(["--radius", radius] if radius is not None else []), *([] if pairs else ["--no-pairs"]), "--threads", threads, "-q"]
     return fine("report", store.path, *options, *(["--files-in", files_in] if files_in else []))
 
 
@@ -163,13 +164,23 @@ def notes(tmp_path, monkeypatch):
     return folder
 
 
+def report_in(folder, store="notes.fps", missing="1 of 4"):
+    """Return the page, which tells as standard error does how many files are not there."""
+    result = run("report", store, *(["--files-in", folder] if folder else []))
+    told = f"The files of {missing} documents were not found"
+    where = Path(folder or ".").absolute()
+    assert result.stderr == f"fpstore: {told}: paths are read from {where}; --files-in names another folder\n"
+    assert f"{told} in the folder from which their paths were read." in result.stdout
+    return result.stdout
+
+
 def test_texts_are_those_that_the_store_knows(notes, monkeypatch):
     page = fine("report", "notes.fps")
     assert "word0 word1" in page
     assert "&lt;i&gt;bold&lt;/i&gt; \ufffd\ufffd\ufffd word0" in page
     assert "something else" not in page
     assert "the file has changed since" not in page  # nobody said that ids are paths
-    shown = fine("report", "notes.fps", "--files-in", ".")
+    shown = report_in(".")
     assert "the file has changed since" in shown
     assert "no such file" in shown
     begun = [words for words in Page(shown).words if words.startswith("word0")]
@@ -177,7 +188,7 @@ def test_texts_are_those_that_the_store_knows(notes, monkeypatch):
     assert begun[0].endswith("…")
     monkeypatch.chdir("/")
     assert "word0" not in fine("report", notes.parent / "notes.fps")
-    assert fine("report", notes.parent / "notes.fps", "--files-in", notes.parent) == shown
+    assert report_in(notes.parent, notes.parent / "notes.fps") == shown
 
 
 def test_texts_outside_the_folder_are_not_read(tmp_path, monkeypatch):
@@ -295,7 +306,7 @@ def pictures_of(page):
 
 
 def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
-    shown = pictures_of(fine("report", "p.fps"))
+    shown = pictures_of(report_in(None, "p.fps", "1 of 10"))
     frames = [f"photos/{name}.gif#{number}" for name in ("again", "moving") for number in range(3)]
     assert sorted(shown) == sorted(["photos/a.png", "photos/b.png", *frames])
     for name, picture in shown.items():
@@ -303,14 +314,13 @@ def test_pictures_are_those_that_the_store_knows(photos, monkeypatch):
     small = scene(1).resize((96, 72))
     apart = np.asarray(small, int) - np.asarray(shown["photos/a.png"], int)
     assert np.abs(apart).mean() < 8
-    told = fine("report", "p.fps", "--files-in", ".")
+    told = report_in(".", "p.fps", "1 of 10")
     assert set(pictures_of(told)) == set(shown)
     assert "the file has changed since" in told
     assert "no such file" in told
     monkeypatch.chdir("/")
-    assert pictures_of(fine("report", photos.parent / "p.fps")) == {}
-    outside = fine("report", photos.parent / "p.fps", "--files-in", photos)
-    assert pictures_of(outside) == {}
+    assert pictures_of(report_in(None, photos.parent / "p.fps", "10 of 10")) == {}
+    assert pictures_of(report_in(photos, photos.parent / "p.fps", "10 of 10")) == {}
     (photos / "photos").symlink_to("..")
     assert "the path leads out of the folder" in fine("report", photos.parent / "p.fps", "--files-in", photos)
 

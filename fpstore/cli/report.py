@@ -87,5 +87,8 @@ def report(
             Files(None if files_in is None else check_path(files_in, "--files-in"), opened.fingerprinter),
             Resources(parse_memory(memory), parse_threads(threads), bars),
         )
+    if figures.missing:
+        folder = check_path("." if files_in is None else files_in, "--files-in")
+        talk.note(f"{figures.missing}: paths are read from {folder}; --files-in names another folder")
     with Sink(output) as sink:
         sink.write(page_of(figures).encode())

@@ -109,6 +109,8 @@ class Figures:
         What the tables and the set are like; either codes or buckets.
     distances, clusters, largest, others
         None and empty where pairs were not wanted.
+    missing : str
+        Of how many documents the files were not found; empty if of none.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Figures:
     clusters: Clusters | None
     largest: list[Family]
     others: list[Family]
+    missing: str
 
 
 def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files: Files, resources: Resources) -> Figures:
@@ -156,7 +159,7 @@ def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, fi
             clusters = clusters_of(snapshot, grouping, resources)
         largest, others = families_of(snapshot, clusters, files)
     name = snapshot.generation.path.name
-    return Figures(name, stats, shown, grouping.group, codes, buckets, skew, distances, clusters, largest, others)
+    return Figures(name, stats, shown, grouping.group, codes, buckets, skew, distances, clusters, largest, others, files.told())
 
 
 def codes_of(table: TableReader, fingerprint_count: int) -> Codes:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fpstore.errors import FpstoreError
+from fpstore.errors import FpstoreError, counted
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.html import MainText, main_texts
 from fpstore.hashing.image_open import frames, refusals
@@ -50,25 +50,39 @@ class Files:
         Ids are paths in it.
     description : mapping, optional
         The fingerprinter of the store.
+
+    Attributes
+    ----------
+    asked, missing : int
+        Of how many documents the files were looked for, and of how many they were not there. Ids of texts need not be paths, so
+        texts count only if the user names a folder.
     """
 
     def __init__(self, folder: Path | None, description: Mapping[str, Any] | None) -> None:
         self._folder = None if folder is None else folder.resolve()
         self._fingerprinter = _known(description)
+        self.asked = self.missing = 0
 
     def of(self, name: int | str, fingerprints: list[int]) -> Found:
         """Return the text or the picture of a document, whose fingerprints are given."""
         hasher = self._fingerprinter
         if not isinstance(name, str) or (self._folder is None and hasher is None):
             return NOTHING
+        pictures = hasher is not None and hasher.items == "pictures"
+        counts = pictures or self._folder is not None
+        self.asked += counts
         try:
-            pictures = hasher is not None and hasher.items == "pictures"
             found = self._picture(name, fingerprints) if pictures else self._text(name, fingerprints)
         except FileNotFoundError:
             found = Found(None, "no such file")
+            self.missing += counts
         except (OSError, ValueError, RuntimeError, FpstoreError):  # names that cannot be paths, loops of links, binary files
             found = Found(None, "the file cannot be read")
         return NOTHING if found.reason and self._folder is None else found
+
+    def told(self) -> str:
+        """Say of how many documents the files were not found; nothing if all were."""
+        return f"The files of {self.missing:,} of {counted(self.asked, 'document')} were not found" if self.missing else ""
 
     def _text(self, name: str, fingerprints: list[int]) -> Found:
         from fpstore.hashing.documents import iter_documents

@@ -263,6 +263,7 @@ def _families(figures: Figures) -> Html:
             "The number before each document is its distance to the first one, in bits."
             + ("" if figures.grouping == "greedy" else f" In a long chain, it can be more than {figures.radius}.")
         ),
+        *([paragraph(f"{figures.missing} in the folder from which their paths were read.")] if figures.missing else []),
         element("h3", "The largest"),
         *map(_family, figures.largest),
     ]

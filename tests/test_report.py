@@ -32,8 +32,8 @@ HOSTILE = [
 
 def report(store, radius=None, *, pairs=True, files_in=None, threads=1):
     """Return the page that the command writes."""
-    options = [*(["--radius", radius] if radius is not None else []), *([] if pairs else ["--no-pairs"]), "--threads", threads, "-q"]
-    return fine("report", store.path, *options, *(["--files-in", files_in] if files_in else []))
+    options = [*(["--radius", radius] if radius is not None else []), *([] if pairs else ["--no-pairs"]), "--threads", threads]
+    return fine("report", store.path, "-q", *options, *(["--files-in", files_in] if files_in else []))
 
 
 def near_values(width, count, seed=5):

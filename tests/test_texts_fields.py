@@ -142,7 +142,7 @@ def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, m
     assert "several fields need SimHash" in failure("probe", "longest.fps", "--input", path, *OPTIONS[:4])
     fine("probe", "plain.fps", "--input", path, "--text-field", "text", "-q")
     html = failure("build", "x.fps", path, *OPTIONS[:4], "--html")
-    assert "--html) is for one column" in html
+    assert "--html is for one column" in html
     assert not Path("x.fps").exists()
 
 

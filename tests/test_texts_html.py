@@ -162,6 +162,19 @@ def test_pages_that_are_taken_with_their_tags_are_told_once(site):
         assert (done.exit_code, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("verb", [("dedup", "rows.jsonl", "out.jsonl"), ("build", "s.fps", "rows.jsonl")])
+def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch, verb):
+    monkeypatch.chdir(tmp_path)
+    for texts, told in (
+        ([page(MENUS[0]), "\ufeff\n<HTML lang=en>" + SENTENCES, "plain"], True),
+        (["plain", "a <html> tag", page(MENUS[0])], False),
+    ):
+        Path("rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        message = run(*verb, "--text-field", "text", "--force").stderr
+        assert ("look like pages of HTML, and were taken with their tags: --html takes the main text" in message) == told
+        assert "look like" not in run(*verb, "--text-field", "text", "--force", "--html").stderr
+
+
 @pytest.mark.parametrize("verb", ["insert", "probe", "scan", "nearest"])
 def test_html_contradicts_a_store_of_plain_texts(site, verb):
     assert run("build", "s.fps", "p.jsonl", "--text-field", "url", "-q").exit_code == 0

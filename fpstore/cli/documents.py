@@ -166,6 +166,8 @@ class Notices:
 
         for name in getattr(self.source, "absent", ()):
             talk.note(f"no row has the field {show(name)}")
+        if getattr(self.source, "tagged", False) and "tags" not in self._seen:
+            talk.note("the first texts look like pages of HTML, and were taken with their tags: --html takes the main text")
         for reason, number in sorted(self._seen.items()):
             names = ", ".join(self._first[reason])
             more = f" and {number - _NAMED:,} more" if number > _NAMED else ""

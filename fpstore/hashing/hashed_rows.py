@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fpstore.aliases import Words
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.fields import length_of
+from fpstore.hashing.html import MainText, are_pages
 from fpstore.io.corpus import Chosen, Flags, Part, Rows
 from fpstore.threads import in_order
 
@@ -57,6 +59,10 @@ def hashed_rows(
             assert part.fingerprints is not None
             yield Read(part._replace(fingerprints=None), part.fingerprints)
         return
+    first = next(parts, None)
+    if first is not None and not isinstance(fingerprinter, MainText):
+        rows.tagged = are_pages(first.texts or ())
+    parts = parts if first is None else chain([first], parts)
     # Rows that are wanted as they come do not wait for others.
     for _, read in in_order(partial(_fingerprinted, fingerprinter), parts, 1 if rows.arrives else threads, WAITING_PARTS):
         yield read

@@ -14,6 +14,7 @@ from fpstore.io.packages import import_package
 
 #: Packages that find the main text of a page: the first is the default, and finds more copies; the second is faster.
 EXTRACTORS = ("trafilatura", "resiliparse")
+_BEGINNINGS, _LOOKED_AT = ("<!doctype html", "<html"), 16
 _LOGGERS = ("trafilatura", "htmldate")
 
 
@@ -112,6 +113,12 @@ def extractor_of(html: bool | str) -> str | None:
     if isinstance(html, str):
         return check_choice(html, EXTRACTORS, "html")
     return EXTRACTORS[0] if check_flag(html, "html") else None
+
+
+def are_pages(texts: Sequence[Any]) -> bool:
+    """Return whether most of the first texts begin as pages of HTML do."""
+    first = [text for text in texts[:_LOOKED_AT] if isinstance(text, str)]
+    return sum(text[:100].lstrip("\ufeff \t\r\n").lower().startswith(_BEGINNINGS) for text in first) * 2 > len(first)
 
 
 def main_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[str]:

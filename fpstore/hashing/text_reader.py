@@ -86,6 +86,8 @@ class TextReader(Reader):
         The number of the row after those read so far.
     absent : list of str
         Of several columns of texts, those that no row read so far has.
+    tagged : bool
+        Whether most of the first texts look like pages of HTML, and are taken as plain texts.
     null, empty : int
         Rows left out so far, because the text is null, or has no words (a page no main text).
     bytes_total, bytes_done : int or None
@@ -162,6 +164,11 @@ class TextReader(Reader):
         return self._texts.absent
 
     @property
+    def tagged(self) -> bool:
+        """Whether most of the first texts look like pages of HTML, and are taken as plain texts."""
+        return self._texts.tagged
+
+    @property
     def null(self) -> int:
         """Rows left out so far because the text is null."""
         return self._texts.null
@@ -236,6 +243,11 @@ class _TextSource(BatchSource):
     def absent(self) -> list[str]:
         """Columns of texts that no row has."""
         return sorted(self._rows.absent)
+
+    @property
+    def tagged(self) -> bool:
+        """Whether texts look like pages."""
+        return self._rows.tagged
 
     def batches(self, rule: IdRule) -> Iterator[Batch]:
         """Read and hash the rows; InputError if none has a fingerprint."""

@@ -122,6 +122,8 @@ class Rows(ABC):
         Whether ids have a type of their own; in delimited text, all are strings.
     absent : collection of str
         Of several columns of texts, those that no row has that the reading under way has met: a row of JSON may lack some.
+    tagged : bool
+        Whether most of the first texts look like pages of HTML, and are taken as plain texts.
     arrives : bool
         Whether rows are wanted as they come. A caller sets it, where they can.
     bytes_total : int or None
@@ -132,6 +134,7 @@ class Rows(ABC):
     names: Sequence[str] = ()
     absent: Collection[str] = ()
     typed = True
+    tagged = False
     arrives = False
     bytes_total: int | None = None
     bytes_done: int = 0

@@ -170,7 +170,8 @@ def test_empty_files_are_left_out(corpora):
     (corpora / "d" / "picture.txt").write_bytes(b"\0")
     done = run("calibrate", "d", "--text", "--setting", "size=1")
     assert (done.exit_code, "1 file left out, binary, not text: d/picture.txt" in done.stderr) == (0, True)
-    assert re.search(r"empty, left out +1$", done.stdout, re.MULTILINE)
+    rows = re.search(r"^documents +(\d+)\nempty, left out +1\nlooked at +(\d+)$", done.stdout, re.MULTILINE)
+    assert int(rows[1]) == 1 + int(rows[2])  # all of a small corpus
 
 
 # --- compare --------------------------------------------------------------------------------------

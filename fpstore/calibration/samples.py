@@ -49,8 +49,10 @@ class LabelledPairs(NamedTuple):
     pairs : list of (int, int, bool)
         The places of both texts, and whether they are near-duplicates.
     documents : int
-        The texts of the corpus with ids, or those of the pairs.
-    empty, shortened : int
+        The texts of the corpus with ids, or those of the pairs, without empty ones.
+    empty : int
+        As in `Sample`, of the same texts.
+    shortened : int
         As in `Sample`, of the texts of the pairs.
     """
 
@@ -106,7 +108,7 @@ def labelled_texts(pairs: Corpus) -> LabelledPairs:
     found = [
         (places.setdefault(a, len(places)), places.setdefault(b, len(places)), d) for a, b, d in zip(*sides, labels, strict=True)
     ]
-    return _checked(list(places), found, len(places), pairs)
+    return _checked(list(places), found, len(places), sum(not text.strip() for text in places), pairs)
 
 
 def labelled_ids(pairs: Corpus, corpus: Corpus, chosen: Chosen) -> LabelledPairs:
@@ -114,16 +116,16 @@ def labelled_ids(pairs: Corpus, corpus: Corpus, chosen: Chosen) -> LabelledPairs
     labels, (firsts, seconds) = _labelled(pairs, ID_COLUMNS, ids=True)
     wanted = dict.fromkeys([*firsts, *seconds])
     texts: dict[str, str] = {}
-    documents = 0
+    rows = filled = 0
     for part in corpus.parts(chosen):
-        documents += sum(bool(text.strip()) for text in part.row_texts())
+        rows, filled = rows + len(part.known), filled + sum(bool(text.strip()) for text in part.row_texts())
         texts |= {name: text for name, text in zip(_ids(part), part.row_texts(), strict=True) if name in wanted}
     missing = next((name for name in wanted if name not in texts), None)
     if missing is not None:
         raise InputError(f"{_name(pairs)}: no document of the corpus has the id {missing!r:.80}", got=missing)
     places = {name: place for place, name in enumerate(texts)}
     found = [(places[a], places[b], duplicate) for a, b, duplicate in zip(firsts, seconds, labels, strict=True)]
-    return _checked(list(texts.values()), found, documents, pairs)
+    return _checked(list(texts.values()), found, rows, rows - filled, pairs)
 
 
 def _labelled(pairs: Corpus, columns: tuple[str, str], *, ids: bool) -> tuple[list[bool], list[list[str]]]:
@@ -154,11 +156,10 @@ def _ids(part: Part) -> list[str]:
     return ids.texts() if isinstance(ids, StringColumn) else list(map(str, np.asarray(ids).tolist()))
 
 
-def _checked(texts: list[str], pairs: list[tuple[int, int, bool]], documents: int, source: Corpus) -> LabelledPairs:
+def _checked(texts: list[str], pairs: list[tuple[int, int, bool]], rows: int, empty: int, source: Corpus) -> LabelledPairs:
     if not any(duplicate for _, _, duplicate in pairs):
         raise InputError(f"{_name(source)}: no pair has the label 1: nothing tells which fingerprints find near-duplicates")
-    empty = sum(not text.strip() for text in texts)
-    return LabelledPairs([text[:LONGEST] for text in texts], pairs, documents, empty, sum(len(t) > LONGEST for t in texts))
+    return LabelledPairs([text[:LONGEST] for text in texts], pairs, rows - empty, empty, sum(len(t) > LONGEST for t in texts))
 
 
 def _name(corpus: Corpus) -> str:

@@ -87,7 +87,8 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
     pairs = sum(each.shape[1] for each in evidence.duplicates.values())
     strangers = evidence.documents * (evidence.documents - 1) // 2 - evidence.resembling.shape[1]
     out = [
-        (facts.items, f"{facts.documents:,}"),
+        (facts.items, f"{facts.documents + facts.empty:,}"),
+        *([(f"{_EMPTY[facts.items]}, left out", f"{facts.empty:,}")] if facts.empty else []),
         ("looked at", f"{evidence.documents:,}"),
         ("near-duplicates", counted(pairs, "pair")),
         ("strangers", counted(strangers, "pair")),
@@ -96,8 +97,6 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
         out.append(("similar pairs, not counted as strangers", counted(evidence.resembling.shape[1], "pair")))
     if evidence.alike:
         out.append(("near-duplicates of these, left out", f"{evidence.alike:,}"))
-    if facts.empty:
-        out.append((f"{_EMPTY[facts.items]}, left out", f"{facts.empty:,}"))
     if facts.shortened:
         out.append((_SHORTENED[facts.items], f"{facts.shortened:,}"))
     return out

@@ -10,7 +10,7 @@ from building import build, listing
 
 import fpstore
 from fpstore.building import target as target_module
-from fpstore.building.target import Target
+from fpstore.building.target import Target, sorting_folder
 from fpstore.disk.locks import LOCK_FILE
 
 
@@ -195,3 +195,10 @@ def test_what_cannot_be_made_durable_is_no_store(tmp_path, monkeypatch, name):
     with pytest.raises(fpstore.StorageError, match="Input/output error"):
         fpstore.build(tmp_path / "s", [1, 2, 3], ["a", "b", "c"], design="manku-4")
     assert listing(tmp_path) == []
+
+
+def test_a_sort_is_not_taken_for_abandoned_by_a_build_of_the_same_store(tmp_path):
+    with sorting_folder(tmp_path / "s") as folder:
+        build(tmp_path / "s", [1, 2, 3])
+        assert folder.is_dir()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["s"]

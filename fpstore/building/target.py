@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from fpstore.disk.folders import ASIDE, exchange, lock_temporary, remove_abandoned, remove_tree, short_name, sync_folder
+from fpstore.disk.folders import ASIDE, exchange, remove_abandoned, short_name, sync_folder, temporary_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError
@@ -35,8 +35,9 @@ class Target:
     def __init__(self, path: Path, overwrite: bool) -> None:
         self.path = path.resolve() if overwrite and is_store(path) else path  # of a link, the store that it names
         self._overwrite = overwrite
+        beginning = f"{temporary_prefix(self.path)}{os.getpid()}-"
+        self._temporary = temporary_folder(self.path.parent, beginning)
         self._folder: Path
-        self._lock = -1
         self._writer: WriterLock | None = None  # of the store that is replaced: nobody changes it meanwhile
 
     def __enter__(self) -> Path:
@@ -63,31 +64,10 @@ class Target:
         if not path.parent.is_dir():
             raise StorageError(f"{path.parent}: no such folder", path=path.parent)
         remove_abandoned(path.parent, f"{glob.escape(temporary_prefix(path))}*")
-        while not self._make_folder():
-            pass
-
-    def _make_folder(self) -> bool:
-        """Make the temporary folder and lock it; False if another builder removed it, as abandoned, before it was locked."""
-        self._folder = self.path.parent / f"{temporary_prefix(self.path)}{os.getpid()}-{os.urandom(4).hex()}"
         try:
-            self._folder.mkdir()
-            with suppress(FileNotFoundError):
-                self._lock = os.open(self._folder, os.O_RDONLY)
-                if lock_temporary(self._lock, self._folder):
-                    return True
-            self._unlock()
-            return False
-        except BaseException as error:  # also a signal: __exit__ will not be called
-            self._unlock()
-            remove_tree(self._folder)
-            if not isinstance(error, OSError):
-                raise
-            raise refused(f"{self.path}: cannot write beside it", error) from error
-
-    def _unlock(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-        self._lock = -1
+            self._folder = self._temporary.__enter__()
+        except OSError as error:
+            raise refused(f"{path}: cannot write beside it", error) from error
 
     def _keep_writers_away(self) -> None:
         """Take the lock of the store that is replaced, if anybody has ever written to it."""
@@ -107,9 +87,7 @@ class Target:
             elif is_of_the_system(error) and not isinstance(error, (InterruptedError, BrokenPipeError)):
                 raise refused(error.filename or self.path, error, NOTHING_CHANGED) from error
         finally:
-            if self._folder.exists():
-                remove_tree(self._folder)
-            self._unlock()
+            self._temporary.__exit__(None, None, None)
             self._release_writer()
 
     def _publish(self) -> None:
@@ -187,10 +165,5 @@ def sorting_folder(target: Path) -> Iterator[Path]:
     StorageError
         The system refused a write.
     """
-    import tempfile  # and with it all that packs and unpacks archives
-
-    with (
-        refusing(target.parent),
-        tempfile.TemporaryDirectory(prefix=temporary_prefix(target), dir=target.parent) as name,
-    ):
-        yield Path(name)
+    with refusing(target.parent), temporary_folder(target.parent, temporary_prefix(target)) as folder:
+        yield folder

@@ -49,18 +49,32 @@ def lock_temporary(descriptor: int, path: Path) -> bool:
 
 
 @contextmanager
-def holding(path: Path) -> Iterator[None]:
-    """Hold the lock of a new temporary folder, where the file system has locks."""
-    descriptor = os.open(path, os.O_RDONLY)
+def temporary_folder(parent: Path, beginning: str, ending: str = "") -> Iterator[Path]:
+    """Yield a new folder, which is locked so that `remove_abandoned` leaves it alone, and is removed if it is still there."""
+    descriptor = -1
     try:
+        while descriptor < 0:
+            path = parent / f"{beginning}{os.urandom(4).hex()}{ending}"
+            path.mkdir()
+            descriptor = _held(path)
+        yield path
+    finally:
+        remove_tree(path)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _held(path: Path) -> int:
+    """Return a descriptor that holds the lock of a new folder; -1 if another process has removed the folder as abandoned."""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path, os.O_RDONLY)
         held = True
         with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
             held = lock_temporary(descriptor, path)
-        if not held:
-            raise FileNotFoundError(errno.ENOENT, "another process removed it as abandoned", str(path))
-        yield
-    finally:
+        if held:
+            return descriptor
         os.close(descriptor)
+    return -1
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:

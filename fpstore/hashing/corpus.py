@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from glob import escape
@@ -14,7 +13,7 @@ import numpy as np
 
 from fpstore.aliases import Progress
 from fpstore.arguments import check_path, printable
-from fpstore.disk.folders import holding, remove_abandoned, remove_tree, short_name, sync_folder
+from fpstore.disk.folders import remove_abandoned, short_name, sync_folder, temporary_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.hashing.documents import Document, Notice, documents_of
@@ -95,23 +94,17 @@ class TextCorpus(Corpus):
         flags = KeptRows(kept, progress)
         folder = check_path(target, "the output").resolve()  # of a link, what it leads to
         beginning = f".{short_name(folder.name, TEMPORARY_BYTES)}."
-        temporary = folder.with_name(f"{beginning}{os.urandom(4).hex()}.tmp")
         try:
             remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
-            temporary.mkdir()
-            with holding(temporary):
+            with temporary_folder(folder.parent, beginning, ".tmp") as temporary:
                 for state in (state for state in self._read if flags.take(1)[0]):
                     _copy(state, temporary / self._relative(Path(state.path)))
                 flags.finish()
                 temporary.replace(folder)
             sync_folder(folder.parent)
         except OSError as error:
-            remove_tree(temporary)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
             raise refused(folder if full else Path(error.filename or folder), error) from error
-        except BaseException:
-            remove_tree(temporary)
-            raise
 
     def _relative(self, path: Path) -> Path:
         """Return the place of a file below the folder that was given; of several folders, with their names."""

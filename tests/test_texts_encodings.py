@@ -104,7 +104,7 @@ def test_a_name_forces_an_encoding(tmp_path, monkeypatch):
     for name in ("nothing", "", 5, "rot13", "hex", "a\0b"):
         with pytest.raises(InputError, match="encoding must be the name of one"):
             iter_documents("a.txt", encoding=name)
-    assert "--encoding: encoding must be the name of one" in failure("hash", "text", "a.txt", "--encoding", "nothing", code=2)
+    assert "--encoding: must be the name of one" in failure("hash", "text", "a.txt", "--encoding", "nothing", code=2)
     assert "--encoding needs --text" in failure("build", "x.fps", "a.tsv", "--encoding", "utf-8", code=2)
 
 

@@ -93,7 +93,8 @@ def test_strings_of_equal_hashes_through_a_join_and_a_split(tmp_path, equal_hash
         assert store.ids["b58"] == [158, 7777]
         assert store.snapshot().generation.record.first_string == 60
         new = [name for name in contents[1].values() if int(name[1:]) >= 40 and name != "b58"]
-        in_order = [string.decode() for _, string in store.snapshot().generation.dictionary.items()]
+        columns = store.snapshot().generation.dictionary.strings.columns()
+        in_order = [string for _, column in columns for string in column.texts() if string]
         assert in_order == [*contents[0].values(), "b58", *new]
         paths = store.split(tmp_path / "parts", 1)
     with fpstore.open(paths[0]) as part:

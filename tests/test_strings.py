@@ -17,10 +17,11 @@ from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_v
 from speeds import crossed
 
 import fpstore
+from fpstore.arguments import MAX_ID_BYTES
 from fpstore.building.sample import Sample
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.string_records import MOST_RECORD_BYTES, RecordReader, StringLayout, strings_per_record
+from fpstore.format.string_records import MOST_STRINGS, RecordReader, StringLayout, strings_per_record
 from fpstore.format.strings import Strings, StringWriter
 from fpstore.string_column import StringColumn
 
@@ -66,7 +67,8 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
         in_use = {number: string for number, string in enumerate(strings) if string}
         assert reference_store.read_strings(reference_store.read_records(tmp_path / f"{count}", shape), count) == in_use
         reader = Strings(tmp_path / f"{count}", shape, count)
-        assert (reader.layout, dict(reader.items())) == (layout, in_use)
+        found = [string for _, column in reader.columns() for string in column.tolist()]
+        assert (reader.layout, found) == (layout, strings)
         assert reader.several(np.array(list(in_use), np.uint64)) == list(in_use.values())
         for number in {0, 5, count - 1, count, count + 1, 2**63} - {-1}:
             if number in in_use:
@@ -285,7 +287,7 @@ def damages(strings, dictionary):
         "two frames": frame + frame,
         "a frame of another dictionary": other.compress(content),
         "a frame without a size": unsized.compress(content) + unsized.flush(),
-        "a frame that is too large": zstd.compress(b"x" * MOST_RECORD_BYTES + b"\xff"),
+        "a frame that is too large": zstd.compress(b"x" * MOST_STRINGS * (MAX_ID_BYTES + 1) + b"\xff"),
         "a frame of 2^40 bytes": frame_of_size(2**40),
         "a frame of 2^60 bytes": frame_of_size(2**60),
     }

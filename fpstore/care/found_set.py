@@ -184,14 +184,6 @@ class FoundSet:
         if gap is not None:
             yield gap
 
-    def keys(self) -> Iterator[Words]:
-        """Yield all fingerprints, ascending, in pieces."""
-        for part in self.parts():
-            if isinstance(part, Gap):
-                yield from self._extras_between(*self._places(part))
-            elif len(part.values):
-                yield part.values
-
     @property
     def block_count(self) -> int | None:
         """How many blocks the identity table had, if that is known."""

@@ -128,10 +128,6 @@ class Dictionary:
                 raise CorruptStoreError(f"{path}: there is no string for id number {highest}", path=path, got=highest)
             yield hashes, counts, numbers
 
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number, string in UTF-8) in order of the numbers."""
-        return self.strings.items()
-
     @property
     def file_bytes(self) -> int:
         """Bytes that all files take on disk."""

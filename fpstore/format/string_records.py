@@ -10,7 +10,6 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.arguments import MAX_ID_BYTES
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict, ZstdDecompressor
@@ -20,7 +19,6 @@ RECORD_BYTES = 1 << 10  # about so many bytes of strings share a record, which o
 MOST_STRINGS = 1 << 8  # in a record
 LAYOUT_KEYS = b"\xff" * 7 + b"\xfe", b"\xff" * 8  # two copies: without the layout, no record can be read
 _LAYOUT = struct.Struct("<IQ")  # strings in a record; how many strings there were when the zstandard dictionary was trained
-MOST_RECORD_BYTES = MOST_STRINGS * (MAX_ID_BYTES + 1)  # decompressed
 CHECKSUM_BYTES = 4
 CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 Buffers = Any  # a sequence of buffers of zstandard

@@ -350,13 +350,6 @@ class Strings:
                 yield number, column
                 number += len(column)
 
-    def items(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number, string in UTF-8) in order of the numbers, without the numbers that are not in use."""
-        for first, column in self.columns():
-            for number, string in enumerate(column.tolist(), first):
-                if string:
-                    yield number, string
-
     def check_pages(self) -> None:
         """Check every page of the file."""
         self._reader.verify()

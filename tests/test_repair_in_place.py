@@ -69,6 +69,48 @@ def test_the_new_store_of_a_repair_that_is_killed_before_the_exchange_goes(tmp_p
     assert listing(tmp_path) == ["s", "s.damaged"]
 
 
+@pytest.mark.parametrize("call", ["mkdir", "touch", "unlink"])
+def test_a_repair_that_is_killed_while_its_folder_is_made_or_removed(tmp_path, monkeypatch, call):
+    """The folder was there without its marker, and every later repair refused it."""
+    path, right, _ = spoiled(tmp_path)
+    done = getattr(Path, call)
+
+    def last(self, *args, **kwargs):
+        mine = ".s.repairing" in (self.name, self.parent.name)
+        if call != "touch" or not mine:
+            done(self, *args, **kwargs)
+        if mine:
+            os._exit(0)
+
+    killed(path, monkeypatch, (Path, call, last))
+    assert listing(tmp_path) == [".s.repairing", "s", *(["s.damaged"] if call == "unlink" else [])]
+    assert listing(tmp_path / ".s.repairing") == []
+    assert fpstore.repair(path, in_place=True).complete
+    assert content(path) == right
+    assert listing(tmp_path) == ["s", "s.damaged"]
+
+
+def test_half_of_a_new_store_goes_that_a_killed_repair_was_removing(tmp_path, monkeypatch):
+    """Without its manifest it was taken for the damaged store, and kept."""
+    path, right, before = spoiled(tmp_path)
+
+    def refuse(*args):
+        raise PermissionError(13, "Permission denied")
+
+    def half(folder):
+        next(folder.rglob("manifest.json")).unlink()
+        os._exit(0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(in_place, "exchange", refuse)
+        killed(path, patch, (in_place, "remove_tree", half))
+    assert listing(tmp_path / ".s.repairing") == [in_place.MARKER, "store"]
+    assert without_lock(bytes_of(path)) == without_lock(before)
+    assert fpstore.repair(path, in_place=True).complete
+    assert content(path) == right
+    assert listing(tmp_path) == ["s", "s.damaged"]
+
+
 @pytest.mark.parametrize("renames", [1, 2])
 def test_a_repair_that_is_killed_between_renames_where_folders_cannot_be_exchanged(tmp_path, monkeypatch, renames):
     path, right, before = spoiled(tmp_path)

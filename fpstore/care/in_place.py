@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from fpstore.disk.files import open_file, read_at, write_all
@@ -67,7 +68,8 @@ class InPlace:
     """The folder beside a store in which a repair in place writes the new one, and from where it exchanges the two.
 
     A file in it says that a repair has made it, and, before the exchange, which store is the new one. So the next repair knows
-    what one that was killed has left: half of a new store, which goes, or the damaged store, which is kept.
+    what one that was killed has left: half of a new store, which goes, or the damaged store, which is kept. That file is the
+    first thing in the folder, and the last to go: an empty folder is of a repair too.
 
     Parameters
     ----------
@@ -91,6 +93,8 @@ class InPlace:
             That repair is at work.
         """
         if self._folder.is_symlink() or self._marker.is_symlink() or not self._marker.is_file():
+            with suppress(OSError):  # unless it is empty
+                self._folder.rmdir()
             return None
         with refusing(self._path):
             self._take_lock()
@@ -164,6 +168,16 @@ class InPlace:
         """Remove the folder, if this process has made it or taken it up, unless the damaged store is still in it."""
         if self._lock >= 0:
             if self._damaged() is None:
-                remove_tree(self._folder)
+                with suppress(OSError):
+                    self._remove()
             os.close(self._lock)
             self._lock = -1
+
+    def _remove(self) -> None:
+        os.ftruncate(self._lock, 0)  # without a note, a store in the folder is the new one, of which half may be left
+        for path in self._folder.iterdir():
+            if path != self._marker:
+                remove_tree(path)
+        if len(list(self._folder.iterdir())) == 1:
+            self._marker.unlink()
+            self._folder.rmdir()

@@ -2,9 +2,11 @@
 
 import dataclasses
 import importlib
+import itertools
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +122,54 @@ def test_in_place_through_a_link(tmp_path):
     assert content(tmp_path / "links" / "current") < right
     assert listing(tmp_path) == ["links", "s", "s.damaged", "s.lost-2.tsv", "s.lost.tsv"]
     assert (tmp_path / "s.lost.tsv").read_text() == "of an earlier repair"
+
+
+@pytest.mark.parametrize(
+    ("options", "store", "lost"),
+    [
+        ({"output": "new"}, "new", "new.lost.tsv"),
+        ({"output": "new", "lost": "lost"}, "new", "lost"),
+        ({}, "s.repaired", "s.lost.tsv"),
+        ({"in_place": True}, "s.damaged", "s.lost.tsv"),
+    ],
+)
+def test_a_new_store_is_never_there_without_its_list_of_losses(tmp_path, monkeypatch, options, store, lost):
+    """The list came after the store: a kill between left none, and the same command was refused."""
+    good = make(tmp_path / "s", changes=False)
+    (good / GENERATION / IDS_FILE).unlink()
+    states = []
+    for last in itertools.count(1):
+        folder = tmp_path / f"killed-{last}"
+        shutil.copytree(good, folder / "s")
+        monkeypatch.chdir(folder)
+        child = os.fork()
+        if not child:
+            calls = itertools.count(1)
+            for name, rename in {"rename": Path.rename, "replace": Path.replace}.items():
+
+                def killed(self, target, done=rename):
+                    result = done(self, target)
+                    if next(calls) == last:  # noqa: B023 - this process ends in this turn
+                        os._exit(0)
+                    return result
+
+                monkeypatch.setattr(Path, name, killed)
+            try:
+                fpstore.repair("s", **options)
+            finally:
+                os._exit(1)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            break
+        left = {name for name in listing(folder) if name != "s" and not name.startswith(".")}
+        states.append(left)
+        assert left in ({lost}, {lost, store})
+        rows = Path(lost).read_text()
+        assert len(rows.splitlines()) > 10
+        if store not in left or options.get("in_place"):
+            fpstore.repair("s", **options)
+        assert listing(folder) == sorted({"s", store, lost})
+        assert Path(lost).read_text() == rows
+    assert (states[0], states[-1]) == ({lost}, {lost, store})
 
 
 def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):

@@ -99,7 +99,12 @@ def build_store(path: Path, source: Any, ids: Any, options: Options, overwrite: 
     """Write a complete store at ``path``, or nothing."""
     options = options.checked()
     with Target(path, overwrite) as folder:
-        _Build(folder, options).run(source, ids)
+        build_into(folder, source, ids, options)
+
+
+def build_into(folder: Path, source: Any, ids: Any, options: Options) -> None:
+    """Write a store into an empty folder; the options have been checked."""
+    _Build(folder, options).run(source, ids)
 
 
 class _Build:

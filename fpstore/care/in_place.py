@@ -21,12 +21,17 @@ NUMBER_ROOM = 8  # bytes of a name for a number behind it
 
 def free_name(path: Path, ending: str, suffix: str = "") -> Path:
     """Return the first name beside a path that is free: without a number, or numbered from 2 on."""
-    name = short_name(path.name, len(ending) + len(suffix) + NUMBER_ROOM)
+    return names_to_free(path, ending, suffix)[-1]
+
+
+def names_to_free(path: Path, ending: str, suffix: str = "") -> list[Path]:
+    """Return the names beside a path that are taken, in order, and the first that is free."""
+    name, names = short_name(path.name, len(ending) + len(suffix) + NUMBER_ROOM), []
     for number in itertools.count(1):
-        free = path.with_name(f"{name}{ending}{'' if number == 1 else f'-{number}'}{suffix}")
-        if not (free.exists() or free.is_symlink()):
-            return free
-    raise AssertionError
+        names.append(path.with_name(f"{name}{ending}{'' if number == 1 else f'-{number}'}{suffix}"))
+        if not (names[-1].exists() or names[-1].is_symlink()):
+            break
+    return names
 
 
 def take_lock(path: Path) -> WriterLock:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from fpstore.errors import InputError, StorageError
@@ -19,9 +22,13 @@ class LostFile:
     ----------
     path : Path
         The final name.
+    earlier : sequence of Path
+        Lists that are there. One with the same bytes is replaced: a repair that was killed has left it, most often.
 
     Attributes
     ----------
+    path : Path
+        The name that it has in the end.
     counts : Counter
         The number of rows of each kind.
 
@@ -31,8 +38,9 @@ class LostFile:
         It cannot be written there.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, earlier: Sequence[Path]) -> None:
         self.path = path
+        self._earlier = earlier
         self.counts: Counter[str] = Counter()
         self._rows: list[str] = []
         try:
@@ -69,6 +77,11 @@ class LostFile:
             return False
         self._flush()
         self._sink.commit()
+        with suppress(OSError):
+            for same in self._earlier:
+                if same.is_file() and filecmp.cmp(self.path, same, shallow=False):
+                    self.path = self.path.replace(same)
+                    break
         return True
 
     def abort(self) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from fpstore.building.target import refuse_inside_store
+from fpstore.building.target import Target, refuse_inside_store
 from fpstore.care.evidence import DAMAGE, Evidence
 from fpstore.care.found_content import FoundContent, batches
 from fpstore.care.found_settings import Settings
-from fpstore.care.in_place import InPlace, free_name, keep_still, take_lock
+from fpstore.care.in_place import InPlace, keep_still, names_to_free, take_lock
 from fpstore.care.lost_file import LostFile
 from fpstore.care.reports import RepairReport
 from fpstore.care.salvage import check_seal
@@ -38,7 +39,7 @@ def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | N
         place.take_up()  # which may put the store back
     if not looks_like_store(path):
         raise not_a_store(path) if path.exists() else StoreNotFoundError(f"{path}: no such store", path=path)
-    lost = lost or free_name(output or path, ".lost", ".tsv")
+    *earlier, lost = [lost] if lost else names_to_free(output or path, ".lost", ".tsv")
     target = output or path.with_name(f"{short_name(path.name, len('.repaired'))}.repaired")
     for written in (lost,) if place is not None else (target, lost):
         refuse_inside_store(written)
@@ -49,7 +50,7 @@ def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | N
             stack.callback(place.close)
         elif (lock := keep_still(path)) is not None:
             stack.callback(os.close, lock)
-        _Repair(path, report, resources).run(place or target, lost)
+        _Repair(path, report, resources).run(place or target, lost, earlier)
         if not report.sound and place is not None:
             report.output, report.damaged = str(path), str(place.swap())
             report.actions.append(f"{path} is the repaired store now; the damaged one is {report.damaged}")
@@ -67,7 +68,7 @@ class _Repair:
         self._path, self._report, self._resources = path, report, resources
         self._progress = resources.progress
 
-    def run(self, place: Path | InPlace, lost: Path) -> None:
+    def run(self, place: Path | InPlace, lost: Path, earlier: Sequence[Path]) -> None:
         report = self._report
         self._evidence = Evidence(self._path, report)
         if self._is_sound():
@@ -86,7 +87,7 @@ class _Repair:
             raise StorageError(f"{target.parent}: no such folder", path=target.parent)
         self._settings = Settings(self._path, self._evidence, report)
         with ExitStack() as stack:
-            self._lost = LostFile(lost)
+            self._lost = LostFile(lost, earlier)
             stack.callback(self._lost.abort)
             self._content = FoundContent(self._evidence, self._settings, target, self._resources.memory, report)
             stack.callback(self._content.close)
@@ -116,8 +117,8 @@ class _Repair:
         return found.ok
 
     def _write(self, target: Path) -> None:
-        """Write the new store and the list of what is lost."""
-        from fpstore.building.builder import Options, build_store
+        """Write the new store and the list of what is lost, which is there before the store: whoever has one has the other."""
+        from fpstore.building.builder import Options, build_into
 
         settings, content = self._settings, self._content
         options = Options(
@@ -128,14 +129,15 @@ class _Repair:
             index_ids=settings.index_ids,
         ).checked()  # fmt: skip
         options.reserved = content.memory
-        build_store(target, batches(content.rows(options, self._lost, self._progress)), None, options, overwrite=False)
-        self._check(target)
-        self._finish_lost()
+        with Target(target, overwrite=False) as folder:
+            build_into(folder, batches(content.rows(options, self._lost, self._progress)), None, options)
+            self._check(folder, target)
+            self._finish_lost()
 
-    def _check(self, target: Path) -> None:
+    def _check(self, folder: Path, target: Path) -> None:
         """Verify the new store, and tell what it has and what it has not."""
         report = self._report
-        tracker = Tracker(target)
+        tracker = Tracker(folder)
         try:
             found = verify_store(tracker.snapshot(), tracker.log, self._progress)
             totals = tracker.snapshot().totals

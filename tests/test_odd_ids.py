@@ -104,7 +104,13 @@ def test_delete_of_pairs_says_what_was_not_stored(tmp_path, monkeypatch, extensi
     assert "; 1 fingerprint was not stored" in fine("delete", "b.fps", "--fingerprints", "0x3")
     Path("bare.tsv").write_text("0000000000000007\n")
     assert "--pairs needs an id in each row" in failure("delete", "b.fps", "--pairs", "--input", "bare.tsv")
-    assert "--pairs is for files" in failure("delete", "b.fps", "--pairs", "7", code=2)
+    assert "--pairs takes a fingerprint and an id" in failure("delete", "b.fps", "--pairs", "0x7", code=2)
+    Path("rows.tsv").write_text("7\t17\n")
+    for name, ids in (("a.fps", ["x", "017", "x"]), ("b.fps", [4, 17, 4])):
+        fpstore.build(name, [7, 7, 9], ids, overwrite=True).close()
+        assert "2 ids left; 1 pair was not stored" in fine("delete", name, "--pairs", "0x7", ids[0], "0x8", ids[0])
+    done = json.loads(fine("delete", "b.fps", "--pairs", "9", "4", "--decimal", "--input", "rows.tsv", "--json"))
+    assert (done["removed"], done["missing"]) == (2, 0)
 
 
 def test_a_bad_line_of_delete_is_named(tmp_path, monkeypatch):

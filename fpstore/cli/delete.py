@@ -16,7 +16,7 @@ from fpstore.cli.options import Talk, json_option, refuse, store_argument, talk_
 from fpstore.cli.output import print_json, shown
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, counted
-from fpstore.io import open_reader, parse_fingerprint
+from fpstore.io import Chunk, open_reader, parse_fingerprint
 from fpstore.width import Width
 
 
@@ -27,7 +27,7 @@ from fpstore.width import Width
 @click.option(
     "--pairs",
     is_flag=True,
-    help="Files of --input have a fingerprint and an id in each row, as for fpstore insert; delete these pairs alone.",
+    help="Delete pairs alone: arguments are a fingerprint and its id by turns; rows of --input have both, as for fpstore insert.",
 )
 @click.option("--decimal", is_flag=True, help="Fingerprints are decimal, not hexadecimal.")
 @click.option("--input", "inputs", multiple=True, metavar="FILE", help="Read one id per line from a file; - is standard input.")
@@ -59,14 +59,15 @@ def delete(
     $ find notes -type f -print0 | fpstore delete notes.fps --input - --null --quiet
     $ fpstore delete crawl.fps --fingerprints 9d3a5b1c00f7e642 --json
     $ fpstore delete crawl.fps --fingerprints --decimal 42 --no-progress
+    $ fpstore delete crawl.fps --pairs 9d3a5b1c00f7e642 17
     $ fpstore delete crawl.fps --pairs --input new.tsv
     """
     import fpstore
 
     if not words and not inputs:
         raise click.UsageError("give ids, or --input FILE", _context())
-    if pairs and (fingerprints or words or not inputs):
-        raise click.UsageError("--pairs is for files: give --input FILE, and neither ids nor --fingerprints", _context())
+    if pairs and (fingerprints or len(words) % 2):
+        raise click.UsageError("--pairs takes a fingerprint and an id for each pair, without --fingerprints", _context())
     if decimal and not (fingerprints or pairs):
         raise click.UsageError("--decimal needs --fingerprints or --pairs", _context())
     if not inputs:
@@ -76,7 +77,9 @@ def delete(
         strings, width = known.snapshot().totals.id_kind == "string", known.width
     what: dict[str, Any]
     if pairs:
-        what = _pairs(inputs, width=Width(width, stored=True), decimal=decimal, null=null, id_type="str" if strings else "int")
+        reading: Any = {"decimal": decimal, "null": null, "id_type": "str" if strings else "int"}
+        rows = open_reader(inputs, width=Width(width, stored=True), **reading) if inputs else ()
+        what = _joined([*_pairs_of(words, decimal, width, strings), *rows])
     elif fingerprints:
         what = {"fingerprints": _given(words, lines, decimal, width)}
     else:
@@ -98,9 +101,15 @@ def _context() -> click.Context:
     return click.get_current_context()
 
 
-def _pairs(inputs: Sequence[str], **reading: Any) -> dict[str, Any]:
-    """Return the fingerprints and the ids of all rows of files."""
-    chunks = list(open_reader(inputs, **reading))
+def _pairs_of(words: Sequence[str], decimal: bool, bits: int, strings: bool) -> list[Chunk]:
+    """Return the pairs given as arguments."""
+    ids: Any = given_ids(words[1::2], [], strings)
+    fingerprints = queries.parse_words(words[::2], decimal, bits)
+    return [Chunk(fingerprints, ids if strings else np.array(ids, np.uint64))] if words else []
+
+
+def _joined(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Return the fingerprints and the ids of all pairs."""
     ids = [chunk.ids for chunk in chunks if chunk.ids is not None]
     if len(ids) < len(chunks):
         raise InputError("--pairs needs an id in each row")

@@ -387,6 +387,7 @@ def test_wrong_use_changes_nothing_in_a_store(arguments: Sequence[object], code:
     ("arguments", "said"),
     [
         (["calibrate", "corpus.parquet", "--text-field", "text", "--recall", 2], "--recall must be a share up to 1"),
+        (["build", "x.fps", "pages.jsonl", "--text-field", "text", "--id-field", ""], "--id-field: must be the name of a column"),
     ],
 )
 def test_errors_name_options_not_arguments_of_python(arguments: Sequence[object], said: str, folder: Path) -> None:

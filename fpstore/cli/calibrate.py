@@ -110,7 +110,7 @@ documents_options = grouped(
         "--text-field", metavar="NAME", multiple=True, callback=_only_field,
         help="Column or JSON field of the texts. Of several, calibrate the one that tells most.",
     ),
-    click.option("--id-field", metavar="NAME", help="Column or JSON field of the ids that --pairs names."),
+    click.option("--id-field", type=types.NAME, help="Column or JSON field of the ids that --pairs names."),
     click.option(
         "--pairs", metavar="FILE",
         help="Pairs with labels, instead of changed copies: Parquet, JSON lines, CSV or TSV with the columns text_a, text_b and "

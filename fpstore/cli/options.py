@@ -244,7 +244,7 @@ format_option = click.option(
 )
 id_field_option = click.option(
     "--id-field",
-    metavar="NAME",
+    type=types.NAME,
     help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the ids; by default id. The ids of "
     "texts are by default the row numbers.",
 )
@@ -266,7 +266,7 @@ row_options = grouped(
     ),
     click.option(
         "--fingerprint-field",
-        metavar="NAME",
+        type=types.NAME,
         help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the fingerprints; "
         "by default fingerprint.",
     ),

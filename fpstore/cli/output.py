@@ -16,7 +16,7 @@ import click
 from fpstore.arguments import printable
 from fpstore.errors import one_line
 
-_ARGUMENT = re.compile(r"\b[a-z_]+=(?:'[^']*'|\w*)(?: \((-[^)]+)\)|, (?=-))")
+_ARGUMENT = re.compile(r"\b[a-z_]+=(?:'[^']*'|\w*)(?: \((--?[a-z][^)]*)\)|, (?=--?[a-z]))")
 _PLAIN_WIDTH = 160  # of what is not written to a terminal
 _GAP, _LEAST_WORDS = 2, 12  # between two columns, and of a column of words, which is wrapped
 

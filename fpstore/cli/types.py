@@ -100,6 +100,12 @@ def _share(text: str) -> float | None:
     return check_share(number, "the share")
 
 
+def _name(text: str) -> str:
+    if not text:
+        raise InputError(f"must be the name of a column, got {show(text)}")
+    return text
+
+
 def _suffix(text: str) -> str:
     if not text.startswith(".") or len(text) < 2:
         raise InputError(f"must start with a dot, such as .txt, got {show(text)}")
@@ -114,6 +120,7 @@ BLOCK = Checked("integer", _block_bytes)
 BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
 ENCODING = Checked("text", _encoding)
 MEMORY = Checked("size", parse_memory)
+NAME = Checked("name", _name)
 RADIUS = whole(0, WIDTHS[-1])
 COUNT = whole(1, 2**63 - 1)
 SHARE = Checked("number", _share)

@@ -20,7 +20,7 @@ VECTOR_PARAMETERS = {"vector_field", "seed"}
 _NAMED = 3
 
 vector_field_option = click.option(
-    "--vector-field", metavar="NAME", help="Parquet column of the vectors, which are lists of numbers; by default vector."
+    "--vector-field", type=types.NAME, help="Parquet column of the vectors, which are lists of numbers; by default vector."
 )
 seed_option = click.option(
     "--seed", type=types.whole(0, 2**64 - 1), default=0, show_default=True, metavar="N", help="Seed of the random hyperplanes."
@@ -45,7 +45,7 @@ hyperplane_options = grouped(
     "hyperplanes",
     Hyperplanes,
     vector_field_option,
-    click.option("--id-field", metavar="NAME", help="Parquet column of the ids; by default id, if there is one."),
+    click.option("--id-field", type=types.NAME, help="Parquet column of the ids; by default id, if there is one."),
     width_option,
     seed_option,
 )

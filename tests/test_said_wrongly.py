@@ -41,14 +41,6 @@ def test_one_is_told_in_the_singular(tmp_path):
         assert repr(store.clusters()) == "<fpstore.Clusters: 1 cluster of 2 among 2 documents>"
 
 
-def test_delete_without_a_name_says_which_there_are(tmp_path):
-    fpstore.build(tmp_path / "s.fps", [7], ["a"]).close()
-    with fpstore.open(tmp_path / "s.fps", "r+") as store:
-        with pytest.raises(fpstore.InputError, match=r"delete\(ids=\[...\]\), delete\(fingerprints=\[...\]\)"):
-            store.delete("a")
-        assert store.delete(ids="a").removed == 1
-
-
 def test_a_lock_of_this_process_is_not_waited_for(tmp_path):
     fpstore.build(tmp_path / "s.fps", [7]).close()
     with fpstore.open(tmp_path / "s.fps", "r+") as store:

@@ -126,7 +126,7 @@ def test_groupings_that_are_refused(tmp_path):
         for arguments in ({"group": "greedy"}, {"representative": "central"}):
             with pytest.raises(
                 InputError,
-                match="needs documents of one fingerprint each, but some have several: 1 fingerprints more than documents",
+                match="needs documents of one fingerprint each, but some have several: 1 fingerprint more than documents",
             ):
                 store.clusters(1, **arguments)
         for arguments in ({"group": "chains"}, {"representative": "highest"}):

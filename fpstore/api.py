@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fpstore.aliases import Progress
@@ -343,22 +344,30 @@ def dedup(
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen
     from fpstore.jobs.choices import Rules
-    from fpstore.jobs.dedup import check_output, check_outside, chosen_and_maker, dedup_job, find_duplicates, kept_of
+    from fpstore.jobs.dedup import (
+        check_output,
+        check_outside,
+        chosen_and_maker,
+        dedup_job,
+        find_duplicates,
+        kept_of,
+        write_outputs,
+    )
 
     check_progress(progress)
     how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding)
     chosen, maker = chosen_and_maker(replace(how, decimal=decimal, signed=signed), text, fingerprint, fingerprinter)
     job = dedup_job(chosen, Rules(radius, keep, group, unknown), maker, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
-    target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"))
-    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
     folder = None if resume is None else check_outside(corpus, check_path(resume, "resume"))
+    target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"), folder=folder)
+    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
     if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
     with checkpoint_in(folder, lambda: job.identity(corpus)) as kept:
         found = find_duplicates(corpus, job, resources, kept)
         if target is not None:
-            corpus.copy(found.kept, target, progress)
+            write_outputs(partial(corpus.copy, found.kept, target, progress), target, kept)
     return Deduplication(kept_of(corpus, found.kept), found.clusters.held(), found.unknown)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -179,7 +180,7 @@ def dedup(
     """
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.tables import renamed
-    from fpstore.jobs.dedup import check_output, check_outside, chosen_and_maker, dedup_job, find_duplicates
+    from fpstore.jobs.dedup import check_output, check_outside, chosen_and_maker, dedup_job, find_duplicates, write_outputs
     from fpstore.resources import Resources, parse_memory, parse_threads
     from fpstore.width import check_width
 
@@ -200,9 +201,9 @@ def dedup(
     notices = Notices()
     html = columns.html is not None
     notices.source = corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding, html)
-    target = check_output(output, corpus, force)
-    listing = None if clusters is None else _listing(clusters, corpus, force, target, names)
     folder = folder_of(output, resume, talk)
+    target = check_output(output, corpus, force, folder=folder)
+    listing = None if clusters is None else _listing(clusters, corpus, force, folder, target, names)
     if folder is not None:
         check_outside(corpus, folder)
     with Bars(talk.bars, corpus) as bars, resuming(folder, lambda: job.identity(corpus), talk) as kept:
@@ -211,7 +212,7 @@ def dedup(
             found = find_duplicates(corpus, job, resources, kept)
             if writer is not None:
                 write_listing(found.clusters, writer, bars)
-            corpus.copy(found.kept, target, bars)
+            write_outputs(partial(corpus.copy, found.kept, target, bars), target, kept, listing, writer)
     notices.report(talk)
     summary = summary_of(found)
     if as_json:
@@ -220,11 +221,11 @@ def dedup(
         print_summary(summary, output, rules.unknown)
 
 
-def _listing(clusters: str, corpus: Corpus, force: bool, target: Path, names: dict[str, str]) -> Path:
+def _listing(clusters: str, corpus: Corpus, force: bool, folder: Path | None, target: Path, names: dict[str, str]) -> Path:
     """Return the path of the list of clusters; an error of it is told before the work, and before a folder is made."""
     from fpstore.jobs.dedup import check_output
 
-    listing = check_output(clusters, corpus, force, of_rows=False)
+    listing = check_output(clusters, corpus, force, folder=folder, of_rows=False)
     if listing.resolve().is_relative_to(target.resolve()):
         raise click.UsageError("OUTPUT and --clusters name the same file, or --clusters one in it")
     listing_writer(str(listing), False, names).abort()

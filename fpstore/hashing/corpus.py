@@ -15,10 +15,11 @@ from fpstore.aliases import Progress
 from fpstore.arguments import check_path, printable
 from fpstore.disk.folders import remove_abandoned, short_name, sync_folder, temporary_folder
 from fpstore.disk.refusals import refused
-from fpstore.errors import InputError
+from fpstore.errors import InputError, StorageError
 from fpstore.hashing.documents import Document, Notice, documents_of
 from fpstore.hashing.walk import Paths, Walk
 from fpstore.io.corpus import Chosen, Corpus, FileState, Flags, KeptRows, Part, Skip, state_of
+from fpstore.io.sink import Complete
 from fpstore.string_column import StringColumn
 
 PART_DOCUMENTS, PART_CHARS = 1024, 1 << 20
@@ -89,7 +90,7 @@ class TextCorpus(Corpus):
         """Return the state of each file, in order."""
         return [state_of(str(file.path)) for file in self._walk.files()]
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
         flags = KeptRows(kept, progress)
         folder = check_path(target, "the output").resolve()  # of a link, what it leads to
@@ -100,8 +101,12 @@ class TextCorpus(Corpus):
                 for state in (state for state in self._read if flags.take(1)[0]):
                     _copy(state, temporary / self._relative(Path(state.path)))
                 flags.finish()
+                if complete is not None:
+                    complete(temporary)
                 temporary.replace(folder)
             sync_folder(folder.parent)
+        except StorageError:
+            raise
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
             raise refused(folder if full else Path(error.filename or folder), error) from error

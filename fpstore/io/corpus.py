@@ -21,6 +21,7 @@ from fpstore.io.check import MAX_U64, check_string_id
 from fpstore.io.digits import Digits, of_signed, read_digits
 from fpstore.io.encodings import check_encoding
 from fpstore.io.scores import rows_of_keys, score_key
+from fpstore.io.sink import Complete
 from fpstore.io.source import IdColumn, InputFile, at, mixed_ids, storage_errors
 from fpstore.io.wrong_width import too_large
 from fpstore.string_column import StringColumn
@@ -192,7 +193,7 @@ class Corpus(Rows):
         raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
 
     @abstractmethod
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept to a path, which appears when all of them are written.
 
         Parameters
@@ -201,6 +202,8 @@ class Corpus(Rows):
         target : path
         progress : callable, optional
             Called as ``progress("copying", done, total)``, in rows.
+        complete : Complete, optional
+            Called before what is written appears.
 
         Raises
         ------

@@ -11,7 +11,7 @@ from fpstore.io.corpus import Chosen, CorpusFiles, Flags, KeptRows, Part, Skip, 
 from fpstore.io.delimited import DelimitedText, Dialect, Row
 from fpstore.io.jsonl import fields_of, parse_object
 from fpstore.io.lines import line_blocks
-from fpstore.io.sink import Sink
+from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import InputFile, at, located
 
 PART_BYTES = 1 << 20
@@ -74,11 +74,11 @@ class JsonlCorpus(_LineFiles):
                 found.add(name)
         return found
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept, byte for byte."""
         flags = KeptRows(kept, progress)
         self.check_unchanged()
-        with Sink(target) as sink:
+        with Sink(target, complete) as sink:
             for file in self.files:
                 for block, _ in self._blocks(file):
                     lines = [line for line in block.split(b"\n")[:-1] if line.strip(_BLANK)]
@@ -127,11 +127,11 @@ class DelimitedCorpus(_LineFiles):
                 yield part_of(columns, chosen, file.name, [row.line for row in rows])
         skip.finish()
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the header and the rows that are kept, byte for byte."""
         flags = KeptRows(kept, progress)
         self.check_unchanged()
-        with Sink(target) as sink:
+        with Sink(target, complete) as sink:
             sink.write(self._check_header(next(self._rows(self.files[0]), None), self.files[0]).raw)
             for file in self.files:
                 for rows in self._batches(file):

@@ -35,7 +35,7 @@ from fpstore.io.corpus import Chosen, Corpus, CorpusFiles, Flags, KeptRows, Part
 from fpstore.io.corpus_rows import PART_BYTES
 from fpstore.io.parquet import BATCH_BYTES, GROUP_ROWS, PAGE_STEP, open_rows, parquet_errors
 from fpstore.io.scores import rows_of_keys, score_key
-from fpstore.io.sink import Sink
+from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import IdRule, at, located
 from fpstore.pieces import keys_of
 
@@ -183,11 +183,11 @@ class ParquetCorpus(CorpusFiles):
                     part = columns.part(some, done + start)
                 yield part
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
         flags = KeptRows(kept, progress)
         self.check_unchanged()
-        with Sink(target) as sink, sink.errors():
+        with Sink(target, complete) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
             writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec, write_batch_size=PAGE_STEP)
             try:
@@ -281,9 +281,9 @@ class TableCorpus(Corpus):
             done += batch.num_rows
             self.bytes_done = (self.bytes_total or 0) * done // max(self.table.num_rows, 1)
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None) -> None:
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept as Parquet."""
-        with Sink(target) as sink, sink.errors():
+        with Sink(target, complete) as sink, sink.errors():
             rows = kept_rows(self.table, kept)
             self._arrow.parquet.write_table(with_schema(rows, writable(rows.schema)), sink.file)
 

@@ -4,7 +4,7 @@ import io
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -18,6 +18,8 @@ from fpstore.disk.folders import lock_temporary, remove_abandoned, short_name
 from fpstore.errors import InputError
 from fpstore.io.source import storage_errors
 
+Complete = Callable[[Path], None]  # called with the temporary name of what is complete, before that is renamed
+
 
 class Sink:
     """The target of a writer.
@@ -29,6 +31,8 @@ class Sink:
     ----------
     target : path or stream
         ``"-"`` is standard output. A text stream receives UTF-8 through its binary buffer if it has one.
+    complete : Complete, optional
+        Called with the temporary name of a file; not for devices, pipes and streams.
 
     Attributes
     ----------
@@ -40,8 +44,9 @@ class Sink:
         Whether the start can be overwritten at the end.
     """
 
-    def __init__(self, target: str | os.PathLike[str] | IO[Any]) -> None:
+    def __init__(self, target: str | os.PathLike[str] | IO[Any], complete: Complete | None = None) -> None:
         self._temporary: Path | None = None
+        self._complete = complete
         self._encode = True
         if target == "-":
             target = sys.stdout
@@ -112,6 +117,8 @@ class Sink:
                 self.file.close()
                 return
             os.fsync(self.file.fileno())
+            if self._complete is not None:
+                self._complete(self._temporary)
             self._temporary.replace(self._path)  # while it is locked
             self._temporary = None
             self._dropped.detach()

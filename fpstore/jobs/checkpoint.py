@@ -19,11 +19,12 @@ from fpstore.disk.files import create_anew, open_file
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import FolderLock, process_name
 from fpstore.disk.refusals import refusing
-from fpstore.errors import CorruptStoreError, InputError, StoreLockedError, StoreNotFoundError, show
+from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreLockedError, StoreNotFoundError, show
 
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
 JobIdentity = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
+OUTPUTS = "outputs"  # in the file of the identity: paths, and what tells the files that are about to get these names
 PART, TEMPORARY = ".part", ".tmp"
 KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}  # of columns
 MOST_LINE = 1 << 16  # bytes: a longer line is damage
@@ -159,24 +160,17 @@ class Checkpoint:
     def _identify(self, identity: JobIdentity) -> None:
         """Note what job this is, or compare it with the note."""
         path = self.folder / IDENTITY_FILE
+        self._identity = now = json.loads(json.dumps(identity))
         if not path.exists():
             self.resumed = False
-            temporary = path.with_suffix(TEMPORARY)
-            with os.fdopen(create_anew(temporary), "w") as file:
-                json.dump(identity, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            sync_folder(self.folder)
-            sync_folder(self.folder.parent)
+            self._note(identity)
             return
         try:
-            before = json.loads(self._noted())
-            names = dict.fromkeys([*before, *identity])
-        except (ValueError, TypeError, CorruptStoreError):
+            before = _noted(self.folder)
+        except (ValueError, CorruptStoreError):
             raise InputError(f"{path}: damaged: remove the folder to start anew", path=path) from None
-        now = json.loads(json.dumps(identity))
-        for name in names:
+        before.pop(OUTPUTS, None)
+        for name in dict.fromkeys([*before, *now]):
             if before.get(name) != now.get(name):
                 was, is_now = (show(what[name]) if name in what else "absent" for what in (before, now))
                 raise InputError(
@@ -185,6 +179,32 @@ class Checkpoint:
                     path=self.folder, expected=before.get(name), got=now.get(name),
                 )  # fmt: skip
 
+    def _note(self, identity: Mapping[str, object]) -> None:
+        temporary = self.folder / IDENTITY_FILE.replace(".json", TEMPORARY)
+        with os.fdopen(create_anew(temporary), "w") as file:
+            json.dump(identity, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.folder / IDENTITY_FILE)
+        sync_folder(self.folder)
+        sync_folder(self.folder.parent)
+
+    def note_outputs(self, outputs: Mapping[Path, Path | None]) -> None:
+        """Note which outputs are about to get their names, so that :func:`was_made` knows them after a kill.
+
+        Parameters
+        ----------
+        outputs : mapping of Path to Path or None
+            Of each name, the complete file or folder that gets it; None if anything that has it later is taken for the output.
+
+        Raises
+        ------
+        StorageError
+        """
+        with refusing(self.folder):
+            states = {str(name.resolve()): None if path is None else _state(path) for name, path in outputs.items()}
+            self._note({**self._identity, OUTPUTS: states})
+
     def write(self, name: str) -> PartWriter:
         """Begin a part; one of the same name is replaced when it is finished."""
         writer = PartWriter(self.folder / f"{name}{PART}", self._first_line(name), self._writing.discard)
@@ -192,12 +212,7 @@ class Checkpoint:
         return writer
 
     def _first_line(self, name: str) -> dict[str, object]:
-        return {"part": name, "job": zlib.crc32(self._noted())}
-
-    def _noted(self) -> bytes:
-        path = self.folder / IDENTITY_FILE
-        with os.fdopen(open_file(path, of_user=True), "rb") as file:
-            return file.read()
+        return {"part": name, "job": zlib.crc32(json.dumps(self._identity, indent=1).encode())}
 
     def names(self, beginning: str) -> list[str]:
         """Return the names of the parts that begin so, without the beginning, in order."""
@@ -286,6 +301,30 @@ class Checkpoint:
 def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> AbstractContextManager[Checkpoint | None]:
     """Return the checkpoint of a job as a context manager; without a folder, one of None."""
     return nullcontext() if folder is None else Checkpoint(folder, identity())
+
+
+def was_made(folder: Path | None, path: Path) -> bool:
+    """Whether what has a path is an output of the job of a folder, which was ended before it had removed the folder."""
+    with suppress(OSError, ValueError, TypeError, FpstoreError):
+        if folder is not None and path.exists():
+            outputs, name = _noted(folder).get(OUTPUTS, {}), str(path.resolve())
+            return name in outputs and outputs[name] in (None, _state(path))
+    return False
+
+
+def _state(path: Path) -> list[int]:
+    """Return what tells a file or folder from others, whatever name it has."""
+    status = path.stat()
+    return [status.st_size, status.st_ino, status.st_mtime_ns]
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    """Return the identity of the job of a folder, and the outputs if they are noted; ValueError if that is damaged."""
+    with os.fdopen(open_file(folder / IDENTITY_FILE, of_user=True), "rb") as file:
+        noted = json.loads(file.read())
+    if not isinstance(noted, dict):
+        raise ValueError("no object")
+    return noted
 
 
 def _check_is_ours(folder: Path) -> None:

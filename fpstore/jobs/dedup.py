@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,9 @@ from fpstore.hashing.text import SimHash
 from fpstore.io.corpus import Chosen, Corpus, Flags
 from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
+from fpstore.io.sink import Complete
+from fpstore.io.writers import Writer
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, was_made
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.dedup_rows import read_documents
@@ -95,24 +98,52 @@ def check_outside(corpus: Corpus, path: Path) -> Path:
     return path
 
 
-def check_output(output: str | os.PathLike[str], corpus: Corpus, overwrite: bool, *, of_rows: bool = True) -> Path:
-    """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format."""
+def check_output(
+    output: str | os.PathLike[str], corpus: Corpus, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True
+) -> Path:
+    """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format.
+
+    It may exist if the job of a folder, which is to be resumed, has made it.
+    """
     path = check_path(output, "output")
     if path.is_file() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
         raise InputError(f"{printable(output)}: is an input too", path=path)
     check_outside(corpus, path)
+    made = was_made(folder, path)
     if of_rows and isinstance(corpus, TextCorpus):
         if path.resolve() == Path.cwd():
             raise InputError(f"{printable(output)}: is the current folder: name a new one", path=path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not made and (not path.is_dir() or any(path.iterdir())):
             raise StoreExistsError(f"{printable(output)} exists: texts are copied to a new folder", path=path)
-    elif path.exists() and not overwrite:
+    elif path.exists() and not (made or overwrite):
         raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
     if of_rows and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
         raise InputError(f"{printable(output)}: rows are written as they were read: name a {corpus.suffix} file", path=path)
     if not path.parent.is_dir():
         raise StorageError(f"{printable(path.parent)}: no such folder", path=path)
     return path
+
+
+def write_outputs(
+    copy: Callable[[Complete], None],
+    target: Path,
+    kept: Checkpoint | None,
+    listing: Path | None = None,
+    writer: Writer | None = None,
+) -> None:
+    """Copy the rows that are kept to a path, unless a run that was killed has done that.
+
+    The list of clusters that a writer has written appears before the rows do: when they are there, all is.
+    """
+
+    def complete(written: Path) -> None:
+        if kept is not None:
+            kept.note_outputs({target: written} if listing is None else {target: written, listing: None})
+        if writer is not None:
+            writer.close()
+
+    if kept is None or not was_made(kept.folder, target):
+        copy(complete)
 
 
 def kept_of(corpus: Corpus, kept: Flags) -> Any:

@@ -1,0 +1,109 @@
+"""Jobs that are killed as their outputs appear: the same command finishes them, and replaces nothing that they have not made."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+from commandline import failure, run
+from speeds import slow
+from test_resume import folder, in_another, inputs_of_jobs, killed, parts  # noqa: F401 - fixtures
+
+import fpstore
+from fpstore.jobs.checkpoint import Checkpoint
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "dedup c.csv {}/out.csv --text-field text --id-field id --clusters {}/list.tsv --threads 1",
+        "dedup c.jsonl {}/out.jsonl --text-field text --threads 1",
+        "dedup notes {}/out --text --clusters {}/list.tsv --threads 1",
+        slow("pairs s.fps --output {}/out.tsv --threads 1"),
+        "join s.fps few.fps --output {}/out.tsv --threads 1",
+        "cluster s.fps --output {}/out.tsv --threads 1",
+    ],
+)
+def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
+    """The same command was refused then, because the output was there; and the list of clusters was missing."""
+
+    def in_folder(name):
+        Path(name).mkdir()
+        return [*asked.format(name, name).split(), "--resume"]
+
+    def content(name):
+        paths = [path for path in Path(name).rglob("*") if path.is_file()]
+        return {"/".join(path.parts[1:]): path.read_bytes() for path in paths if not re.match(r"\.|.*\.resume", path.parts[1])}
+
+    methods = ("replace", "rmdir")
+    count = in_another(in_folder("whole"), names=methods)
+    removed = in_another(in_folder("removed"), names=("unlink",))
+    expected = content("whole")
+    assert ("list.tsv" in expected) == ("--clusters" in asked)
+    states = []
+    for call in (*range(count, count - 2, -1), removed // 2, *range(count - 2, 0, -1)):
+        name = f"killed-{len(states)}"
+        arguments = in_folder(name)
+        assert in_another(arguments, call, ("unlink",) if len(states) == 2 else methods, after=True) is None
+        states.append(content(name))
+        if not list(Path(name).glob("*.resume/job.json")):  # it has ended
+            assert states[-1] == expected
+            continue
+        again = run(*arguments)
+        assert again.exit_code == 0, again.stderr
+        assert content(name) == expected
+        assert not list(Path(name).glob(".*"))
+        if not states[-1]:
+            break
+    listed = {"list.tsv": expected["list.tsv"]} if "--clusters" in asked else {}
+    assert [state for state, _ in itertools.groupby(states)] == [expected, *([listed] if listed else []), {}]
+
+
+@pytest.mark.usefixtures("folder")
+def test_texts_in_a_folder():
+    asked = ["dedup", "notes", "clean", "--text", "--threads", "1", "--resume"]
+    assert run(*asked[:2], "whole", *asked[3:-1]).exit_code == 0
+    names = sorted(path.name for path in Path("whole").iterdir())
+    assert killed(asked, 4)
+    assert list(Path("clean.resume").glob("rows-*"))
+    assert run(*asked).exit_code == 0
+    assert sorted(path.name for path in Path("clean").iterdir()) == names
+    assert not Path("clean.resume").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_file_that_the_job_has_not_made_is_not_replaced():
+    arguments = ["dedup", "c.jsonl", "out.jsonl", "--text-field", "text", "--threads", "1", "--resume"]
+    count = in_another(["dedup", "c.jsonl", "whole.jsonl", *arguments[3:]])
+    for call, after in ((count, False), (2, True)):  # the second run has only the outputs to note and to rename
+        assert in_another(arguments, call, after=after) is None
+        assert Path("out.jsonl").exists() == after
+        Path("out.jsonl").write_text("mine")
+        assert "out.jsonl exists: --force replaces it" in failure(*arguments)
+        assert Path("out.jsonl").read_text() == "mine"
+        Path("out.jsonl").unlink()
+    assert run(*arguments).exit_code == 0
+    assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("source", "text"), [("c.jsonl", "text"), ("notes", True)])
+def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch, source, text):
+    def dedup():
+        return fpstore.dedup(source, f"new-{source}", text=text, threads=1, resume="kept")
+
+    def stop(kept):
+        kept.drop()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "remove", stop)
+        with pytest.raises(KeyboardInterrupt):
+            dedup()
+    made = Path(f"new-{source}").stat()
+    assert dedup().kept.tolist() == fpstore.dedup(source, text=text).kept.tolist()
+    assert Path(f"new-{source}").stat().st_ino == made.st_ino
+    assert not Path("kept").exists()
+    with pytest.raises(fpstore.StoreExistsError):
+        dedup()

@@ -246,7 +246,40 @@ class TableParts(_TableHeader):
 
 class Table(_TableHeader, _InOrder):
     def __init__(self, data: NDArray[np.uint8], path: str) -> None: ...
-    def mark_prefixes(self, words: NDArray[np.uint64], stop: Stop | None = None) -> None: ...
+
+class Filter:
+    path: Final[str]
+    width: Final[int]
+    table: Final[int]
+    table_count: Final[int]
+    shape: Final[tuple[int, int, int]]
+    fingerprint_count: Final[int]
+    word_count: Final[int]
+    starts_offset: Final[int]
+    checksums_offset: Final[int]
+    file_bytes: Final[int]
+    set_digest: Final[int]
+    permutation: Final[bytes]
+    passing: Final[float]
+    damaged: Final[bool]
+
+    def __init__(self, data: NDArray[np.uint8], path: str) -> None: ...
+
+class FilterCutter:
+    seed: Final[int]
+    header: Final[bytes]
+
+    def __init__(
+        self,
+        permutation: NDArray[np.uint8],
+        fingerprint_count: int,
+        set_digest: int,
+        place: tuple[int, int],
+        shape: tuple[int, ...],
+    ) -> None: ...
+    def feed(self, keys: NDArray[np.uint64]) -> NDArray[np.uint8]: ...
+    def finish(self) -> NDArray[np.uint8]: ...
+    def starts(self) -> NDArray[np.uint8]: ...
 
 class Stop:
     def __init__(self) -> None: ...
@@ -335,7 +368,7 @@ class Prober:
         prefix_bits: int,
         flips: int,
         variants: NDArray[np.uint64],
-        filter: NDArray[np.uint64] | None = None,  # noqa: A002
+        filter: Filter | None = None,  # noqa: A002
     ) -> None: ...
     @overload
     def probe(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fpstore.aliases import Progress
 from fpstore.arguments import check_flag, check_path, check_progress
 from fpstore.care.reports import RepairReport
-from fpstore.design.blocks import HUFFMAN
+from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.pages import LAZY
@@ -43,6 +43,7 @@ def build(
     overwrite: bool = False,
     block_bytes: int | None = None,
     codec: str = HUFFMAN,
+    filter: bool | str = AUTO,  # noqa: A002
     disk_budget: int | str | None = None,
     storage: str = "hot",
     prefer: str = "balance",
@@ -87,6 +88,10 @@ def build(
         How the tables of sorted blocks are packed: the differing bits of successive fingerprints in a Huffman code (Manku,
         section 3.3), or Elias-Fano, which is smaller and faster. Tables of columns have no blocks: a store of these alone only
         remembers it, as it does ``block_bytes``, for a merge that takes a design of blocks.
+    filter : bool or "auto"
+        Write a filter beside each table of blocks that gains from one: a look-up that would find nothing then mostly opens no
+        block. ``auto`` writes filters where they pay for their bytes; with ``prefer="speed"`` it writes all, with ``"space"``
+        none. Merges do likewise.
     disk_budget : int or str, optional
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}
@@ -145,6 +150,7 @@ def build(
         threads=threads,
         block_bytes=block_bytes,
         codec=codec,
+        filter=filter,
         fingerprinter=None if made is None else made.describe(),
         disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
         storage=storage,
@@ -184,7 +190,6 @@ def open(
     sync: str = "commit",
     merge_at: float | None = None,
     pages: str = LAZY,
-    prefix_filter: bool = False,
 ) -> Store:
     """Open a store.
 
@@ -201,18 +206,13 @@ def open(
         65,536 changes. By default only :meth:`fpstore.Store.merge` merges. A process that keeps a store open for writing
         should use one of the two: no other process can merge, so ``fpstore merge`` is refused.
     pages : {"lazy", "populated", "huge"}
-        How the tables get into memory. ``"lazy"``: each page when a probe first needs it; the store opens at once, and its first
-        probes are slower. ``"populated"``: opening reads the tables and maps all their pages, which takes a moment when the
-        system has them in memory, and as long as reading them when it has not. ``"huge"``: opening copies the tables into
-        memory of this process, in pages of 2 MiB where the system gives them. Where the file system has large pages in the
-        page cache (ext4 from Linux 6.16 on, XFS), probes are no faster for that. It takes as much memory as the tables
-        have bytes, which no other process shares. Each generation that a merge makes is opened
-        in the same way, while the one before is still open.
-    prefix_filter : bool
-        Keep a prefix filter of each table in the memory of this process: a look-up that would find nothing then mostly opens no
-        block. It takes at most half a byte for each fingerprint and table, and opening reads and verifies the tables. This is for
-        many probes of one process, most of all with ``flip`` designs of up to three flips a table. Tables of columns have no
-        filter, nor have tables in which nearly all prefixes occur. The tables that a merge makes get new ones.
+        How the tables and their filters get into memory. ``"lazy"``: each page when a probe first needs it; the store opens
+        at once, and its first probes are slower. ``"populated"``: opening reads the tables and maps all their pages, which
+        takes a moment when the system has them in memory, and as long as reading them when it has not. ``"huge"``: opening
+        copies the tables into memory of this process, in pages of 2 MiB where the system gives them. Where the file system
+        has large pages in the page cache (ext4 from Linux 6.16 on, XFS), probes are no faster for that. It takes as much
+        memory as the tables have bytes, which no other process shares. Each generation that a merge makes is opened in the
+        same way, while the one before is still open.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def open(
     ReadOnlyError
         With ``"r+"``: the store lies on read-only media, or the user has no permission to write.
     """
-    return Store(check_path(path), mode, sync, merge_at, Loading(pages, prefix_filter))
+    return Store(check_path(path), mode, sync, merge_at, Loading(pages))
 
 
 def dedup(

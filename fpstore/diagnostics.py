@@ -19,3 +19,8 @@ def logger() -> logging.Logger:
         _logger = logging.getLogger("fpstore")
         _logger.addHandler(logging.NullHandler())
     return _logger
+
+
+def tell_left_out(path: str) -> None:
+    """Log that a damaged filter is left out: probes are right without it."""
+    logger().warning("%s: the filter is damaged, so probes are slower without it: run fpstore repair", path)

@@ -89,7 +89,7 @@ class Store:
                 raise
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, Loading]]:
-        """Pickle the path, ``pages`` and ``prefix_filter``; unpickling opens the store for reading."""
+        """Pickle the path and ``pages``; unpickling opens the store for reading."""
         self._check()
         return type(self), (self.path, "r", "commit", None, self._tracker.loading)
 

@@ -31,7 +31,7 @@ from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
 from fpstore.building.work import Work
-from fpstore.design.blocks import HUFFMAN, Blocks, check_blocks
+from fpstore.design.blocks import AUTO, HUFFMAN, Blocks, check_blocks
 from fpstore.design.dealing import make_for
 from fpstore.design.estimates import Requirements
 from fpstore.design.families import Design, check_design, check_radius
@@ -67,6 +67,7 @@ class Options:
     threads: int | None = None
     block_bytes: int | None = None
     codec: str = HUFFMAN
+    filter: bool | str = AUTO
     fingerprinter: dict[str, Any] | None = None
     disk_budget: int | None = None
     storage: str = "hot"
@@ -86,10 +87,10 @@ class Options:
         self.radius = check_radius(self.radius, self.width)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
-        self.blocks = check_blocks(self.block_bytes, self.codec, self.width)
+        check_choice(self.prefer, PREFER, "prefer")
+        self.blocks = check_blocks(self.block_bytes, self.codec, self.width, self.filter).preferring(self.prefer)
         check_design(self.design, self.radius, self.width)
         check_choice(self.storage, STORAGE, "storage")
-        check_choice(self.prefer, PREFER, "prefer")
         check_flag(self.index_ids, "index_ids")
         check_progress(self.progress)
         return self

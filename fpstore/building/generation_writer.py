@@ -16,6 +16,7 @@ from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
 from fpstore.design.blocks import HUFFMAN, Blocks
+from fpstore.design.estimates import filters_of
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import MODE, RUN_REPAIR
@@ -53,6 +54,8 @@ class StringSource(Protocol):
 
 class GenerationWriter:
     """Writes the files of a generation: :meth:`begin`, the tables, :meth:`finish`; :meth:`record` describes them.
+
+    A table's filter is written with it.
 
     Several threads can each write a table. A context manager: an exception closes what is open and ends the threads.
 
@@ -94,6 +97,7 @@ class GenerationWriter:
     def begin(self, design: Design, fingerprints: int, digest: int) -> None:
         """Set which tables there are, and the number and the digest of the fingerprints that each of them will hold."""
         self.design, self.fingerprints, self.digest = design, fingerprints, digest
+        self.filters = filters_of(design, fingerprints, self._blocks)
 
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
         """Write the first table, and the ids.
@@ -174,7 +178,8 @@ class GenerationWriter:
         return histogram.counts
 
     def _layout(self, number: int, histogram: Words) -> TableLayout:
-        return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram)
+        filtered = self.filters.get(number)
+        return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram, filtered)
 
     def _sync(self, table: TableWriter | ColumnTableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
@@ -252,7 +257,7 @@ class GenerationWriter:
         first_string = 0 if self.dictionary is None else self.dictionary["count"]
         return GenerationRecord(
             number, self.fingerprints, self.ids, totals.next_row, totals.id_kind, first_string,
-            self.digest, self._ids_file, self.dictionary, self.places,
+            self.digest, sorted(self.filters), self._ids_file, self.dictionary, self.places,
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from fpstore.disk.refusals import refused
 from fpstore.disk.seal import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
+from fpstore.format.filter import filter_name
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import LOG_FILE, LogHeader, log_end
 from fpstore.format.log_writer import set_end
@@ -62,6 +63,7 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
 def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
     """Open all files of a generation of an open folder, so that they can be read whatever is merged; return their descriptors."""
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
+    names += map(filter_name, generation.filters)
     if generation.dictionary is not None:
         names += DICTIONARY_FILES
     if generation.places is not None:
@@ -92,6 +94,8 @@ def _check_whole(generation: Generation, files: dict[str, int]) -> None:
     dictionary = generation.dictionary
     for table in [*generation.tables, *([] if dictionary is None else [dictionary.mapping.table])]:
         table.file.check_size()
+    for opened in generation.filters.values():
+        opened.check_size()
     for name, descriptor in files.items():
         if name.endswith(".mdb"):
             opened_seal(generation.folder / name, descriptor)
@@ -111,7 +115,8 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
                 done += copied
                 report(PHASE_COPY, done, total)
         set_end(target / LOG_FILE, end)
-        write_store_files(folder, manifest)
+        filters = sorted(generation.filters)  # without what is damaged
+        write_store_files(folder, manifest._replace(generation=manifest.generation._replace(filters=filters)))
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:

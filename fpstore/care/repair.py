@@ -124,7 +124,7 @@ class _Repair:
         options = Options(
             radius=settings.design.radius, width=settings.width.bits, design=settings.design, memory=self._resources.memory,
             threads=self._resources.threads, block_bytes=settings.blocks.bytes, codec=settings.blocks.codec,
-            fingerprinter=settings.fingerprinter,
+            filter=settings.blocks.filter, fingerprinter=settings.fingerprinter,
             progress=self._progress, id_kind=content.id_kind, rows=content.next_row, auto=settings.auto,
             index_ids=settings.index_ids,
         ).checked()  # fmt: skip

@@ -49,10 +49,6 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         "bytes": sizes,
         "bytes_per_fingerprint": {kind: sizes[kind] / stored if stored else 0.0 for kind in ("tables", "keys", "ids", "total")},
         "delta": _delta(snapshot),
-        "prefix_filters": {
-            "tables": len(generation.filters),
-            "memory": sum(words.nbytes for words in generation.filters.values()),
-        },
         **_compression(generation),
         "block_bytes": manifest.block_bytes,
         "codec": manifest.codec,
@@ -67,6 +63,7 @@ def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
     """Return the bytes of each kind of file, and of the parts of tables that stay in memory."""
     files = {
         "tables": sum(table.kernel.file_bytes for table in generation.tables),
+        "filters": sum(opened.kernel.file_bytes for opened in generation.filters.values()),
         "keys": sum(table.index_bytes for table in generation.tables),  # in the files of the tables
         "ids": generation.ids.file_bytes,
         "strings": generation.strings_bytes,

@@ -13,10 +13,11 @@ from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.column_file import ColumnFile, check_references
 from fpstore.format.dictionary import VERIFY_PASSES
+from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.record import LAST_ROW
-from fpstore.format.stored_table import ColumnTableReader
+from fpstore.format.stored_table import ColumnTableReader, StoredTable
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
@@ -106,6 +107,8 @@ def _check_tables(generation: Generation, report: Report, progress: Progress | N
             else:
                 table.verify(phase.tick)
                 rows = table.file
+            if (number := report.tables) in generation.record.filters:
+                _check_filter(generation, number, table)
         report.tables += 1
         report.blocks += table.kernel.block_count
         phase.reach(report.fingerprints * report.tables)
@@ -113,6 +116,13 @@ def _check_tables(generation: Generation, report: Report, progress: Progress | N
         with _noted(report):
             for fault in check_references(references, rows, _Phase(progress, PHASE_REFERENCES, report.fingerprints).tick):
                 report.note(fault)
+
+
+def _check_filter(generation: Generation, number: int, table: StoredTable) -> None:
+    """Compare the filter of a sound table with its keys."""
+    opened = FilterReader(generation.folder / filter_name(number))
+    opened.check_place(generation.design, number, generation.count, generation.record.set_digest)
+    opened.verify(generation.design, (keys for keys, _ in table.pieces()))
 
 
 def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:

@@ -22,6 +22,7 @@ from fpstore.cli.options import (
     Talk,
     codec_option,
     disk_budget_option,
+    filter_option,
     is_given,
     json_option,
     memory_option,
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     "Column tables have none.",
 )
 @codec_option
+@filter_option
 @disk_budget_option
 @storage_option
 @prefer_option
@@ -220,7 +222,8 @@ def _note_defaults(stats: dict[str, Any], talk: Talk) -> None:
     if stats["width"] > WORD_BITS and stats["fingerprinter"] is None and not is_given("radius"):
         differ = "near-duplicates may differ in more bits; hashes of PDQ differ in up to 31 of 256"
         talk.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
-    given = [option for name, option in (("codec", "--codec"), ("block_bytes", "--block-bytes")) if is_given(name)]
+    of_blocks = {"codec": "--codec", "block_bytes": "--block-bytes", "filter": "--filter"}
+    given = [option for name, option in of_blocks.items() if is_given(name)]
     if given and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
         changes = f"{' and '.join(given)} {'change' if len(given) > 1 else 'changes'} nothing"
         talk.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")

@@ -15,7 +15,7 @@ from fpstore.arguments import check_path
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
-from fpstore.design.blocks import CODECS, HUFFMAN
+from fpstore.design.blocks import AUTO, CODECS, HUFFMAN
 from fpstore.design.planner import PREFER, STORAGE
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io import FORMATS
@@ -72,6 +72,13 @@ codec_option = click.option(
     show_default=True,
     help="How tables of blocks are packed; elias-fano is smaller and faster. Column tables are not packed: "
     "with designs of these alone, it changes nothing.",
+)
+filter_option = click.option(
+    "--filter/--no-filter",
+    default=None,
+    callback=lambda ctx, parameter, value: AUTO if value is None else value,
+    help="Write a filter beside each table of blocks that gains from one, or none: a look-up that would find nothing then mostly "
+    "opens no block. By default, where filters pay for their bytes.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")

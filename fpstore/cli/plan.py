@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fpstore.cli import types
-from fpstore.cli.options import codec_option, disk_budget_option, json_option, prefer_option, storage_option, width_option
+from fpstore.cli.options import (
+    codec_option,
+    disk_budget_option,
+    filter_option,
+    json_option,
+    prefer_option,
+    storage_option,
+    width_option,
+)
 from fpstore.cli.output import print_json, print_table, say
 from fpstore.cli.verb import Verb
 from fpstore.design.families import SCAN, lookup_radius
@@ -62,6 +70,7 @@ def parse_count(text: str) -> int:
 )
 @width_option
 @codec_option
+@filter_option
 @disk_budget_option
 @click.option(
     "--memory-budget",
@@ -78,6 +87,7 @@ def plan(
     radius: int,
     width: int,
     codec: str,
+    filter: bool | str,  # noqa: A002
     disk_budget: int | None,
     memory_budget: int | None,
     storage: str,
@@ -97,11 +107,11 @@ def plan(
     than it has tables.
     --json adds the number of tables, and the number of fingerprints that a probe compares.
 
-    The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To
-    get another one, pass its name to fpstore build as --design. By default auto weighs speed against bytes: a design of
-    twice the bytes must be 1.5 times as fast. --prefer changes that. The other rows are in the order of the geometric mean
-    of µs and µs alone, with --storage cold in the order of cold ms. The design scan has one table, which a probe reads as a
-    whole. The last line says when a scan takes less time than look-ups.
+    The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To get
+    another one, pass its name to fpstore build as --design. By default auto takes twice the bytes only for three times the
+    speed. --prefer changes that. Bytes and times are with the filters that the note tells of. The other rows are in the order
+    of the geometric mean of µs and µs alone, with --storage cold in the order of cold ms. The design scan has one table,
+    which a probe reads as a whole. The last line says when a scan takes less time than look-ups.
 
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
@@ -115,8 +125,9 @@ def plan(
 
     types.usage_error_for_radius(radius, width)
     plans = fpstore.plan(
-        n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, codec=codec, prefer=prefer, width=width
-    )
+        n, radius, disk_budget=disk_budget, memory_budget=memory_budget, storage=storage, codec=codec, filter=filter,
+        prefer=prefer, width=width,
+    )  # fmt: skip
     crossing = crossover(n, radius, storage, width)
     if as_json:
         scan = {"cheaper_from_radius": crossing.radius, "cheaper_up_to_fingerprints": crossing.fingerprints}
@@ -157,6 +168,7 @@ def _record(p: Plan) -> dict[str, Any]:
     return {
         "design": p.name,
         "tables": len(p.design.tables),
+        "filters": p.filters,
         "bytes_per_fingerprint": p.bytes_per_fingerprint,
         "disk_bytes": p.disk_bytes,
         "lookups": p.lookups,
@@ -178,8 +190,13 @@ def _row(p: Plan, n: int, storage: str) -> tuple[str, ...]:
         f"{p.lookups:,}",
         _decimal(p.microseconds),
         _decimal(p.single_microseconds if storage == "hot" else p.cold_milliseconds),
-        "auto" if p.chosen else p.reason.replace(" the", "").removesuffix(" budget"),
+        _note(p),
     )
+
+
+def _note(p: Plan) -> str:
+    fits = "auto" if p.chosen else p.reason.replace(" the", "").removesuffix(" budget")
+    return ", ".join(filter(None, (fits, counted(p.filters, "filter") if p.filters else "")))
 
 
 def _decimal(value: float) -> str:

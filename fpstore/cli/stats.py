@@ -15,6 +15,7 @@ from fpstore.resources import shown_size
 _PARTS = {
     "tables": "tables",
     "keys": "tables: keys only",
+    "filters": "filters",
     "ids": "ids",
     "strings": "strings",
     "id_index": "index by id",

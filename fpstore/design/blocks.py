@@ -11,6 +11,7 @@ from fpstore.errors import InputError, show
 HUFFMAN = "huffman"  # differing bits, Huffman-coded (Manku, section 3.3)
 ELIAS_FANO = "elias-fano"
 CODECS = (HUFFMAN, ELIAS_FANO)
+AUTO = "auto"
 DEFAULT_BLOCK_BYTES = 512  # of fingerprints of up to 64 bits
 DEFAULT_WIDE_BLOCK_BYTES = 1024  # of wider ones, so that a block has as many
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
@@ -25,10 +26,18 @@ class Blocks(NamedTuple):
         Of a block.
     codec : str
         ``huffman`` or ``elias-fano``.
+    filter : bool or "auto"
+        Whether tables have filters: ``auto`` of all those that gain from one.
     """
 
     bytes: int
     codec: str = HUFFMAN
+    filter: bool | str = AUTO
+
+    def preferring(self, prefer: str) -> Blocks:
+        """Return the same with the filters that a preference wants, where ``filter`` is ``auto``: speed all, space none."""
+        wanted = {"speed": True, "space": False}.get(prefer, AUTO)
+        return self._replace(filter=wanted) if self.filter == AUTO else self
 
 
 def default_block_bytes(width: int) -> int:
@@ -52,7 +61,7 @@ def check_block_bytes(value: object) -> int:
     return size
 
 
-def check_blocks(block_bytes: object, codec: str, width: int) -> Blocks:
+def check_blocks(block_bytes: object, codec: str, width: int, filtered: object = AUTO) -> Blocks:
     """Return how to pack fingerprints of a width; None stands for the default size.
 
     Raises
@@ -60,4 +69,6 @@ def check_blocks(block_bytes: object, codec: str, width: int) -> Blocks:
     InputError
     """
     check_choice(codec, CODECS, "codec")
-    return Blocks(default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes), codec)
+    if not isinstance(filtered, bool) and filtered != AUTO:
+        raise InputError(f"filter must be True, False or 'auto', got {show(filtered)}", got=filtered)
+    return Blocks(default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes), codec, filtered)

@@ -7,11 +7,12 @@ the machine that chose it, so these constants are used everywhere.
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, log2
 from typing import NamedTuple
 
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 
+SPEED_FOR_TWICE_THE_BYTES = 3  # `auto` accepts twice the bytes for this many times the speed
 BATCH_QUERIES = 1 << 12  # the size of the costed batch, a small one: larger ones share more blocks
 COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
 COLD_BYTE_NS = 1.0  # of a file that is read from its start to its end
@@ -37,6 +38,8 @@ NANOSECONDS = {
     HUFFMAN: Work(lookups=43.0, blocks=270.0, decoded=0.4, expanded=56.0, compared=0.19),
     ELIAS_FANO: Work(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
 }
+
+FILTER_NS = 8.0  # of a look-up that asks a filter
 
 # Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of decoding an entry; and what each
 # further word of a fingerprint adds. Fitted in the same way.
@@ -83,3 +86,8 @@ def lookup_nanoseconds(fingerprint_count: int, per_block: float, codec: str, fou
     """Return the estimated time of one look-up, tables in memory, on one thread."""
     done = work(fingerprint_count, per_block, found, lookups)
     return sum(amount * price for amount, price in zip(done, NANOSECONDS[codec], strict=True))
+
+
+def weighted(nanoseconds: float, size: float) -> float:
+    """Return time x bytes^e, such that twice the bytes weigh as much as SPEED_FOR_TWICE_THE_BYTES times the time."""
+    return nanoseconds * float(size ** log2(SPEED_FOR_TWICE_THE_BYTES))

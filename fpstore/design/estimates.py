@@ -12,8 +12,17 @@ from typing import NamedTuple
 from fpstore import _kernel
 from fpstore.design import column_costs
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
-from fpstore.design.costs import BATCH_QUERIES, COLD_BYTE_NS, COLD_READ_NS, lookup_nanoseconds, scan_nanoseconds
+from fpstore.design.costs import (
+    BATCH_QUERIES,
+    COLD_BYTE_NS,
+    COLD_READ_NS,
+    FILTER_NS,
+    lookup_nanoseconds,
+    scan_nanoseconds,
+    weighted,
+)
 from fpstore.design.families import Design
+from fpstore.design.filters import FilterShape, filter_shapes
 from fpstore.design.sample import Sample
 from fpstore.design.tables import TableLookup
 from fpstore.width import WIDTH_64, WORD_BITS, Width
@@ -24,6 +33,7 @@ ENTRY_BITS = {  # of uniform keys, above log2(2^width / n)
 }
 DIRECTORY_BYTES = 0.75  # of a block: a slot of four to eight bytes for eight keys
 ID_BYTES = 4.0
+Shapes = dict[int, FilterShape]  # by table
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 
 
@@ -45,8 +55,10 @@ class Plan:
     Attributes
     ----------
     design : Design
+    filters : int
+        How many of its tables have a filter.
     bytes_per_fingerprint : float
-        Of all tables, without ids.
+        Of all tables and filters, without ids.
     disk_bytes : int
         Tables, dense ids, and the files of an empty store.
     lookups : int
@@ -68,6 +80,7 @@ class Plan:
     """
 
     design: Design
+    filters: int
     bytes_per_fingerprint: float
     disk_bytes: int
     lookups: int
@@ -110,7 +123,7 @@ def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
 def table_bits(fingerprint_count: int, blocks: Blocks | None = None, width: int = WORD_BITS) -> float:
     """Return the estimated bits per fingerprint of one table for uniform keys, including all overhead."""
     n = max(fingerprint_count, 1)
-    block_bytes, codec = blocks or Blocks(default_block_bytes(width))
+    block_bytes, codec, _ = blocks or Blocks(default_block_bytes(width))
     entry = max(width - log2(max(n, 2)), 1.0) + ENTRY_BITS[codec]
     key_bytes = Width(width).words * 8  # in the index
     room = block_bytes * 8 - min(entry, WORD_BITS) / 2  # half of what is coded of an entry is left over
@@ -127,7 +140,9 @@ def estimate(
     """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
     n = max(fingerprint_count, 1)
     required = required or Requirements(candidate.width)
-    costs = _ring_costs(candidate, n, sample) if candidate.ring else _block_costs(candidate, n, sample, required.blocks)
+    blocks = required.blocks or Blocks(default_block_bytes(candidate.width.bits))
+    shapes = filters_of(candidate, n, blocks)
+    costs = _ring_costs(candidate, n, sample) if candidate.ring else _block_costs(candidate, n, sample, blocks, shapes)
     disk_bytes = costs.bytes + int(n * ID_BYTES) + FOLDER_BYTES
     reason = ""
     if required.disk_budget is not None and disk_bytes > required.disk_budget:
@@ -135,7 +150,7 @@ def estimate(
     elif required.memory_budget is not None and costs.bytes > required.memory_budget:
         reason = "over the memory budget"
     return Plan(
-        candidate, costs.bytes / n, disk_bytes, costs.lookups, costs.candidates, costs.nanoseconds / 1000,
+        candidate, len(shapes), costs.bytes / n, disk_bytes, costs.lookups, costs.candidates, costs.nanoseconds / 1000,
         costs.single_nanoseconds / 1000, costs.reads * COLD_READ_NS / 1e6, not reason, reason,
     )  # fmt: skip
 
@@ -151,41 +166,58 @@ class _Costs(NamedTuple):
     reads: float
 
 
-def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Blocks | None) -> _Costs:
-    blocks = blocks or Blocks(default_block_bytes(candidate.width.bits))
+def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Blocks, shapes: Shapes) -> _Costs:
     bits = table_bits(n, blocks, candidate.width.bits)
     per_block = max(blocks.bytes * 8 / bits, 1.0)
-    tables_bytes = int(n * bits / 8 * len(candidate.tables))
-    met = _met(candidate, n, candidate.radius, sample)
+    tables_bytes = int(n * bits / 8 * len(candidate.tables) + sum(shape.file_bytes(n) for shape in shapes.values()))
+    met = _met(candidate, n, candidate.radius, shapes, sample)
     batch, single = (
         _block_nanoseconds(candidate, n, met, _Packed(per_block, blocks.codec), queries) for queries in (BATCH_QUERIES, 1)
     )
     if _reads_all(met):
         return _Costs(tables_bytes, 1, float(n), batch, single, 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS)
-    lookups = sum(lookup.variant_count for lookup, _ in met)
-    candidates = sum(lookup.variant_count * found for lookup, found in met)
-    reads = sum(lookup.variant_count * (1 + found / per_block * blocks.bytes / 4096) for lookup, found in met)
+    lookups = sum(each.lookup.variant_count for each in met)
+    candidates = sum(each.lookup.variant_count * each.found for each in met)
+    reads = sum(
+        each.lookup.variant_count * (each.passing * (1 + each.found / per_block * blocks.bytes / 4096) + each.lookup.filtered)
+        for each in met
+    )
     return _Costs(tables_bytes, lookups, candidates, batch, single, reads)
 
 
-_Met = list[tuple[TableLookup, float]]  # look-ups, each with the entries that one of its variants meets
+class _Met(NamedTuple):
+    """What a probe meets in one table."""
+
+    lookup: TableLookup
+    found: float  # entries, by one of its variants
+    passing: float  # the share of its variants that open a block
 
 
-def _met(design: Design, n: int, radius: int, sample: Sample | None) -> _Met:
-    looked_up = design.lookups(n, radius)
-    if sample is None or looked_up == (_WHOLE,):
-        return [(lookup, n / 2.0**lookup.prefix_bits) for lookup in looked_up]
-    return [
-        (lookup, n * sample.within(design.tables[lookup.table], lookup.prefix_bits, lookup.flips) / lookup.variant_count)
-        for lookup in looked_up
-    ]
+def _met(design: Design, n: int, radius: int, shapes: Shapes, sample: Sample | None) -> list[_Met]:
+    looked_up = design.lookups(n, radius, {table: shape.prefix_bits for table, shape in shapes.items()})
+    if looked_up == (_WHOLE,):
+        return [_Met(_WHOLE, float(n), 1.0)]
+
+    def found(lookup: TableLookup, prefix_bits: int) -> float:
+        if sample is None:
+            return n / 2.0**prefix_bits
+        return n * sample.within(design.tables[lookup.table], prefix_bits, lookup.flips) / lookup.variant_count
+
+    met = []
+    for lookup in looked_up:
+        passing = 1.0
+        if lookup.filtered:
+            shape = shapes[lookup.table]
+            passing = shape.passing(found(lookup, shape.prefix_bits))
+        met.append(_Met(lookup, found(lookup, lookup.prefix_bits), passing))
+    return met
 
 
 _WHOLE = TableLookup(0, 0, 0)
 
 
-def _reads_all(met: _Met) -> bool:
-    return [lookup for lookup, _ in met] == [_WHOLE]
+def _reads_all(met: list[_Met]) -> bool:
+    return [each.lookup for each in met] == [_WHOLE]
 
 
 class _Packed(NamedTuple):
@@ -193,12 +225,34 @@ class _Packed(NamedTuple):
     codec: str
 
 
-def _block_nanoseconds(design: Design, n: int, met: _Met, packed: _Packed, queries: int) -> float:
+def _block_nanoseconds(design: Design, n: int, met: list[_Met], packed: _Packed, queries: int) -> float:
     if _reads_all(met):
         return scan_nanoseconds(n, design.width.words, queries)
-    return sum(
-        lookup.variant_count * lookup_nanoseconds(n, *packed, found, queries * lookup.variant_count) for lookup, found in met
+    total = 0.0
+    for lookup, found, passing in met:
+        opened = lookup.variant_count * passing
+        if lookup.filtered:
+            total += lookup.variant_count * FILTER_NS
+        if opened:
+            total += opened * lookup_nanoseconds(n, *packed, found / passing, queries * opened)
+    return total
+
+
+def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
+    """Return the shapes of the filters that the tables of a design have, by table: those that are wanted, or that pay."""
+    if blocks.filter is False or fingerprint_count == 0:
+        return {}
+    shapes = filter_shapes(design, fingerprint_count)
+    if blocks.filter is True or not shapes:
+        return shapes
+    with_them, without = (
+        _weighted(_block_costs(design, fingerprint_count, None, blocks, each)) for each in (shapes, dict[int, FilterShape]())
     )
+    return shapes if with_them < without else {}
+
+
+def _weighted(costs: _Costs) -> float:
+    return weighted(sqrt(costs.nanoseconds * costs.single_nanoseconds), costs.bytes)
 
 
 def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
@@ -220,4 +274,4 @@ def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queri
     if design.ring:
         return column_costs.batch_nanoseconds(column_costs.work(design, n, radius), design, queries)
     packed = _Packed(max(blocks.bytes * 8 / table_bits(n, blocks, design.width.bits), 1.0), blocks.codec)
-    return _block_nanoseconds(design, n, _met(design, n, radius, None), packed, queries)
+    return _block_nanoseconds(design, n, _met(design, n, radius, filters_of(design, n, blocks), None), packed, queries)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from math import comb
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -84,13 +85,13 @@ class Design:
         return spread(len(self.ring), radius)
 
     def lookups(
-        self, fingerprint_count: int, radius: int | None = None, filtered: Collection[int] = ()
+        self, fingerprint_count: int, radius: int | None = None, filtered: Mapping[int, int] = MappingProxyType({})
     ) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
         Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
-        leading bits are used: flips below that would lead to a block that is already open. In the tables ``filtered``, which have
-        a prefix filter, more bits are, unless that would be more than twice as many look-ups: most of them open no block.
+        leading bits are used: flips below that would lead to a block that is already open. Of tables with a filter, ``filtered``
+        has the number of leading bits that it knows: these are used, since most look-ups then open no block.
         """
         radius = self.radius if radius is None else radius
         if self.ring:
@@ -103,18 +104,7 @@ class Design:
             looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
             _check_variants(self, radius, looks)
             return looks
-        return _lookups(self, _log2(fingerprint_count), radius, frozenset(filtered))
-
-    def filter_bits(self, fingerprint_count: int) -> dict[int, int]:
-        """Return the bits of each table's prefix filter, by table; a table that gains nothing at the design's radius has none.
-
-        These are tables of columns, tables with two entries for a prefix or more, since nearly all look-ups would pass, and
-        tables whose flips would make too many look-ups with the longer prefix of a filter.
-        """
-        if self.ring:
-            return {}
-        lookups = self.lookups(fingerprint_count, filtered=range(len(self.tables)))
-        return {lookup.table: lookup.filter_bits for lookup in lookups if lookup.filter_bits}
+        return _lookups(self, _log2(fingerprint_count), radius, frozenset(filtered.items()))
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
@@ -139,11 +129,6 @@ class Design:
 # With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about 2^FLIP_SLACK_BITS entries of a
 # block that it has opened anyway, and fewer look-ups are needed. Swept by `tools/bench sweep`; see docs/design.md.
 FLIP_SLACK_BITS = 2
-# A prefix filter is of about log2 n + FILTER_BITS bits. Two to four in ten of the look-ups that find nothing pass it; it takes
-# two to four bits for each fingerprint.
-FILTER_BITS = 2
-LEAST_FILTER_BITS = 6  # a filter is of whole words
-MOST_TIMES_LOOKUPS = 2  # as many look-ups as without a filter: with more flips than three, more would be made than are saved
 
 
 def _log2(fingerprint_count: int) -> int:
@@ -168,30 +153,24 @@ def _needed(design: Design, radius: int) -> tuple[tuple[int, TableSpec], ...]:
     return tuple(specs)
 
 
+def needed_tables(design: Design) -> tuple[tuple[int, TableSpec], ...]:
+    """Return the tables that a probe of the design's radius looks up, by their place, with the flips that it needs."""
+    return ((0, design.tables[0]),) if design.radius == 0 else _needed(design, design.radius)
+
+
 @lru_cache(maxsize=256)
-def _lookups(design: Design, log2_count: int, radius: int, filtered: frozenset[int]) -> tuple[TableLookup, ...]:
+def _lookups(design: Design, log2_count: int, radius: int, filtered: frozenset[tuple[int, int]]) -> tuple[TableLookup, ...]:
+    known = dict(filtered)
     if radius == 0:
-        bits = _filter_bits(design.tables[0], log2_count) if 0 in filtered else 0
-        return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, bits),)
+        return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, 0 in known),)
     result = []
     for table, spec in _needed(design, radius):
         prefix = spec.prefix_bits
         if spec.flips:
-            prefix = min(prefix, max(log2_count - FLIP_SLACK_BITS, 0))
-        lookup = TableLookup(table, prefix, min(spec.flips, prefix))
-        if table in filtered and (bits := _filter_bits(spec, log2_count)):
-            longer = TableLookup(table, bits if spec.flips else prefix, spec.flips, bits)
-            if longer.variant_count <= min(MOST_TIMES_LOOKUPS * lookup.variant_count, MAX_VARIANTS):
-                lookup = longer
-        result.append(lookup)
+            prefix = min(prefix, known.get(table, max(log2_count - FLIP_SLACK_BITS, 0)))
+        result.append(TableLookup(table, prefix, min(spec.flips, prefix), table in known))
     _check_variants(design, radius, result)
     return tuple(result)
-
-
-def _filter_bits(spec: TableSpec, log2_count: int) -> int:
-    """Return the bits of a prefix filter; 0 where nearly all look-ups would pass, or there would be less than a word of it."""
-    bits = min(spec.prefix_bits, log2_count + FILTER_BITS)
-    return bits if bits >= max(log2_count, LEAST_FILTER_BITS) else 0
 
 
 def _check_variants(design: Design, radius: int, lookups: Sequence[TableLookup]) -> None:

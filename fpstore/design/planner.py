@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
-from fpstore.design.blocks import HUFFMAN, check_blocks
+from fpstore.design.blocks import AUTO, HUFFMAN, check_blocks
 from fpstore.design.candidates import candidates_for
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
@@ -36,6 +36,7 @@ def plan(
     storage: str = "hot",
     block_bytes: int | None = None,
     codec: str = HUFFMAN,
+    filter: bool | str = AUTO,  # noqa: A002
     sample: Any = None,
     prefer: str = "balance",
     width: int = WORD_BITS,
@@ -58,6 +59,8 @@ def plan(
         128 to 4096, a power of two; by default 512, and 1024 above 64 bits.
     codec : {"huffman", "elias-fano"}
         How blocks are packed.
+    filter : bool or "auto"
+        Whether tables of blocks have filters; see :func:`fpstore.build`.
     sample : array or sequence of fingerprints, optional
         A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
         estimated from its shared prefixes, and striped designs and columns with dealt bits are compared too.
@@ -89,7 +92,7 @@ def plan(
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
     check_choice(prefer, PREFER, "prefer")
-    blocks = check_blocks(block_bytes, codec, width)
+    blocks = check_blocks(block_bytes, codec, width, filter).preferring(prefer)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, checked)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log2
 
+from fpstore.design.costs import weighted
 from fpstore.design.estimates import Plan
-
-# `auto` accepts twice the bytes for this many times the speed.
-SPEED_FOR_TWICE_THE_BYTES = 1.5
 
 
 def cost(p: Plan, storage: str) -> float:
@@ -17,12 +14,8 @@ def cost(p: Plan, storage: str) -> float:
 
 
 def weighted_cost(p: Plan, storage: str = "hot") -> float:
-    """Return time x bytes^0.585, which ``auto`` minimizes: twice the bytes weigh as much as 1.5 times the time.
-
-    So the best plan never takes more than twice the bytes of one that takes at most 1.5 times its time, nor more than four times
-    the bytes of one that takes at most 2.25 times its time, and so on.
-    """
-    return cost(p, storage) * float(p.bytes_per_fingerprint ** log2(SPEED_FOR_TWICE_THE_BYTES))
+    """Return time x bytes^1.585, which ``auto`` minimizes: twice the bytes weigh as much as three times the time."""
+    return weighted(cost(p, storage), p.bytes_per_fingerprint)
 
 
 def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:

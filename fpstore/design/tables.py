@@ -133,7 +133,7 @@ class TableLookup:
     table: int
     prefix_bits: int
     flips: int
-    filter_bits: int = 0  # of the table's prefix filter; 0: it is not asked
+    filtered: bool = False  # whether the filter of the table is asked
 
     @property
     def reads_all(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fpstore import _kernel
-from fpstore.design.blocks import BLOCK_BYTES, CODECS, Blocks
+from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, Blocks
 from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.planner import PREFER, STORAGE
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
@@ -48,12 +48,13 @@ _SCHEMA: dict[str, Any] = {
     },
     "block_bytes": BLOCK_BYTES,
     "codec": CODECS,
+    "filter": (AUTO, True, False),
     "fingerprinter": (None, {"name": str, "version": int, "parameters": dict}),
     "auto": (None, {"planned_for": _COUNT, "disk_budget": (None, int), "storage": STORAGE, "prefer": PREFER}),
     "index_ids": bool,
     "generation": {
         "number": range(1, 2**63), "fingerprints": _COUNT, "ids": _COUNT, "next_row": _COUNT, "id_kind": ID_KINDS,
-        "first_string": _COUNT, "set_digest": _COUNT, "ids_file": _FILE,
+        "first_string": _COUNT, "set_digest": _COUNT, "filters": [range(MAX_TABLES)], "ids_file": _FILE,
         "dictionary": (
             None, {"strings": _FILE, "numbers": _FILE, "count": _COUNT, "hashes": _COUNT, "hash_digest": _COUNT},
         ),
@@ -78,6 +79,8 @@ class GenerationRecord(NamedTuple):
         The number of the first string that is not in its dictionary.
     set_digest : int
         The digest of its set of fingerprints.
+    filters : list of int
+        The tables that have a filter, ascending.
     ids_file : dict
         The expected ``bytes``, ``digest`` and ``largest`` record of the id map.
     dictionary : dict or None
@@ -95,6 +98,7 @@ class GenerationRecord(NamedTuple):
     id_kind: str
     first_string: int
     set_digest: int
+    filters: list[int]
     ids_file: dict[str, int]
     dictionary: dict[str, Any] | None
     places: dict[str, Any] | None
@@ -111,6 +115,8 @@ class Manifest(NamedTuple):
     block_bytes : int
     codec : str
         How blocks are packed.
+    filter : bool or "auto"
+        Whether the tables of coming generations have filters.
     fingerprinter : dict or None
         How the fingerprints were made.
     auto : dict or None
@@ -125,6 +131,7 @@ class Manifest(NamedTuple):
     design: Design
     block_bytes: int
     codec: str
+    filter: bool | str
     fingerprinter: dict[str, Any] | None
     auto: dict[str, Any] | None
     index_ids: bool
@@ -132,8 +139,8 @@ class Manifest(NamedTuple):
 
     @property
     def blocks(self) -> Blocks:
-        """The size of blocks, and their codec."""
-        return Blocks(self.block_bytes, self.codec)
+        """How tables pack their fingerprints."""
+        return Blocks(self.block_bytes, self.codec, self.filter)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of the file, without its checksum."""
@@ -284,7 +291,7 @@ def _misfit(value: object, wanted: Any, name: str) -> str | None:
             return name
         return next(filter(None, (_misfit(value[key], wanted[key], f"{name}.{key}".removeprefix(".")) for key in wanted)), None)
     if isinstance(wanted, list):
-        if not isinstance(value, list) or not 1 <= len(value) <= MAX_TABLES:
+        if not isinstance(value, list) or len(value) > MAX_TABLES:
             return name
         return next(filter(None, (_misfit(item, wanted[0], name) for item in value)), None)
     if isinstance(wanted, tuple):  # one of them; the last that can be says what is wrong with an object
@@ -306,6 +313,7 @@ def _check(manifest: Manifest, width: int) -> None:
     record, design = manifest.generation, manifest.design
     for wrong, what in (
         ({table.width.bits for table in design.tables} != {width}, "width"),
+        (record.filters != sorted({*record.filters} & {*range(len(design.tables))}), "generation.filters"),
         (design.radius > width, "design.radius"),
         # The fields of an id record: the first id of a fingerprint may take none, each further one takes a bit or more.
         (not record.fingerprints <= record.ids <= record.fingerprints + 8 * record.ids_file["bytes"], "generation.ids"),

@@ -17,12 +17,14 @@ from fpstore.arguments import printable
 from fpstore.cached import cached_property
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks
 from fpstore.design.families import Design
+from fpstore.design.filters import FilterShape
 from fpstore.design.tables import TableSpec
 from fpstore.disk.output import Output
 from fpstore.disk.pages import LAZY, in_memory, map_cached
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
+from fpstore.format.filter import FilterParts, FilterWriter, filter_name
 from fpstore.format.table_file import TableFile
 from fpstore.width import leading_words
 
@@ -102,6 +104,7 @@ class TableLayout(NamedTuple):
     fingerprint_count: int
     set_digest: int
     histogram: Words
+    filter: FilterShape | None = None  # of the filter that is written beside the table
 
     @property
     def spec(self) -> TableSpec:
@@ -115,7 +118,7 @@ class TableLayout(NamedTuple):
 
 
 class TableWriter:
-    """Writes one table: :meth:`feed` sorted permuted keys, then :meth:`finish`.
+    """Writes one table, and its filter beside it: :meth:`feed` sorted permuted keys, then :meth:`finish`.
 
     Parameters
     ----------
@@ -140,13 +143,20 @@ class TableWriter:
         self._fed = 0
         self._file = Output(path, direct=False)
         self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
+        self._filter: FilterWriter | None = None
+        if layout.filter is not None:
+            parts = FilterParts(layout.design, layout.table, layout.fingerprint_count, layout.set_digest, layout.filter)
+            self._filter = FilterWriter(path.with_name(filter_name(layout.table)), parts)
 
     def feed(self, keys: Words) -> Counts:
         """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
         counts = []
         for start in range(0, len(keys), FEED_KEYS):
             room = self._file.room(self._room)
-            n = self._encoder.feed(keys[start : start + FEED_KEYS], room, self._block_keys, self._counts)
+            piece = keys[start : start + FEED_KEYS]
+            n = self._encoder.feed(piece, room, self._block_keys, self._counts)
+            if self._filter is not None:
+                self._filter.feed(piece)
             self._file.advance(n * self._layout.blocks.bytes)
             self._keys.append(self._block_keys[:n].copy())
             counts.append(self._counts[:n].copy())
@@ -154,9 +164,9 @@ class TableWriter:
         return np.concatenate(counts) if counts else np.empty(0, np.uint32)
 
     def finish(self) -> Counts:
-        """Write the last block, the index and the header, and return the last block's entry count, if any.
+        """Write the last block, the index, the header and the filter, and return the last block's entry count, if any.
 
-        The file is complete, but durable only after :meth:`sync`.
+        The files are complete, but durable only after :meth:`sync`.
         """
         layout = self._layout
         if self._fed != layout.fingerprint_count:
@@ -173,15 +183,21 @@ class TableWriter:
             len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
         )  # fmt: skip
         self._file.finish(header)
+        if self._filter is not None:
+            self._filter.finish()
         return count
 
     def sync(self) -> None:
-        """Make the file durable and close it."""
+        """Make the files durable and close them."""
         self._file.sync()
+        if self._filter is not None:
+            self._filter.sync()
 
     def abort(self) -> None:
-        """Close the file, finished or not."""
+        """Close the files, finished or not."""
         self._file.close()
+        if self._filter is not None:
+            self._filter.abort()
 
 
 class TableReader:

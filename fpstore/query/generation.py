@@ -9,12 +9,14 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Words
-from fpstore.arguments import check_choice, check_flag
+from fpstore.arguments import check_choice
 from fpstore.cached import cached_property
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
+from fpstore.diagnostics import tell_left_out
 from fpstore.disk.pages import LAZY, PAGE_BYTES, PAGES
-from fpstore.errors import ClosedStoreError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StoreNotFoundError
 from fpstore.format.dictionary import Dictionary
+from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import Manifest, generation_folder
 from fpstore.format.mapping import Mapping
@@ -23,7 +25,6 @@ from fpstore.format.stored_table import ColumnTableReader, RingProber, ScanProbe
 from fpstore.format.table import TableReader, table_name
 from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
-from fpstore.query.prefix_filter import prefix_filters
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
@@ -37,12 +38,10 @@ class Loading(NamedTuple):
     """How tables get into the memory of a process; see :func:`fpstore.open`."""
 
     pages: str = LAZY
-    prefix_filter: bool = False
 
     def check(self) -> None:
         """Refuse what :func:`fpstore.open` does not take."""
         check_choice(self.pages, PAGES, "pages")
-        check_flag(self.prefix_filter, "prefix_filter")
 
 
 ON_DEMAND = Loading()
@@ -75,14 +74,13 @@ class Generation:
         self.dictionary: Dictionary | None = None
         described = self.record.dictionary
         self.places: Places | None = None
-        self.filters: dict[int, Words] = {}  # prefix filters, by table
+        self.filters: dict[int, FilterReader] = {}  # by table
         try:
             if described is not None:
                 self.dictionary = Dictionary(self.folder, described)
             if self.record.places is not None:
                 self.places = Places(self.folder, self.record.places)
-            if loading.prefix_filter:
-                self.filters = prefix_filters(self.design, self._block_tables)
+            self._open_filters(loading.pages)
         except BaseException:
             self._close_files()
             raise
@@ -90,6 +88,21 @@ class Generation:
         self._has_mapped = loading.pages != LAZY  # or need not: what was in the page cache when a large batch came
         self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
+
+    def _open_filters(self, pages: str) -> None:
+        """Open the filters of the tables; without one that is damaged or missing, probes are right, and slower."""
+        for table in self.record.filters:
+            path = self.folder / filter_name(table)
+            try:
+                self.filters[table] = opened = FilterReader(path, pages)
+                opened.check_place(self.design, table, self.count, self.record.set_digest)
+            except (CorruptStoreError, FormatVersionError, StoreNotFoundError):
+                self.filters.pop(table, None)
+                tell_left_out(str(path))
+
+    @property
+    def _filter_bits(self) -> dict[int, int]:
+        return {table: opened.kernel.shape[0] for table, opened in self.filters.items()}
 
     @property
     def tables(self) -> list[StoredTable]:
@@ -140,11 +153,11 @@ class Generation:
         """Map what is in the page cache of the tables, once a batch comes to most of their pages anyway."""
         if self.scans(radius):
             return
-        lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self.filters)), default=0)
+        lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self._filter_bits)), default=0)
         largest = max(table.kernel.file_bytes for table in self.tables)
         if queries * lookups * FAULT_BYTES >= largest:
             self._has_mapped = True
-            for table in self.tables:
+            for table in (*self.tables, *self.filters.values()):
                 table.map_cached()
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
@@ -162,9 +175,9 @@ class Generation:
         if self.scans(radius):
             prober.add(tables[0].in_order, 0, 0, NO_FLIPS)
             return prober
-        for lookup in self.design.lookups(self.count, radius, self.filters):
-            words = self.filters[lookup.table] if lookup.filter_bits else None
-            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, words)
+        for lookup in self.design.lookups(self.count, radius, self._filter_bits):
+            filtered = self.filters[lookup.table].kernel if lookup.filtered else None
+            prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, filtered)
         return prober
 
     @property

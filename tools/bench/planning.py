@@ -18,9 +18,9 @@ from bench.far import KINDS, near
 from bench.harness import SMOKE_LOG2, Bench, Result, microseconds, ratio
 from fpstore import _kernel
 from fpstore.design.blocks import CODECS
-from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, Work, work
+from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, SPEED_FOR_TWICE_THE_BYTES, Work, work
 from fpstore.design.estimates import Plan
-from fpstore.design.preference import SPEED_FOR_TWICE_THE_BYTES, weighted_cost
+from fpstore.design.preference import weighted_cost
 from fpstore.design.sample import evenly
 from fpstore.design.tables import TableLookup
 from fpstore.width import Width

@@ -44,12 +44,12 @@ def single(bench: Bench) -> Result:
                 out[kind][design] = {"skipped": reason}
                 continue
             for codec, label in bench.packed(design):
-                store = bench.store(design, kind, log2, codec=codec)
+                store = bench.store(design, kind, log2, codec=codec, filter=False)
                 _check(store, queries[:64])
                 out[kind][label] = {**_timed(bench, store, queries), **_by_threads(bench, store, queries.tolist())}
-                with fpstore.open(store.path, prefix_filter=True) as filtered:
-                    _check(filtered, queries[:64])
-                    out[kind][label]["prefix_filter"] = _timed(bench, filtered, queries)
+                filtered = bench.store(design, kind, log2, codec=codec, filter=True)
+                _check(filtered, queries[:64])
+                out[kind][label]["filter"] = _timed(bench, filtered, queries)
                 bench.forget()
     out["string_ids"] = _string_ids(bench, min(log2, MOST_NAMED_LOG2))
     return out

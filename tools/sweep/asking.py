@@ -250,7 +250,7 @@ def run(case: Case, path: Path, note: Callable[[str], None]) -> int:
     note("build")
     with fpstore.build(path, **case.arguments()) as store:
         asker.state(store, STATES[0])
-    with fpstore.open(path, prefix_filter=True) as reader:
+    with fpstore.open(path) as reader:
         with fpstore.open(path, "r+") as writer:
             _change(asker, writer, STATES[1])
             asker.state(writer, STATES[1])

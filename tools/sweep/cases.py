@@ -136,6 +136,7 @@ class Case:
     ids: Ids
     block_bytes: int
     codec: str
+    filter: bool | str
     threads: int | None
     changes: dict[str, list[Change]]
     joined: tuple[Words, Ids]  # rows and ids of another store
@@ -146,7 +147,7 @@ class Case:
         """Return the arguments of ``fpstore.build`` after the path."""
         return {
             "fingerprints": self.shape.given(self.rows), "ids": self.ids, "width": self.shape.bits, "radius": self.radius,
-            "design": self.tables or self.design, "block_bytes": self.block_bytes, "codec": self.codec,
+            "design": self.tables or self.design, "block_bytes": self.block_bytes, "codec": self.codec, "filter": self.filter,
             "memory": "64MiB", "threads": self.threads,
         }  # fmt: skip
 
@@ -206,6 +207,7 @@ def draw(seed: int, number: int) -> Case:
         ids=ids,
         block_bytes=int(rng.choice(BLOCK_BYTES)),
         codec=CODECS[int(np.random.default_rng([seed, number, 2]).integers(0, len(CODECS)))],
+        filter=(True, True, "auto", False)[int(np.random.default_rng([seed, number, 3]).integers(0, 4))],
         threads=THREADS[rng.integers(0, len(THREADS))],
         changes={state: _changes(rng, shape, rows, ids, id_kind, kind) for state in ("changed", "changed again")},
         joined=(others, make_ids(rng, id_kind, len(others))),

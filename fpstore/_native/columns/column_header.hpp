@@ -1,10 +1,10 @@
 // The header of a column table or a row file: the one place of the kernel that knows its bytes (docs/format.md, "Column table").
 #pragma once
+#include "format/pages.hpp"
 #include "format/row.hpp"
 
 namespace fpstore {
 
-constexpr unsigned kPageBytes = 4096;      // what a page checksum covers
 constexpr unsigned kSectionRoom = 64;      // zeros behind each section, which vectors may read
 constexpr unsigned kMinBucketBits = 8;
 constexpr unsigned kMaxBucketBits = 19;

@@ -1,7 +1,6 @@
 // Column tables and row files in memory.
 #pragma once
 #include "columns/column_header.hpp"
-#include "columns/pages.hpp"
 
 namespace fpstore {
 

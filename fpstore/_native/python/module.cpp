@@ -342,6 +342,7 @@ NB_MODULE(_kernel, m) {
   bind_single(m);
   bind_columns(m);
   bind_encoder(m);
+  bind_filters(m);
   bind_numbered(m);
   bind_merge(m);
   bind_log(m);

@@ -249,6 +249,8 @@ void bind_single(nb::module_& m);
 void bind_columns(nb::module_& m);
 // Adds the class BlockEncoder (module_encoder.cpp).
 void bind_encoder(nb::module_& m);
+// Adds the classes of filters (module_filters.cpp).
+void bind_filters(nb::module_& m);
 void bind_numbered(nb::module_& m);
 // Adds the class Delta (module_delta.cpp).
 void bind_delta(nb::module_& m);

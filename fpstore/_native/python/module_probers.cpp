@@ -1,8 +1,8 @@
 // The tables of a design, with their look-ups.
+#include "python/filter.hpp"
 #include "python/single.hpp"
 #include "python/table.hpp"
 #include "search/on_threads.hpp"
-#include "search/prefix_filter.hpp"
 #include "search/results.hpp"
 
 namespace fpstore {
@@ -17,6 +17,7 @@ static Order order_named(const std::string& name) {
 // The tables of a design with, for one query radius, what to look up in each.
 struct Prober {
   std::vector<nb::object> owners;
+  std::vector<Filter*> filters;
   std::vector<const Table*> tables;
   std::vector<std::vector<uint64_t>> variants;
   std::vector<TableProbe> probes;
@@ -25,7 +26,7 @@ struct Prober {
   mutable PageWatch pages;
   mutable std::atomic<uint64_t> fetches{0}, blocks{0};  // requests for pages ahead, and blocks read, of all calls
 
-  void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks, std::optional<Words> filter) {
+  void add(nb::object table, unsigned prefix_bits, unsigned flips, Words masks, nb::object filter) {
     const Table* t = nb::cast<const Table*>(table);
     if (prefix_bits > 64 || prefix_bits > t->header.width) throw nb::value_error("prefix_bits is at most 64, and the width");
     for (size_t i = 0; i < masks.size(); ++i)
@@ -33,16 +34,25 @@ struct Prober {
         throw nb::value_error("variants ascend, and change only bits of the prefix");
     if (!tables.empty() && t->header.width != width()) throw nb::value_error("tables of several widths");
     if (!tables.empty() && t->view.codec != tables[0]->view.codec) throw nb::value_error("tables of several codecs");
-    if (filter && filter_bits(filter->size()) > prefix_bits) throw nb::value_error("a prefix filter is of no more bits than the prefix");
+    Filter* const f = filter.is_none() ? nullptr : nb::cast<Filter*>(filter);
+    if (f && f->header.prefix_bits > prefix_bits) throw nb::value_error("a filter is of no more bits than the prefix");
     owners.push_back(table);
-    if (filter) owners.push_back(nb::cast(*filter));
+    owners.push_back(filter);
     tables.push_back(t);
     variants.emplace_back(masks.data(), masks.data() + masks.size());
     probes.push_back(TableProbe{&t->view, prefix_bits, flips, {}, nullptr, masks.size()});
     const Wide<kMaxWords> condition = apply(t->view.inverse, Wide<kMaxWords>{{top_mask(prefix_bits)}});
     std::copy_n(condition.word, kMaxWords, probes.back().condition);
     for (size_t i = 0; i < probes.size(); ++i) probes[i].variants = variants[i].data();
-    if (filter) take_filter(filter->data(), filter_bits(filter->size()), &probes.back());
+    if (!f) return;
+    filters.push_back(f);
+    probes.back().filter = &f->view;
+    probes.back().passing = f->view.passing;
+  }
+
+  // Tells the logger which filters turned out to be damaged. The caller holds the GIL.
+  void tell_damage() const {
+    for (Filter* filter : filters) filter->tell_damage();
   }
 
   // Of no tables, any will do.
@@ -91,6 +101,7 @@ struct Prober {
       ReleasedGil released;
       status = search(queries, n, options, threads, sink, counters, &fault);
     }
+    tell_damage();
     if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
     if (status != Status::ok) raise_fault(fault, tables[fault.table]->path);
     return true;
@@ -148,7 +159,7 @@ SingleTables single_tables(nb::object prober, nb::object identity) {
   const Table* const t = nb::cast<const Table*>(identity);
   if (!p->tables.empty() && p->width() != t->header.width) throw nb::value_error("tables of several widths");
   double blocks = 0;  // that are opened, about
-  for (const TableProbe& probe : p->probes) blocks += static_cast<double>(probe.variant_count) * probe.filled;
+  for (const TableProbe& probe : p->probes) blocks += static_cast<double>(probe.variant_count) * probe.passing;
   const bool is_brief = !p->scans() && blocks <= kBriefBlocks;
   return {std::move(prober), std::move(identity), p, &t->view, &t->path, t->header.width, t->header.set_digest, is_brief};
 }
@@ -158,12 +169,14 @@ Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions&
   return prober.search(row, 1, options, 1, sink, counters, fault);
 }
 
+void tell_damage(const Prober& prober) { prober.tell_damage(); }
+
 const std::string& path_of(const Prober& prober, unsigned table) { return prober.tables[table]->path; }
 
 void bind_probers(nb::module_& m) {
   nb::class_<Prober>(m, "Prober")
       .def(nb::init<>())
-      .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert(), nb::arg("filter").noconvert() = nb::none())
+      .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, nb::arg("variants").noconvert(), "filter"_a = nb::none())
       .def("probe", &Prober::probe, nb::arg("queries").noconvert(), "radius"_a, "most"_a = nb::none(),
            "order"_a = "best", "fetch"_a = false, "threads"_a = 1, "stop"_a = nb::none())
       .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a)

@@ -163,6 +163,7 @@ class SingleProber {
       ReleasedGil released;
       ask();
     }
+    tell_damage(*tables_.prober);
     if (status != Status::ok) raise_fault(fault, path ? *path : "");
     if (!with_ids) return nb::none();
     nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(room->sink.count)));

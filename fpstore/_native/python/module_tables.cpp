@@ -1,7 +1,6 @@
 // Tables: mapped whole, or read in parts.
 #include "format/xxh64.hpp"
 #include "python/table.hpp"
-#include "search/prefix_filter.hpp"
 #include "search/results.hpp"
 
 namespace fpstore {
@@ -155,18 +154,6 @@ nb::tuple Table::nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t
   return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
 }
 
-void Table::mark_prefixes(MutableWords filter, const Stop* stop) const {
-  const unsigned bits = filter_bits(filter.size());
-  Stopper stopping = stopper(stop);
-  Fault fault;
-  Status status;
-  {
-    ReleasedGil released;
-    status = fpstore::mark_prefixes(kernels(), words(), view, bits, filter.data(), &stopping, &fault);
-  }
-  check(status, fault, path);
-}
-
 nb::tuple Table::locate(Rows fingerprints) const {
   need_words(fingerprints, words());
   const Queries sought{fingerprints.data(), count_of(fingerprints)};
@@ -311,7 +298,6 @@ void bind_tables(nb::module_& m) {
            "stop"_a = nb::none())
       .def("nearest", &Table::nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "first_block"_a, "end_block"_a,
            nb::arg("absent").noconvert(), "stop"_a = nb::none())
-      .def("mark_prefixes", &Table::mark_prefixes, nb::arg("words").noconvert(), "stop"_a = nb::none())
       .def("locate", &Table::locate, nb::arg("fingerprints").noconvert())
       .def("locate_one", &Table::locate_one, "fingerprint"_a)
       .def("entries_at", &Table::entries_at, nb::arg("blocks").noconvert(), nb::arg("ranks").noconvert(), "source"_a)

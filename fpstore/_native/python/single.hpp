@@ -23,6 +23,8 @@ SingleTables single_tables(nb::object prober, nb::object identity);
 // Finds what is within the radius of a row; needs no GIL.
 Status search_one(const Prober& prober, const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters,
                   Fault* fault);
+// Tells the logger which filters turned out to be damaged. The caller holds the GIL.
+void tell_damage(const Prober& prober);
 const std::string& path_of(const Prober& prober, unsigned table);
 
 }  // namespace fpstore

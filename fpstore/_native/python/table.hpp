@@ -26,9 +26,6 @@ struct Table {
   // ascend; and whether there are others.
   nb::tuple nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t b0, uint64_t b1, Rows absent, const Stop* stop) const;
 
-  // Sets the bits of a prefix filter, which has none yet.
-  void mark_prefixes(MutableWords filter, const Stop* stop) const;
-
   nb::tuple locate(Rows fingerprints) const;
 
   // The entry at one place, which the file `source` names.
@@ -53,11 +50,5 @@ struct Table {
   // Room for the entries of a block of any width: those of one word are the most.
   static constexpr size_t kBlockWords = 2 * kMaxEntries + 8;
 };
-
-// Of how many leading bits a prefix filter of so many words is; see search/prefix_filter.hpp.
-inline unsigned filter_bits(size_t words) {
-  if (words == 0 || words & (words - 1) || words > size_t{1} << 34) throw nb::value_error("a prefix filter has 2^b bits, for b from 6 to 40");
-  return 63 - first_bit(words) + 6;
-}
 
 }  // namespace fpstore

@@ -9,12 +9,6 @@ namespace {
 constexpr uint64_t kFetchKeys = 512;
 constexpr uint64_t kFetchBlocks = 2;  // of a look-up, before it reads the first
 
-// Whether an entry with the prefix of a target may be in the table, as its filter tells.
-inline bool may_hold(const TableProbe& p, uint64_t target) {
-  const uint64_t prefix = target >> (64 - p.filter_bits);
-  return p.filter[prefix / 64] >> prefix % 64 & 1;
-}
-
 template <class W>
 inline Status bad_directory(const Item<W>& item, ProbeState<W>* state) {
   *state->fault = Fault{Status::bad_directory, UINT64_MAX, item.probe->table->block_count, item.end};
@@ -167,10 +161,20 @@ class Pipeline {
     return turn();
   }
 
+  // Adds a look-up in a table with a filter: one that finds nothing mostly goes no further than this.
+  Status ask(const TableProbe* probe, uint64_t target, const typename W::Row& base, uint64_t query) {
+    const uint64_t word = find_word(*probe->filter, target);
+    if (word == kNoWord) return Status::ok;
+    fetch_word(*probe->filter, word);
+    asked_[waiting_++ % kAsked] = {probe, target, word, query, base};
+    return waiting_ - taken_ < kAsked ? Status::ok : take_asked();
+  }
+
   // Takes all through all stages.
   Status flush() {
-    counts_[now_] = count_;
     Status status = Status::ok;
+    while (taken_ < waiting_ && status == Status::ok) status = take_asked();
+    counts_[now_] = count_;
     for (unsigned age = 2; age-- > 0 && status == Status::ok;) status = direct(age);
     for (unsigned age = 3; age-- > 0 && status == Status::ok;) {
       status = find(age);
@@ -184,6 +188,21 @@ class Pipeline {
 
  private:
   static constexpr unsigned kGroupItems = W::kWide ? 16 : 32, kGroups = 4;
+
+  // Look-ups that wait for the words of their filters.
+  struct Asked {
+    const TableProbe* probe;
+    uint64_t target, word, query;
+    typename W::Row base;
+  };
+  static constexpr unsigned kAsked = 64;
+
+  // Adds the look-up that has waited longest, if it passes.
+  Status take_asked() {
+    const Asked& asked = asked_[taken_++ % kAsked];
+    if (!may_hold(*asked.probe->filter, asked.target, asked.word)) return Status::ok;
+    return add(asked.probe, asked.target, asked.target | ~top_mask(asked.probe->prefix_bits), asked.base, asked.query);
+  }
 
   // A group is full: those before it go through their next stage.
   Status turn() {
@@ -212,26 +231,12 @@ class Pipeline {
     const TableView& t = *item.probe->table;
     const uint64_t* slot = t.directory + (item.target >> 1 >> (63 - t.directory_bits));
     __builtin_prefetch(slot);
-    if (!near_ && item.probe->filter) __builtin_prefetch(item.probe->filter + (item.target >> (64 - item.probe->filter_bits)) / 64);
     if (state_->fetch) ask_ahead(slot, 2 * sizeof *slot, state_);
-  }
-
-  // Leaves out the look-ups that find nothing, as the filters of their tables tell.
-  void drop_absent(unsigned age) {
-    Item<W>* const items = groups_[group(age)];
-    unsigned kept = 0;
-    for (unsigned i = 0; i < counts_[group(age)]; ++i) {
-      if (items[i].probe->filter && !may_hold(*items[i].probe, items[i].target)) continue;
-      if (kept != i) items[kept] = items[i];
-      ++kept;
-    }
-    counts_[group(age)] = kept;
   }
 
   // The parts of the key index that the directory tells.
   Status direct(unsigned age) {
     Item<W>* const items = groups_[group(age)];
-    if (!near_) drop_absent(age);
     for (unsigned i = 0; i < counts_[group(age)]; ++i) {
       Item<W>* const item = items + i;
       const TableView& t = *item->probe->table;
@@ -329,6 +334,8 @@ class Pipeline {
   typename Blocks::Opened opened_{};  // the last block that was opened
   unsigned now_ = 0, count_ = 0;  // the group that is filled, and how many it has
   unsigned counts_[kGroups] = {};
+  uint64_t waiting_ = 0, taken_ = 0;  // how many have been asked, and how many of these were taken
+  Asked asked_[kAsked];
   Item<W> groups_[kGroups][kGroupItems];
 };
 

@@ -32,7 +32,8 @@ struct Feeder {
   uint64_t mask;
 
   Status add(uint64_t query, const Row& base, uint64_t variant) const {
-    return add_at(query, base, (lead(base) ^ probe->variants[variant]) & mask);
+    const uint64_t target = (lead(base) ^ probe->variants[variant]) & mask;
+    return probe->filter ? pipeline->ask(probe, target, base, query) : add_at(query, base, target);
   }
   Status add_at(uint64_t query, const Row& base, uint64_t target) const { return pipeline->add(probe, target, target | ~mask, base, query); }
 };
@@ -86,13 +87,26 @@ class LookupRoom {
   Scratch* scratch_;
 };
 
-// Leaves out the look-ups that find nothing, as the filter of the table tells: words are as in SortedLookups. Returns how many are left.
-inline uint64_t drop_absent(const TableProbe& p, uint64_t* words, uint64_t n) {
+// Leaves out the look-ups that find nothing, as the filter of the table tells: words are as in SortedLookups, and have their first depth
+// bits in common. Returns how many are left.
+inline uint64_t drop_absent(const FilterView& filter, unsigned depth, uint64_t* words, uint64_t n) {
+  constexpr uint64_t kLookupsOfPage = 16;  // for which it is worth to verify one
+  if (n == 0) return 0;
+  const uint64_t mask = top_mask(depth);
   uint64_t kept = 0;
-  for (uint64_t i = 0; i < n; ++i) {
-    const uint64_t word = words[i];
-    words[kept] = word;
-    kept += may_hold(p, word);
+  if (trust_range(filter, words[0] & mask, words[0] | ~mask, n / kLookupsOfPage)) {
+    const FilterRange range(filter);
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t word = words[i];
+      words[kept] = word;
+      kept += range.may_hold(word);
+    }
+  } else {
+    for (uint64_t i = 0; i < n; ++i) {
+      const uint64_t word = words[i];
+      words[kept] = word;
+      kept += may_hold(filter, word, find_word(filter, word));
+    }
   }
   return kept;
 }
@@ -237,9 +251,9 @@ class SortedFeeder {
     if (should_stop(stop_, count_)) return interrupted(state_->fault);
     // A sweep is of many look-ups, so a window is a small part of the table, and its filter is in the cache. Else the filter is read nearly in
     // order.
-    if (p_.filter && order_ == Order::sorted) count_ = drop_absent(p_, room_.window, count_);
+    if (p_.filter && order_ == Order::sorted) count_ = drop_absent(*p_.filter, depth, room_.window, count_);
     sort_range(room_.window, room_.window + room_.most, count_, depth, bits_, nullptr);  // in the cache: it is not stopped half-way
-    if (p_.filter && order_ != Order::sorted) count_ = drop_absent(p_, room_.window, count_);
+    if (p_.filter && order_ != Order::sorted) count_ = drop_absent(*p_.filter, depth, room_.window, count_);
     const SortedLookups<Row> lookups{&p_, room_.window, count_, feeder_.mask, room_.bases, room_.numbers};
     count_ = 0;
     if (order_ == Order::sorted) return Sweep<Blocks>(out_, lookups, state_).run();
@@ -269,7 +283,7 @@ inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, O
   if (p.prefix_bits > kMostSortedBits || queries > kIndexMask) return Order::asked;
   if (asked_for != Order::best) return asked_for;
   // With fewer look-ups per block the near order is faster: a sweep would open most blocks for one look-up only.
-  const double opening = static_cast<double>(lookups) * p.filled;
+  const double opening = static_cast<double>(lookups) * p.passing;
   if (lookups >= kSweepLeast && opening >= static_cast<double>(p.table->block_count / 5 * 4)) return Order::sorted;
   return lookups >= kNearLeast ? Order::near : Order::asked;
 }

@@ -1,5 +1,6 @@
 // What is asked of the tables: queries, look-ups and options.
 #pragma once
+#include "format/filter.hpp"
 #include "format/table_view.hpp"
 #include "isa/runtime.hpp"
 #include "search/nearest.hpp"
@@ -20,10 +21,8 @@ struct TableProbe {
   uint64_t condition[kMaxWords];  // the leading prefix_bits, in unpermuted positions
   const uint64_t* variants;  // masks within the leading prefix_bits, permuted positions, ascending, all distinct
   uint64_t variant_count;
-  // One bit for each value of the leading filter_bits of an entry, set where an entry has it; nullptr: none. At most prefix_bits.
-  const uint64_t* filter = nullptr;
-  unsigned filter_bits = 0;
-  double filled = 1;  // the share of these bits that are set
+  const FilterView* filter = nullptr;  // of at most prefix_bits
+  double passing = 1;                  // the share of the look-ups that pass the filter, about
 };
 
 // Those from number first on, up to end. A pair that meets in an earlier table is left to that one.

@@ -16,6 +16,7 @@ struct Pages {
 };
 
 constexpr unsigned kPageShift = 12;
+constexpr unsigned kPageBytes = 1 << kPageShift;  // what a checksum covers
 
 // Words of the bitmap for a file with these pages.
 static inline uint64_t seen_words(uint64_t begin, uint64_t end) { return (end - begin + (uint64_t{64} << kPageShift)) >> (kPageShift + 6); }

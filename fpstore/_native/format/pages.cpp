@@ -1,14 +1,8 @@
-#include "columns/pages.hpp"
+#include "format/pages.hpp"
 
 #include "format/xxh64.hpp"
 
 namespace fpstore {
-
-namespace {
-
-constexpr uint64_t kBytes = uint64_t{1} << kPageShift;
-
-}  // namespace
 
 Status compare_pages(const Pages& pages, uint64_t first, uint64_t last, Fault* fault) {
   for (uint64_t page = first; page <= last; ++page) {
@@ -18,7 +12,7 @@ Status compare_pages(const Pages& pages, uint64_t first, uint64_t last, Fault* f
     }
     if (page_seen(pages, page)) continue;
     const uint64_t at = pages.begin + (page << kPageShift);
-    const uint64_t n = pages.end - at < kBytes ? pages.end - at : kBytes;
+    const uint64_t n = pages.end - at < kPageBytes ? pages.end - at : kPageBytes;
     const uint64_t computed = xxh64(pages.data + at, n, pages.seed + page), stored = load64(pages.checksums + 8 * page);
     mapped_bytes_may_change();
     if (computed != stored) {
@@ -31,7 +25,7 @@ Status compare_pages(const Pages& pages, uint64_t first, uint64_t last, Fault* f
 }
 
 void page_checksums(const uint8_t* data, uint64_t n, uint64_t seed, uint64_t number, uint64_t* out) {
-  for (uint64_t at = 0; at < n; at += kBytes) *out++ = xxh64(data + at, n - at < kBytes ? n - at : kBytes, seed + number++);
+  for (uint64_t at = 0; at < n; at += kPageBytes) *out++ = xxh64(data + at, n - at < kPageBytes ? n - at : kPageBytes, seed + number++);
 }
 
 }  // namespace fpstore

@@ -1,0 +1,36 @@
+// Writes the filter of a table beside it: the words of buckets, in the order of the entries.
+#pragma once
+#include <vector>
+
+#include "format/filter.hpp"
+
+namespace fpstore {
+
+class FilterEncoder {
+ public:
+  // Of a header, the bits of prefixes and buckets, and the bits for each prefix.
+  explicit FilterEncoder(const FilterHeader& header)
+      : prefix_bits_(header.prefix_bits), rest_bits_(header.prefix_bits - header.bucket_bits),
+        bits_per_prefix_(header.bits_per_prefix), bucket_count_(uint64_t{1} << header.bucket_bits) {
+    starts_.reserve(bucket_count_ + 1);
+    starts_.push_back(0);
+  }
+
+  // Takes n ascending keys of so many words, and appends the words of the buckets behind which they lead to out.
+  void feed(const uint64_t* keys, size_t n, unsigned words, std::vector<uint8_t>* out);
+  // Appends what is left.
+  void finish(std::vector<uint8_t>* out);
+
+  // Of the buckets that are complete: the first word of each, and the end of the last.
+  const std::vector<uint32_t>& starts() const { return starts_; }
+
+ private:
+  void close_bucket(std::vector<uint8_t>* out);
+
+  unsigned prefix_bits_, rest_bits_, bits_per_prefix_;
+  uint64_t bucket_count_;
+  std::vector<uint64_t> pending_;  // the distinct prefixes of the bucket that is open
+  std::vector<uint32_t> starts_;
+};
+
+}  // namespace fpstore

@@ -1,0 +1,153 @@
+#include "format/filter.hpp"
+
+#include <cmath>
+
+#include "format/xxh64.hpp"
+
+namespace fpstore {
+
+namespace {
+
+constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'F', 'I', 'L', 'T', 'R'};
+constexpr unsigned kReservedAt = 80;
+constexpr unsigned kPermutationAt = 128;
+constexpr unsigned kChecksumAt = kHeaderBytes - 8;
+
+Status fail(Fault* fault, Status status, uint64_t expected, uint64_t got) {
+  fault->status = status;
+  fault->expected = expected;
+  fault->got = got;
+  return status;
+}
+
+void layout(FilterHeader* h) {
+  h->starts_offset = kHeaderBytes + 8 * h->word_count;
+  h->checksums_offset = h->starts_offset + (4 * ((uint64_t{1} << h->bucket_bits) + 1) + 7) / 8 * 8;
+  h->file_bytes = h->checksums_offset + (h->checksums_offset - kHeaderBytes + kPageBytes - 1) / kPageBytes * 8;
+}
+
+bool is_permutation(const FilterHeader& h) {
+  bool seen[kMaxWidth] = {};
+  for (unsigned i = 0; i < kMaxWidth; ++i) {
+    if (i < h.width ? h.permutation[i] >= h.width || seen[h.permutation[i]] : h.permutation[i] != 0) return false;
+    seen[h.permutation[i]] = true;
+  }
+  return true;
+}
+
+// Whether the fields from which all else follows are within the limits of the format.
+Status check_fields(const FilterHeader& h, Fault* fault) {
+  if (h.flags != 0) return fail(fault, Status::unknown_flags, 0, h.flags);
+  if (!is_width(h.width)) return fail(fault, Status::unknown_width, kMaxWidth, h.width);
+  const auto field = [fault](uint64_t expected, uint64_t got) { return fail(fault, Status::bad_header_field, expected, got); };
+  if (h.table >= h.table_count) return field(h.table_count, h.table);
+  if (h.prefix_bits == 0 || h.prefix_bits > kMaxFilterBits || h.prefix_bits > h.width) return field(kMaxFilterBits, h.prefix_bits);
+  if (h.bucket_bits > kMaxFilterBucketBits || static_cast<unsigned>(h.prefix_bits - h.bucket_bits) > kMaxFilterRestBits)
+    return field(h.prefix_bits, h.bucket_bits);
+  if (h.bits_per_prefix == 0 || h.bits_per_prefix > kMaxBitsPerPrefix) return field(kMaxBitsPerPrefix, h.bits_per_prefix);
+  if (h.word_count >> 32) return field(UINT32_MAX, h.word_count);
+  if (!is_permutation(h)) return fail(fault, Status::bad_permutation, 0, 0);
+  return Status::ok;
+}
+
+void read_fields(const uint8_t* p, FilterHeader* h) {
+  h->flags = load32(p + 12);
+  h->width = load16(p + 16);
+  h->table = load16(p + 18);
+  h->table_count = load16(p + 20);
+  h->prefix_bits = load16(p + 22);
+  h->bucket_bits = load16(p + 24);
+  h->bits_per_prefix = load16(p + 26);
+  h->fingerprint_count = load64(p + 32);
+  h->word_count = load64(p + 40);
+  h->starts_offset = load64(p + 48);
+  h->checksums_offset = load64(p + 56);
+  h->file_bytes = load64(p + 64);
+  h->set_digest = load64(p + 72);
+  memcpy(h->permutation, p + kPermutationAt, kMaxWidth);
+}
+
+// The fields that are known before the first entry: 12 bytes.
+void write_shape(const FilterHeader& h, uint8_t* p) {
+  store16(p, h.width);
+  store16(p + 2, h.table);
+  store16(p + 4, h.table_count);
+  store16(p + 6, h.prefix_bits);
+  store16(p + 8, h.bucket_bits);
+  store16(p + 10, h.bits_per_prefix);
+}
+
+}  // namespace
+
+uint64_t filter_seed(const FilterHeader& h) {
+  uint8_t bytes[16 + kMaxWidth] = {};
+  write_shape(h, bytes);
+  memcpy(bytes + 16, h.permutation, kMaxWidth);
+  return xxh64(bytes, sizeof bytes, h.set_digest);
+}
+
+Status parse_filter_header(const uint8_t* data, uint64_t file_bytes, FilterHeader* h, Fault* fault) {
+  *fault = Fault{};
+  if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
+  // A mapped file may change at any time: one copy is checked and taken apart.
+  uint8_t p[kHeaderBytes];
+  memcpy(p, data, kHeaderBytes);
+  if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
+  h->version = load32(p + 8);
+  if (h->version == 0 || h->version > kFormatVersion) return fail(fault, Status::unknown_version, kFormatVersion, h->version);
+  const uint64_t checksum = xxh64(p, kChecksumAt, 0), stored = load64(p + kChecksumAt);
+  if (checksum != stored) return fail(fault, Status::bad_header_checksum, stored, checksum);
+  read_fields(p, h);
+  if (check_fields(*h, fault) != Status::ok) return fault->status;
+  FilterHeader expected = *h;
+  layout(&expected);
+  if (h->starts_offset != expected.starts_offset || h->checksums_offset != expected.checksums_offset || h->file_bytes != expected.file_bytes)
+    return fail(fault, Status::bad_header_field, expected.file_bytes, h->file_bytes);
+  if (h->file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
+  for (unsigned i = kReservedAt; i < kChecksumAt; ++i)
+    if ((i < kPermutationAt || i >= kPermutationAt + kMaxWidth) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
+  if (load32(p + 28) != 0) return fail(fault, Status::bad_padding, 0, 28);
+  return Status::ok;
+}
+
+Status write_filter_header(FilterHeader* h, uint8_t* p, Fault* fault) {
+  *fault = Fault{};
+  if (check_fields(*h, fault) != Status::ok) return fault->status;
+  layout(h);
+  memset(p, 0, kHeaderBytes);
+  memcpy(p, kMagic, 8);
+  store32(p + 8, h->version);
+  store32(p + 12, h->flags);
+  write_shape(*h, p + 16);
+  store64(p + 32, h->fingerprint_count);
+  store64(p + 40, h->word_count);
+  store64(p + 48, h->starts_offset);
+  store64(p + 56, h->checksums_offset);
+  store64(p + 64, h->file_bytes);
+  store64(p + 72, h->set_digest);
+  memcpy(p + kPermutationAt, h->permutation, kMaxWidth);
+  store64(p + kChecksumAt, xxh64(p, kChecksumAt, 0));
+  return Status::ok;
+}
+
+double passing_share(const FilterHeader& h) {
+  if (h.word_count == 0) return 0;
+  const double n = static_cast<double>(h.fingerprint_count);
+  const double set = 1 - std::exp(-3 * n / (static_cast<double>(h.word_count) * 64));
+  return std::fmin(1, set * set * set + n / std::ldexp(1.0, h.prefix_bits));
+}
+
+void make_view(const FilterHeader& h, const uint8_t* data, uint64_t* seen, FilterView* f) {
+  f->bits = data + kHeaderBytes;
+  f->starts = data + h.starts_offset;
+  f->bits_at = kHeaderBytes;
+  f->starts_at = h.starts_offset;
+  f->word_count = h.word_count;
+  f->prefix_bits = h.prefix_bits;
+  f->rest_bits = h.prefix_bits - h.bucket_bits;
+  f->passing = passing_share(h);
+  f->pages = Pages{data, data + h.checksums_offset, seen, kHeaderBytes, h.checksums_offset, filter_seed(h)};
+  f->damaged = false;
+}
+
+}  // namespace fpstore

@@ -1,0 +1,160 @@
+// Filter files: which prefixes the entries of a table have, as a Bloom filter in blocks of a word (docs/format.md, "Filter file").
+//
+// Putze, Sanders, Singler, Cache-, Hash- and Space-Efficient Bloom Filters, WEA 2007, have blocks that a hash chooses. Here the leading
+// bits of a prefix choose a bucket, which has as many words as its prefixes need, and the bits behind them a word of the bucket. So a
+// filter is written in order with its table, no part of it is fuller than another, and look-ups of a query with bits flipped share
+// lines of the cache.
+#pragma once
+#include "format/pages.hpp"
+#include "format/row.hpp"
+
+namespace fpstore {
+
+constexpr unsigned kMaxFilterBits = 40;      // of a prefix
+constexpr unsigned kMaxFilterBucketBits = 28;
+constexpr unsigned kMaxFilterRestBits = 32;  // behind the bits of the bucket
+constexpr unsigned kMaxBitsPerPrefix = 64;
+
+struct FilterHeader {
+  uint32_t version = kFormatVersion;
+  uint32_t flags = 0;
+  uint16_t width = 64;
+  uint16_t table = 0;
+  uint16_t table_count = 1;
+  uint16_t prefix_bits = 0;      // of an entry, that the filter knows
+  uint16_t bucket_bits = 0;      // of these, that choose a bucket
+  uint16_t bits_per_prefix = 0;  // by which the words of a bucket are counted
+  uint64_t fingerprint_count = 0;
+  uint64_t word_count = 0;
+  uint64_t starts_offset = 0;
+  uint64_t checksums_offset = 0;
+  uint64_t file_bytes = 0;
+  uint64_t set_digest = 0;
+  uint8_t permutation[kMaxWidth] = {};
+};
+
+// Fills header from the first kHeaderBytes of a file of file_bytes bytes, and checks every field: after Status::ok all sections lie inside
+// the file.
+Status parse_filter_header(const uint8_t* data, uint64_t file_bytes, FilterHeader* header, Fault* fault);
+
+// Computes offsets, size and checksum from the other fields and writes kHeaderBytes. Fails where a field is out of range.
+Status write_filter_header(FilterHeader* header, uint8_t* out, Fault* fault);
+
+// What the page checksums start from: it follows from the fields that are known before the first entry.
+uint64_t filter_seed(const FilterHeader& header);
+
+// The share of look-ups that find nothing but pass, in a filter of a set whose prefixes are uniform.
+double passing_share(const FilterHeader& header);
+
+// A mapped filter. Threads share it.
+struct FilterView {
+  const uint8_t* bits;    // the words
+  const uint8_t* starts;  // the first word of each bucket, and the end of the last
+  uint64_t bits_at, starts_at;  // where they are in the file, behind the header
+  uint64_t word_count;
+  unsigned prefix_bits, rest_bits;
+  double passing;  // the share of look-ups that are expected to pass
+  Pages pages;
+  mutable bool damaged;  // every look-up passes from then on
+};
+
+// seen has seen_words() words, zero at first.
+void make_view(const FilterHeader& header, const uint8_t* data, uint64_t* seen, FilterView* view);
+
+// The bits that a prefix sets in its word: three or, where places are equal, fewer.
+static inline uint64_t filter_mask(uint64_t prefix) {
+  const uint64_t hash = prefix * 0x9E3779B97F4A7C15;
+  return uint64_t{1} << (hash >> 58) | uint64_t{1} << (hash >> 52 & 63) | uint64_t{1} << (hash >> 46 & 63);
+}
+
+// Of a bucket's words, from start to end, the one that a prefix is in: its bits behind those of the bucket are stretched over them.
+static inline uint64_t word_of(uint64_t start, uint64_t end, uint64_t rest, unsigned rest_bits) {
+  return start + ((rest * (end - start)) >> rest_bits);
+}
+
+static inline bool is_damaged(const FilterView& f) { return __atomic_load_n(&f.damaged, __ATOMIC_RELAXED); }
+static inline void note_damage(const FilterView& f) { __atomic_store_n(&f.damaged, true, __ATOMIC_RELAXED); }
+
+// The words of a bucket, read once; false where they are not in the file.
+static inline bool read_bucket(const FilterView& f, uint64_t bucket, uint64_t* start, uint64_t* end) {
+  const uint64_t both = read_once(load64(f.starts + 4 * bucket));
+  *start = both & UINT32_MAX;
+  *end = both >> 32;
+  return *start <= *end && *end <= f.word_count;
+}
+
+static inline bool has_prefix(const FilterView& f, uint64_t word, uint64_t prefix) {
+  const uint64_t mask = filter_mask(prefix);
+  return (read_once(load64(f.bits + 8 * word)) & mask) == mask;
+}
+
+constexpr uint64_t kAnyWord = UINT64_MAX;  // a look-up passes
+constexpr uint64_t kNoWord = UINT64_MAX - 1;  // its bucket is empty
+
+// The word to look at for the prefix that a target begins with. A damaged page lets all look-ups pass, and is noted.
+static inline uint64_t find_word(const FilterView& f, uint64_t target) {
+  if (__builtin_expect(is_damaged(f), 0)) return kAnyWord;
+  const uint64_t prefix = target >> (64 - f.prefix_bits), bucket = prefix >> f.rest_bits;
+  Fault fault;
+  uint64_t start, end;
+  if (__builtin_expect(trust(f.pages, f.starts_at + 4 * bucket, 8, &fault) != Status::ok || !read_bucket(f, bucket, &start, &end), 0)) {
+    note_damage(f);
+    return kAnyWord;
+  }
+  return start == end ? kNoWord : word_of(start, end, prefix & ((uint64_t{1} << f.rest_bits) - 1), f.rest_bits);
+}
+
+static inline void fetch_word(const FilterView& f, uint64_t word) {
+  if (word < kNoWord) __builtin_prefetch(f.bits + 8 * word);
+}
+
+// Whether an entry with the prefix may be in the table, as its word tells.
+static inline bool may_hold(const FilterView& f, uint64_t target, uint64_t word) {
+  if (__builtin_expect(word >= kNoWord, 0)) return word == kAnyWord;
+  Fault fault;
+  if (__builtin_expect(!page_seen(f.pages, word / (kPageBytes / 8)) && trust(f.pages, f.bits_at + 8 * word, 8, &fault) != Status::ok, 0)) {
+    note_damage(f);
+    return true;
+  }
+  mapped_bytes_may_change();
+  return has_prefix(f, word, target >> (64 - f.prefix_bits));
+}
+
+// Makes sure that the words for all targets from the first to the last are right. False where some are not, or where they take more pages
+// than it is worth to read.
+static inline bool trust_range(const FilterView& f, uint64_t first, uint64_t last, uint64_t most_pages) {
+  if (is_damaged(f)) return false;
+  const uint64_t low = first >> (64 - f.prefix_bits) >> f.rest_bits, high = last >> (64 - f.prefix_bits) >> f.rest_bits;
+  if (high - low > most_pages * (kPageBytes / 4)) return false;
+  Fault fault;
+  if (trust(f.pages, f.starts_at + 4 * low, 4 * (high - low) + 8, &fault) != Status::ok) return false;
+  uint64_t start, end, between;
+  if (!read_bucket(f, low, &start, &between) || !read_bucket(f, high, &between, &end) || start > end) return false;
+  if (end - start > most_pages * (kPageBytes / 8)) return false;
+  return start == end || trust(f.pages, f.bits_at + 8 * start, 8 * (end - start), &fault) == Status::ok;
+}
+
+// Look-ups in such a range.
+class FilterRange {
+ public:
+  explicit FilterRange(const FilterView& f)
+      : f_(f), bits_(f.bits), starts_(f.starts), prefix_shift_(64 - f.prefix_bits), rest_bits_(f.rest_bits),
+        rest_mask_((uint64_t{1} << f.rest_bits) - 1), word_count_(f.word_count) {}
+
+  bool may_hold(uint64_t target) const {
+    const uint64_t prefix = target >> prefix_shift_, both = read_once(load64(starts_ + 4 * (prefix >> rest_bits_)));
+    const uint64_t start = both & UINT32_MAX, end = both >> 32;
+    if (__builtin_expect(start > end || end > word_count_, 0)) return note_damage(f_), true;
+    if (start == end) return false;
+    const uint64_t mask = filter_mask(prefix), word = word_of(start, end, prefix & rest_mask_, rest_bits_);
+    return (read_once(load64(bits_ + 8 * word)) & mask) == mask;
+  }
+
+ private:
+  const FilterView& f_;
+  const uint8_t *const bits_, *const starts_;
+  const unsigned prefix_shift_, rest_bits_;
+  const uint64_t rest_mask_, word_count_;
+};
+
+}  // namespace fpstore

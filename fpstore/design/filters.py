@@ -1,0 +1,92 @@
+"""Filters: for which tables of a design they are worth their bytes, and of what shape.
+
+A filter is a Bloom filter of the prefixes of a table (docs/format.md, "Filter file"): a look-up that would find nothing mostly
+opens no block.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import comb, exp, expm1
+from typing import NamedTuple
+
+from fpstore import _kernel
+from fpstore.design.families import FLIP_SLACK_BITS, MAX_VARIANTS, Design, needed_tables
+from fpstore.design.tables import TableSpec
+
+# Measured by `tools/bench filters`; see docs/design.md.
+BITS_PER_PREFIX = 6
+FINER_BITS = 6  # behind the log2 n leading bits: one in 64 of the prefixes that a look-up may have are then in the table
+MOST_PREFIX_BITS = 40
+SET_BITS = 3  # of a word, by a prefix
+BUCKET_PREFIXES_BITS = 8  # log2 of the prefixes of a bucket, which has a few lines of the cache
+OPENED_TESTS = 25.0  # what a block that is opened costs, in tests of a word
+LEAST_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
+
+
+class FilterShape(NamedTuple):
+    """The shape of a filter.
+
+    Attributes
+    ----------
+    prefix_bits : int
+        Leading bits of an entry that the filter knows.
+    bucket_bits : int
+        Leading bits that choose a bucket of words.
+    bits_per_prefix : int
+        Bits of a filter for each distinct prefix.
+    """
+
+    prefix_bits: int
+    bucket_bits: int
+    bits_per_prefix: int
+
+    def passing(self, found: float) -> float:
+        """Return the share of look-ups that pass, of those that meet so many entries with their prefix on average."""
+        in_table = 1 - exp(-found)
+        # A word has the prefixes of a Poisson distribution: the mean of the cube of its share of set bits, to the second order.
+        unset, mean = exp(-SET_BITS / self.bits_per_prefix), 64 / self.bits_per_prefix
+        variance = (unset * SET_BITS / 64) ** 2 * mean
+        return in_table + (1 - in_table) * ((1 - unset) ** 3 + 3 * (1 - unset) * variance)
+
+    def file_bytes(self, fingerprint_count: int) -> int:
+        """Return the size of the filter's file for a set of uniform fingerprints."""
+        prefixes = 2.0**self.prefix_bits * -expm1(-fingerprint_count / 2.0**self.prefix_bits)
+        content = prefixes * self.bits_per_prefix / 8 + 4 * (1 << self.bucket_bits)
+        return _kernel.HEADER_BYTES + int(content * (1 + 8 / _kernel.PAGE_BYTES))
+
+
+@lru_cache(maxsize=1024)
+def filter_shapes(design: Design, fingerprint_count: int) -> dict[int, FilterShape]:
+    """Return the shapes of the filters of a design that save time, by table.
+
+    Tables of columns have none, nor have tables that a probe of the design's radius does not look up, and those in which most
+    prefixes occur.
+    """
+    if design.ring or fingerprint_count < LEAST_FINGERPRINTS:
+        return {}
+    shapes = {table: _shape(spec, fingerprint_count) for table, spec in needed_tables(design)}
+    return {table: shape for table, shape in shapes.items() if shape is not None}
+
+
+def _shape(spec: TableSpec, fingerprint_count: int) -> FilterShape | None:
+    """Return the shape with which a probe of the table takes least time: longer prefixes pass less often, but have more flips."""
+    log2_count = fingerprint_count.bit_length() - 1
+
+    def variants(bits: int) -> int:
+        return sum(comb(bits, flips) for flips in range(spec.flips + 1))
+
+    def cost(shape: FilterShape) -> float:
+        made = variants(shape.prefix_bits) if spec.flips else 1
+        return made * (1 + OPENED_TESTS * shape.passing(fingerprint_count / 2.0**shape.prefix_bits))
+
+    most = min(spec.prefix_bits, log2_count + FINER_BITS, MOST_PREFIX_BITS)
+    known = (bits for bits in range(log2_count, most + 1) if not spec.flips or variants(bits) <= MAX_VARIANTS)
+    shapes = [_of_prefix(bits, log2_count) for bits in known]
+    best = min(shapes, key=cost, default=None)
+    without = variants(min(spec.prefix_bits, max(log2_count - FLIP_SLACK_BITS, 0))) if spec.flips else 1
+    return best if best is not None and cost(best) < without * OPENED_TESTS else None
+
+
+def _of_prefix(prefix_bits: int, log2_count: int) -> FilterShape:
+    return FilterShape(prefix_bits, min(max(log2_count - BUCKET_PREFIXES_BITS, 0), prefix_bits), BITS_PER_PREFIX)

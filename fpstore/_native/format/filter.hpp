@@ -141,12 +141,16 @@ class FilterRange {
       : f_(f), bits_(f.bits), starts_(f.starts), prefix_shift_(64 - f.prefix_bits), rest_bits_(f.rest_bits),
         rest_mask_((uint64_t{1} << f.rest_bits) - 1), word_count_(f.word_count) {}
 
-  bool may_hold(uint64_t target) const {
+  uint64_t find_word(uint64_t target) const {
     const uint64_t prefix = target >> prefix_shift_, both = read_once(load64(starts_ + 4 * (prefix >> rest_bits_)));
     const uint64_t start = both & UINT32_MAX, end = both >> 32;
-    if (__builtin_expect(start > end || end > word_count_, 0)) return note_damage(f_), true;
-    if (start == end) return false;
-    const uint64_t mask = filter_mask(prefix), word = word_of(start, end, prefix & rest_mask_, rest_bits_);
+    if (__builtin_expect(start > end || end > word_count_, 0)) return note_damage(f_), kAnyWord;
+    return start == end ? kNoWord : word_of(start, end, prefix & rest_mask_, rest_bits_);
+  }
+
+  bool may_hold(uint64_t target, uint64_t word) const {
+    if (__builtin_expect(word >= kNoWord, 0)) return word == kAnyWord;
+    const uint64_t mask = filter_mask(target >> prefix_shift_);
     return (read_once(load64(bits_ + 8 * word)) & mask) == mask;
   }
 

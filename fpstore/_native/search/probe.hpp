@@ -87,25 +87,26 @@ class LookupRoom {
   Scratch* scratch_;
 };
 
-// Leaves out the look-ups that find nothing, as the filter of the table tells: words are as in SortedLookups, and have their first depth
+// Leaves out the look-ups that find nothing, as the filter of the table tells: targets are as in SortedLookups, and have their first depth
 // bits in common. Returns how many are left.
-inline uint64_t drop_absent(const FilterView& filter, unsigned depth, uint64_t* words, uint64_t n) {
+inline uint64_t drop_absent(const FilterView& f, unsigned depth, uint64_t* targets, uint64_t n) {
   constexpr uint64_t kLookupsOfPage = 16;  // for which it is worth to verify one
+  constexpr uint64_t kTogether = 64;       // whose words are fetched together
   if (n == 0) return 0;
   const uint64_t mask = top_mask(depth);
-  uint64_t kept = 0;
-  if (trust_range(filter, words[0] & mask, words[0] | ~mask, n / kLookupsOfPage)) {
-    const FilterRange range(filter);
-    for (uint64_t i = 0; i < n; ++i) {
-      const uint64_t word = words[i];
-      words[kept] = word;
-      kept += range.may_hold(word);
+  const bool trusted = trust_range(f, targets[0] & mask, targets[0] | ~mask, n / kLookupsOfPage);
+  const FilterRange range(f);
+  uint64_t words[kTogether], kept = 0;
+  for (uint64_t first = 0; first < n; first += kTogether) {
+    const uint64_t count = n - first < kTogether ? n - first : kTogether;
+    for (uint64_t i = 0; i < count; ++i) {
+      words[i] = trusted ? range.find_word(targets[first + i]) : find_word(f, targets[first + i]);
+      fetch_word(f, words[i]);
     }
-  } else {
-    for (uint64_t i = 0; i < n; ++i) {
-      const uint64_t word = words[i];
-      words[kept] = word;
-      kept += may_hold(filter, word, find_word(filter, word));
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t target = targets[first + i];
+      targets[kept] = target;
+      kept += trusted ? range.may_hold(target, words[i]) : may_hold(f, target, words[i]);
     }
   }
   return kept;

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.design.costs import CACHE_BYTES
 from fpstore.design.families import Design
 from fpstore.design.sample import Sample
 from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec, row_bucket_bits
@@ -22,7 +23,6 @@ DIRECTORY_BYTES = 4  # of a bucket
 TAG_BYTES = 2
 PAGE_SHARE = 1 + 8 / _kernel.PAGE_BYTES  # with the checksums of the pages
 LINE_TAGS = 32  # tags in a cache line
-CACHE_BYTES = 32 << 20  # of a processor, a typical share
 
 
 class ColumnWork(NamedTuple):

@@ -39,7 +39,11 @@ NANOSECONDS = {
     ELIAS_FANO: Work(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
 }
 
-FILTER_NS = 8.0  # of a look-up that asks a filter
+# Of a look-up that asks a filter, and what each that the cache does not have adds: by runs of `tools/bench filters`, times 1.8, by
+# which the processor of the other prices was slower.
+FILTER_NS, FILTER_MISS_NS = 28.0, 45.0
+CACHE_BYTES = 32 << 20  # of a processor, a typical share
+CALL_NS = 3_000.0  # of Python, around a probe alone
 
 # Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of decoding an entry; and what each
 # further word of a fingerprint adds. Fitted in the same way.
@@ -86,6 +90,16 @@ def lookup_nanoseconds(fingerprint_count: int, per_block: float, codec: str, fou
     """Return the estimated time of one look-up, tables in memory, on one thread."""
     done = work(fingerprint_count, per_block, found, lookups)
     return sum(amount * price for amount, price in zip(done, NANOSECONDS[codec], strict=True))
+
+
+def filter_nanoseconds(size: int) -> float:
+    """Return the estimated time of one look-up in filters of so many bytes in all."""
+    return FILTER_NS + FILTER_MISS_NS * max(1 - CACHE_BYTES / max(size, 1), 0.0)
+
+
+def mean_nanoseconds(in_batch: float, alone: float) -> float:
+    """Return the mean time of a probe in a batch and of one alone with its call from Python: stores are asked in both ways."""
+    return (in_batch + alone + CALL_NS) / 2
 
 
 def weighted(nanoseconds: float, size: float) -> float:

@@ -6,7 +6,7 @@ Sizes follow from the code (docs/design.md), times from the constants of :mod:`f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lgamma, log, log2, sqrt
+from math import lgamma, log, log2
 from typing import NamedTuple
 
 from fpstore import _kernel
@@ -16,8 +16,9 @@ from fpstore.design.costs import (
     BATCH_QUERIES,
     COLD_BYTE_NS,
     COLD_READ_NS,
-    FILTER_NS,
+    filter_nanoseconds,
     lookup_nanoseconds,
+    mean_nanoseconds,
     scan_nanoseconds,
     weighted,
 )
@@ -103,8 +104,8 @@ class Plan:
 
     @property
     def mean_microseconds(self) -> float:
-        """The geometric mean of both times, by which designs are ranked: stores are asked one query at a time, and many."""
-        return sqrt(self.microseconds * self.single_microseconds)
+        """The mean of both times, the second with 3 microseconds of the call from Python: designs are ranked by it."""
+        return mean_nanoseconds(1000 * self.microseconds, 1000 * self.single_microseconds) / 1000
 
 
 def limit_bits(fingerprint_count: int, width: int = WORD_BITS) -> float:
@@ -169,11 +170,10 @@ class _Costs(NamedTuple):
 def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Blocks, shapes: Shapes) -> _Costs:
     bits = table_bits(n, blocks, candidate.width.bits)
     per_block = max(blocks.bytes * 8 / bits, 1.0)
-    tables_bytes = int(n * bits / 8 * len(candidate.tables) + sum(shape.file_bytes(n) for shape in shapes.values()))
+    packed = _Packed(per_block, blocks.codec, sum(shape.file_bytes(n) for shape in shapes.values()))
+    tables_bytes = int(n * bits / 8 * len(candidate.tables)) + packed.filter_bytes
     met = _met(candidate, n, candidate.radius, shapes, sample)
-    batch, single = (
-        _block_nanoseconds(candidate, n, met, _Packed(per_block, blocks.codec), queries) for queries in (BATCH_QUERIES, 1)
-    )
+    batch, single = (_block_nanoseconds(candidate, n, met, packed, queries) for queries in (BATCH_QUERIES, 1))
     if _reads_all(met):
         return _Costs(tables_bytes, 1, float(n), batch, single, 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS)
     lookups = sum(each.lookup.variant_count for each in met)
@@ -223,6 +223,7 @@ def _reads_all(met: list[_Met]) -> bool:
 class _Packed(NamedTuple):
     per_block: float  # entries
     codec: str
+    filter_bytes: int = 0
 
 
 def _block_nanoseconds(design: Design, n: int, met: list[_Met], packed: _Packed, queries: int) -> float:
@@ -232,9 +233,9 @@ def _block_nanoseconds(design: Design, n: int, met: list[_Met], packed: _Packed,
     for lookup, found, passing in met:
         opened = lookup.variant_count * passing
         if lookup.filtered:
-            total += lookup.variant_count * FILTER_NS
+            total += lookup.variant_count * filter_nanoseconds(packed.filter_bytes)
         if opened:
-            total += opened * lookup_nanoseconds(n, *packed, found / passing, queries * opened)
+            total += opened * lookup_nanoseconds(n, packed.per_block, packed.codec, found / passing, queries * opened)
     return total
 
 
@@ -252,7 +253,7 @@ def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes
 
 
 def _weighted(costs: _Costs) -> float:
-    return weighted(sqrt(costs.nanoseconds * costs.single_nanoseconds), costs.bytes)
+    return weighted(mean_nanoseconds(costs.nanoseconds, costs.single_nanoseconds), costs.bytes)
 
 
 def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
@@ -273,5 +274,7 @@ def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queri
     n = max(fingerprint_count, 1)
     if design.ring:
         return column_costs.batch_nanoseconds(column_costs.work(design, n, radius), design, queries)
-    packed = _Packed(max(blocks.bytes * 8 / table_bits(n, blocks, design.width.bits), 1.0), blocks.codec)
-    return _block_nanoseconds(design, n, _met(design, n, radius, filters_of(design, n, blocks), None), packed, queries)
+    shapes = filters_of(design, n, blocks)
+    per_block = max(blocks.bytes * 8 / table_bits(n, blocks, design.width.bits), 1.0)
+    packed = _Packed(per_block, blocks.codec, sum(shape.file_bytes(n) for shape in shapes.values()))
+    return _block_nanoseconds(design, n, _met(design, n, radius, shapes, None), packed, queries)

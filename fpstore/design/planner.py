@@ -54,7 +54,7 @@ def plan(
     memory_budget : int or str, optional
         Bytes of memory for the tables in the page cache; by default half of this machine's memory if ``storage`` is hot.
     storage : {"hot", "cold"}
-        Whether the tables will be in the page cache (rank by the geometric mean of both times) or on disk (rank by reads).
+        Whether the tables will be in the page cache (rank by the mean of both times) or on disk (rank by reads).
     block_bytes : int, optional
         128 to 4096, a power of two; by default 512, and 1024 above 64 bits.
     codec : {"huffman", "elias-fano"}

@@ -39,7 +39,7 @@ NANOSECONDS = {
     ELIAS_FANO: Work(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
 }
 
-# Of a look-up that asks a filter, and what each that the cache does not have adds: by runs of `tools/bench filters`, times 1.8, by
+# Of a look-up that asks a filter, and what each that the cache does not have adds: by `tools/bench filters`, times 1.8, by
 # which the processor of the other prices was slower.
 FILTER_NS, FILTER_MISS_NS = 28.0, 45.0
 CACHE_BYTES = 32 << 20  # of a processor, a typical share

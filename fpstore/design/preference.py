@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fpstore.design.costs import weighted
 from fpstore.design.estimates import Plan
 
-MORE_BYTES, MORE_TIME = 1.25, 3.0
+MORE_BYTES, MORE_TIME = 1.15, 3.0
 
 
 def cost(p: Plan, storage: str) -> float:

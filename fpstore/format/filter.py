@@ -140,7 +140,9 @@ class FilterReader:
         """
         kernel = self.kernel
         wanted = table, len(design.tables), design.tables[table].permutation, fingerprint_count, set_digest
-        if wanted != (kernel.table, kernel.table_count, kernel.permutation, kernel.fingerprint_count, kernel.set_digest):
+        got = kernel.table, kernel.table_count, kernel.permutation, kernel.fingerprint_count, kernel.set_digest
+        # Look-ups go by the prefixes of the filter, where flips are needed, and else by those of the table.
+        if wanted != got or kernel.shape[0] > design.tables[table].prefix_bits:
             raise CorruptStoreError(f"{self.path}: a filter of another store or table", path=self.path)
 
     def check_size(self) -> None:

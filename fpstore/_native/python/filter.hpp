@@ -17,7 +17,7 @@ struct Filter {
 
   // Tells the logger of damage that a look-up met, once. The caller holds the GIL.
   void tell_damage() {
-    if (view.damaged && !told) tell();
+    if (is_damaged(view) && !told) tell();
   }
 
  private:

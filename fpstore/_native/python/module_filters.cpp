@@ -114,7 +114,7 @@ void bind_filters(nb::module_& m) {
       .def_prop_ro("permutation",
                    [](const Filter& f) { return nb::bytes(reinterpret_cast<const char*>(f.header.permutation), f.header.width); })
       .def_prop_ro("passing", [](const Filter& f) { return f.view.passing; })
-      .def_prop_ro("damaged", [](const Filter& f) { return f.view.damaged; });
+      .def_prop_ro("damaged", [](const Filter& f) { return is_damaged(f.view); });
   nb::class_<FilterCutter>(m, "FilterCutter")
       .def(nb::init<Bytes, uint64_t, uint64_t, std::tuple<unsigned, unsigned>, std::tuple<unsigned, unsigned, unsigned>>(),
            "permutation"_a, "fingerprint_count"_a, "set_digest"_a, "place"_a, "shape"_a)

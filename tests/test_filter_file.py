@@ -37,7 +37,8 @@ def opened(path, table):
 
 # Without flips and with some; of a fingerprint of 32 bits, a quarter is too short a prefix for a filter.
 @pytest.mark.parametrize(
-    ("width", "design"), [(32, "blocks-5-2"), *((width, "manku-4") for width in WIDTHS[1:]), *((width, "flip-2") for width in WIDTHS)]
+    ("width", "design"),
+    [(32, "blocks-5-2"), *((width, "manku-4") for width in WIDTHS[1:]), *((width, "flip-2") for width in WIDTHS)],
 )
 @pytest.mark.parametrize("codec", ["huffman", "elias-fano"])
 def test_the_kernel_and_the_readable_program_agree(tmp_path, width, design, codec):
@@ -105,9 +106,14 @@ def test_filters_of_any_shape(tmp_path, shape):
         assert (prober.probe(target[None], 0)[3] > 0) == read.passes(int(target))
 
 
-@pytest.mark.parametrize("shape", [(0, 0, 6), (41, 20, 6), (30, 29, 6), (10, 11, 6), (33, 0, 6), (10, 4, 0), (10, 4, 65), (65536, 4, 6)])
+@pytest.mark.parametrize(
+    "shape", [(0, 0, 6), (41, 20, 6), (30, 29, 6), (10, 11, 6), (33, 0, 6), (10, 4, 0), (10, 4, 65), (65536, 4, 6)]
+)
 def test_shapes_that_no_file_has_are_refused(tmp_path, shape):
-    with fpstore.build(tmp_path / "s", rows_of(100, 64, 1), design="flip-1") as store, pytest.raises(ValueError, match="filter|field"):
+    with (
+        fpstore.build(tmp_path / "s", rows_of(100, 64, 1), design="flip-1") as store,
+        pytest.raises(ValueError, match="filter|field"),
+    ):
         FilterParts(store.design, 0, 100, 1, shape)
 
 

@@ -13,8 +13,9 @@ from fpstore.arguments import check_choice
 from fpstore.cached import cached_property
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
 from fpstore.diagnostics import tell_left_out
+from fpstore.disk.files import UNREADABLE
 from fpstore.disk.pages import LAZY, PAGE_BYTES, PAGES
-from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.id_map import IDS_FILE
@@ -96,7 +97,9 @@ class Generation:
             try:
                 self.filters[table] = opened = FilterReader(path, pages)
                 opened.check_place(self.design, table, self.count, self.record.set_digest)
-            except (CorruptStoreError, FormatVersionError, StoreNotFoundError):
+            except (CorruptStoreError, FormatVersionError, StoreNotFoundError, StorageError) as error:
+                if isinstance(error, StorageError) and error.errno not in UNREADABLE:
+                    raise
                 self.filters.pop(table, None)
                 tell_left_out(str(path))
 

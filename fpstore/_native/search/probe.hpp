@@ -87,14 +87,12 @@ class LookupRoom {
   Scratch* scratch_;
 };
 
-// Leaves out the look-ups that find nothing, as the filter of the table tells: targets are as in SortedLookups, and have their first depth
-// bits in common. Returns how many are left.
-inline uint64_t drop_absent(const FilterView& f, unsigned depth, uint64_t* targets, uint64_t n) {
+// Leaves out the look-ups that find nothing, as the filter of the table tells: targets are as in SortedLookups, none less than
+// least or greater than greatest. Returns how many are left.
+inline uint64_t drop_absent(const FilterView& f, uint64_t least, uint64_t greatest, uint64_t* targets, uint64_t n) {
   constexpr uint64_t kLookupsOfPage = 16;  // for which it is worth to verify one
   constexpr uint64_t kTogether = 64;       // whose words are fetched together
-  if (n == 0) return 0;
-  const uint64_t mask = top_mask(depth);
-  const bool trusted = trust_range(f, targets[0] & mask, targets[0] | ~mask, n / kLookupsOfPage);
+  const bool trusted = trust_range(f, least, greatest, n / kLookupsOfPage);
   const FilterRange range(f);
   uint64_t words[kTogether], kept = 0;
   for (uint64_t first = 0; first < n; first += kTogether) {
@@ -246,15 +244,15 @@ class SortedFeeder {
     return Status::ok;
   }
 
-  // Takes the look-ups that have been added, of which depth bits are sorted.
+  // Takes the look-ups that have been added, which have depth bits in common; with all bits_, they may differ, but are in order.
   Status take(unsigned depth) {
     if (count_ == 0) return Status::ok;
     if (should_stop(stop_, count_)) return interrupted(state_->fault);
     // A sweep is of many look-ups, so a window is a small part of the table, and its filter is in the cache. Else the filter is read nearly in
     // order.
-    if (p_.filter && order_ == Order::sorted) count_ = drop_absent(*p_.filter, depth, room_.window, count_);
+    if (p_.filter && order_ == Order::sorted) drop(depth, depth == bits_);
     sort_range(room_.window, room_.window + room_.most, count_, depth, bits_, nullptr);  // in the cache: it is not stopped half-way
-    if (p_.filter && order_ != Order::sorted) count_ = drop_absent(*p_.filter, depth, room_.window, count_);
+    if (p_.filter && order_ != Order::sorted) drop(bits_, true);
     const SortedLookups<Row> lookups{&p_, room_.window, count_, feeder_.mask, room_.bases, room_.numbers};
     count_ = 0;
     if (order_ == Order::sorted) return Sweep<Blocks>(out_, lookups, state_).run();
@@ -264,6 +262,12 @@ class SortedFeeder {
       if (__builtin_expect(status != Status::ok, 0)) return status;
     }
     return Status::ok;
+  }
+
+  // Asks the filter. The look-ups are in order of their first bits, or have these in common.
+  void drop(unsigned bits, bool in_order) {
+    const uint64_t mask = top_mask(bits), last = room_.window[in_order ? count_ - 1 : 0];
+    count_ = drop_absent(*p_.filter, room_.window[0] & mask, last | ~mask, room_.window, count_);
   }
 
   const Feeder<Blocks>& feeder_;

@@ -1,0 +1,406 @@
+"""Damaged filters: nothing is lost but their speed, and a damage is told once."""
+
+import contextlib
+import os
+import shutil
+import struct
+
+import brute_force
+import numpy as np
+import pytest
+import reference
+import reference_filter
+import repairing
+
+import fpstore
+from fpstore import _kernel
+
+FILTER = "gen-00000001/filter-001.fpf"
+OTHER = "gen-00000001/filter-000.fpf"
+PAGE = 4096
+RADIUS = 3
+ORDERS = ["asked", "near", "sorted"]
+RNG = np.random.default_rng(9)
+SOME = RNG.integers(0, 2**64, 100, np.uint64)
+FINGERPRINTS = np.unique(np.concatenate([SOME, SOME[:40] ^ (np.uint64(1) << RNG.integers(0, 64, 40, np.uint64))]))
+QUERIES = np.concatenate(
+    [FINGERPRINTS[::30], FINGERPRINTS[::20] ^ np.uint64(1 << 63 | 1 << 20 | 1), RNG.integers(0, 2**64, 4, np.uint64)]
+)
+MANY = np.random.default_rng(11).integers(0, 2**64, 20_000, np.uint64)  # whose filters have several pages
+
+
+def made(path, fingerprints=FINGERPRINTS, ids=None, **options):
+    options = {"radius": RADIUS, "design": "flip-2", "block_bytes": 128, "filter": True, "threads": 1, **options}
+    fpstore.build(path, fingerprints, ids, **options).close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    path = made(tmp_path_factory.mktemp("good") / "s")
+    with fpstore.open(path) as store:
+        assert store.verify().ok
+        assert sorted(generation_of(store).filters) == [0, 1]
+    return path
+
+
+@pytest.fixture
+def copy(good, tmp_path):
+    return shutil.copytree(good, tmp_path / "copy")
+
+
+@pytest.fixture
+def told(caplog):
+    """Return a function that returns the warnings since it was called last, each the name of a filter."""
+
+    def take():
+        records = [record for record in caplog.records if record.name == "fpstore"]
+        caplog.clear()
+        assert all("the filter is damaged" in record.getMessage() for record in records)
+        return [record.getMessage().partition(":")[0].rpartition("/")[2] for record in records]
+
+    return take
+
+
+def generation_of(store):
+    return store._tracker.snapshot().generation
+
+
+def right_answers(fingerprints=FINGERPRINTS, queries=QUERIES):
+    return [brute_force.brute_force_many(fingerprints, queries, radius) for radius in range(RADIUS + 1)]
+
+
+RIGHT = right_answers()
+
+
+def check_answers(store, right=RIGHT, queries=QUERIES):
+    """Compare single probes and batches in several orders with brute force."""
+    for radius, (lims, fingerprints, distances) in enumerate(right):
+        found = [store.probe(int(query), radius) for query in queries]
+        assert [match.fingerprint for matches in found for match in matches] == fingerprints.tolist()
+        assert np.cumsum([0, *map(len, found)]).tolist() == lims.tolist()
+        prober = generation_of(store).prober(radius)
+        for order in ORDERS:
+            got = prober.probe(queries, radius, order=order)
+            assert all(map(np.array_equal, got[:3], (lims, fingerprints, distances)))
+    matches = store.probe_many(queries, RADIUS)
+    assert np.array_equal(matches.lims, right[RADIUS][0])
+    assert np.array_equal(matches.fingerprints, right[RADIUS][1])
+
+
+def check_probe(store, query):
+    found = brute_force.brute_force(np.sort(MANY), query, RADIUS)[0]
+    assert [match.fingerprint for match in store.probe(query)] == found.tolist()
+
+
+def faults_of(store):
+    report = store.verify()
+    assert not report.ok
+    return [fault["message"] for fault in report.faults]
+
+
+def is_left_out(path, told):
+    """Whether a filter is left out when the store is opened, which is told; if so, the answers are right."""
+    with fpstore.open(path) as store:
+        warnings = told()
+        assert warnings == ["filter-001.fpf"] * (1 not in generation_of(store).filters)
+        check_answers(store)
+        if warnings:
+            assert told() == []
+        return bool(warnings)
+
+
+def test_one_bit_of_each_byte(copy, told):
+    """Of the header's zeros every 61st byte: test_filter_file.py flips a bit of all."""
+    file = copy / FILTER
+    image = file.read_bytes()
+    assert PAGE < len(image) < PAGE + 500
+    fields = [*range(88), *range(128, 192), *range(4088, len(image))]
+    for at in sorted({*fields, *range(0, PAGE, 61)}):
+        with file.open("r+b") as changed:
+            changed.seek(at)
+            changed.write(bytes([image[at] ^ 1 << at % 8]))
+        with fpstore.open(copy) as store:
+            early = told()
+            check_answers(store)
+            assert early + told() == ["filter-001.fpf"], at
+            assert bool(early) == (at < PAGE)
+            assert any("filter-001.fpf" in fault for fault in faults_of(store)), at
+        with file.open("r+b") as changed:
+            changed.seek(at)
+            changed.write(image[at : at + 1])
+    assert told() == []
+    with fpstore.open(copy) as store:
+        check_answers(store)
+        assert store.verify().ok
+    assert told() == []
+
+
+def test_damage_is_told_when_its_page_is_read(tmp_path, told):
+    path = made(tmp_path / "s", MANY, design="manku-4")
+    file = path / "gen-00000001" / "filter-000.fpf"
+    image = bytearray(file.read_bytes())
+    read = reference_filter.Filter(bytes(image))
+    assert read.header.word_count > 3 * PAGE // 8
+    image[3 * PAGE + 8] ^= 16  # the third page of words, number 2
+    file.write_bytes(image)
+    shift = 64 - read.header.bucket_bits
+    pages = [start * 8 // PAGE for start in read.starts]  # of the first word of each bucket
+    first, third = 0, pages.index(2) << shift
+    with fpstore.open(path) as store, fpstore.open(path, pages="populated") as other:
+        assert told() == []
+        check_probe(store, first)
+        assert told() == []
+        for _ in range(2):
+            check_probe(store, third)
+        assert told() == ["filter-000.fpf"]
+        queries = MANY[:4000] ^ np.uint64(1 << 50 | 1 << 3)
+        right = brute_force.brute_force_many(MANY, queries[:50], RADIUS)
+        for asked in (store, other):
+            got = asked.probe_many(queries, RADIUS, threads=2)
+            assert np.array_equal(got.fingerprints[: got.lims[50]], right[1])
+        assert told() == ["filter-000.fpf"]  # by the other one
+        assert any("filter-000.fpf: byte 12296" in fault for fault in faults_of(store))
+
+
+@pytest.mark.parametrize("design", ["manku-4", "flip-2"])
+def test_each_page_of_a_larger_filter(tmp_path, told, design):
+    """Large batches verify many pages together. Without flips, only the page of the first look-up was verified."""
+    path = made(tmp_path / "s", MANY, design=design)
+    file = path / FILTER
+    image = file.read_bytes()
+    queries = np.concatenate([MANY[:3000] ^ np.uint64(1 << 50 | 1 << 3), RNG.integers(0, 2**64, 3000, np.uint64)])
+    with fpstore.open(path) as store:
+        right = [generation_of(store).prober(RADIUS).probe(queries, RADIUS, order=order)[:3] for order in ORDERS]
+    for at in range(PAGE, len(image), PAGE):
+        zeros = bytes(min(PAGE, len(image) - at))  # with which nothing would pass
+        for wrong in (zeros, bytes([image[at] ^ 128]) + image[at + 1 : at + len(zeros)]):
+            file.write_bytes(image[:at] + wrong + image[at + len(zeros) :])
+            for order, expected in zip(ORDERS, right, strict=True):
+                with fpstore.open(path) as store:
+                    got = generation_of(store).prober(RADIUS).probe(queries, RADIUS, order=order)
+                    assert all(map(np.array_equal, got[:3], expected)), (at, order)
+                assert told() == ["filter-001.fpf"], (at, order)
+
+
+def put(file, what, good):
+    other = good.parent / "other"
+    if what != "missing" and not other.exists():
+        made(other, RNG.integers(0, 2**64, 100, np.uint64))
+    image = file.read_bytes()
+    file.unlink()
+    if what == "other store":
+        shutil.copyfile(other / FILTER, file)
+    elif what == "other table":
+        shutil.copyfile(file.with_name("filter-000.fpf"), file)
+    elif what == "its table":
+        shutil.copyfile(file.with_name("table-001.fpt"), file)
+    elif what == "link":
+        file.symlink_to(good / FILTER)
+    elif what == "folder":
+        file.mkdir()
+    elif what == "pipe":
+        os.mkfifo(file)
+    elif what == "longer":
+        file.write_bytes(image + b"\0")
+    elif what == "another version":
+        changed = image[:8] + b"\2" + image[9:4088]
+        file.write_bytes(changed + struct.pack("<Q", reference.xxh64(changed)) + image[4096:])
+
+
+PLACED = ["missing", "other store", "other table", "its table", "link", "folder", "pipe", "longer", "another version"]
+
+
+@pytest.mark.parametrize("what", PLACED)
+def test_something_else_in_place_of_a_filter(good, copy, told, what):
+    put(copy / FILTER, what, good)
+    assert is_left_out(copy, told)
+    with fpstore.open(copy) as store:
+        assert any("filter-001.fpf" in fault for fault in faults_of(store))
+    check_backup(copy, told, opened=False)
+    check_repair(copy, told)
+
+
+def test_files_that_are_cut_short(copy, told):
+    image = (copy / FILTER).read_bytes()
+    for size in (0, 1, 100, PAGE - 1, PAGE, PAGE + 8, len(image) - 8, len(image) - 1):
+        (copy / FILTER).write_bytes(image[:size])
+        assert is_left_out(copy, told), size
+        with fpstore.open(copy) as store:
+            assert any("filter-001.fpf" in fault for fault in faults_of(store))
+        told()
+
+
+def test_a_larger_file_is_cut_at_each_page(tmp_path, told):
+    path = made(tmp_path / "s", MANY)
+    size = (path / FILTER).stat().st_size
+    for end in reversed(range(0, size, PAGE)):
+        os.truncate(path / FILTER, end)
+        with fpstore.open(path) as store:
+            assert told() == ["filter-001.fpf"]
+            assert store.probe(int(MANY[5]) ^ 1)[0].fingerprint == int(MANY[5])
+
+
+def test_a_file_that_cannot_be_read_is_left_out(copy, told, monkeypatch):
+    def failing(descriptor, path, start, count, read=fpstore.format.filter.read_at):
+        if path.name == "filter-001.fpf":
+            raise fpstore.StorageError(f"{path}: Input/output error", path=path, errno=5)
+        return read(descriptor, path, start, count)
+
+    monkeypatch.setattr("fpstore.format.filter.read_at", failing)
+    assert is_left_out(copy, told)
+
+
+def check_backup(path, told, opened):
+    """A filter that cannot be opened is left out of a backup; one that can is copied as it is."""
+    backup = path.with_name("backup")
+    with fpstore.open(path) as store:
+        told()
+        store.backup(backup)
+    assert told() == []
+    assert (backup / FILTER).exists() == opened
+    with fpstore.open(backup) as store:
+        assert told() == []
+        assert sorted(generation_of(store).filters) == [0, *[1] * opened]
+        check_answers(store)
+        assert store.verify().ok == (not opened)
+    told()
+
+
+def check_repair(path, told):
+    """Repair gives back a store with all rows, and with filters that are those of a new one."""
+    repaired, lost = path.with_name("repaired"), path.with_name("lost.tsv")
+    before = repairing.bytes_of(path) if not (path / FILTER).is_dir() else None
+    report = fpstore.repair(path, repaired, lost=lost, threads=1)
+    assert report.complete
+    assert not report.sound
+    assert any("filter-001.fpf" in fault for fault in report.faults)
+    assert not lost.exists()
+    assert before is None or repairing.bytes_of(path) == before
+    told()
+    check_whole(repaired, told)
+
+
+def check_whole(path, told, right=RIGHT, count=len(FINGERPRINTS)):
+    with fpstore.open(path) as store:
+        assert sorted(generation_of(store).filters) == [0, 1]
+        assert len(store) == count
+        assert store.verify().ok
+        check_answers(store, right)
+    assert told() == []
+    for file in path.glob("gen-*/filter-*.fpf"):
+        table = reference.Table(file.with_name(file.name.replace("filter", "table").replace("fpf", "fpt")).read_bytes())
+        read = reference_filter.Filter(file.read_bytes())
+        assert file.read_bytes() == reference_filter.build(table.header, list(table.permuted()), read.shape)
+
+
+def damage(path, at):
+    with path.open("r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_a_backup_and_a_repair_of_a_store_with_a_damaged_page(copy, told):
+    damage(copy / FILTER, PAGE + 3)
+    check_backup(copy, told, opened=True)
+    check_repair(copy, told)
+
+
+def test_a_backup_while_a_filter_becomes_shorter(copy, tmp_path):
+    with fpstore.open(copy) as store:
+        os.truncate(copy / FILTER, PAGE)
+        with pytest.raises(fpstore.CorruptStoreError, match=r"filter-001.fpf: the filter has 4096 bytes"):
+            store.backup(tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+
+
+def test_repair_in_place(copy, told):
+    damage(copy / FILTER, 40)
+    report = fpstore.repair(copy, in_place=True, threads=1)
+    assert report.complete
+    told()
+    check_whole(copy, told)
+
+
+@pytest.mark.parametrize("at", [40, PAGE + 3])
+def test_a_merge_writes_whole_filters(copy, told, at):
+    damage(copy / FILTER, at)
+    more = FINGERPRINTS[:50] ^ np.uint64(3 << 30)
+    with fpstore.open(copy, "r+") as store:
+        store.insert(more)
+        store.merge()
+        told()
+        stored = np.concatenate([FINGERPRINTS, more])
+        check_answers(store, right_answers(stored))
+    check_whole(copy, told, right_answers(stored), len(stored))
+
+
+def test_filters_of_the_very_table_but_of_another_shape_are_used_if_they_may_be(copy, told):
+    """The shape is the writer's affair: answers are the same; longer prefixes than the table's are refused."""
+    table = reference.Table((copy / "gen-00000001/table-001.fpt").read_bytes())
+    entries = list(table.permuted())
+    for shape in [(1, 0, 1), (9, 9, 64), (14, 2, 1), (32, 10, 6)]:
+        (copy / FILTER).write_bytes(reference_filter.build(table.header, entries, shape))
+        assert not is_left_out(copy, told)
+        assert told() == []
+        with fpstore.open(copy) as store:
+            assert store.verify().ok
+    (copy / FILTER).write_bytes(reference_filter.build(table.header, entries, (33, 10, 6)))
+    assert is_left_out(copy, told)
+
+
+def forged(image, starts=None, word_count=None):
+    """Return a file with other starts, under checksums that are right."""
+    read = reference_filter.Filter(image)
+    body = bytearray(image[PAGE : read.header.checksums_offset])
+    if starts is not None:
+        struct.pack_into(f"<{len(starts)}I", body, read.header.starts_offset - PAGE, *starts)
+    return (
+        image[:PAGE]
+        + bytes(body)
+        + reference_filter.page_checksums(bytes(body), reference_filter.filter_seed(image, read.header.set_digest))
+    )
+
+
+def test_forged_starts_lead_nowhere(tmp_path):
+    """What is found then is the forger's choice; nothing outside the file is read, and nothing but errors of fpstore is raised."""
+    path = made(tmp_path / "s", MANY[:6_000])
+    image = (path / FILTER).read_bytes()
+    read = reference_filter.Filter(image)
+    starts, last, most = list(read.starts), read.header.word_count, 2**32 - 1
+    assert len(starts) > 16
+    queries = np.concatenate([MANY[:500], RNG.integers(0, 2**64, 2_000, np.uint64)])
+    for changed in (
+        starts[::-1],
+        [0] * len(starts),
+        [last] * len(starts),
+        [most] * len(starts),
+        [0, most] * (len(starts) // 2) + [0],
+        [last + 1] * len(starts),
+        [*starts[:-1], most],
+        [*starts[:-1], last + 1],
+        [0, *[last] * (len(starts) - 1)],
+        RNG.integers(0, 2**32, len(starts)).tolist(),
+        RNG.integers(0, last + 1, len(starts)).tolist(),
+        RNG.permutation(starts).tolist(),
+    ):
+        (path / FILTER).write_bytes(forged(image, changed))
+        with fpstore.open(path) as store, contextlib.suppress(fpstore.FpstoreError):
+            for radius in range(RADIUS + 1):
+                for query in queries[::40]:
+                    store.probe(int(query), radius)
+                for order in ORDERS:
+                    generation_of(store).prober(radius).probe(queries, radius, order=order)
+            assert any("filter-001.fpf" in fault for fault in faults_of(store))
+
+
+def test_a_filter_says_that_it_is_damaged(copy):
+    damage(copy / FILTER, PAGE)
+    with fpstore.open(copy) as store:
+        opened = generation_of(store).filters[1].kernel
+        assert isinstance(opened, _kernel.Filter)
+        assert not opened.damaged
+        store.probe_many(QUERIES)
+        assert opened.damaged

@@ -135,7 +135,8 @@ def build(table: reference.Header, entries: Sequence[int], shape: tuple[int, int
     body += bytes(-len(body) % 8)
     fields = FIELDS.pack(
         VERSION, 0, table.width, table.table, table.table_count, *shape, 0, table.fingerprint_count, len(words),
-        starts_offset(len(words)), checksums_offset(len(words), bucket_bits), file_bytes(len(words), bucket_bits), table.set_digest,
+        starts_offset(len(words)), checksums_offset(len(words), bucket_bits), file_bytes(len(words), bucket_bits),
+        table.set_digest,
     )  # fmt: skip
     header = (MAGIC + fields).ljust(128, b"\0") + bytes(table.permutation)
     header = header.ljust(4088, b"\0")

@@ -252,7 +252,7 @@ def test_a_file_that_cannot_be_read_is_left_out(copy, told, monkeypatch):
 
 
 def check_backup(path, told, opened):
-    """A filter that cannot be opened is left out of a backup; one that can is copied as it is."""
+    """Make a backup: a filter that cannot be opened is left out of it; one that can is copied as it is."""
     backup = path.with_name("backup")
     with fpstore.open(path) as store:
         told()
@@ -281,10 +281,10 @@ def check_repair(path, told):
     check_whole(repaired, told)
 
 
-def check_whole(path, told, right=RIGHT, count=len(FINGERPRINTS)):
+def check_whole(path, told, right=RIGHT, stored=FINGERPRINTS):
     with fpstore.open(path) as store:
         assert sorted(generation_of(store).filters) == [0, 1]
-        assert len(store) == count
+        assert len(store) == len(stored)
         assert store.verify().ok
         check_answers(store, right)
     assert told() == []
@@ -334,7 +334,7 @@ def test_a_merge_writes_whole_filters(copy, told, at):
         told()
         stored = np.concatenate([FINGERPRINTS, more])
         check_answers(store, right_answers(stored))
-    check_whole(copy, told, right_answers(stored), len(stored))
+    check_whole(copy, told, right_answers(stored), stored)
 
 
 def test_filters_of_the_very_table_but_of_another_shape_are_used_if_they_may_be(copy, told):
@@ -351,21 +351,17 @@ def test_filters_of_the_very_table_but_of_another_shape_are_used_if_they_may_be(
     assert is_left_out(copy, told)
 
 
-def forged(image, starts=None, word_count=None):
+def forged(image, starts):
     """Return a file with other starts, under checksums that are right."""
-    read = reference_filter.Filter(image)
-    body = bytearray(image[PAGE : read.header.checksums_offset])
-    if starts is not None:
-        struct.pack_into(f"<{len(starts)}I", body, read.header.starts_offset - PAGE, *starts)
-    return (
-        image[:PAGE]
-        + bytes(body)
-        + reference_filter.page_checksums(bytes(body), reference_filter.filter_seed(image, read.header.set_digest))
-    )
+    h = reference_filter.Filter(image).header
+    body = bytearray(image[PAGE : h.checksums_offset])
+    struct.pack_into(f"<{len(starts)}I", body, h.starts_offset - PAGE, *starts)
+    seed = reference_filter.filter_seed(image, h.set_digest)
+    return image[:PAGE] + bytes(body) + reference_filter.page_checksums(bytes(body), seed)
 
 
 def test_forged_starts_lead_nowhere(tmp_path):
-    """What is found then is the forger's choice; nothing outside the file is read, and nothing but errors of fpstore is raised."""
+    """What is found then is the forger's choice; nothing outside the file is read, and only errors of fpstore are raised."""
     path = made(tmp_path / "s", MANY[:6_000])
     image = (path / FILTER).read_bytes()
     read = reference_filter.Filter(image)

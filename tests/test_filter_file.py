@@ -58,7 +58,7 @@ def test_the_kernel_and_the_readable_program_agree(tmp_path, width, design, code
 
 
 def check_decisions(table, read, entries, kernel_table, kernel_filter, rng):
-    """Compare which look-ups pass, of prefixes that are stored, near those, and any: those that pass open a block, others none."""
+    """Compare which look-ups pass, of prefixes that are stored, near these, and any: one that passes opens a block."""
     h, bits = table.header, 64 * reference.words_of(table.header.width)
     near = [int(entry) ^ 1 << (bits - 1 - int(rng.integers(0, h.prefix_bits))) for entry in rng.choice(entries, 40)]
     near += [min(entry + (1 << bits - read.header.prefix_bits), 2**bits - 1) for entry in entries[:10]]
@@ -112,7 +112,7 @@ def test_filters_of_any_shape(tmp_path, shape):
 def test_shapes_that_no_file_has_are_refused(tmp_path, shape):
     with (
         fpstore.build(tmp_path / "s", rows_of(100, 64, 1), design="flip-1") as store,
-        pytest.raises(ValueError, match="filter|field"),
+        pytest.raises(ValueError, match=r"filter|field"),
     ):
         FilterParts(store.design, 0, 100, 1, shape)
 

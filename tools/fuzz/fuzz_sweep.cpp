@@ -1,9 +1,10 @@
 // Whole probes: several tables of one set, any prefix and flips, batches of many sizes taken one by one, in groups, nearly in order and in
-// sorted sweeps. Every instruction set must give what a brute-force search gives; of tables with damaged bytes, that or an error.
+// sorted sweeps. Every instruction set must give what a brute-force search gives, also where bytes of filters are damaged; of tables with
+// damaged bytes, that or an error.
 #include <tuple>
 
 #include "blocks.hpp"
-#include "search/prefix_filter.hpp"
+#include "filter_files.hpp"
 
 namespace {
 
@@ -98,10 +99,23 @@ static Words make_variants(unsigned prefix_bits, unsigned flips) {
 struct Part {
   Table table;
   unsigned prefix_bits, flips;
-  unsigned filter_bits;  // 0: none
+  bool has_filter;
+  FilterFile filter;
   Row condition;
   Words variants;
 };
+
+// A filter of a table with these entries; its pages are damaged where harm is not 0.
+static void make_filter(Part* part, const Rows& keys, unsigned shape, unsigned harm) {
+  FilterFile& f = part->filter;
+  f.header = FilterHeader{};
+  f.header.width = W::kBits;
+  for (unsigned i = 0; i < W::kBits; ++i) f.header.permutation[i] = static_cast<uint8_t>(i);
+  draw_filter_shape(shape, part->prefix_bits, &f.header);
+  f.make(fuzz::words(keys), keys.size(), W::kWords, keys.size() + 1);
+  fuzz::Random random(harm);
+  if (harm) f.data[kHeaderBytes + random.next() % (f.bytes - kHeaderBytes)] ^= static_cast<uint8_t>(1 + random.below(255));
+}
 
 static void make_part(Part* part, const Rows& fingerprints, size_t queries, const Bounds& bounds, const Kernels& encoder,
                Codec codec, fuzz::Input* input) {
@@ -126,7 +140,9 @@ static void make_part(Part* part, const Rows& fingerprints, size_t queries, cons
   part->flips = std::min(input->byte() % (most + 1), part->prefix_bits);
   do part->variants = make_variants(part->prefix_bits, part->flips);
   while (part->variants.size() * queries > bounds.look_ups && part->flips-- > 0);
-  part->filter_bits = part->prefix_bits < 6 ? 0 : input->byte() % 2 * (6 + input->byte() % (std::min(part->prefix_bits, 16u) - 5));
+  const unsigned filtered = input->byte();
+  part->has_filter = part->prefix_bits && filtered & 1;
+  if (part->has_filter) make_filter(part, keys, input->byte(), filtered / 2 % 4 ? 0 : filtered);
   part->condition = apply(w.inverse[t.permutation], fuzz::top_bits<W>(part->prefix_bits));
 }
 
@@ -229,27 +245,19 @@ static void check_locate(const Kernels& set, const Batch& b, const Table& t, con
   }
 }
 
-// A filter of a part's table; one cannot be made of a table whose blocks are found to be damaged.
-static bool add_filter(const Kernels& set, const Batch& b, const Part& part, TableProbe* probe, Words* filter) {
-  filter->assign(size_t{1} << (part.filter_bits - 6), 0);
-  Fault fault;
-  const Status status = mark_prefixes(set, W::kWords, *probe->table, part.filter_bits, filter->data(), nullptr, &fault);
-  REQUIRE(status == Status::ok || (!b.sound && fault.status == status));
-  if (status == Status::ok) take_filter(filter->data(), part.filter_bits, probe);
-  return status == Status::ok;
-}
-
-static void check_set(const Kernels& set, const Batch& b, uint8_t behind, uint64_t claims, Order order, uint64_t limit,
+static void check_set(const Kernels& set, Batch& b, uint8_t behind, uint64_t claims, Order order, uint64_t limit,
                bool all) {
   static Copy copies[kTables];
   std::vector<TableProbe> probes;
-  static Words filters[kTables];
   for (size_t i = 0; i < b.parts.size(); ++i) {
-    const Part& part = b.parts[i];
+    Part& part = b.parts[i];
     copies[i].load(part.table, behind, claims);
     probes.push_back(TableProbe{&copies[i].view, part.prefix_bits, part.flips, {}, part.variants.data(), part.variants.size()});
     *rows<Row>(probes.back().condition) = part.condition;
-    if (part.filter_bits && !add_filter(set, b, part, &probes.back(), &filters[i])) return;
+    if (!part.has_filter) continue;
+    REQUIRE(part.filter.open());
+    probes.back().filter = &part.filter.view;
+    probes.back().passing = part.filter.view.passing;
   }
   check_probe(set, b, probes, Order::asked, limit);
   check_probe(set, b, probes, order, limit);

@@ -17,6 +17,7 @@ import fpstore
 from fpstore.disk import seal as sealing
 
 TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
+FILTERS = ("gen-00000001/filter-000.fpf", "gen-00000001/filter-001.fpf", "gen-00000001/filter-002.fpf")
 IDS = "gen-00000001/ids.mdb"
 MANIFEST = "manifest.json"
 STRINGS_FILE = "gen-00000001/strings.mdb"
@@ -39,7 +40,7 @@ STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 
 def make(path, fingerprints=FINGERPRINTS, ids=STRINGS, design="blocks-3-1"):
-    fpstore.build(path, fingerprints, ids, radius=RADIUS, design=design, block_bytes=128).close()
+    fpstore.build(path, fingerprints, ids, radius=RADIUS, design=design, block_bytes=128, filter=True).close()
     return path
 
 

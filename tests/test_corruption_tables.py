@@ -2,7 +2,7 @@
 
 import pytest
 import tableimage
-from damage import FINGERPRINTS, NOTICED, TABLES, check, cut, flips
+from damage import FILTERS, FINGERPRINTS, NOTICED, TABLES, check, cut, flips
 from speeds import slow
 
 import fpstore
@@ -118,3 +118,13 @@ def test_damage_elsewhere_does_not_matter_to_a_probe(copy, right):
                 failed += 1
     assert failed > 0
     assert fine > 5 * failed
+
+
+def test_nothing_is_lost_with_a_filter(copy, right):
+    """Whatever is wrong with it, the answers are right, and verify names it."""
+    size = (copy / FILTERS[1]).stat().st_size
+    damages = flips([*range(0, 88, 5), *range(128, 192, 9), *range(4088, size, 3)]) | {
+        end: cut(end) for end in (0, 4096, size - 1)
+    }
+    counts = check(copy, FILTERS[1], right, damages, {"noticed, right"})
+    assert counts.total() == len(damages)

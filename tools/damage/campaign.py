@@ -120,7 +120,8 @@ def quiet() -> None:
 
 def faults_of(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Return (operation, verdict, detail) of what must not be."""
-    bad: tuple[str, ...] = FAULTS if result["damage"] != "nothing" else (*FAULTS, "refused")
+    harmless = result["damage"] == "nothing" or kind_of(result["file"]) == "filter"  # without filters, all that is asked is right
+    bad: tuple[str, ...] = (*FAULTS, "refused", "losses") if harmless else FAULTS
     bad = FAULTS[2:] if result["forged"] else bad
     return [(operation, *said) for operation, said in result["outcomes"].items() if said[0] in bad]
 
@@ -165,7 +166,7 @@ class Tally:
             }
             for (file, operation, verdict, what), results in self.groups.items()
         ]  # fmt: skip
-        faults.sort(key=lambda fault: ((*FAULTS, "refused").index(fault["verdict"]), -fault["count"]))
+        faults.sort(key=lambda fault: ((*FAULTS, "refused", "losses").index(fault["verdict"]), -fault["count"]))
         bad = {result["case"] for results in self.groups.values() for result in results}
         return {
             "cases": self.cases, "cases with faults": len(bad),

@@ -29,10 +29,10 @@ def kind_of(file: str) -> str:
         "manifest.json": "manifest", "writer.lock": "writer lock", "ids.mdb": "ids", "log": "log",
         "strings.mdb": "strings", "hashes.fpt": "numbers", "numbers.mdb": "numbers",
         "places.fpt": "places", "places.mdb": "places",
-    }.get(name, "table")  # fmt: skip
+    }.get(name, "filter" if name.endswith(".fpf") else "table")  # fmt: skip
 
 
-WEIGHTS = {"table": 4, "ids": 4, "strings": 4, "numbers": 4, "places": 4, "manifest": 4, "log": 4, "writer lock": 1}
+WEIGHTS = {"table": 4, "filter": 2, "ids": 4, "strings": 4, "numbers": 4, "places": 4, "manifest": 4, "log": 4, "writer lock": 1}
 
 
 def choose(store: Store, chance: random.Random) -> Damage:

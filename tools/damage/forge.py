@@ -44,6 +44,11 @@ COLUMN_TABLE = {
     "tags_offset": (48, 8), "rest_offset": (56, 8), "checksums_offset": (64, 8), "file_bytes": (72, 8), "set_digest": (80, 8),
     "permutation": (128, 1),
 }  # fmt: skip
+FILTER = {
+    "flags": (12, 4), "width": (16, 2), "table": (18, 2), "table_count": (20, 2), "prefix_bits": (22, 2), "bucket_bits": (24, 2),
+    "bits_per_prefix": (26, 2), "fingerprint_count": (32, 8), "word_count": (40, 8), "starts_offset": (48, 8),
+    "checksums_offset": (56, 8), "file_bytes": (64, 8), "set_digest": (72, 8), "permutation": (128, 1),
+}  # fmt: skip
 LOG_HEADER = {
     "version": (8, 4), "header_bytes": (12, 4), "identity": (16, 8), "generation": (32, 8), "first_string": (40, 8),
     "fingerprints": (48, 8), "ids": (56, 8), "next_row": (64, 8), "id_kind": (72, 2), "width": (74, 2), "reserved": (76, 4),
@@ -71,10 +76,13 @@ def choose_forgery(store: Store, chance: random.Random) -> Damage:
     current = _generation(store.path)
     files = sorted(path.name for path in (store.path / current).iterdir())
     tables = [name for name in files if name.endswith(".fpt")]
+    filters = [name for name in files if name.endswith(".fpf")]
     sealed = [name for name in files if name in (*IDS, STRINGS)]
     kinds = ["manifest"] * 4 + ["log header", "log record", "log record", "table", "id record", "strings", "pages"]
     if not _records((store.path / current / LOG_FILE).read_bytes()):
         kinds = [kind for kind in kinds if kind != "log record"]
+    if filters:
+        kinds.append("filter")
     kind = chance.choice(kinds)
     seed = chance.random()
     if kind == "manifest":
@@ -93,6 +101,11 @@ def choose_forgery(store: Store, chance: random.Random) -> Damage:
         field = chance.choice(list(COLUMN_TABLE if columns else BLOCK_TABLE))
         forge = partial(_forge_table, field, columns)
         return Damage(f"{current}/{file}", f"table {field}", partial(forge, random.Random(seed)))
+    if kind == "filter":
+        field = chance.choice([*FILTER, "words", "starts", "starts"])
+        return Damage(
+            f"{current}/{chance.choice(filters)}", f"filter {field}", partial(_forge_filter, field, random.Random(seed))
+        )
     file = STRINGS if kind == "strings" and STRINGS in sealed else chance.choice(sealed)
     if kind == "pages":
         field = chance.choice(list(META))
@@ -280,6 +293,44 @@ def _forge_table(field: str, columns: bool, chance: random.Random, path: Path) -
 
     rewrite(manifest, change)
     _follow(manifest, path.parent.name)
+
+
+# --- Filters ----------------------------------------------------------------------------------------
+
+
+def _seal_filter(data: bytearray) -> None:
+    """Put the checksums right of a header, and of the pages that are in the file."""
+    data[4088:4096] = xxhash.xxh64_intdigest(bytes(data[:4088])).to_bytes(8, "little")
+    end, digest = struct.unpack_from("<Q", data, 56)[0], struct.unpack_from("<Q", data, 72)[0]
+    seed = xxhash.xxh64_intdigest(bytes(data[16:32] + data[128:384]), digest)
+    for page, at in enumerate(range(4096, min(end, len(data)), 4096)):
+        checksum = xxhash.xxh64_intdigest(bytes(data[at : min(at + 4096, end)]), (seed + page) % 2**64)
+        if end + 8 * page + 8 <= len(data):
+            data[end + 8 * page : end + 8 * page + 8] = checksum.to_bytes(8, "little")
+
+
+def _forge_filter(field: str, chance: random.Random, path: Path) -> None:
+    """Change a field of the header, and let its size fit where that is few bytes; or change a word or a start."""
+    _own(path)
+    data = bytearray(path.read_bytes())
+    starts, end = struct.unpack_from("<QQ", data, 48)
+    if field == "words":
+        data[4096:starts] = chance.randbytes(starts - 4096)
+    elif field == "starts":
+        for _ in range(chance.randint(1, 4)):
+            _another(chance, data, starts + 4 * chance.randrange((end - starts) // 4), 4)
+    else:
+        at, size = FILTER[field]
+        _another(chance, data, at + (chance.randrange(64) if size == 1 else 0), size)
+    bucket_bits, words = struct.unpack_from("<H", data, 24)[0], struct.unpack_from("<Q", data, 40)[0]
+    if field in ("bucket_bits", "word_count", "prefix_bits") and bucket_bits < 20 and words < 2**16:
+        starts = 4096 + 8 * words
+        end = starts + (4 * (2**bucket_bits + 1) + 7) // 8 * 8
+        size = end + -(-(end - 4096) // 4096) * 8
+        struct.pack_into("<QQQ", data, 48, starts, end, size)
+        data = data[:size] + bytes(size - len(data[:size]))
+    _seal_filter(data)
+    path.write_bytes(data)
 
 
 # --- LMDB files -------------------------------------------------------------------------------------

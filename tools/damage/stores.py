@@ -168,7 +168,7 @@ class Store:
         fpstore.build(
             path, self.width.outside(fingerprints), None if spec.ids == "row" else self.ids(numbers), width=spec.width,
             radius=spec.radius, design=spec.design, block_bytes=spec.block_bytes, memory="64MiB", threads=1,
-            fingerprinter=fpstore.SimHash(width=spec.width), index_ids=spec.index_ids,
+            fingerprinter=fpstore.SimHash(width=spec.width), index_ids=spec.index_ids, filter=True,
         ).close()  # fmt: skip
 
     def _change(self, path: Path, ours: bool = True) -> None:

@@ -8,6 +8,8 @@ import reference_filter
 
 import fpstore
 from fpstore import _kernel
+from fpstore.design.families import design
+from fpstore.design.filters import filter_shapes
 from fpstore.format.filter import FilterParts
 from fpstore.format.manifest import read_manifest
 
@@ -154,3 +156,11 @@ def test_fields_out_of_range_are_refused(tmp_path, at, value, size):
     with pytest.raises(reference.FormatError) as read:
         reference_filter.Filter(image)
     assert (refused.type is fpstore.FormatVersionError) == (read.type is reference.VersionError)
+
+
+def test_sets_that_are_too_large_for_a_filter_have_none():
+    """From 2^36 fingerprints on there were more words than a file counts, from 2^37 on more buckets than it may have."""
+    made = design("flip-1", 1)
+    (shape,) = filter_shapes(made, 1 << 35).values()
+    assert (1 << 35) * shape.bits_per_prefix // 64 + (1 << shape.bucket_bits) < 2**32
+    assert filter_shapes(made, (1 << 35) + 1) == filter_shapes(made, 1 << 40) == {}

@@ -22,6 +22,7 @@ SET_BITS = 3  # of a word, by a prefix
 BUCKET_PREFIXES_BITS = 8  # log2 of the prefixes of a bucket, which has a few lines of the cache
 OPENED_TESTS = 25.0  # what a block that is opened costs, in tests of a word
 LEAST_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
+MOST_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
 
 
 class FilterShape(NamedTuple):
@@ -60,10 +61,10 @@ class FilterShape(NamedTuple):
 def filter_shapes(design: Design, fingerprint_count: int) -> dict[int, FilterShape]:
     """Return the shapes of the filters of a design that save time, by table.
 
-    Tables of columns have none, nor have tables that a probe of the design's radius does not look up, and those in which most
-    prefixes occur.
+    Tables of columns have none, nor have tables that a probe of the design's radius does not look up, those in which most
+    prefixes occur, and those of too many fingerprints for a filter.
     """
-    if design.ring or fingerprint_count < LEAST_FINGERPRINTS:
+    if design.ring or not LEAST_FINGERPRINTS <= fingerprint_count <= MOST_FINGERPRINTS:
         return {}
     shapes = {table: _shape(spec, fingerprint_count) for table, spec in needed_tables(design)}
     return {table: shape for table, shape in shapes.items() if shape is not None}

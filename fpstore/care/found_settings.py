@@ -68,10 +68,12 @@ class Settings:
         self.tables += self._without_headers()
 
     def _find_blocks(self) -> Blocks:
+        recorded = Blocks(default_block_bytes(self.width.bits)) if self._related is None else self._related.blocks
         for table in self.tables:
             if isinstance(table, TableFile):
-                return Blocks(table.kernel.block_bytes, HUFFMAN if any(table.kernel.code_bits) else ELIAS_FANO)
-        return Blocks(default_block_bytes(self.width.bits)) if self._related is None else self._related.blocks
+                codec = HUFFMAN if any(table.kernel.code_bits) else ELIAS_FANO
+                return recorded._replace(bytes=table.kernel.block_bytes, codec=codec)
+        return recorded
 
     def _find_index(self) -> bool:
         """Whether integer ids are indexed. Strings always are, so an index beside a dictionary says nothing."""

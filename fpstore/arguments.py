@@ -59,7 +59,7 @@ def check_sync(value: object) -> str:
 
 def check_flag(value: object, what: str) -> bool:
     """Return a bool; refuse numbers and strings."""
-    if not _is_flag(value):
+    if not is_flag(value):
         raise InputError(f"{what} must be True or False, got {show(value)}", got=value)
     return bool(value)
 
@@ -86,7 +86,7 @@ def check_share(value: object, what: str) -> float | None:
     if value is None:
         return None
     try:
-        number = float(value) if hasattr(value, "__float__") and not _is_flag(value) else 0.0
+        number = float(value) if hasattr(value, "__float__") and not is_flag(value) else 0.0
     except (TypeError, ValueError, OverflowError):
         number = 0.0
     if not 0 < number < float("inf"):
@@ -100,7 +100,8 @@ def check_progress(value: object) -> None:
         raise InputError(f"progress must be a function of (phase, done, total), got {show(value)}", got=value)
 
 
-def _is_flag(value: object) -> bool:
+def is_flag(value: object) -> bool:
+    """Return whether a value is True or False, of Python or of numpy."""
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # numpy's, without importing it
 
 

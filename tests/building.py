@@ -17,7 +17,8 @@ MIB = 1 << 20
 
 
 def tables_of(path):
-    return {p.name: p.read_bytes() for p in sorted(path.glob("gen-*/table-*.fpt"))}
+    """Return the bytes of the tables and of their filters."""
+    return {p.name: p.read_bytes() for kind in ("table-*.fpt", "filter-*.fpf") for p in sorted(path.glob(f"gen-*/{kind}"))}
 
 
 def rows_of(store):

@@ -68,7 +68,7 @@ OWNERS = {
     "trafilatura": ("hashing/html.py",),
     "resiliparse": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
-    "mmap": ("disk/pages.py", "format/column_table.py", "format/table.py", "format/log.py", "format/log_writer.py"),
+    "mmap": ("disk/pages.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
     "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}

@@ -61,6 +61,7 @@ BUILD = {
     "overwrite": FLAGS,
     "block_bytes": NONE,
     "codec": set(),
+    "filter": FLAGS,
     "disk_budget": NONE | SIZES - {"1", "numpy 1", "1.0", "numpy 1.0", "99", "2000", "3"},
     "storage": set(),
     "prefer": set(),
@@ -70,7 +71,7 @@ BUILD = {
     "ids": NONE,
 }
 SHARES = {"1", "numpy 1", "99", "2000", "0.1", "1.0", "numpy 1.0", "10**30"}
-OPEN = {"path": set(), "mode": set(), "sync": set(), "merge_at": NONE | SHARES, "pages": set(), "prefix_filter": FLAGS}
+OPEN = {"path": set(), "mode": set(), "sync": set(), "merge_at": NONE | SHARES, "pages": set()}
 PLAN = {
     "n": {"0", "1", "numpy 1", "99", "2000"},
     "radius": SMALL,
@@ -79,6 +80,7 @@ PLAN = {
     "storage": set(),
     "block_bytes": NONE,
     "codec": set(),
+    "filter": FLAGS,
     "prefer": set(),
     "sample": NONE | {"list"},
     "width": set(),

@@ -189,7 +189,7 @@ for output, has in outputs.items():
 here = sorted(os.listdir(path))
 generations = [entry for entry in here if entry.startswith("gen-")]
 assert len(generations) == 1 and here == [generations[0], "manifest.json", "writer.lock"], here
-files = {entry for entry in os.listdir(path / generations[0]) if not entry.startswith("table-")}
+files = {entry for entry in os.listdir(path / generations[0]) if not entry.startswith(("table-", "filter-"))}
 assert files - {"strings.mdb", "hashes.fpt", "numbers.mdb", "places.fpt", "places.mdb"} == {"ids.mdb", "log"}, files
 for folder in (path, path / generations[0], root, root / "out"):
     left = [entry for entry in os.listdir(folder) if ".tmp" in entry] if folder.exists() else []

@@ -57,7 +57,7 @@ def test_there_are_golden_files_of_this_version():
     assert {"empty.fpt", "one.fpt", "dense.fpt", "random-50.fpt", "skewed.fpt", "store", "living"} <= names
     assert {f"{kind}-{width}" for kind in ("wide", "store") for width in (32, 128, 256)} <= {Path(n).stem for n in names}
     assert {path.stem for path in folder.glob("*.json")} == {Path(n).stem for n in names}
-    assert {"columns-64", "columns-256"} <= names
+    assert {"columns-64", "columns-256", "filters-64", "filters-128"} <= names
     packed = [len(zlib.compress(path.read_bytes())) for path in folder.rglob("*") if path.is_file()]
     assert sum(packed) < MOST_BYTES  # what they take in the repository: the padding of LMDB files is zeros
 
@@ -177,6 +177,16 @@ def test_the_reference_reads_the_tables_ids_and_strings_of_golden_stores(tmp_pat
         assert len(set(content) & set(ids)) > 20
 
 
+@pytest.mark.parametrize(("name", "tables"), [("filters-64", 2), ("filters-128", 4)])
+def test_filters_of_a_golden_store_are_written_again_byte_for_byte(tmp_path, name, tables):
+    path = shutil.copytree(DATA / "v1" / name, tmp_path / "copy")
+    with fpstore.open(path) as store:
+        generation = store.snapshot().generation
+        assert sorted(generation.filters) == list(range(tables))
+        for table, opened in generation.filters.items():
+            opened.verify(store.design, (keys for keys, _ in generation.tables[table].pieces()))
+
+
 @pytest.mark.parametrize("name", ["columns-64", "columns-256"])
 def test_the_reference_builds_the_column_tables_again(tmp_path, name):
     path = shutil.copytree(DATA / "v1" / name, tmp_path / "copy")
@@ -194,7 +204,16 @@ def test_the_reference_builds_the_column_tables_again(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [("store-32", 32), ("store-128", 128), ("store-256", 256), ("columns-64", 64), ("columns-256", 256)]
+    ("name", "width"),
+    [
+        ("store-32", 32),
+        ("store-128", 128),
+        ("store-256", 256),
+        ("columns-64", 64),
+        ("columns-256", 256),
+        ("filters-64", 64),
+        ("filters-128", 128),
+    ],
 )
 def test_the_reference_decodes_the_log_of_a_store_of_each_width(tmp_path, name, width):
     path = DATA / "v1" / name
@@ -237,7 +256,7 @@ def test_the_tool_makes_the_same_again_and_keeps_what_there_is(tmp_path):
     target = tmp_path / "v1"
     assert run_tool("--output", target).returncode == 0
     assert sorted(p.name for p in target.iterdir()) == sorted(p.name for p in (DATA / "v1").iterdir())
-    for path in [*target.glob("*.json"), *target.rglob("*.fpt")]:
+    for path in [*target.glob("*.json"), *target.rglob("*.fp[tf]")]:
         assert path.read_bytes() == (DATA / "v1" / path.relative_to(target)).read_bytes(), path.name
     (target / "one.fpt").write_bytes(b"old")
     refused = run_tool("--output", target)

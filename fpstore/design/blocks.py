@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import NamedTuple
 
-from fpstore.arguments import check_choice
+from fpstore.arguments import check_choice, is_flag
 from fpstore.errors import InputError, show
 
 HUFFMAN = "huffman"  # differing bits, Huffman-coded (Manku, section 3.3)
@@ -69,6 +69,13 @@ def check_blocks(block_bytes: object, codec: str, width: int, filtered: object =
     InputError
     """
     check_choice(codec, CODECS, "codec")
-    if not isinstance(filtered, bool) and filtered != AUTO:
-        raise InputError(f"filter must be True, False or 'auto', got {show(filtered)}", got=filtered)
-    return Blocks(default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes), codec, filtered)
+    size = default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes)
+    return Blocks(size, codec, _check_filter(filtered))
+
+
+def _check_filter(value: object) -> bool | str:
+    if isinstance(value, str) and value == AUTO:
+        return AUTO
+    if not is_flag(value):
+        raise InputError(f"filter must be True, False or 'auto', got {show(value)}", got=value)
+    return bool(value)

@@ -90,7 +90,7 @@ def test_nothing_is_left_of_the_old_generation(path):
         for number in range(2, 6):
             store.insert([number])
             store.merge()
-            files = ["ids.mdb", "log", "table-000.fpt", "table-001.fpt"]
+            files = ["ids.mdb", "log", "table-000.fpt", "table-001.fpt", "filter-000.fpf", "filter-001.fpf"]
             assert listing(path) == sorted([f"gen-{number:08}", *files, "manifest.json", "writer.lock"])
             assert store.stats()["generation"] == number
             assert store.stats()["delta"]["changes"] == 0

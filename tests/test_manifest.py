@@ -51,8 +51,8 @@ def test_a_manifest_is_what_the_reference_says(path):
     assert content["generation"] == manifest.generation._asdict()
     assert content["design"] == manifest.design.to_json()
     assert list(json.loads(data)) == [
-        "format_version", "flags", "width", "identity", "design", "block_bytes", "codec", "fingerprinter", "auto", "index_ids",
-        "generation", "checksum",
+        "format_version", "flags", "width", "identity", "design", "block_bytes", "codec", "filter", "fingerprinter", "auto",
+        "index_ids", "generation", "checksum",
     ]  # fmt: skip
     assert data.count(b"\n") > 20  # to be read by people
 

@@ -19,16 +19,19 @@ def path(tmp_path):
     return tmp_path / "s"
 
 
+FAR = 4  # over the store's radius, and a design with look-ups is faster than a scan
+
+
 def asks(store):
     queries = FINGERPRINTS[:3]
     return {
-        "probe": lambda: store.probe(int(queries[0]), 9),
-        "probe with a limit": lambda: store.probe(int(queries[0]), 9, limit=1),
-        "probe_many": lambda: store.probe_many(queries, 9),
-        "probe_many with a limit": lambda: store.probe_many(queries, 9, limit=1),
-        "probe_batches": lambda: list(store.probe_batches(queries, 9)),
-        "probe_insert": lambda: store.probe_insert(int(queries[0]), 0, 9),
-        "probe_insert_many": lambda: store.probe_insert_many(queries, [0, 1, 2], 9),
+        "probe": lambda: store.probe(int(queries[0]), FAR),
+        "probe with a limit": lambda: store.probe(int(queries[0]), FAR, limit=1),
+        "probe_many": lambda: store.probe_many(queries, FAR),
+        "probe_many with a limit": lambda: store.probe_many(queries, FAR, limit=1),
+        "probe_batches": lambda: list(store.probe_batches(queries, FAR)),
+        "probe_insert": lambda: store.probe_insert(int(queries[0]), 0, FAR),
+        "probe_insert_many": lambda: store.probe_insert_many(queries, [0, 1, 2], FAR),
     }
 
 
@@ -43,10 +46,10 @@ def test_each_way_to_probe_warns_once_per_store(path, name):
         assert [w.category for w in seen] == [ScanWarning]
         assert seen[0].filename == __file__
         text = str(seen[0].message)
-        assert text.startswith("radius 9 is over the store's 2: every one of 5,000 fingerprints is compared")
-        best = fpstore.plan(5000, 9)[0]
+        assert text.startswith(f"radius {FAR} is over the store's 2: every one of 5,000 fingerprints is compared")
+        best = fpstore.plan(5000, FAR)[0]
         assert (
-            f"radius 9 (design {best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint) answers from its tables"
+            f"radius {FAR} (design {best.name}, {best.bytes_per_fingerprint:.1f} bytes per fingerprint) answers from its tables"
             in text
         )
         assert "\n" not in text

@@ -157,7 +157,7 @@ def build(
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
     $ fpstore build crawl.fps a.npy b.npy --index-ids --force
-    $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --force
+    $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --filter --force
     $ fpstore build short.fps short.tsv --width 32
     $ fpstore build signed.fps signed.csv --decimal --signed
     $ fpstore build fresh.fps --empty --text --width 256 --radius 24

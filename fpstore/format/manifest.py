@@ -37,8 +37,9 @@ _FILE = {"bytes": _COUNT, "digest": _COUNT, "largest": _COUNT}
 _TABLE = {
     "permutation": re.compile("([0-9a-f]{2})*"), "prefix_bits": range(WORD_BITS + 1), "flips": range(-1, WORD_BITS + 1),
 }  # fmt: skip
-# What the members must be, besides those that are looked at first: an object of these members, an array of such, one of several,
-# a number in a range, a text that matches, a value of a type, or just that value.
+# What the members must be, besides those that are looked at first: an object of these members, an array of one such or more
+# (with an ellipsis, of none or more), one of several, a number in a range, a text that matches, a value of a type, or just that
+# value.
 _SCHEMA: dict[str, Any] = {
     "identity": re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}"),
     "design": {
@@ -54,7 +55,7 @@ _SCHEMA: dict[str, Any] = {
     "index_ids": bool,
     "generation": {
         "number": range(1, 2**63), "fingerprints": _COUNT, "ids": _COUNT, "next_row": _COUNT, "id_kind": ID_KINDS,
-        "first_string": _COUNT, "set_digest": _COUNT, "filters": [range(MAX_TABLES)], "ids_file": _FILE,
+        "first_string": _COUNT, "set_digest": _COUNT, "filters": [range(MAX_TABLES), ...], "ids_file": _FILE,
         "dictionary": (
             None, {"strings": _FILE, "numbers": _FILE, "count": _COUNT, "hashes": _COUNT, "hash_digest": _COUNT},
         ),
@@ -291,7 +292,7 @@ def _misfit(value: object, wanted: Any, name: str) -> str | None:
             return name
         return next(filter(None, (_misfit(value[key], wanted[key], f"{name}.{key}".removeprefix(".")) for key in wanted)), None)
     if isinstance(wanted, list):
-        if not isinstance(value, list) or len(value) > MAX_TABLES:
+        if not isinstance(value, list) or not 2 - len(wanted) <= len(value) <= MAX_TABLES:
             return name
         return next(filter(None, (_misfit(item, wanted[0], name) for item in value)), None)
     if isinstance(wanted, tuple):  # one of them; the last that can be says what is wrong with an object

@@ -15,6 +15,7 @@ from fpstore.resources import shown_size
 
 PARTS = {
     "tables": "Tables",
+    "filters": "Filters",
     "ids": "Ids",
     "strings": "Strings of ids",
     "id_index": "Index by id",

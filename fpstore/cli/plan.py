@@ -118,7 +118,7 @@ def plan(
     $ fpstore plan 16M --storage cold --json
     $ fpstore plan 50M --radius 12 --prefer space
     $ fpstore plan 16M --width 128 --all
-    $ fpstore plan 2^26 --codec elias-fano --no-filter
+    $ fpstore plan 2^26 --codec elias-fano --filter
     """
     import fpstore
     from fpstore.design.planner import crossover

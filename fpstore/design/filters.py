@@ -21,7 +21,6 @@ MOST_PREFIX_BITS = 40
 SET_BITS = 3  # of a word, by a prefix
 BUCKET_PREFIXES_BITS = 8  # log2 of the prefixes of a bucket, which has a few lines of the cache
 OPENED_TESTS = 25.0  # what a block that is opened costs, in tests of a word
-MOST_BUCKET_BITS = 28
 LEAST_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
 MOST_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
 
@@ -91,5 +90,4 @@ def _shape(spec: TableSpec, fingerprint_count: int) -> FilterShape | None:
 
 
 def _of_prefix(prefix_bits: int, log2_count: int) -> FilterShape:
-    bucket_bits = min(max(log2_count - BUCKET_PREFIXES_BITS, 0), prefix_bits, MOST_BUCKET_BITS)
-    return FilterShape(prefix_bits, bucket_bits, BITS_PER_PREFIX)
+    return FilterShape(prefix_bits, min(max(log2_count - BUCKET_PREFIXES_BITS, 0), prefix_bits), BITS_PER_PREFIX)

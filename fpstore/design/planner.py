@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fpstore.aliases import Words
 from fpstore.arguments import check_choice, check_whole
-from fpstore.design.blocks import AUTO, HUFFMAN, check_blocks
+from fpstore.design.blocks import AUTO, HUFFMAN, Blocks, check_blocks, default_block_bytes
 from fpstore.design.candidates import candidates_for
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
@@ -147,7 +147,8 @@ class Crossover(NamedTuple):
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
     """Return where a scan becomes cheaper, for n fingerprints and for a radius, on uniform data and without budgets."""
-    required, most_radius = Requirements(Width(width), memory_budget=NO_BUDGET), lookup_radius(width)
+    blocks, most_radius = Blocks(default_block_bytes(width)).preferring("speed"), lookup_radius(width)
+    required = Requirements(Width(width), memory_budget=NO_BUDGET, blocks=blocks)
 
     def scans(count: int, within: int) -> bool:
         if within == 0:

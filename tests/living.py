@@ -11,6 +11,7 @@ import lmdb
 import numpy as np
 
 import fpstore
+from fpstore.format.manifest import read_manifest
 
 MAX = 2**64 - 1
 
@@ -186,7 +187,10 @@ def expected(model, radius, queries, ids, wide):
 def check_merged(path, model, store, folder):
     """Compare the files of a generation with those of a build of the same rows."""
     fingerprints, ids = zip(*model.rows(), strict=True) if model.content else ((), ())
-    options = {"radius": store.radius, "design": store.design.tables, "block_bytes": store.stats()["block_bytes"]}
+    manifest = read_manifest(path)
+    options = {
+        "radius": store.radius, "design": store.design.tables, "block_bytes": manifest.block_bytes, "filter": manifest.filter,
+    }  # fmt: skip
     with fpstore.build(folder / "fresh", words(fingerprints), list(ids) if ids else None, **options) as fresh:
         assert fresh.verify().ok
     generations = [entry for entry in path.iterdir() if entry.name.startswith("gen-")]

@@ -15,7 +15,7 @@ from fpstore.building.work import Work
 from fpstore.change.merge import Merge
 from fpstore.format.manifest import publish_manifest
 
-OPTIONS = {"radius": 3, "design": "flip-2", "block_bytes": 128}
+OPTIONS = {"radius": 3, "design": "flip-2", "block_bytes": 128, "filter": True}
 
 
 def build(path, fingerprints, ids=None):

@@ -19,7 +19,7 @@ def path(tmp_path):
     return tmp_path / "s"
 
 
-FAR = 4  # over the store's radius, and a design with look-ups is faster than a scan
+FAR = max(r for r in range(3, 10) if fpstore.plan(5000, r)[0].name != "scan")  # over the store's radius of 2
 
 
 def asks(store):

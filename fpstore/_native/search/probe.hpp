@@ -87,27 +87,44 @@ class LookupRoom {
   Scratch* scratch_;
 };
 
+// Keeps those of n targets for which holds(target, word) is true, of the word that find(target) told. Words are fetched kTogether
+// targets ahead. Returns how many they are.
+template <class Find, class Holds>
+inline uint64_t keep_held(const FilterView& f, uint64_t* targets, uint64_t n, Find find, Holds holds) {
+  constexpr uint64_t kTogether = 64;
+  uint64_t words[2][kTogether], kept = 0;
+  const auto ask = [&](uint64_t first) {
+    uint64_t* const to = words[first / kTogether % 2];
+    for (uint64_t i = 0; i < kTogether && first + i < n; ++i) {
+      to[i] = find(targets[first + i]);
+      fetch_word(f, to[i]);
+    }
+  };
+  ask(0);
+  for (uint64_t first = 0; first < n; first += kTogether) {
+    ask(first + kTogether);
+    const uint64_t* const of = words[first / kTogether % 2];
+    const uint64_t count = n - first < kTogether ? n - first : kTogether;
+    uint64_t held = 0;  // nothing is stored while words are waited for
+    for (uint64_t i = 0; i < count; ++i) held |= uint64_t{holds(targets[first + i], of[i])} << i;
+    for (; held; held &= held - 1) targets[kept++] = targets[first + static_cast<uint64_t>(__builtin_ctzll(held))];
+  }
+  return kept;
+}
+
 // Leaves out the look-ups that find nothing, as the filter of the table tells: targets are as in SortedLookups, none less than
 // least or greater than greatest. Returns how many are left.
 inline uint64_t drop_absent(const FilterView& f, uint64_t least, uint64_t greatest, uint64_t* targets, uint64_t n) {
   constexpr uint64_t kLookupsOfPage = 16;  // for which it is worth to verify one
-  constexpr uint64_t kTogether = 64;       // whose words are fetched together
-  const bool trusted = trust_range(f, least, greatest, n / kLookupsOfPage);
-  const FilterRange range(f);
-  uint64_t words[kTogether], kept = 0;
-  for (uint64_t first = 0; first < n; first += kTogether) {
-    const uint64_t count = n - first < kTogether ? n - first : kTogether;
-    for (uint64_t i = 0; i < count; ++i) {
-      words[i] = trusted ? range.find_word(targets[first + i]) : find_word(f, targets[first + i]);
-      fetch_word(f, words[i]);
-    }
-    for (uint64_t i = 0; i < count; ++i) {
-      const uint64_t target = targets[first + i];
-      targets[kept] = target;
-      kept += trusted ? range.may_hold(target, words[i]) : may_hold(f, target, words[i]);
-    }
+  if (trust_range(f, least, greatest, n / kLookupsOfPage)) {
+    const FilterRange range(f);
+    return keep_held(
+        f, targets, n, [&](uint64_t target) { return range.find_word(target); },
+        [&](uint64_t target, uint64_t word) { return range.may_hold(target, word); });
   }
-  return kept;
+  return keep_held(
+      f, targets, n, [&](uint64_t target) { return find_word(f, target); },
+      [&](uint64_t target, uint64_t word) { return may_hold(f, target, word); });
 }
 
 // Makes the look-ups of queries in a table, in the order of the table. The queries are permuted and sorted first. Then the table is

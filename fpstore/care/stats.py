@@ -52,6 +52,7 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
         **_compression(generation),
         "block_bytes": manifest.block_bytes,
         "codec": manifest.codec,
+        "filter": manifest.filter,
         "id_kind": snapshot.totals.id_kind,
         "generation": record.number,
         "format_version": FORMAT_VERSION,

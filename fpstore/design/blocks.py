@@ -34,9 +34,12 @@ class Blocks(NamedTuple):
     codec: str = HUFFMAN
     filter: bool | str = AUTO
 
-    def preferring(self, prefer: str) -> Blocks:
-        """Return the same with the filters that a preference wants, where ``filter`` is ``auto``: speed all, space none."""
-        wanted = {"speed": True, "space": False}.get(prefer, AUTO)
+    def preferring(self, prefer: str, storage: str = "hot") -> Blocks:
+        """Return the same with the filters that are wanted where ``filter`` is ``auto``: with ``speed`` all, with ``space`` none.
+
+        None either where tables are read from disk: each look-up would read a page of a filter, too.
+        """
+        wanted = False if storage == "cold" else {"speed": True, "space": False}.get(prefer, AUTO)
         return self._replace(filter=wanted) if self.filter == AUTO else self
 
 

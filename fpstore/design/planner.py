@@ -92,7 +92,7 @@ def plan(
     n = check_whole(n, 0, 2**64, "n")
     check_choice(storage, STORAGE, "storage")
     check_choice(prefer, PREFER, "prefer")
-    blocks = check_blocks(block_bytes, codec, width, filter).preferring(prefer)
+    blocks = check_blocks(block_bytes, codec, width, filter).preferring(prefer, storage)
     disk_budget = None if disk_budget is None else parse_size(disk_budget, "disk_budget")
     memory_budget = None if memory_budget is None else parse_size(memory_budget, "memory_budget")
     rows = None if sample is None else check_fingerprints(sample, checked)
@@ -147,7 +147,7 @@ class Crossover(NamedTuple):
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
     """Return where a scan becomes cheaper, for n fingerprints and for a radius, on uniform data and without budgets."""
-    blocks, most_radius = Blocks(default_block_bytes(width)).preferring("speed"), lookup_radius(width)
+    blocks, most_radius = Blocks(default_block_bytes(width)).preferring("speed", storage), lookup_radius(width)
     required = Requirements(Width(width), memory_budget=NO_BUDGET, blocks=blocks)
 
     def scans(count: int, within: int) -> bool:

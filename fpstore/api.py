@@ -89,9 +89,9 @@ def build(
         section 3.3), or Elias-Fano, which is smaller and faster. Tables of columns have no blocks: a store of these alone only
         remembers it, as it does ``block_bytes``, for a merge that takes a design of blocks.
     filter : bool or "auto"
-        Write a filter beside each table of blocks that gains from one: a look-up that would find nothing then mostly opens no
-        block. ``auto`` writes filters where they pay for their bytes; with ``prefer="speed"`` it writes all, with ``"space"``
-        none. Merges do likewise.
+        Write a filter beside each table of blocks that saves time with one: a look-up that would find nothing then mostly opens
+        no block. ``auto`` writes filters where they pay for their bytes: all with ``prefer="speed"``, none with ``"space"`` or
+        ``storage="cold"``. The store keeps the setting, and merges follow it.
     disk_budget : int or str, optional
         Bytes that ``auto`` may use for tables and ids, such as ``"40GB"``.
     storage : {"hot", "cold"}

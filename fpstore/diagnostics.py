@@ -21,6 +21,6 @@ def logger() -> logging.Logger:
     return _logger
 
 
-def tell_left_out(path: str) -> None:
-    """Log that a damaged filter is left out: probes are right without it."""
-    logger().warning("%s: the filter is damaged, so probes are slower without it: run fpstore repair", path)
+def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:
+    """Log that a filter is left out: probes are right without it."""
+    logger().warning("%s: probes go on without this filter, and are slower: %s", path, reason)

@@ -148,7 +148,7 @@ def test_nothing_is_chosen_of_what_does_not_fit():
 @pytest.mark.parametrize("storage", ["hot", "cold"])
 @pytest.mark.parametrize("radius", range(17))
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
-def test_auto_takes_the_knee(radius, storage, step):
+def test_auto_takes_the_balance(radius, storage, step):
     """No other design takes half the bytes and less than so many times the time, nor a quarter in less than the square, ..."""
     times = SPEED_FOR_TWICE_THE_BYTES
     for log2_n in range(10, 35, step):

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from fpstore.aliases import Progress
@@ -63,7 +63,6 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
 def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
     """Open all files of a generation of an open folder, so that they can be read whatever is merged; return their descriptors."""
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
-    names += map(filter_name, generation.filters)
     if generation.dictionary is not None:
         names += DICTIONARY_FILES
     if generation.places is not None:
@@ -77,7 +76,24 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
         opened.callback(os.close, descriptor)
         files[name] = descriptor
     _check_whole(generation, files)
+    for table in _whole_filters(generation):
+        file = generation.folder / filter_name(table)
+        with suppress(CorruptStoreError, StoreNotFoundError):
+            descriptor = open_file(file, folder=folder)
+            opened.callback(os.close, descriptor)
+            files[file.name] = descriptor
     return files
+
+
+def _whole_filters(generation: Generation) -> list[int]:
+    """Return the tables whose filters are worth copying: a store is right without a filter."""
+    whole = []
+    for table, filtered in generation.filters.items():
+        with suppress(CorruptStoreError):
+            filtered.check_size()
+            if not filtered.kernel.damaged:
+                whole.append(table)
+    return whole
 
 
 def _open_folder(generation: Generation, store: int) -> int:
@@ -94,8 +110,6 @@ def _check_whole(generation: Generation, files: dict[str, int]) -> None:
     dictionary = generation.dictionary
     for table in [*generation.tables, *([] if dictionary is None else [dictionary.mapping.table])]:
         table.file.check_size()
-    for opened in generation.filters.values():
-        opened.check_size()
     for name, descriptor in files.items():
         if name.endswith(".mdb"):
             opened_seal(generation.folder / name, descriptor)
@@ -115,7 +129,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
                 done += copied
                 report(PHASE_COPY, done, total)
         set_end(target / LOG_FILE, end)
-        filters = sorted(generation.filters)  # without what is damaged
+        filters = sorted(table for table in generation.filters if filter_name(table) in files)
         write_store_files(folder, manifest._replace(generation=manifest.generation._replace(filters=filters)))
 
 

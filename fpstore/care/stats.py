@@ -10,7 +10,6 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.design.estimates import limit_bits
-from fpstore.design.families import Design
 from fpstore.format import huffman
 from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
 from fpstore.format.stored_table import ColumnTableReader, StoredTable
@@ -43,7 +42,7 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
                     "flips": t.flips,
                     "lookups": look.variant_count if look else 0,
                 }
-                for t, look in zip(design.tables, _by_table(design, record.fingerprints), strict=True)
+                for t, look in zip(design.tables, _by_table(generation), strict=True)
             ],
         },
         "bytes": sizes,
@@ -99,9 +98,9 @@ def _compression(generation: Generation) -> dict[str, float | None]:
     }
 
 
-def _by_table(design: Design, n: int) -> list[Any]:
-    lookups = {look.table: look for look in design.lookups(n)}
-    return [lookups.get(i) for i in range(len(design.tables))]
+def _by_table(generation: Generation) -> list[Any]:
+    lookups = {look.table: look for look in generation.design.lookups(generation.count, filtered=generation.filter_bits)}
+    return [lookups.get(i) for i in range(len(generation.design.tables))]
 
 
 def distribution(table: StoredTable) -> dict[str, Any]:

@@ -78,7 +78,7 @@ filter_option = click.option(
     default=None,
     callback=lambda ctx, parameter, value: AUTO if value is None else value,
     help="Write a filter beside each table of blocks that gains from one, or none: a look-up that would find nothing then mostly "
-    "opens no block. By default, where filters pay for their bytes.",
+    "opens no block. By default, where filters pay for their bytes; with --storage cold none.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")

@@ -110,8 +110,8 @@ def plan(
     The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To get
     another one, pass its name to fpstore build as --design. By default auto takes twice the bytes only for three times the
     speed. --prefer changes that. Bytes and times are with the filters that the note tells of. The other rows are in the order
-    of the geometric mean of µs and µs alone, with --storage cold in the order of cold ms. The design scan has one table,
-    which a probe reads as a whole. The last line says when a scan takes less time than look-ups.
+    of the mean of µs and µs alone, the latter with the 3 µs of a call; with --storage cold in the order of cold ms. The
+    design scan has one table, which a probe reads as a whole. The last line says when a scan takes less time than look-ups.
 
     $ fpstore plan 2^24
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB

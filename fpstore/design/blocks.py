@@ -27,7 +27,8 @@ class Blocks(NamedTuple):
     codec : str
         ``huffman`` or ``elias-fano``.
     filter : bool or "auto"
-        Whether tables have filters: ``auto`` of all those that gain from one.
+        Which tables have filters. True: all that save time. False: none. ``auto``: those of a design whose filters pay for their
+        bytes.
     """
 
     bytes: int

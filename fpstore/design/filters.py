@@ -1,4 +1,4 @@
-"""Filters: for which tables of a design they are worth their bytes, and of what shape.
+"""Filters: which tables of a design save time with one, and its shape.
 
 A filter is a Bloom filter of the prefixes of a table (docs/format.md, "Filter file"): a look-up that would find nothing mostly
 opens no block.

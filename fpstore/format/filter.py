@@ -13,8 +13,9 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
 from fpstore.arguments import printable
-from fpstore.design.families import Design
+from fpstore.design.families import MAX_VARIANTS, Design
 from fpstore.design.filters import FilterShape
+from fpstore.design.tables import TableLookup
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.disk.output import Output
 from fpstore.disk.pages import LAZY, in_memory, map_cached
@@ -142,8 +143,10 @@ class FilterReader:
         wanted = table, len(design.tables), design.tables[table].permutation, fingerprint_count, set_digest
         got = kernel.table, kernel.table_count, kernel.permutation, kernel.fingerprint_count, kernel.set_digest
         # Look-ups go by the prefixes of the filter, where flips are needed, and else by those of the table.
-        if wanted != got or kernel.shape[0] > design.tables[table].prefix_bits:
-            raise CorruptStoreError(f"{self.path}: a filter of another store or table", path=self.path)
+        bits, spec = kernel.shape[0], design.tables[table]
+        fits = bits <= spec.prefix_bits and TableLookup(table, bits, min(spec.flips, bits)).variant_count <= MAX_VARIANTS
+        if wanted != got or not fits:
+            raise CorruptStoreError(f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path)
 
     def check_size(self) -> None:
         """Refuse a file that has become shorter or longer since it was opened.
@@ -187,5 +190,7 @@ class FilterReader:
             if not np.array_equal(got, piece):
                 wrong = np.flatnonzero(got != piece[: len(got)])
                 byte = at + start + (int(wrong[0]) if len(wrong) else len(got))
-                raise CorruptStoreError(f"{self.path}: byte {byte} is not as its table needs it", path=self.path, got=byte)
+                raise CorruptStoreError(
+                    f"{self.path}: byte {byte} differs from what its table gives: {RUN_REPAIR}", path=self.path
+                )
         return at + len(expected)

@@ -141,12 +141,16 @@ class TableWriter:
         self._counts = np.empty(most, np.uint32)
         self._keys: list[Words] = []
         self._fed = 0
-        self._file = Output(path, direct=False)
-        self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
         self._filter: FilterWriter | None = None
-        if layout.filter is not None:
-            parts = FilterParts(layout.design, layout.table, layout.fingerprint_count, layout.set_digest, layout.filter)
-            self._filter = FilterWriter(path.with_name(filter_name(layout.table)), parts)
+        self._file = Output(path, direct=False)
+        try:
+            self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
+            if layout.filter is not None:
+                parts = FilterParts(layout.design, layout.table, layout.fingerprint_count, layout.set_digest, layout.filter)
+                self._filter = FilterWriter(path.with_name(filter_name(layout.table)), parts)
+        except BaseException:
+            self._file.close()
+            raise
 
     def feed(self, keys: Words) -> Counts:
         """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
@@ -195,9 +199,11 @@ class TableWriter:
 
     def abort(self) -> None:
         """Close the files, finished or not."""
-        self._file.close()
-        if self._filter is not None:
-            self._filter.abort()
+        try:
+            self._file.close()
+        finally:
+            if self._filter is not None:
+                self._filter.abort()
 
 
 class TableReader:

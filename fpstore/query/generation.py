@@ -100,11 +100,14 @@ class Generation:
             except (CorruptStoreError, FormatVersionError, StoreNotFoundError, StorageError) as error:
                 if isinstance(error, StorageError) and error.errno not in UNREADABLE:
                     raise
+                if isinstance(error, StoreNotFoundError) and not self.folder.exists():
+                    raise  # a merge has removed the generation
                 self.filters.pop(table, None)
-                tell_left_out(str(path))
+                tell_left_out(str(path), str(error))
 
     @property
-    def _filter_bits(self) -> dict[int, int]:
+    def filter_bits(self) -> dict[int, int]:
+        """The leading bits that the filters know, by table."""
         return {table: opened.kernel.shape[0] for table, opened in self.filters.items()}
 
     @property
@@ -156,7 +159,7 @@ class Generation:
         """Map what is in the page cache of the tables, once a batch comes to most of their pages anyway."""
         if self.scans(radius):
             return
-        lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self._filter_bits)), default=0)
+        lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self.filter_bits)), default=0)
         largest = max(table.kernel.file_bytes for table in self.tables)
         if queries * lookups * FAULT_BYTES >= largest:
             self._has_mapped = True
@@ -178,8 +181,10 @@ class Generation:
         if self.scans(radius):
             prober.add(tables[0].in_order, 0, 0, NO_FLIPS)
             return prober
-        for lookup in self.design.lookups(self.count, radius, self._filter_bits):
-            filtered = self.filters[lookup.table].kernel if lookup.filtered else None
+        filters = self.filters  # another thread may close the store
+        for lookup in self.design.lookups(self.count, radius, self.filter_bits):
+            opened = filters.get(lookup.table) if lookup.filtered else None
+            filtered = None if opened is None else opened.kernel
             prober.add(tables[lookup.table].kernel, lookup.prefix_bits, lookup.flips, lookup.masks, filtered)
         return prober
 

@@ -8,7 +8,7 @@ namespace fpstore {
 
 class FilterEncoder {
  public:
-  // Of a header, the bits of prefixes and buckets, and the bits for each prefix.
+  // Takes prefix_bits, bucket_bits and bits_per_prefix from the header.
   explicit FilterEncoder(const FilterHeader& header)
       : prefix_bits_(header.prefix_bits), rest_bits_(header.prefix_bits - header.bucket_bits),
         bits_per_prefix_(header.bits_per_prefix), bucket_count_(uint64_t{1} << header.bucket_bits) {
@@ -16,7 +16,7 @@ class FilterEncoder {
     starts_.push_back(0);
   }
 
-  // Takes n ascending keys of so many words, and appends the words of the buckets behind which they lead to out.
+  // Takes n ascending keys of `words` words each. Appends to out the words of the buckets that these keys complete.
   void feed(const uint64_t* keys, size_t n, unsigned words, std::vector<uint8_t>* out);
   // Appends what is left.
   void finish(std::vector<uint8_t>* out);

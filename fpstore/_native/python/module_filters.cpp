@@ -46,7 +46,7 @@ struct FilterCutter {
     header.fingerprint_count = fingerprint_count;
     header.set_digest = set_digest;
     std::copy_n(permutation.data(), permutation.size(), header.permutation);
-    (void)header_bytes();
+    (void)header_bytes();  // refuses a shape that the format does not allow
     state.emplace(header);
   }
 

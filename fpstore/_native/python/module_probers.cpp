@@ -37,7 +37,7 @@ struct Prober {
     Filter* const f = filter.is_none() ? nullptr : nb::cast<Filter*>(filter);
     if (f && f->header.prefix_bits > prefix_bits) throw nb::value_error("a filter is of no more bits than the prefix");
     owners.push_back(table);
-    owners.push_back(filter);
+    if (f) owners.push_back(filter);
     tables.push_back(t);
     variants.emplace_back(masks.data(), masks.data() + masks.size());
     probes.push_back(TableProbe{&t->view, prefix_bits, flips, {}, nullptr, masks.size()});

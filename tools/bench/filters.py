@@ -1,0 +1,52 @@
+"""The operation filters: what a filter of some bits for each prefix costs, and what it saves."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+
+import fpstore
+from bench.data import Words, random_words
+from bench.harness import Bench, Result, microseconds
+from fpstore.design import filters
+from fpstore.design.blocks import CODECS
+
+BITS = (0, 4, 5, 6, 8)  # for each prefix; 0: no filter
+SMALL_BATCH, SMALL_BATCHES = 1 << 12, 16
+LARGE_BATCH = 1 << 20
+SINGLE = 4_000
+
+
+def filter_sizes(bench: Bench) -> Result:
+    """Probe two tables whose filters have some bits for each prefix, by queries of which hardly any has a match."""
+    log2 = bench.log2()
+    keys = bench.keys("uniform", log2)
+    absent = random_words(np.random.default_rng(bench.seed + 1), SMALL_BATCH if bench.smoke else LARGE_BATCH)
+    return {"n": 1 << log2, **{codec: {bits: _measured(bench, keys, codec, bits, absent) for bits in BITS} for codec in CODECS}}
+
+
+def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -> Result:
+    path, usual = bench.folder / "filters.fps", filters.BITS_PER_PREFIX
+    filters.BITS_PER_PREFIX = bits or usual
+    filters.filter_shapes.cache_clear()
+    try:
+        store = fpstore.build(path, keys, design="flip-2", codec=codec, filter=bits > 0, overwrite=True)
+        store.close()
+    finally:
+        filters.BITS_PER_PREFIX = usual
+        filters.filter_shapes.cache_clear()
+    small = [absent[i * SMALL_BATCH :][:SMALL_BATCH] for i in range(min(SMALL_BATCHES, len(absent) // SMALL_BATCH))]
+    alone = absent[: 64 if bench.smoke else SINGLE].tolist()
+    with fpstore.open(path) as store:
+        sizes = store.stats()["bytes"]
+        out = {
+            "filter_bytes_per_fingerprint": round(sizes["filters"] / len(keys), 2),
+            "microseconds_in_small_batches": microseconds(
+                bench.seconds(lambda: [store.probe_many(batch, threads=1) for batch in small]), len(small) * SMALL_BATCH
+            ),
+            "microseconds": microseconds(bench.seconds(lambda: store.probe_many(absent, threads=1)), len(absent)),
+            "single_microseconds": microseconds(bench.seconds(lambda: [store.probe(query) for query in alone]), len(alone)),
+        }
+    shutil.rmtree(path)
+    return out

@@ -82,6 +82,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "costs": planning.costs,
     "column-costs": column_prices.column_prices,
     "ranking": planning.ranking,
+    "choices": planning.choices,
     "sweep": kernel.sweep,
     "hash": hashing.hash_,
     "images": images.images,

@@ -78,11 +78,15 @@ class LostFile:
         self._flush()
         self._sink.commit()
         with suppress(OSError):
-            for same in self._earlier:
-                if same.is_file() and filecmp.cmp(self.path, same, shallow=False):
-                    self.path = self.path.replace(same)
-                    break
+            self._take_place()
         return True
+
+    def _take_place(self) -> None:
+        """Take the place of an earlier list that is the same."""
+        for same in self._earlier:
+            if same.is_file() and filecmp.cmp(self.path, same, shallow=False):
+                self.path = self.path.replace(same)
+                return
 
     def abort(self) -> None:
         """Remove the file, unless it is finished."""

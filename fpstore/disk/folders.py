@@ -51,17 +51,26 @@ def lock_temporary(descriptor: int, path: Path) -> bool:
 @contextmanager
 def temporary_folder(parent: Path, beginning: str, ending: str = "") -> Iterator[Path]:
     """Yield a new folder, which is locked so that `remove_abandoned` leaves it alone, and is removed if it is still there."""
+    made: list[Path] = []
     descriptor = -1
     try:
-        while descriptor < 0:
-            path = parent / f"{beginning}{os.urandom(4).hex()}{ending}"
-            path.mkdir()
-            descriptor = _held(path)
-        yield path
+        descriptor = _new_folder(parent, beginning, ending, made)
+        yield made[-1]
     finally:
-        remove_tree(path)
+        remove_tree(made[-1])
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _new_folder(parent: Path, beginning: str, ending: str, made: list[Path]) -> int:
+    """Make a folder, note its path, and return the descriptor that holds its lock."""
+    while True:
+        path = parent / f"{beginning}{os.urandom(4).hex()}{ending}"
+        made.append(path)
+        path.mkdir()
+        descriptor = _held(path)
+        if descriptor >= 0:
+            return descriptor
 
 
 def _held(path: Path) -> int:

@@ -87,10 +87,10 @@ class Options:
         self.radius = check_radius(self.radius, self.width)
         self.memory = parse_memory(self.memory)
         self.threads = parse_threads(self.threads)
+        check_choice(self.storage, STORAGE, "storage")
         check_choice(self.prefer, PREFER, "prefer")
         self.blocks = check_blocks(self.block_bytes, self.codec, self.width, self.filter).preferring(self.prefer, self.storage)
         check_design(self.design, self.radius, self.width)
-        check_choice(self.storage, STORAGE, "storage")
         check_flag(self.index_ids, "index_ids")
         check_progress(self.progress)
         return self

@@ -134,6 +134,8 @@ static inline bool trust_range(const FilterView& f, uint64_t first, uint64_t las
   return start == end || trust(f.pages, f.bits_at + 8 * start, 8 * (end - start), &fault) == Status::ok;
 }
 
+namespace {  // each instruction set has its own
+
 // Look-ups in such a range.
 class FilterRange {
  public:
@@ -161,4 +163,5 @@ class FilterRange {
   const uint64_t rest_mask_, word_count_;
 };
 
+}  // namespace
 }  // namespace fpstore

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable
 
 _logger: logging.Logger | None = None
+_LEFT_OUT = "%s: probes go on without this filter, and are slower: %s"
+left_out_listener: Callable[[str], None] | None = None  # the command line, whose user sees no log
 
 
 def logger() -> logging.Logger:
@@ -22,5 +25,7 @@ def logger() -> logging.Logger:
 
 
 def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:
-    """Log that a filter is left out: probes are right without it."""
-    logger().warning("%s: probes go on without this filter, and are slower: %s", path, reason)
+    """Say that a filter is left out, to the log and to whoever else listens: probes are right without it."""
+    logger().warning(_LEFT_OUT, path, reason)
+    if left_out_listener is not None:
+        left_out_listener(_LEFT_OUT % (path, reason))

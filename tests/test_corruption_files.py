@@ -133,7 +133,7 @@ def test_a_table_in_place_of_an_lmdb_file(copy):
 
 def test_an_lmdb_file_in_place_of_a_table(copy):
     shutil.copyfile(copy / IDS, copy / TABLES[0])
-    with pytest.raises(fpstore.CorruptStoreError, match="not a fpstore table file"):
+    with pytest.raises(fpstore.CorruptStoreError, match="another kind of file"):
         fpstore.open(copy)
 
 

@@ -4,6 +4,8 @@ import contextlib
 import os
 import shutil
 import struct
+import subprocess
+import sys
 
 import brute_force
 import numpy as np
@@ -244,12 +246,12 @@ def test_a_larger_file_is_cut_at_each_page(tmp_path, told):
 
 
 def test_a_file_that_cannot_be_read_is_left_out(copy, told, monkeypatch):
-    def failing(descriptor, path, start, count, read=fpstore.format.filter.read_at):
+    def failing(descriptor, path, start, count, read=fpstore.format.parts.read_at):
         if path.name == "filter-001.fpf":
             raise fpstore.StorageError(f"{path}: Input/output error", path=path, errno=5)
         return read(descriptor, path, start, count)
 
-    monkeypatch.setattr("fpstore.format.filter.read_at", failing)
+    monkeypatch.setattr("fpstore.format.parts.read_at", failing)
     assert is_left_out(copy, told)
 
 
@@ -422,3 +424,13 @@ def test_a_filter_says_that_it_is_damaged(copy):
         assert not opened.damaged
         store.probe_many(QUERIES)
         assert opened.damaged
+
+
+@pytest.mark.parametrize("at", [40, PAGE + 3])
+def test_the_command_line_tells_of_a_damaged_filter(copy, at):
+    """Its user sees no log."""
+    damage(copy / FILTER, at)
+    asked = [f"{int(fingerprint):016x}" for fingerprint in FINGERPRINTS[:20]]
+    done = subprocess.run([sys.executable, "-m", "fpstore", "probe", copy, *asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr.count("probes go on without this filter") == 1

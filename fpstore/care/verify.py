@@ -95,10 +95,12 @@ def _check_manifest(generation: Generation, report: Report) -> None:
 
 
 def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
-    phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
+    filtered = generation.record.filters
+    phase = _Phase(progress, PHASE_TABLES, report.fingerprints * (len(generation.tables) + len(filtered)))
     references: list[tuple[ColumnFile, int]] = []
     rows: ColumnFile | None = None
-    for table in generation.tables:
+    passes = 0  # over a table
+    for number, table in enumerate(generation.tables):
         with _noted(report):
             if not isinstance(table, ColumnTableReader):
                 table.verify(phase.tick)
@@ -107,25 +109,26 @@ def _check_tables(generation: Generation, report: Report, progress: Progress | N
             else:
                 table.verify(phase.tick)
                 rows = table.file
-            if (number := report.tables) in generation.record.filters:
-                _check_filter(generation, number, table)
+            if number in filtered:
+                _check_filter(generation, number, table, phase)
         report.tables += 1
         report.blocks += table.kernel.block_count
-        phase.reach(report.fingerprints * report.tables)
+        passes += 1 + (number in filtered)
+        phase.reach(report.fingerprints * passes)
     if references and rows is not None:  # they are compared with rows that are sound
         with _noted(report):
             for fault in check_references(references, rows, _Phase(progress, PHASE_REFERENCES, report.fingerprints).tick):
                 report.note(fault)
 
 
-def _check_filter(generation: Generation, number: int, table: StoredTable) -> None:
+def _check_filter(generation: Generation, number: int, table: StoredTable, phase: _Phase) -> None:
     """Compare the filter of a sound table with its keys."""
     opened = generation.filters.get(number)
     if opened is None:  # it was left out when the generation was opened, and what is wrong with it is an error here
         opened = FilterReader(generation.folder / filter_name(number))
         opened.check_place(generation.design, number, generation.count, generation.record.set_digest)
     opened.check_size()
-    opened.verify(generation.design, (keys for keys, _ in table.pieces()))
+    opened.verify(generation.design, (keys for keys, _ in table.pieces()), phase.tick)
 
 
 def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from fpstore import __version__
+from fpstore import __version__, diagnostics
 from fpstore.cli.backup import backup
 from fpstore.cli.build import build
 from fpstore.cli.calibrate import calibrate
@@ -75,6 +75,7 @@ class Program(VerbGroup):
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         occupy_closed_streams()
+        diagnostics.left_out_listener = complain
         with raised_as_exceptions():
             code = self._run(args, complete_var, **extra)
         sys.exit(code)

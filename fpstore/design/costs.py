@@ -102,6 +102,6 @@ def mean_nanoseconds(in_batch: float, alone: float) -> float:
     return (in_batch + alone + CALL_NS) / 2
 
 
-def weighted(nanoseconds: float, size: float) -> float:
+def weighted(time: float, size: float) -> float:
     """Return time x bytes^e, such that twice the bytes weigh as much as SPEED_FOR_TWICE_THE_BYTES times the time."""
-    return nanoseconds * float(size ** log2(SPEED_FOR_TWICE_THE_BYTES))
+    return time * float(size ** log2(SPEED_FOR_TWICE_THE_BYTES))

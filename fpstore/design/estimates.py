@@ -5,8 +5,10 @@ Sizes follow from the code (docs/design.md), times from the constants of :mod:`f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import lgamma, log, log2
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fpstore import _kernel
@@ -34,7 +36,8 @@ ENTRY_BITS = {  # of uniform keys, above log2(2^width / n)
 }
 DIRECTORY_BYTES = 0.75  # of a block: a slot of four to eight bytes for eight keys
 ID_BYTES = 4.0
-Shapes = dict[int, FilterShape]  # by table
+Shapes = Mapping[int, FilterShape]  # by table
+NO_FILTERS: Shapes = MappingProxyType({})
 FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
 
 
@@ -169,8 +172,7 @@ class _Costs(NamedTuple):
 
 def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Blocks, shapes: Shapes) -> _Costs:
     bits = table_bits(n, blocks, candidate.width.bits)
-    per_block = max(blocks.bytes * 8 / bits, 1.0)
-    packed = _Packed(per_block, blocks.codec, sum(shape.file_bytes(n) for shape in shapes.values()))
+    packed = _packed(bits, n, blocks, shapes)
     tables_bytes = int(n * bits / 8 * len(candidate.tables)) + packed.filter_bytes
     met = _met(candidate, n, candidate.radius, shapes, sample)
     batch, single = (_block_nanoseconds(candidate, n, met, packed, queries) for queries in (BATCH_QUERIES, 1))
@@ -178,10 +180,10 @@ def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Block
         return _Costs(tables_bytes, 1, float(n), batch, single, 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS)
     lookups = sum(each.lookup.variant_count for each in met)
     candidates = sum(each.lookup.variant_count * each.found for each in met)
-    reads = sum(
-        each.lookup.variant_count * (each.passing * (1 + each.found / per_block * blocks.bytes / 4096) + each.lookup.filtered)
-        for each in met
-    )
+    reads = 0.0
+    for each in met:
+        opened = 1 + each.found / packed.per_block * blocks.bytes / 4096
+        reads += each.lookup.variant_count * (each.passing * opened + int(each.lookup.filtered))
     return _Costs(tables_bytes, lookups, candidates, batch, single, reads)
 
 
@@ -223,7 +225,13 @@ def _reads_all(met: list[_Met]) -> bool:
 class _Packed(NamedTuple):
     per_block: float  # entries
     codec: str
-    filter_bytes: int = 0
+    filter_bytes: int  # of all tables
+
+
+def _packed(bits: float, n: int, blocks: Blocks, shapes: Shapes) -> _Packed:
+    """Return how tables of n entries of so many bits are packed."""
+    filter_bytes = sum(shape.file_bytes(n) for shape in shapes.values())
+    return _Packed(max(blocks.bytes * 8 / bits, 1.0), blocks.codec, filter_bytes)
 
 
 def _block_nanoseconds(design: Design, n: int, met: list[_Met], packed: _Packed, queries: int) -> float:
@@ -242,14 +250,12 @@ def _block_nanoseconds(design: Design, n: int, met: list[_Met], packed: _Packed,
 def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
     """Return the shapes of the filters that the tables of a design have, by table: those that are wanted, or that pay."""
     if blocks.filter is False or fingerprint_count == 0:
-        return {}
+        return NO_FILTERS
     shapes = filter_shapes(design, fingerprint_count)
     if blocks.filter is True or not shapes:
         return shapes
-    with_them, without = (
-        _weighted(_block_costs(design, fingerprint_count, None, blocks, each)) for each in (shapes, dict[int, FilterShape]())
-    )
-    return shapes if with_them < without else {}
+    with_them, without = (_weighted(_block_costs(design, fingerprint_count, None, blocks, each)) for each in (shapes, NO_FILTERS))
+    return shapes if with_them < without else NO_FILTERS
 
 
 def _weighted(costs: _Costs) -> float:
@@ -275,6 +281,5 @@ def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queri
     if design.ring:
         return column_costs.batch_nanoseconds(column_costs.work(design, n, radius), design, queries)
     shapes = filters_of(design, n, blocks)
-    per_block = max(blocks.bytes * 8 / table_bits(n, blocks, design.width.bits), 1.0)
-    packed = _Packed(per_block, blocks.codec, sum(shape.file_bytes(n) for shape in shapes.values()))
+    packed = _packed(table_bits(n, blocks, design.width.bits), n, blocks, shapes)
     return _block_nanoseconds(design, n, _met(design, n, radius, shapes, None), packed, queries)

@@ -6,8 +6,10 @@ opens no block.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import comb, exp, expm1
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fpstore import _kernel
@@ -58,16 +60,16 @@ class FilterShape(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def filter_shapes(design: Design, fingerprint_count: int) -> dict[int, FilterShape]:
+def filter_shapes(design: Design, fingerprint_count: int) -> Mapping[int, FilterShape]:
     """Return the shapes of the filters of a design that save time, by table.
 
     Tables of columns have none, nor have tables that a probe of the design's radius does not look up, those in which most
     prefixes occur, and those of too many fingerprints for a filter.
     """
     if design.ring or not LEAST_FINGERPRINTS <= fingerprint_count <= MOST_FINGERPRINTS:
-        return {}
+        return MappingProxyType({})
     shapes = {table: _shape(spec, fingerprint_count) for table, spec in needed_tables(design)}
-    return {table: shape for table, shape in shapes.items() if shape is not None}
+    return MappingProxyType({table: shape for table, shape in shapes.items() if shape is not None})
 
 
 def _shape(spec: TableSpec, fingerprint_count: int) -> FilterShape | None:

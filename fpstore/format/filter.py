@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import mmap
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from weakref import finalize
 
 import numpy as np
 
 from fpstore import _kernel
 from fpstore.aliases import Bytes, Words
-from fpstore.arguments import printable
 from fpstore.design.families import MAX_VARIANTS, Design
 from fpstore.design.filters import FilterShape
 from fpstore.design.tables import TableLookup
-from fpstore.disk.files import RUN_REPAIR, open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, read_at
 from fpstore.disk.output import Output
 from fpstore.disk.pages import LAZY, in_memory, map_cached
 from fpstore.errors import CorruptStoreError
+from fpstore.format.parts import FileInParts
 
 PIECE_BYTES = 1 << 20
 
@@ -98,6 +96,7 @@ class FilterWriter:
         for data in self._parts.finish():
             self._file.write(data)
         self._file.finish(self._parts.header)
+        del self._parts  # the writer may wait long for its sync
 
     def sync(self) -> None:
         """Make the file durable and close it."""
@@ -108,7 +107,7 @@ class FilterWriter:
         self._file.close()
 
 
-class FilterReader:
+class FilterReader(FileInParts[_kernel.Filter]):
     """A filter file, mapped for probes; its pages are verified when they are first used.
 
     Parameters
@@ -123,14 +122,11 @@ class FilterReader:
     """
 
     def __init__(self, path: Path, pages: str = LAZY) -> None:
-        self.path = path
-        self._descriptor = open_file(path)
-        finalize(self, os.close, self._descriptor)
-        header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)  # so that what cannot be read is an error, not a signal
-        if len(header) < _kernel.HEADER_BYTES:
-            raise CorruptStoreError(f"{path}: cut short at byte {len(header)}", path=path, got=len(header))
-        self._bytes = in_memory(path, self._descriptor, pages, mmap.MADV_RANDOM)
-        self.kernel = _kernel.Filter(self._bytes, printable(path))
+        def mapped(header: Bytes, size: int, name: str) -> _kernel.Filter:
+            self._bytes = in_memory(path, self.fileno(), pages, mmap.MADV_RANDOM)
+            return _kernel.Filter(self._bytes, name)
+
+        super().__init__(path, mapped)
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse an intact file that belongs to another table, design or set.
@@ -148,26 +144,12 @@ class FilterReader:
         if wanted != got or not fits:
             raise CorruptStoreError(f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path)
 
-    def check_size(self) -> None:
-        """Refuse a file that has become shorter or longer since it was opened.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
-        size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
-        if size != expected:
-            raise CorruptStoreError(
-                f"{self.path}: the filter has {size} bytes, its header says {expected}: {RUN_REPAIR}",
-                path=self.path, expected=expected, got=size,
-            )  # fmt: skip
-
     def map_cached(self) -> None:
         """See :func:`fpstore.disk.pages.map_cached`."""
         map_cached(self._descriptor, self._bytes)
 
-    def verify(self, design: Design, keys: Iterable[Words]) -> None:
-        """Compare the file with what follows from the keys of its table, in order.
+    def verify(self, design: Design, keys: Iterable[Words], tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Compare the file with what follows from the keys of its table, in order; call ``tick`` with the number of each piece.
 
         Raises
         ------
@@ -179,6 +161,7 @@ class FilterReader:
         at = _kernel.HEADER_BYTES
         for piece in keys:
             at = self._compare(at, parts.feed(piece))
+            tick(len(piece))
         for data in parts.finish():
             at = self._compare(at, data)
         self._compare(0, np.frombuffer(parts.header, np.uint8))

@@ -1,4 +1,4 @@
-"""Files of tables that are read in parts with ``pread``: a mapping of a file that shrinks could end the process."""
+"""Files of tables and filters that are read in parts with ``pread``: a mapping of a file that shrinks could end the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fpstore.arguments import printable
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError
 
-Parts = TypeVar("Parts", _kernel.TableParts, _kernel.ColumnParts)
+Parts = TypeVar("Parts", _kernel.TableParts, _kernel.ColumnParts, _kernel.Filter)
 
 
 class FileInParts(Generic[Parts]):
@@ -46,7 +46,7 @@ class FileInParts(Generic[Parts]):
         size = os.fstat(self._descriptor).st_size
         size = size if most is None else min(size, most)
         if size == 0:
-            raise CorruptStoreError(f"{path}: the table file is empty", path=path)
+            raise CorruptStoreError(f"{path}: the file is empty", path=path)
         if header is None:
             header = read_at(self._descriptor, path, 0, _kernel.HEADER_BYTES)
         self.kernel: Parts = parts(np.frombuffer(header, np.uint8), size, printable(path))
@@ -65,6 +65,6 @@ class FileInParts(Generic[Parts]):
         size, expected = os.fstat(self._descriptor).st_size, self.kernel.file_bytes
         if size != expected:
             raise CorruptStoreError(
-                f"{self.path}: the table file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
+                f"{self.path}: the file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
                 path=self.path, expected=expected, got=size,
             )  # fmt: skip

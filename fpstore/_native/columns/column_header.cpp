@@ -1,5 +1,6 @@
 #include "columns/column_header.hpp"
 
+#include "format/header_fields.hpp"
 #include "format/xxh64.hpp"
 
 namespace fpstore {
@@ -8,15 +9,6 @@ namespace {
 
 constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'T', 'C', 'O', 'L', 'S'};
 constexpr unsigned kReservedAt = 88;
-constexpr unsigned kPermutationAt = 128;
-constexpr unsigned kChecksumAt = kHeaderBytes - 8;
-
-Status fail(Fault* fault, Status status, uint64_t expected, uint64_t got) {
-  fault->status = status;
-  fault->expected = expected;
-  fault->got = got;
-  return status;
-}
 
 // Where a section begins when the one before it ends at x: its room, then the next multiple of 64.
 uint64_t behind(uint64_t x) { return (x + kSectionRoom + 63) & ~uint64_t{63}; }
@@ -30,21 +22,18 @@ void layout(ColumnHeader* h) {
   h->file_bytes = h->checksums_offset + page_count(*h) * 8;
 }
 
-bool is_permutation(const ColumnHeader& h) {
-  bool seen[kMaxWidth] = {};
-  for (unsigned i = 0; i < h.width; ++i) {
-    const unsigned source = h.permutation[i];
-    if (source >= h.width || seen[source]) return false;
-    if (h.kind == ColumnKind::rows && source != i) return false;
-    seen[source] = true;
-  }
+// Rows are in the order of the fingerprints themselves.
+bool has_right_permutation(const ColumnHeader& h) {
+  if (!is_permutation(h.permutation, h.width)) return false;
+  for (unsigned i = 0; h.kind == ColumnKind::rows && i < h.width; ++i)
+    if (h.permutation[i] != i) return false;
   return true;
 }
 
 // Whether the fields from which all else follows are within the limits of the format.
 Status check_fields(const ColumnHeader& h, Fault* fault) {
   if (h.flags != 0) return fail(fault, Status::unknown_flags, 0, h.flags);
-  if (h.width != 32 && h.width != 64 && h.width != 128 && h.width != 256) return fail(fault, Status::unknown_width, 64, h.width);
+  if (!is_width(h.width)) return fail(fault, Status::unknown_width, 64, h.width);
   const auto field = [fault](uint64_t expected, uint64_t got) { return fail(fault, Status::bad_header_field, expected, got); };
   const unsigned kind = static_cast<unsigned>(h.kind);
   if (kind > 2 || (h.kind == ColumnKind::copies) != (h.width <= 64)) return field(2, kind);
@@ -55,11 +44,12 @@ Status check_fields(const ColumnHeader& h, Fault* fault) {
   if (h.allowance > (rows ? 0 : h.bucket_bits + 1)) return field(h.bucket_bits + 1u, h.allowance);
   if (h.count >> 32) return field(UINT32_MAX, h.count);
   if (!rows && h.bucket_bits + kTagBits + rest_bits_for(h) > 64) return field(64, h.bucket_bits);
-  if (!is_permutation(h)) return fail(fault, Status::bad_permutation, 0, 0);
+  if (!has_right_permutation(h)) return fail(fault, Status::bad_permutation, 0, 0);
   return Status::ok;
 }
 
 void read_fields(const uint8_t* p, ColumnHeader* h) {
+  h->version = load32(p + 8);
   h->flags = load32(p + 12);
   h->width = load16(p + 16);
   h->kind = static_cast<ColumnKind>(load16(p + 18));
@@ -77,6 +67,7 @@ void read_fields(const uint8_t* p, ColumnHeader* h) {
   h->file_bytes = load64(p + 72);
   h->set_digest = load64(p + 80);
   memcpy(h->permutation, p + kPermutationAt, kMaxWidth);
+  h->checksum = load64(p + kChecksumAt);
 }
 
 }  // namespace
@@ -88,17 +79,8 @@ unsigned rest_bits_for(const ColumnHeader& h) {
 }
 
 Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeader* h, Fault* fault) {
-  *fault = Fault{};
-  if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
-  // A mapped file may change at any time: one copy is checked and taken apart.
   uint8_t p[kHeaderBytes];
-  memcpy(p, data, kHeaderBytes);
-  if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
-  h->version = load32(p + 8);
-  if (h->version == 0 || h->version > kFormatVersion) return fail(fault, Status::unknown_version, kFormatVersion, h->version);
-  h->checksum = load64(p + kChecksumAt);
-  const uint64_t checksum = xxh64(p, kChecksumAt, 0);
-  if (checksum != h->checksum) return fail(fault, Status::bad_header_checksum, h->checksum, checksum);
+  if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
   read_fields(p, h);
   if (check_fields(*h, fault) != Status::ok) return fault->status;
   ColumnHeader expected = *h;
@@ -111,7 +93,7 @@ Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeade
     return fail(fault, Status::bad_header_field, expected.file_bytes, h->file_bytes);
   if (h->file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
   for (unsigned i = kReservedAt; i < kChecksumAt; ++i)
-    if ((i < kPermutationAt || i >= kPermutationAt + h->width) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
+    if ((i < kPermutationAt || i >= kPermutationAt + kMaxWidth) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
   return Status::ok;
 }
 

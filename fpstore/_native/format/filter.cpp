@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "format/header_fields.hpp"
 #include "format/xxh64.hpp"
 
 namespace fpstore {
@@ -10,29 +11,11 @@ namespace {
 
 constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'F', 'I', 'L', 'T', 'R'};
 constexpr unsigned kReservedAt = 80;
-constexpr unsigned kPermutationAt = 128;
-constexpr unsigned kChecksumAt = kHeaderBytes - 8;
-
-Status fail(Fault* fault, Status status, uint64_t expected, uint64_t got) {
-  fault->status = status;
-  fault->expected = expected;
-  fault->got = got;
-  return status;
-}
 
 void layout(FilterHeader* h) {
   h->starts_offset = kHeaderBytes + 8 * h->word_count;
   h->checksums_offset = h->starts_offset + (4 * ((uint64_t{1} << h->bucket_bits) + 1) + 7) / 8 * 8;
   h->file_bytes = h->checksums_offset + (h->checksums_offset - kHeaderBytes + kPageBytes - 1) / kPageBytes * 8;
-}
-
-bool is_permutation(const FilterHeader& h) {
-  bool seen[kMaxWidth] = {};
-  for (unsigned i = 0; i < kMaxWidth; ++i) {
-    if (i < h.width ? h.permutation[i] >= h.width || seen[h.permutation[i]] : h.permutation[i] != 0) return false;
-    seen[h.permutation[i]] = true;
-  }
-  return true;
 }
 
 // Whether the fields from which all else follows are within the limits of the format.
@@ -46,11 +29,12 @@ Status check_fields(const FilterHeader& h, Fault* fault) {
     return field(h.prefix_bits, h.bucket_bits);
   if (h.bits_per_prefix == 0 || h.bits_per_prefix > kMaxBitsPerPrefix) return field(kMaxBitsPerPrefix, h.bits_per_prefix);
   if (h.word_count >> 32) return field(UINT32_MAX, h.word_count);
-  if (!is_permutation(h)) return fail(fault, Status::bad_permutation, 0, 0);
+  if (!is_permutation(h.permutation, h.width)) return fail(fault, Status::bad_permutation, 0, 0);
   return Status::ok;
 }
 
 void read_fields(const uint8_t* p, FilterHeader* h) {
+  h->version = load32(p + 8);
   h->flags = load32(p + 12);
   h->width = load16(p + 16);
   h->table = load16(p + 18);
@@ -87,16 +71,8 @@ uint64_t filter_seed(const FilterHeader& h) {
 }
 
 Status parse_filter_header(const uint8_t* data, uint64_t file_bytes, FilterHeader* h, Fault* fault) {
-  *fault = Fault{};
-  if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
-  // A mapped file may change at any time: one copy is checked and taken apart.
   uint8_t p[kHeaderBytes];
-  memcpy(p, data, kHeaderBytes);
-  if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
-  h->version = load32(p + 8);
-  if (h->version == 0 || h->version > kFormatVersion) return fail(fault, Status::unknown_version, kFormatVersion, h->version);
-  const uint64_t checksum = xxh64(p, kChecksumAt, 0), stored = load64(p + kChecksumAt);
-  if (checksum != stored) return fail(fault, Status::bad_header_checksum, stored, checksum);
+  if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
   read_fields(p, h);
   if (check_fields(*h, fault) != Status::ok) return fault->status;
   FilterHeader expected = *h;

@@ -91,33 +91,38 @@ static inline bool has_prefix(const FilterView& f, uint64_t word, uint64_t prefi
 constexpr uint64_t kAnyWord = UINT64_MAX;  // a look-up passes
 constexpr uint64_t kNoWord = UINT64_MAX - 1;  // its bucket is empty
 
-// The word to look at for the prefix that a target begins with. A damaged page lets all look-ups pass, and is noted.
+// The word to look at for the prefix that a target begins with; the page that tells its bucket has been verified.
+static inline uint64_t find_verified_word(const FilterView& f, uint64_t target) {
+  const uint64_t prefix = target >> (64 - f.prefix_bits);
+  uint64_t start, end;
+  if (__builtin_expect(!read_bucket(f, prefix >> f.rest_bits, &start, &end), 0)) return note_damage(f), kAnyWord;
+  return start == end ? kNoWord : word_of(start, end, prefix & ((uint64_t{1} << f.rest_bits) - 1), f.rest_bits);
+}
+
+// The same, after verifying the page. A damaged one lets all look-ups pass, and is noted.
 static inline uint64_t find_word(const FilterView& f, uint64_t target) {
   if (__builtin_expect(is_damaged(f), 0)) return kAnyWord;
-  const uint64_t prefix = target >> (64 - f.prefix_bits), bucket = prefix >> f.rest_bits;
+  const uint64_t bucket = target >> (64 - f.prefix_bits) >> f.rest_bits;
   Fault fault;
-  uint64_t start, end;
-  if (__builtin_expect(trust(f.pages, f.starts_at + 4 * bucket, 8, &fault) != Status::ok || !read_bucket(f, bucket, &start, &end), 0)) {
-    note_damage(f);
-    return kAnyWord;
-  }
-  return start == end ? kNoWord : word_of(start, end, prefix & ((uint64_t{1} << f.rest_bits) - 1), f.rest_bits);
+  if (__builtin_expect(trust(f.pages, f.starts_at + 4 * bucket, 8, &fault) != Status::ok, 0)) return note_damage(f), kAnyWord;
+  return find_verified_word(f, target);
 }
 
 static inline void fetch_word(const FilterView& f, uint64_t word) {
   if (word < kNoWord) __builtin_prefetch(f.bits + 8 * word);
 }
 
-// Whether an entry with the prefix may be in the table, as its word tells.
-static inline bool may_hold(const FilterView& f, uint64_t target, uint64_t word) {
+// Whether an entry with the prefix may be in the table, as its word tells, whose page has been verified.
+static inline bool verified_holds(const FilterView& f, uint64_t target, uint64_t word) {
   if (__builtin_expect(word >= kNoWord, 0)) return word == kAnyWord;
-  Fault fault;
-  if (__builtin_expect(!page_seen(f.pages, word / (kPageBytes / 8)) && trust(f.pages, f.bits_at + 8 * word, 8, &fault) != Status::ok, 0)) {
-    note_damage(f);
-    return true;
-  }
-  mapped_bytes_may_change();
   return has_prefix(f, word, target >> (64 - f.prefix_bits));
+}
+
+// The same, after verifying the page.
+static inline bool may_hold(const FilterView& f, uint64_t target, uint64_t word) {
+  Fault fault;
+  if (__builtin_expect(word < kNoWord && trust(f.pages, f.bits_at + 8 * word, 8, &fault) != Status::ok, 0)) return note_damage(f), true;
+  return verified_holds(f, target, word);
 }
 
 // Makes sure that the words for all targets from the first to the last are right. False where some are not, or where they take more pages
@@ -134,34 +139,4 @@ static inline bool trust_range(const FilterView& f, uint64_t first, uint64_t las
   return start == end || trust(f.pages, f.bits_at + 8 * start, 8 * (end - start), &fault) == Status::ok;
 }
 
-namespace {  // each instruction set has its own
-
-// Look-ups in such a range.
-class FilterRange {
- public:
-  explicit FilterRange(const FilterView& f)
-      : f_(f), bits_(f.bits), starts_(f.starts), prefix_shift_(64 - f.prefix_bits), rest_bits_(f.rest_bits),
-        rest_mask_((uint64_t{1} << f.rest_bits) - 1), word_count_(f.word_count) {}
-
-  uint64_t find_word(uint64_t target) const {
-    const uint64_t prefix = target >> prefix_shift_, both = read_once(load64(starts_ + 4 * (prefix >> rest_bits_)));
-    const uint64_t start = both & UINT32_MAX, end = both >> 32;
-    if (__builtin_expect(start > end || end > word_count_, 0)) return note_damage(f_), kAnyWord;
-    return start == end ? kNoWord : word_of(start, end, prefix & rest_mask_, rest_bits_);
-  }
-
-  bool may_hold(uint64_t target, uint64_t word) const {
-    if (__builtin_expect(word >= kNoWord, 0)) return word == kAnyWord;
-    const uint64_t mask = filter_mask(target >> prefix_shift_);
-    return (read_once(load64(bits_ + 8 * word)) & mask) == mask;
-  }
-
- private:
-  const FilterView& f_;
-  const uint8_t *const bits_, *const starts_;
-  const unsigned prefix_shift_, rest_bits_;
-  const uint64_t rest_mask_, word_count_;
-};
-
-}  // namespace
 }  // namespace fpstore

@@ -1,5 +1,6 @@
 #include "format/header.hpp"
 
+#include "format/header_fields.hpp"
 #include "format/huffman.hpp"
 #include "format/xxh64.hpp"
 
@@ -8,33 +9,14 @@ namespace fpstore {
 namespace {
 
 constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'T', 'A', 'B', 'L', 'E'};
-constexpr unsigned kPermutationAt = 128;
 constexpr unsigned kCodeAt = kPermutationAt + kMaxWidth;
 constexpr unsigned kReservedAt = kCodeAt + kSymbols;
-constexpr unsigned kChecksumAt = kHeaderBytes - 8;
 
 void layout(TableHeader* h) {
   h->blocks_offset = kHeaderBytes;
   h->keys_offset = h->blocks_offset + h->block_count * h->block_bytes;
   h->directory_offset = h->keys_offset + h->block_count * 8 * words_of(h->width);
   h->file_bytes = h->directory_offset + ((uint64_t{1} << h->directory_bits) + 1) * 8;
-}
-
-Status fail(Fault* fault, Status status, uint64_t expected, uint64_t got) {
-  fault->status = status;
-  fault->expected = expected;
-  fault->got = got;
-  return status;
-}
-
-// Whether the first bits entries are a permutation; what is behind them must be zero.
-bool is_permutation(const uint8_t permutation[kMaxWidth], unsigned bits) {
-  bool seen[kMaxWidth] = {};
-  for (unsigned i = 0; i < kMaxWidth; ++i) {
-    if (i < bits ? permutation[i] >= bits || seen[permutation[i]] : permutation[i] != 0) return false;
-    seen[permutation[i]] = true;
-  }
-  return true;
 }
 
 // Whether the code has no symbol that entries of this width cannot have.
@@ -62,7 +44,7 @@ bool has_code(const uint8_t code_bits[kSymbols]) {
 const char* describe(Status status) {
   switch (status) {
     case Status::ok: return "ok";
-    case Status::bad_magic: return "not a fpstore table file (magic bytes differ)";
+    case Status::bad_magic: return "another kind of file (magic bytes differ)";
     case Status::bad_header_checksum: return "header checksum differs";
     case Status::unknown_version: return "unknown format version";
     case Status::unknown_flags: return "unknown flags";
@@ -101,6 +83,7 @@ unsigned directory_bits_for(uint64_t block_count) {
 }
 
 static void read_fields(const uint8_t* p, TableHeader* h) {
+  h->version = load32(p + 8);
   h->flags = load32(p + 12);
   h->width = load16(p + 16);
   h->table = load16(p + 18);
@@ -150,19 +133,30 @@ static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fau
   return Status::ok;
 }
 
-Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
+bool is_permutation(const uint8_t permutation[kMaxWidth], unsigned bits) {
+  bool seen[kMaxWidth] = {};
+  for (unsigned i = 0; i < kMaxWidth; ++i) {
+    if (i < bits ? permutation[i] >= bits || seen[permutation[i]] : permutation[i] != 0) return false;
+    seen[permutation[i]] = true;
+  }
+  return true;
+}
+
+Status copy_header(const uint8_t* data, uint64_t file_bytes, const uint8_t magic[8], uint8_t* p, Fault* fault) {
   *fault = Fault{};
   if (file_bytes < kHeaderBytes) return fail(fault, Status::bad_file_size, kHeaderBytes, file_bytes);
-  // A mapped file may change at any time: one copy is checked and taken apart.
-  uint8_t p[kHeaderBytes];
   memcpy(p, data, kHeaderBytes);
-  if (memcmp(p, kMagic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
-  h->version = load32(p + 8);
+  if (memcmp(p, magic, 8) != 0) return fail(fault, Status::bad_magic, 0, 0);
   // The version is looked at before the checksum: a newer format may keep its checksum elsewhere.
-  if (h->version == 0 || h->version > kFormatVersion)
-    return fail(fault, Status::unknown_version, kFormatVersion, h->version);
+  const uint32_t version = load32(p + 8);
+  if (version == 0 || version > kFormatVersion) return fail(fault, Status::unknown_version, kFormatVersion, version);
   const uint64_t checksum = xxh64(p, kChecksumAt, 0), stored = load64(p + kChecksumAt);
-  if (checksum != stored) return fail(fault, Status::bad_header_checksum, stored, checksum);
+  return checksum == stored ? Status::ok : fail(fault, Status::bad_header_checksum, stored, checksum);
+}
+
+Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
+  uint8_t p[kHeaderBytes];
+  if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
   read_fields(p, h);
   if (check_fields(*h, file_bytes, fault) != Status::ok) return fault->status;
   for (unsigned i = 88; i < kChecksumAt; ++i)

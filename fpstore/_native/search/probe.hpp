@@ -116,12 +116,10 @@ inline uint64_t keep_held(const FilterView& f, uint64_t* targets, uint64_t n, Fi
 // least or greater than greatest. Returns how many are left.
 inline uint64_t drop_absent(const FilterView& f, uint64_t least, uint64_t greatest, uint64_t* targets, uint64_t n) {
   constexpr uint64_t kLookupsOfPage = 16;  // for which it is worth to verify one
-  if (trust_range(f, least, greatest, n / kLookupsOfPage)) {
-    const FilterRange range(f);
+  if (trust_range(f, least, greatest, n / kLookupsOfPage))
     return keep_held(
-        f, targets, n, [&](uint64_t target) { return range.find_word(target); },
-        [&](uint64_t target, uint64_t word) { return range.may_hold(target, word); });
-  }
+        f, targets, n, [&](uint64_t target) { return find_verified_word(f, target); },
+        [&](uint64_t target, uint64_t word) { return verified_holds(f, target, word); });
   return keep_held(
       f, targets, n, [&](uint64_t target) { return find_word(f, target); },
       [&](uint64_t target, uint64_t word) { return may_hold(f, target, word); });

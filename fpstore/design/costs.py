@@ -42,6 +42,7 @@ NANOSECONDS = {
 # Of a look-up that asks a filter, and what each that the cache does not have adds: by `tools/bench filters`, times 1.8, by
 # which the processor of the other prices was slower.
 FILTER_NS, FILTER_MISS_NS = 28.0, 45.0
+OPENED_TESTS = 25.0  # what a block that is opened costs when the shape of a filter is chosen, in tests of a word
 CACHE_BYTES = 32 << 20  # of a processor, a typical share
 CALL_NS = 3_000.0  # of Python, around a probe alone
 

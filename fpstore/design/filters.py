@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fpstore import _kernel
+from fpstore.design.costs import OPENED_TESTS
 from fpstore.design.families import FLIP_SLACK_BITS, MAX_VARIANTS, Design, needed_tables
 from fpstore.design.tables import TableSpec
 
@@ -22,7 +23,6 @@ FINER_BITS = 6  # behind the log2 n leading bits: one in 64 of the prefixes that
 MOST_PREFIX_BITS = 40
 SET_BITS = 3  # of a word, by a prefix
 BUCKET_PREFIXES_BITS = 8  # log2 of the prefixes of a bucket, which has a few lines of the cache
-OPENED_TESTS = 25.0  # what a block that is opened costs, in tests of a word
 LEAST_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
 MOST_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
 

@@ -214,11 +214,11 @@ def test_which_tables_have_none():
 def test_look_ups_go_by_the_bits_that_the_filters_know():
     flip = design("flip-2", 3)
     assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26)] == [(24, False), (24, False)]
-    assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filtered={0: 29, 1: 28})] == [(29, True), (28, True)]
-    assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filtered={1: 29})] == [(24, False), (29, True)]
+    assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filter_bits={0: 29, 1: 28})] == [(29, True), (28, True)]
+    assert [(x.prefix_bits, x.filtered) for x in flip.lookups(2**26, filter_bits={1: 29})] == [(24, False), (29, True)]
     manku = design("manku-4", 3)  # without flips, by the whole prefix
     bits = [table.prefix_bits for table in manku.tables]
-    assert [x.prefix_bits for x in manku.lookups(2**12, filtered=dict.fromkeys(range(4), 13))] == bits
+    assert [x.prefix_bits for x in manku.lookups(2**12, filter_bits=dict.fromkeys(range(4), 13))] == bits
     assert flip.lookups(2**26, 0, {0: 29}) == (flip.lookups(2**26, 0)[0].__class__(0, 64, 0, True),)
 
 

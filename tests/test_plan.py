@@ -90,7 +90,7 @@ def test_every_plan_is_exact(n, radius):
         assert covers(p.design.tables, radius)
         bits = {table: shape.prefix_bits for table, shape in filters_of(p.design, n, Blocks(DEFAULT_BLOCK_BYTES)).items()}
         assert p.filters == len(bits)
-        assert p.lookups == sum(x.variant_count for x in p.design.lookups(n, filtered=bits)) > 0
+        assert p.lookups == sum(x.variant_count for x in p.design.lookups(n, filter_bits=bits)) > 0
         assert p.bytes_per_fingerprint > 0
         assert p.disk_bytes >= int(n * p.bytes_per_fingerprint)
         assert p.microseconds > 0

@@ -99,7 +99,7 @@ def _compression(generation: Generation) -> dict[str, float | None]:
 
 
 def _by_table(generation: Generation) -> list[Any]:
-    lookups = {look.table: look for look in generation.design.lookups(generation.count, filtered=generation.filter_bits)}
+    lookups = {look.table: look for look in generation.design.lookups(generation.count, filter_bits=generation.filter_bits)}
     return [lookups.get(i) for i in range(len(generation.design.tables))]
 
 

@@ -85,13 +85,13 @@ class Design:
         return spread(len(self.ring), radius)
 
     def lookups(
-        self, fingerprint_count: int, radius: int | None = None, filtered: Mapping[int, int] = MappingProxyType({})
+        self, fingerprint_count: int, radius: int | None = None, filter_bits: Mapping[int, int] = MappingProxyType({})
     ) -> tuple[TableLookup, ...]:
         """Return the look-ups of a probe over a set of this size, for a radius up to the design's.
 
         Tables and flips that a smaller radius does not need are omitted. Where flips are needed, only about log2 n
-        leading bits are used: flips below that would lead to a block that is already open. Of tables with a filter, ``filtered``
-        has the number of leading bits that it knows: these are used, since most look-ups then open no block.
+        leading bits are used: flips below that would lead to a block that is already open. Of tables with a filter,
+        ``filter_bits`` has the number of leading bits that it knows: these are used, since most look-ups then open no block.
         """
         radius = self.radius if radius is None else radius
         if self.ring:
@@ -104,7 +104,7 @@ class Design:
             looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
             _check_variants(self, radius, looks)
             return looks
-        return _lookups(self, _log2(fingerprint_count), radius, frozenset(filtered.items()))
+        return _lookups(self, _log2(fingerprint_count), radius, frozenset(filter_bits.items()))
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
@@ -159,8 +159,8 @@ def needed_tables(design: Design) -> tuple[tuple[int, TableSpec], ...]:
 
 
 @lru_cache(maxsize=256)
-def _lookups(design: Design, log2_count: int, radius: int, filtered: frozenset[tuple[int, int]]) -> tuple[TableLookup, ...]:
-    known = dict(filtered)
+def _lookups(design: Design, log2_count: int, radius: int, filter_bits: frozenset[tuple[int, int]]) -> tuple[TableLookup, ...]:
+    known = dict(filter_bits)
     if radius == 0:
         return (TableLookup(0, min(design.width.bits, WORD_BITS), 0, 0 in known),)
     result = []

@@ -166,14 +166,14 @@ class Pipeline {
     const uint64_t word = find_word(*probe->filter, target);
     if (word == kNoWord) return Status::ok;
     fetch_word(*probe->filter, word);
-    asked_[waiting_++ % kAsked] = {probe, target, word, query, base};
-    return waiting_ - taken_ < kAsked ? Status::ok : take_asked();
+    waiting_[asked_++ % kWaiting] = {probe, target, word, query, base};
+    return asked_ - taken_ < kWaiting ? Status::ok : take_waiting();
   }
 
   // Takes all through all stages.
   Status flush() {
     Status status = Status::ok;
-    while (taken_ < waiting_ && status == Status::ok) status = take_asked();
+    while (taken_ < asked_ && status == Status::ok) status = take_waiting();
     counts_[now_] = count_;
     for (unsigned age = 2; age-- > 0 && status == Status::ok;) status = direct(age);
     for (unsigned age = 3; age-- > 0 && status == Status::ok;) {
@@ -189,19 +189,19 @@ class Pipeline {
  private:
   static constexpr unsigned kGroupItems = W::kWide ? 16 : 32, kGroups = 4;
 
-  // Look-ups that wait for the words of their filters.
-  struct Asked {
+  // A look-up that waits for the word of its filter.
+  struct Waiting {
     const TableProbe* probe;
     uint64_t target, word, query;
     typename W::Row base;
   };
-  static constexpr unsigned kAsked = 64;
+  static constexpr unsigned kWaiting = 64;
 
   // Adds the look-up that has waited longest, if it passes.
-  Status take_asked() {
-    const Asked& asked = asked_[taken_++ % kAsked];
-    if (!may_hold(*asked.probe->filter, asked.target, asked.word)) return Status::ok;
-    return add(asked.probe, asked.target, asked.target | ~top_mask(asked.probe->prefix_bits), asked.base, asked.query);
+  Status take_waiting() {
+    const Waiting& first = waiting_[taken_++ % kWaiting];
+    if (!may_hold(*first.probe->filter, first.target, first.word)) return Status::ok;
+    return add(first.probe, first.target, first.target | ~top_mask(first.probe->prefix_bits), first.base, first.query);
   }
 
   // A group is full: those before it go through their next stage.
@@ -334,8 +334,8 @@ class Pipeline {
   typename Blocks::Opened opened_{};  // the last block that was opened
   unsigned now_ = 0, count_ = 0;  // the group that is filled, and how many it has
   unsigned counts_[kGroups] = {};
-  uint64_t waiting_ = 0, taken_ = 0;  // how many have been asked, and how many of these were taken
-  Asked asked_[kAsked];
+  uint64_t asked_ = 0, taken_ = 0;  // look-ups that have asked a filter, and how many of these were taken
+  Waiting waiting_[kWaiting];
   Item<W> groups_[kGroups][kGroupItems];
 };
 

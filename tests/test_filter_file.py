@@ -10,7 +10,7 @@ import fpstore
 from fpstore import _kernel
 from fpstore.design.families import design
 from fpstore.design.filters import filter_shapes
-from fpstore.format.filter import FilterParts
+from fpstore.format.filter import filter_cutter
 from fpstore.format.manifest import read_manifest
 
 WIDTHS = reference.WIDTHS
@@ -91,10 +91,10 @@ def test_filters_of_any_shape(tmp_path, shape):
     entries = list(table.permuted())
     keys = np.array(entries, np.uint64)
     for step in (1, 17, 450, 900):
-        parts = FilterParts(design, 0, len(keys), table.header.set_digest, shape)
-        body = [bytes(parts.feed(keys[at : at + step])) for at in range(0, len(keys), step)]
-        body += map(bytes, parts.finish())
-        made = parts.header + b"".join(body)
+        cutter = filter_cutter(design, 0, len(keys), table.header.set_digest, shape)
+        body = [bytes(cutter.feed(keys[at : at + step])) for at in range(0, len(keys), step)]
+        body.append(bytes(cutter.finish()))
+        made = cutter.header + b"".join(body)
         assert made == reference_filter.build(table.header, entries, shape)
     read = reference_filter.Filter(made)
     assert all(map(read.passes, entries))
@@ -116,7 +116,7 @@ def test_shapes_that_no_file_has_are_refused(tmp_path, shape):
         fpstore.build(tmp_path / "s", rows_of(100, 64, 1), design="flip-1") as store,
         pytest.raises(ValueError, match=r"filter|field"),
     ):
-        FilterParts(store.design, 0, 100, 1, shape)
+        filter_cutter(store.design, 0, 100, 1, shape)
 
 
 def test_each_bit_of_a_header_is_checked(tmp_path):

@@ -15,7 +15,7 @@ from fpstore.design.estimates import Requirements, estimate, filters_of
 from fpstore.design.families import MAX_VARIANTS, Design, design
 from fpstore.design.filters import LEAST_FINGERPRINTS, MOST_FINGERPRINTS, MOST_PREFIX_BITS, FilterShape, filter_shapes
 from fpstore.design.tables import TableSpec
-from fpstore.format.filter import FilterParts, filter_name
+from fpstore.format.filter import filter_cutter, filter_name
 from fpstore.width import WIDTHS
 
 ISAS = _kernel.available_isas()
@@ -198,7 +198,7 @@ def test_shapes_are_within_the_limits_of_their_tables(made: Design, count: int):
         assert 0 < shape.passing(count / 2**shape.prefix_bits) < 1
         assert count * shape.bits_per_prefix / 64 < 2**32
         if count <= 2**27:  # what the format takes
-            assert len(FilterParts(made, table, count, 7, shape).header) == _kernel.HEADER_BYTES
+            assert len(filter_cutter(made, table, count, 7, shape).header) == _kernel.HEADER_BYTES
 
 
 def test_which_tables_have_none():
@@ -286,6 +286,6 @@ def test_a_filter_of_more_bits_than_a_look_up_is_refused(tmp_path):
 )
 def test_shapes_outside_of_the_format_are_refused(shape):
     made = Design("s", 0, (TableSpec(bytes(range(64)), 64),))
-    FilterParts(made, 0, 5, 7, FilterShape(20, 12, 6))
+    filter_cutter(made, 0, 5, 7, FilterShape(20, 12, 6))
     with pytest.raises(ValueError, match=r"filter|too large"):
-        FilterParts(made, 0, 5, 7, FilterShape(*shape))
+        filter_cutter(made, 0, 5, 7, FilterShape(*shape))

@@ -178,8 +178,8 @@ class GenerationWriter:
         return histogram.counts
 
     def _layout(self, number: int, histogram: Words) -> TableLayout:
-        filtered = self.filters.get(number)
-        return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram, filtered)
+        shape = self.filters.get(number)
+        return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram, shape)
 
     def _sync(self, table: TableWriter | ColumnTableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))

@@ -27,49 +27,12 @@ def filter_name(table: int) -> str:
     return f"filter-{table:03d}.fpf"
 
 
-class FilterParts:
-    """The bytes of a filter file behind its header, as they follow from the keys of its table.
-
-    Parameters
-    ----------
-    design : Design
-    table : int
-        Its number in the design.
-    fingerprint_count, set_digest : int
-        Of the table.
-    shape : FilterShape
-    """
-
-    def __init__(self, design: Design, table: int, fingerprint_count: int, set_digest: int, shape: FilterShape) -> None:
-        permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
-        place = table, len(design.tables)
-        self._cutter = _kernel.FilterCutter(permutation, fingerprint_count, set_digest, place, tuple(shape))
-        self._page = np.empty(0, np.uint8)  # the last one, as far as it goes
-        self._sums: list[Words] = []
-        self._pages = 0
-
-    def feed(self, keys: Words) -> Bytes:
-        """Return the pages that the next sorted keys complete."""
-        return self._summed(self._cutter.feed(keys))
-
-    def finish(self) -> tuple[Bytes, Bytes]:
-        """Return the last pages, and all that is behind them: checksums."""
-        pages = self._summed(np.concatenate([self._cutter.finish(), self._cutter.starts()]), last=True)
-        return pages, np.concatenate([np.empty(0, np.uint64), *self._sums]).view(np.uint8)
-
-    @property
-    def header(self) -> bytes:
-        """The header, once all else is complete."""
-        return self._cutter.header
-
-    def _summed(self, data: Bytes, last: bool = False) -> Bytes:
-        joined = np.concatenate([self._page, data])
-        whole = len(joined) if last else len(joined) // _kernel.PAGE_BYTES * _kernel.PAGE_BYTES
-        pages, self._page = joined[:whole], joined[whole:].copy()
-        sums = _kernel.page_checksums(pages, self._cutter.seed, self._pages)
-        self._sums.append(sums)
-        self._pages += len(sums)
-        return pages
+def filter_cutter(
+    design: Design, table: int, fingerprint_count: int, set_digest: int, shape: FilterShape
+) -> _kernel.FilterCutter:
+    """Return what makes the bytes of the filter of a table, with this number in the design, from its sorted keys."""
+    permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
+    return _kernel.FilterCutter(permutation, fingerprint_count, set_digest, (table, len(design.tables)), tuple(shape))
 
 
 class FilterWriter:
@@ -79,24 +42,23 @@ class FilterWriter:
     ----------
     path : Path
         The file to create.
-    parts : FilterParts
+    cutter : FilterCutter
     """
 
-    def __init__(self, path: Path, parts: FilterParts) -> None:
-        self._parts = parts
+    def __init__(self, path: Path, cutter: _kernel.FilterCutter) -> None:
+        self._cutter = cutter
         self._file = Output(path, direct=False)
         self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
 
     def feed(self, keys: Words) -> None:
         """Append sorted, distinct, permuted keys."""
-        self._file.write(self._parts.feed(keys))
+        self._file.write(self._cutter.feed(keys))
 
     def finish(self) -> None:
         """Write what is left: the file is complete, but durable only after :meth:`sync`."""
-        for data in self._parts.finish():
-            self._file.write(data)
-        self._file.finish(self._parts.header)
-        del self._parts  # the writer may wait long for its sync
+        self._file.write(self._cutter.finish())
+        self._file.finish(self._cutter.header)
+        del self._cutter  # the writer may wait long for its sync
 
     def sync(self) -> None:
         """Make the file durable and close it."""
@@ -157,14 +119,14 @@ class FilterReader(FileInParts[_kernel.Filter]):
             The first difference.
         """
         kernel = self.kernel
-        parts = FilterParts(design, kernel.table, kernel.fingerprint_count, kernel.set_digest, FilterShape(*kernel.shape))
+        shape = FilterShape(*kernel.shape)
+        cutter = filter_cutter(design, kernel.table, kernel.fingerprint_count, kernel.set_digest, shape)
         at = _kernel.HEADER_BYTES
         for piece in keys:
-            at = self._compare(at, parts.feed(piece))
+            at = self._compare(at, cutter.feed(piece))
             tick(len(piece))
-        for data in parts.finish():
-            at = self._compare(at, data)
-        self._compare(0, np.frombuffer(parts.header, np.uint8))
+        self._compare(at, cutter.finish())
+        self._compare(0, np.frombuffer(cutter.header, np.uint8))
 
     def _compare(self, at: int, expected: Bytes) -> int:
         for start in range(0, len(expected), PIECE_BYTES):

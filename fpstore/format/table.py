@@ -24,7 +24,7 @@ from fpstore.disk.pages import LAZY, in_memory, map_cached
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
-from fpstore.format.filter import FilterParts, FilterWriter, filter_name
+from fpstore.format.filter import FilterWriter, filter_cutter, filter_name
 from fpstore.format.table_file import TableFile
 from fpstore.width import leading_words
 
@@ -146,8 +146,8 @@ class TableWriter:
         try:
             self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
             if layout.filter is not None:
-                parts = FilterParts(layout.design, layout.table, layout.fingerprint_count, layout.set_digest, layout.filter)
-                self._filter = FilterWriter(path.with_name(filter_name(layout.table)), parts)
+                cutter = filter_cutter(layout.design, layout.table, layout.fingerprint_count, layout.set_digest, layout.filter)
+                self._filter = FilterWriter(path.with_name(filter_name(layout.table)), cutter)
         except BaseException:
             self._file.close()
             raise

@@ -18,17 +18,12 @@ void Filter::tell() {
 
 namespace {
 
-nb::object array_of(const std::vector<uint8_t>& bytes) {
-  Buffer<uint8_t> out(bytes.size());
-  std::copy(bytes.begin(), bytes.end(), out.get());
-  return out.array(bytes.size());
-}
-
-// The parts of a filter file, in order: feed() the keys of the table, finish() and starts(), then the header.
+// The bytes of a filter file behind its header, in order: feed() the keys of the table, then finish(); then there is the header.
 struct FilterCutter {
   FilterHeader header;
   std::optional<FilterEncoder> state;
-  uint64_t filled = 0;  // words
+  std::vector<uint8_t> rest;   // behind the last whole page
+  std::vector<uint64_t> sums;  // of the pages before it
 
   FilterCutter(Bytes permutation, uint64_t fingerprint_count, uint64_t set_digest, std::tuple<unsigned, unsigned> place,
           std::tuple<unsigned, unsigned, unsigned> shape) {
@@ -50,40 +45,55 @@ struct FilterCutter {
     state.emplace(header);
   }
 
+  // The pages that the next keys complete.
   nb::object feed(Rows keys) {
     const unsigned words = words_of(header.width);
     need_words(keys, words);
-    std::vector<uint8_t> out;
+    size_t whole;
     {
       ReleasedGil released;
-      state->feed(keys.data(), count_of(keys), words, &out);
+      const size_t before = rest.size();
+      state->feed(keys.data(), count_of(keys), words, &rest);
+      header.word_count += (rest.size() - before) / 8;
+      whole = rest.size() / kPageBytes * kPageBytes;
+      sum(whole);
     }
-    return counted(out);
+    return taken(whole);
   }
 
+  // The last words, the first word of each bucket and the end of the last, padded to eight bytes, and the checksums.
   nb::object finish() {
-    std::vector<uint8_t> out;
     {
       ReleasedGil released;
-      state->finish(&out);
+      size_t at = rest.size();
+      state->finish(&rest);
+      header.word_count += (rest.size() - at) / 8;
+      const auto& starts = state->starts();
+      at = rest.size();
+      rest.resize(at + (4 * starts.size() + 7) / 8 * 8);
+      for (size_t i = 0; i < starts.size(); ++i) store32(rest.data() + at + 4 * i, starts[i]);
+      sum(rest.size());
+      at = rest.size();
+      rest.resize(at + 8 * sums.size());
+      for (size_t i = 0; i < sums.size(); ++i) store64(rest.data() + at + 8 * i, sums[i]);
     }
-    return counted(out);
+    return taken(rest.size());
   }
 
-  nb::object counted(const std::vector<uint8_t>& out) {
-    filled += out.size() / 8;
-    return array_of(out);
+  void sum(size_t size) {
+    const size_t before = sums.size();
+    sums.resize(before + (size + kPageBytes - 1) / kPageBytes);
+    page_checksums(rest.data(), size, filter_seed(header), before, sums.data() + before);
   }
 
-  // The first word of each bucket and the end of the last, padded to eight bytes.
-  nb::object starts() const {
-    std::vector<uint8_t> out((4 * state->starts().size() + 7) / 8 * 8);
-    for (size_t i = 0; i < state->starts().size(); ++i) store32(out.data() + 4 * i, state->starts()[i]);
-    return array_of(out);
+  nb::object taken(size_t size) {
+    Buffer<uint8_t> out(size);
+    std::copy_n(rest.data(), size, out.get());
+    rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(size));
+    return out.array(size);
   }
 
   nb::bytes header_bytes() {
-    header.word_count = filled;
     uint8_t bytes[kHeaderBytes];
     Fault fault;
     if (write_filter_header(&header, bytes, &fault) != Status::ok)
@@ -118,11 +128,9 @@ void bind_filters(nb::module_& m) {
   nb::class_<FilterCutter>(m, "FilterCutter")
       .def(nb::init<Bytes, uint64_t, uint64_t, std::tuple<unsigned, unsigned>, std::tuple<unsigned, unsigned, unsigned>>(),
            "permutation"_a, "fingerprint_count"_a, "set_digest"_a, "place"_a, "shape"_a)
-      .def_prop_ro("seed", [](const FilterCutter& e) { return filter_seed(e.header); })
       .def_prop_ro("header", &FilterCutter::header_bytes)
       .def("feed", &FilterCutter::feed, nb::arg("keys").noconvert())
-      .def("finish", &FilterCutter::finish)
-      .def("starts", &FilterCutter::starts);
+      .def("finish", &FilterCutter::finish);
 }
 
 }  // namespace fpstore

@@ -306,6 +306,18 @@ def damage(path, at):
         file.write(bytes([byte ^ 1]))
 
 
+def test_verify_names_a_filter_and_its_table(tmp_path, monkeypatch):
+    """A fault of the filter, found early, does not end the reading of the table."""
+    monkeypatch.setattr("fpstore.format.table_file.PIECE_BYTES", 1)  # a block is a piece
+    path = made(tmp_path / "s", MANY)
+    damage(path / FILTER, PAGE + 3)
+    table = path / "gen-00000001/table-001.fpt"
+    damage(table, PAGE + (table.stat().st_size - PAGE) // 128 // 2 * 128 + 50)
+    with fpstore.open(path) as store:
+        faults = faults_of(store)
+    assert [name for fault in faults for name in ("filter-001", "table-001") if name in fault] == ["filter-001", "table-001"]
+
+
 def test_a_backup_and_a_repair_of_a_store_with_a_damaged_page(copy, told):
     damage(copy / FILTER, PAGE + 3)
     check_backup(copy, told, opened=True)

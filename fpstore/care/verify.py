@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress
+from fpstore.aliases import Progress, Words
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.column_file import ColumnFile, check_references
@@ -17,7 +17,7 @@ from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.record import LAST_ROW
-from fpstore.format.stored_table import ColumnTableReader, StoredTable
+from fpstore.format.stored_table import ColumnTableReader
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
@@ -95,40 +95,40 @@ def _check_manifest(generation: Generation, report: Report) -> None:
 
 
 def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
-    filtered = generation.record.filters
-    phase = _Phase(progress, PHASE_TABLES, report.fingerprints * (len(generation.tables) + len(filtered)))
+    phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
     references: list[tuple[ColumnFile, int]] = []
     rows: ColumnFile | None = None
-    passes = 0  # over a table
     for number, table in enumerate(generation.tables):
         with _noted(report):
             if not isinstance(table, ColumnTableReader):
-                table.verify(phase.tick)
+                keys = table.file.verified_keys(phase.tick)
+                if number in generation.record.filters:
+                    with _noted(report):
+                        _check_filter(generation, number, keys)
+                for _ in keys:  # what is left of the table behind a fault of its filter
+                    pass
             elif table.is_reference:
                 references.append((table.file, table.verify(phase.tick)))
             else:
                 table.verify(phase.tick)
                 rows = table.file
-            if number in filtered:
-                _check_filter(generation, number, table, phase)
         report.tables += 1
         report.blocks += table.kernel.block_count
-        passes += 1 + (number in filtered)
-        phase.reach(report.fingerprints * passes)
+        phase.reach(report.fingerprints * report.tables)
     if references and rows is not None:  # they are compared with rows that are sound
         with _noted(report):
             for fault in check_references(references, rows, _Phase(progress, PHASE_REFERENCES, report.fingerprints).tick):
                 report.note(fault)
 
 
-def _check_filter(generation: Generation, number: int, table: StoredTable, phase: _Phase) -> None:
-    """Compare the filter of a sound table with its keys."""
+def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) -> None:
+    """Compare the filter of a table with its keys."""
     opened = generation.filters.get(number)
     if opened is None:  # it was left out when the generation was opened, and what is wrong with it is an error here
         opened = FilterReader(generation.folder / filter_name(number))
         opened.check_place(generation.design, number, generation.count, generation.record.set_digest)
     opened.check_size()
-    opened.verify(generation.design, (keys for keys, _ in table.pieces()), phase.tick)
+    opened.verify(generation.design, keys)
 
 
 def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:

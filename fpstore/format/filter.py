@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -110,8 +110,8 @@ class FilterReader(FileInParts[_kernel.Filter]):
         """See :func:`fpstore.disk.pages.map_cached`."""
         map_cached(self._descriptor, self._bytes)
 
-    def verify(self, design: Design, keys: Iterable[Words], tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Compare the file with what follows from the keys of its table, in order; call ``tick`` with the number of each piece.
+    def verify(self, design: Design, keys: Iterable[Words]) -> None:
+        """Compare the file with what follows from the keys of its table, in order.
 
         Raises
         ------
@@ -124,7 +124,6 @@ class FilterReader(FileInParts[_kernel.Filter]):
         at = _kernel.HEADER_BYTES
         for piece in keys:
             at = self._compare(at, cutter.feed(piece))
-            tick(len(piece))
         self._compare(at, cutter.finish())
         self._compare(0, np.frombuffer(cutter.header, np.uint8))
 

@@ -131,9 +131,15 @@ class TableFile(FileInParts[_kernel.TableParts]):
     # Everything
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Read everything: index, directory, each block's checksum, lengths, key and order, the count and the set digest.
+        """Read and check everything; see :meth:`verified_keys`."""
+        for _ in self.verified_keys(tick):
+            pass
 
-        ``tick`` is called with the number of entries of each piece.
+    def verified_keys(self, tick: Callable[[int], None] = lambda rows: None) -> Iterator[Words]:
+        """Yield the permuted keys in order, and check everything: index, directory, blocks, order, count and set digest.
+
+        Of each block, the checksum, the lengths and the key are checked before its keys are yielded. ``tick`` is called with
+        the number of keys of each piece.
 
         Raises
         ------
@@ -160,6 +166,7 @@ class TableFile(FileInParts[_kernel.TableParts]):
             count += len(values)
             last = values[-1:]
             tick(len(values))
+            yield values
         self.check_index()
         for what, expected, got in (
             ("fingerprint count", kernel.fingerprint_count, count),

@@ -9,8 +9,8 @@ import reference_filter
 import fpstore
 from fpstore import _kernel
 from fpstore.design.families import design
-from fpstore.design.filters import filter_shapes
-from fpstore.format.filter import filter_cutter
+from fpstore.design.filters import FilterShape, filter_shapes
+from fpstore.format.filter import FilterReader, FilterWriter, filter_cutter
 from fpstore.format.manifest import read_manifest
 
 WIDTHS = reference.WIDTHS
@@ -106,6 +106,23 @@ def test_filters_of_any_shape(tmp_path, shape):
     targets = np.concatenate([keys[::50], np.random.default_rng(2).integers(0, 2**64, 200, np.uint64)])
     for target in targets:
         assert (prober.probe(target[None], 0)[3] > 0) == read.passes(int(target))
+
+
+def test_a_writer_has_one_buffer_of_a_piece(tmp_path, monkeypatch):
+    """It had two, of which each grew once: filters took 20 MiB of a build with a budget of 64."""
+    monkeypatch.setattr("fpstore.disk.output.PIECE_BYTES", 4 * 4096)
+    sizes = []
+    monkeypatch.setattr("fpstore.disk.output.own_pages", lambda size: sizes.append(size) or np.empty(size, np.uint8))
+    made, keys = design("flip-2", 3), np.sort(np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64))
+    writer = FilterWriter(tmp_path / "filter", filter_cutter(made, 0, len(keys), 7, FilterShape(22, 8, 6)))
+    for start in range(0, len(keys), 5_000):
+        writer.feed(keys[start : start + 5_000])
+    writer.finish()
+    writer.sync()
+    assert (tmp_path / "filter").stat().st_size > 10 * 4096
+    assert len(sizes) == 1
+    assert sizes[0] <= 5 * 4096
+    FilterReader(tmp_path / "filter").verify(made, [keys])
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ class Output:
     direct : bool
         Pieces pass by the page cache where the file system allows it: for what is read once, in order. Otherwise each fills a
         large page of the cache, where the file system has such: then look-ups in the mapped file translate few addresses.
+    beside : bool
+        A thread writes pieces while the next ones are filled, which takes a second buffer. Otherwise the caller's writes them.
 
     Attributes
     ----------
@@ -41,11 +43,11 @@ class Output:
         Whether pieces pass by the page cache.
     """
 
-    def __init__(self, path: Path, direct: bool = True) -> None:
+    def __init__(self, path: Path, direct: bool = True, beside: bool = True) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
-        self.is_direct, self._direct = False, direct
+        self.is_direct, self._direct, self._beside = False, direct, beside
         self._pool: Pool | None = None
         self._job: Job[None] | None = None
 
@@ -65,25 +67,36 @@ class Output:
 
     def write(self, data: Bytes) -> None:
         """Append a copy of some bytes."""
-        for start in range(0, len(data), PIECE_BYTES):
-            piece = data[start : start + PIECE_BYTES]
+        done = 0
+        while done < len(data):
+            # To the end of a piece: so the buffer need not grow, which takes another one meanwhile.
+            piece = data[done : done + PIECE_BYTES - self._filled % PIECE_BYTES]
             self.room(len(piece))[: len(piece)] = piece
             self.advance(len(piece))
+            done += len(piece)
 
     def _put(self) -> None:
-        """Have the thread write what fills pieces, once it has written those before."""
-        if self._pool is None:
+        """Write what fills pieces, or have the thread write it, once it has written those before."""
+        size = self._filled // PIECE_BYTES * PIECE_BYTES
+        pieces, rest = self._buffer[:size], self._buffer[size : self._filled]
+        if self._written == 0:
             self.is_direct = self._direct and _set_direct(self._descriptor, True)
+        if self._beside:
+            self._hand_over(pieces, rest)
+        else:
+            _write_piece(self._descriptor, pieces, self._written)
+            self._buffer[: len(rest)] = rest  # it is shorter than a piece
+        self._filled, self._written = len(rest), self._written + size
+
+    def _hand_over(self, pieces: Bytes, rest: Bytes) -> None:
+        if self._pool is None:
             self._pool = Pool(1)
         self._wait()
-        size = self._filled // PIECE_BYTES * PIECE_BYTES
-        rest = self._buffer[size : self._filled]
         if len(self._other) < len(self._buffer):
             self._other = own_pages(len(self._buffer))
         self._other[: len(rest)] = rest
-        self._job = self._pool.submit(_write_piece, self._descriptor, self._buffer[:size], self._written)
+        self._job = self._pool.submit(_write_piece, self._descriptor, pieces, self._written)
         self._buffer, self._other = self._other, self._buffer
-        self._filled, self._written = len(rest), self._written + size
 
     def _wait(self) -> None:
         job, self._job = self._job, None
@@ -100,8 +113,8 @@ class Output:
         self._wait()
         if self._pool is not None:
             self._pool.shutdown()
-            if self.is_direct:
-                _set_direct(self._descriptor, False)
+        if self.is_direct:
+            _set_direct(self._descriptor, False)
         write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
         write_all(self._descriptor, start, 0)
         self._buffer = self._other = np.empty(0, np.uint8)

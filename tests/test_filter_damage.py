@@ -438,6 +438,20 @@ def test_a_filter_says_that_it_is_damaged(copy):
         assert opened.damaged
 
 
+@pytest.mark.parametrize("at", [40, PAGE])
+def test_stats_does_not_count_a_filter_that_is_left_out(copy, at):
+    """It counted one of which a probe had found a damaged page."""
+    damage(copy / FILTER, at)
+    with fpstore.open(copy) as store:
+        store.probe_many(QUERIES)
+        told = store.stats()
+        assert told["bytes"]["filters"] == (copy / OTHER).stat().st_size
+        assert [table["filter_bits"] > 0 for table in told["design"]["tables"]] == [True, False]
+        lookups = [look.variant_count for look in store.design.lookups(len(store), filter_bits=generation_of(store).filter_bits)]
+        assert [table["lookups"] for table in told["design"]["tables"]] == lookups
+        check_answers(store)  # also by radii of which nobody has asked before
+
+
 @pytest.mark.parametrize("at", [40, PAGE + 3])
 def test_the_command_line_tells_of_a_damaged_filter(copy, at):
     """Its user sees no log."""

@@ -2,10 +2,12 @@
 
 import logging
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commandline import fine
 from filtering import NEAR, STORED, N, assert_alike, files_of, generation_of, given, random_rows, shapes_of
 
 import fpstore
@@ -48,6 +50,14 @@ def test_what_a_store_remembers(tmp_path, wanted, prefer, kept):
         store.insert(NEAR[:10], np.arange(10))
         store.merge()
     check_filters(path, kept)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"), [(True, "all that save time"), (False, "none"), ("auto", "those that pay for their bytes")]
+)
+def test_the_command_line_tells_the_setting(tmp_path, wanted, told):
+    fpstore.build(tmp_path / "s", STORED, design="flip-2", filter=wanted).close()
+    assert re.search(f"filters +{told} *\n", fine("stats", str(tmp_path / "s")))
 
 
 @pytest.mark.parametrize("pages", PAGES)

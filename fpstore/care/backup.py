@@ -88,11 +88,10 @@ def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[s
 def _whole_filters(generation: Generation) -> list[int]:
     """Return the tables whose filters are worth copying: a store is right without a filter."""
     whole = []
-    for table, filtered in generation.filters.items():
+    for table, opened in generation.sound_filters.items():
         with suppress(CorruptStoreError):
-            filtered.check_size()
-            if not filtered.kernel.damaged:
-                whole.append(table)
+            opened.check_size()
+            whole.append(table)
     return whole
 
 

@@ -27,6 +27,8 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
     generation = snapshot.generation
     manifest, record, design = generation.manifest, generation.record, generation.design
     sizes, stored = _sizes(generation, log_bytes), snapshot.totals.fingerprints
+    filter_bits = generation.filter_bits
+    looks = {look.table: look for look in design.lookups(generation.count, filter_bits=filter_bits)}
     return {
         "fingerprints": stored,
         "ids": snapshot.totals.ids,
@@ -40,9 +42,10 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
                     "prefix_bits": t.prefix_bits,
                     "tag_bits": t.tag_bits,
                     "flips": t.flips,
-                    "lookups": look.variant_count if look else 0,
+                    "lookups": looks[number].variant_count if number in looks else 0,
+                    "filter_bits": filter_bits.get(number, 0),
                 }
-                for t, look in zip(design.tables, _by_table(generation), strict=True)
+                for number, t in enumerate(design.tables)
             ],
         },
         "bytes": sizes,
@@ -63,7 +66,7 @@ def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
     """Return the bytes of each kind of file, and of the parts of tables that stay in memory."""
     files = {
         "tables": sum(table.kernel.file_bytes for table in generation.tables),
-        "filters": sum(opened.kernel.file_bytes for opened in generation.filters.values()),
+        "filters": sum(opened.kernel.file_bytes for opened in generation.sound_filters.values()),
         "keys": sum(table.index_bytes for table in generation.tables),  # in the files of the tables
         "ids": generation.ids.file_bytes,
         "strings": generation.strings_bytes,
@@ -96,11 +99,6 @@ def _compression(generation: Generation) -> dict[str, float | None]:
         "ratio_to_limit": bits / limit if fingerprints >= TELLING else None,
         "ratio_to_raw": bits / width if fingerprints >= TELLING else None,
     }
-
-
-def _by_table(generation: Generation) -> list[Any]:
-    lookups = {look.table: look for look in generation.design.lookups(generation.count, filter_bits=generation.filter_bits)}
-    return [lookups.get(i) for i in range(len(generation.design.tables))]
 
 
 def distribution(table: StoredTable) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         ("width", f"{found['width']} bits"),
         ("radius", str(found["radius"])),
         ("design", found["design"]["name"]),
-        *([("block", f"{found['block_bytes']} bytes, {found['codec']}")] if _has_blocks(found) else []),
+        *_blocks(found),
         ("fingerprinter", made or "unknown"),
         ("generation", str(found["generation"])),
         (
@@ -85,6 +85,13 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
     if found["merge_error"]:
         rows.append(("last merge failed", found["merge_error"]))
     print_table(shown(store), ("", ""), rows, left=(0, 1))
+
+
+def _blocks(found: dict[str, Any]) -> list[tuple[str, str]]:
+    if not _has_blocks(found):
+        return []
+    wanted = {True: "all that save time", False: "none"}.get(found["filter"], "those that pay for their bytes")
+    return [("block", f"{found['block_bytes']} bytes, {found['codec']}"), ("filters", wanted)]
 
 
 def _has_blocks(found: dict[str, Any]) -> bool:
@@ -114,8 +121,10 @@ def _print_bytes(found: dict[str, Any]) -> None:
 def _print_design(found: dict[str, Any]) -> None:
     tables = list(enumerate(found["design"]["tables"]))
     if _has_blocks(found):
-        rows = [(str(number), str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"])) for number, table in tables]
-        print_table("\nTables", ("table", "prefix bits", "flips", "look-ups per probe"), rows)
+        rows = [
+            (str(n), str(t["prefix_bits"]), str(t["flips"]), str(t["lookups"]), str(t["filter_bits"] or "")) for n, t in tables
+        ]
+        print_table("\nTables", ("table", "prefix bits", "flips", "look-ups per probe", "filter bits"), rows)
         return
     columns = ("table", "bucket bits", "flips", "look-ups per probe", "kind")
     print_table("\nTables", columns, [(str(number), *_of_columns(table), table["kind"]) for number, table in tables], left=(4,))

@@ -106,9 +106,14 @@ class Generation:
                 tell_left_out(str(path), str(error))
 
     @property
+    def sound_filters(self) -> dict[int, FilterReader]:
+        """The filters, by table, but those of which a probe has found a damaged page: all look-ups pass them."""
+        return {table: opened for table, opened in self.filters.items() if not opened.kernel.damaged}
+
+    @property
     def filter_bits(self) -> dict[int, int]:
         """The leading bits that the filters know, by table."""
-        return {table: opened.kernel.shape[0] for table, opened in self.filters.items()}
+        return {table: opened.kernel.shape[0] for table, opened in self.sound_filters.items()}
 
     @property
     def tables(self) -> list[StoredTable]:

@@ -97,8 +97,8 @@ def build(
     storage : {"hot", "cold"}
         Plan for tables in the page cache, or read from disk. Only ``auto`` uses it.
     prefer : {"balance", "speed", "space"}
-        What ``auto`` takes: the best compromise of bytes and time, the fastest design, or the smallest. A merge that chooses
-        again does likewise.
+        What ``auto`` takes: the best compromise of bytes and time, the fastest design, or the smallest, with ``filter=True`` of
+        those that have filters. A merge that chooses again does likewise.
     fingerprinter : Fingerprinter or dict, optional
         The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
         probes can use the same. By default that of the reader, if it is one of texts, pictures or vectors, and no other then.

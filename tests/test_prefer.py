@@ -28,6 +28,17 @@ def test_speed_is_the_fastest_and_space_the_smallest_that_fits(log2_n, radius, s
     assert {p.name for p in speed} == {p.name for p in space} == {p.name for p in balance}
 
 
+@pytest.mark.parametrize("n", [1000, 1 << 20])
+def test_the_smallest_with_filters_has_filters(n):
+    """It was a scan, which has none."""
+    plans = plan(n, prefer="space", filter=True)
+    assert plans[0].chosen
+    assert plans[0].filters
+    assert plans[0].bytes_per_fingerprint == min(p.bytes_per_fingerprint for p in plans if p.filters and p.fits)
+    assert plan(10, prefer="space", filter=True)[0].name == "scan"  # no design has filters
+    assert not plan(n, prefer="space")[0].filters
+
+
 @pytest.mark.parametrize("prefer", ["fast", None, 1])
 def test_an_unknown_preference_is_refused(tmp_path, prefer):
     with pytest.raises(InputError, match="prefer must be one of balance, speed, space"):

@@ -66,7 +66,7 @@ def plan(
         estimated from its shared prefixes, and striped designs and columns with dealt bits are compared too.
     prefer : {"balance", "speed", "space"}
         What ``auto`` takes of the plans that fit: the best compromise (see :func:`~fpstore.design.preference.weighted_cost`),
-        the fastest, or the smallest.
+        the fastest, or the smallest, with ``filter=True`` of those that have filters if there are any.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
 
@@ -110,7 +110,10 @@ def _ranked(n: int, radius: int, required: Requirements, sample: Words | None) -
     plans = _plans(n, radius, required, measured)
     plans.sort(key=lambda p: (not p.fits, cost(p, storage), p.bytes_per_fingerprint))
     if plans[0].fits:
-        best = preferred([p for p in plans if p.fits], storage, required.prefer)
+        fitting = [p for p in plans if p.fits]
+        if required.prefer == "space" and required.blocks is not None and required.blocks.filter is True:
+            fitting = [p for p in fitting if p.filters] or fitting  # they were asked for, and a scan is the smallest
+        best = preferred(fitting, storage, required.prefer)
         plans.remove(best)
         plans.insert(0, replace(best, chosen=True))
     return plans

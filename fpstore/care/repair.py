@@ -139,16 +139,18 @@ class _Repair:
         report = self._report
         tracker = Tracker(folder)
         try:
-            found = verify_store(tracker.snapshot(), tracker.log, self._progress)
-            totals = tracker.snapshot().totals
+            snapshot = tracker.snapshot()
+            found = verify_store(snapshot, tracker.log, self._progress)
         finally:
             tracker.close()
         if not found.ok:
             raise CorruptStoreError(f"{target}: the new store is damaged: {found.faults[0]['message']}", path=target)
+        totals, filters = snapshot.totals, snapshot.generation.record.filters
         what = "a new store" if self._in_place else str(target)  # whose place is only for now
         report.output = str(target)
         report.fingerprints, report.ids = totals.fingerprints, totals.ids
         whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"
+        whole += f", {counted(len(filters), 'filter')} made anew" if filters else ""
         report.actions.append(f"wrote {what}: {whole}, and verified it")
         kinds, expected = self._lost.counts, self._content.expected
         for kind, noun, text in (

@@ -88,6 +88,41 @@ def test_a_file_that_the_job_has_not_made_is_not_replaced():
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("after", [False, True])
+def test_a_list_of_clusters_that_the_job_has_not_made_is_not_replaced(after):
+    """The job noted only the name of the list, and took whatever had it for its own."""
+    asked = "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
+    arguments = asked.format("out", "list").split()
+    count = in_another(asked.format("whole", "whole").split())
+    assert in_another(arguments, count - 1, after=after) is None  # the list gets its name, then the output
+    assert (Path("list.tsv").exists(), Path("out.csv").exists()) == (after, False)
+    Path("list.tsv").write_text("mine")
+    assert "list.tsv exists: --force replaces it" in failure(*arguments)
+    assert Path("list.tsv").read_text() == "mine"
+    Path("list.tsv").unlink()
+    assert run(*arguments).exit_code == 0
+    assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("appeared", [1, 2])
+def test_outputs_that_are_written_again_as_the_next_run_is_killed(appeared):
+    """The list has appeared, or the rows, too; the next run is killed before and after each file that it renames."""
+    asked = "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
+    arguments = asked.format("out", "list").split()
+    count = in_another(asked.format("whole", "whole").split())
+    assert in_another(arguments, count - 2 + appeared, after=True) is None
+    for call, after in itertools.product(range(1, 5), (False, True)):
+        if in_another(arguments, call, after=after) is not None:  # it has ended
+            break
+    else:
+        assert run(*arguments).exit_code == 0
+    assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("source", "text"), [("c.jsonl", "text"), ("notes", True)])
 def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch, source, text):
     def dedup():

@@ -107,8 +107,8 @@ class Sink:
         with self.errors():
             self.file.flush()
 
-    def commit(self) -> None:
-        """Make the output durable, and visible under its name."""
+    def commit(self, complete: Complete | None = None) -> None:
+        """Make the output durable, and visible under its name; ``complete`` takes the place of that of the sink."""
         with self.errors():
             self.file.flush()
             if not self._owned:
@@ -117,8 +117,9 @@ class Sink:
                 self.file.close()
                 return
             os.fsync(self.file.fileno())
-            if self._complete is not None:
-                self._complete(self._temporary)
+            complete = complete or self._complete
+            if complete is not None:
+                complete(self._temporary)
             self._temporary.replace(self._path)  # while it is locked
             self._temporary = None
             self._dropped.detach()

@@ -15,7 +15,7 @@ from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
 from fpstore.io.reader import format_of, refuse_without_lines
-from fpstore.io.sink import Encoder, Sink
+from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import Chunk
 from fpstore.io.tables import renamed
 from fpstore.io.text_out import JsonlEncoder, TextEncoder
@@ -94,13 +94,19 @@ class Writer:
         if not self._closed:
             self._sink.flush()
 
-    def close(self) -> None:
-        """Finish the output, so that it appears under the target's name. A second call does nothing."""
+    def close(self, complete: Complete | None = None) -> None:
+        """Finish the output, so that it appears under the target's name. A second call does nothing.
+
+        Parameters
+        ----------
+        complete : callable, optional
+            Called with the temporary name of a complete file, before it is renamed.
+        """
         if self._closed:
             return
         try:
             self._encoder.finish()
-            self._sink.commit()
+            self._sink.commit(complete)
         except BaseException:
             self.abort()
             raise

@@ -24,7 +24,7 @@ from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreLoc
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
 JobIdentity = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
-OUTPUTS = "outputs"  # in the file of the identity: paths, and what tells the files that are about to get these names
+OUTPUTS = "outputs"  # in the file of the identity: paths, and what tells the files that have got these names, or are about to
 PART, TEMPORARY = ".part", ".tmp"
 KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}  # of columns
 MOST_LINE = 1 << 16  # bytes: a longer line is damage
@@ -134,6 +134,7 @@ class Checkpoint:
         self.folder = folder
         self.reused: dict[str, Reused] = {}
         self._writing: set[PartWriter] = set()
+        self._outputs: dict[str, list[list[int]]] = {}
         from importlib.metadata import version  # takes milliseconds that most jobs need not spend
 
         with refusing(folder):
@@ -169,7 +170,7 @@ class Checkpoint:
             before = _noted(self.folder)
         except (ValueError, CorruptStoreError):
             raise InputError(f"{path}: damaged: remove the folder to start anew", path=path) from None
-        before.pop(OUTPUTS, None)
+        self._outputs = before.pop(OUTPUTS, {})
         for name in dict.fromkeys([*before, *now]):
             if before.get(name) != now.get(name):
                 was, is_now = (show(what[name]) if name in what else "absent" for what in (before, now))
@@ -189,21 +190,18 @@ class Checkpoint:
         sync_folder(self.folder)
         sync_folder(self.folder.parent)
 
-    def note_outputs(self, outputs: Mapping[Path, Path | None]) -> None:
-        """Note which outputs are about to get their names, so that :func:`was_made` knows them after a kill.
+    def note_output(self, name: Path, written: Path) -> None:
+        """Note that a complete file or folder is about to get its name, so that :func:`was_made` knows it after a kill.
 
-        Parameters
-        ----------
-        outputs : mapping of Path to Path or None
-            Of each name, the complete file or folder that gets it; None if anything that has it later is taken for the output.
+        What had the name before stays known: another kill may come first.
 
         Raises
         ------
         StorageError
         """
         with refusing(self.folder):
-            states = {str(name.resolve()): None if path is None else _state(path) for name, path in outputs.items()}
-            self._note({**self._identity, OUTPUTS: states})
+            self._outputs.setdefault(str(name.resolve()), []).append(_state(written))
+            self._note({**self._identity, OUTPUTS: self._outputs})
 
     def write(self, name: str) -> PartWriter:
         """Begin a part; one of the same name is replaced when it is finished."""
@@ -305,10 +303,9 @@ def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> A
 
 def was_made(folder: Path | None, path: Path) -> bool:
     """Whether what has a path is an output of the job of a folder, which was ended before it had removed the folder."""
-    with suppress(OSError, ValueError, TypeError, FpstoreError):
+    with suppress(OSError, ValueError, TypeError, KeyError, FpstoreError):
         if folder is not None and path.exists():
-            outputs, name = _noted(folder).get(OUTPUTS, {}), str(path.resolve())
-            return name in outputs and outputs[name] in (None, _state(path))
+            return _state(path) in _noted(folder)[OUTPUTS][str(path.resolve())]
     return False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,13 +137,18 @@ def write_outputs(
     The list of clusters that a writer has written appears before the rows do: when they are there, all is.
     """
 
-    def complete(written: Path) -> None:
+    def note(name: Path, written: Path) -> None:
         if kept is not None:
-            kept.note_outputs({target: written} if listing is None else {target: written, listing: None})
-        if writer is not None:
-            writer.close()
+            kept.note_output(name, written)
 
-    if kept is None or not was_made(kept.folder, target):
+    def complete(written: Path) -> None:
+        note(target, written)
+        if writer is not None and listing is not None:
+            writer.close(partial(note, listing))
+
+    if kept is not None and was_made(kept.folder, target):
+        complete(target)
+    else:
         copy(complete)
 
 

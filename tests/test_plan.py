@@ -8,6 +8,7 @@ import brute_force
 import numpy as np
 import pytest
 import tableimage
+from commandline import fine
 from speeds import crossed, slow
 
 import fpstore
@@ -257,6 +258,12 @@ def test_tiny_sets(n, radius):
 
 def test_radius_zero_needs_one_table():
     assert len(choose(1 << 24, 0).design.tables) == 1
+
+
+def test_the_command_line_tells_of_columns_that_packed_tables_replace():
+    assert "auto takes flip-2 in place of columns-2, which is hardly better." in fine("plan", "2^20")
+    assert "in place of" not in fine("plan", "2^24")
+    assert "in place of" not in fine("plan", "2^20", "--prefer", "speed")
 
 
 @pytest.mark.parametrize("n", [-1, 1.5, "3", None, True])

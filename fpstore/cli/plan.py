@@ -122,6 +122,7 @@ def plan(
     """
     import fpstore
     from fpstore.design.planner import crossover
+    from fpstore.design.preference import knee
 
     types.usage_error_for_radius(radius, width)
     plans = fpstore.plan(
@@ -142,6 +143,8 @@ def plan(
     if len(plans) > SHOWN and not show_all:
         say(f"and {len(plans) - SHOWN} more: --all shows them.")
     say(_ESTIMATES)
+    if plans[0].chosen and prefer == "balance" and (best := knee([p for p in plans if p.fits], storage)).name != plans[0].name:
+        say(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
     differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)
     say(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
     if not plans[0].fits:

@@ -132,7 +132,7 @@ struct ColumnFlow {
     for (unsigned i = 0; i < run.count; ++i) {
       const uint64_t place = run.first + run.near[i], row = read_rest(t, place);
       if (__builtin_expect(row >= rows.count, 0)) return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
-      __builtin_prefetch(rows.tags + 8 * W * row);
+      fetch_line(rows.tags + 8 * W * row);
       work->named[named++ % kNamed] = Named{run.head | head_of(t, 0, read_tag(t, place)), row, place, run.query, run.table};
       const Status status = finish_references(kFinishBehind);
       if (__builtin_expect(status != Status::ok, 0)) return status;
@@ -192,7 +192,7 @@ struct ColumnFlow {
     uintptr_t p = reinterpret_cast<uintptr_t>(t.tags + 2 * look->start) & ~uintptr_t{63};
     uintptr_t end = reinterpret_cast<uintptr_t>(t.tags + 2 * look->end);
     if (end > p + 16 * 64) end = p + 16 * 64;
-    for (; p < end; p += 64) __builtin_prefetch(reinterpret_cast<const void*>(p));
+    for (; p < end; p += 64) fetch_line(reinterpret_cast<const void*>(p));
     return Status::ok;
   }
 
@@ -215,7 +215,7 @@ struct ColumnFlow {
       run.table = look.table;
       run.query = look.query;
       counters->survivors += run.count;
-      for (unsigned i = 0; i < run.count; ++i) __builtin_prefetch(t.rest + t.rest_bytes * (place + run.near[i]));
+      for (unsigned i = 0; i < run.count; ++i) fetch_line(t.rest + t.rest_bytes * (place + run.near[i]));
       ++found;
       status = read_runs(kReadBehind);
       if (__builtin_expect(status != Status::ok, 0)) return status;
@@ -237,7 +237,7 @@ struct ColumnFlow {
   }
 
   Status add(const Lookup& look) {
-    __builtin_prefetch(view(look.table).directory + 4 * uint64_t{look.bucket});
+    fetch_line(view(look.table).directory + 4 * uint64_t{look.bucket});
     work->lookups[added++ % kLookups] = look;
     return read_lookups(kOpenBehind, kFilterBehind);
   }

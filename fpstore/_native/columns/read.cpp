@@ -181,15 +181,15 @@ Status locate_entries(const ColumnView& t, const ColumnQueries& fingerprints, ui
     const uint64_t* const words = fingerprints.words + t.words * i;
     for (size_t j = 0; j < n; ++j) {
       sought[j].key = gather(t.forward, words + t.words * j);
-      __builtin_prefetch(t.directory + 4 * (sought[j].key >> (64 - t.bucket_bits)));
+      fetch_line(t.directory + 4 * (sought[j].key >> (64 - t.bucket_bits)));
     }
     for (size_t j = 0; j < n; ++j) {
       Sought& s = sought[j];
       const Status status = read_bucket(t, s.key >> (64 - t.bucket_bits), &s.start, &s.end, fault);
       if (status != Status::ok) return status;
       const uint64_t middle = (s.start + s.end) / 2;
-      __builtin_prefetch(t.tags + (t.rows ? 8 * t.words : 2) * middle);
-      __builtin_prefetch(t.rest + t.rest_bytes * middle);
+      fetch_line(t.tags + (t.rows ? 8 * t.words : 2) * middle);
+      fetch_line(t.rest + t.rest_bytes * middle);
     }
     for (size_t j = 0; j < n; ++j) {
       places[i + j] = UINT64_MAX;

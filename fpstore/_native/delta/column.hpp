@@ -19,13 +19,6 @@ constexpr bool kSmall = false;
 // there are no more.
 void* resize_pages(void* pages, size_t from, size_t to);
 
-// Asks for a cache line. Without the empty statement GCC takes a function that does nothing else for one without effect, and
-// leaves its calls out.
-inline void fetch_line(const void* p) {
-  __builtin_prefetch(p);
-  asm volatile("");
-}
-
 constexpr uint32_t kNone = UINT32_MAX;
 
 // An array of plain values in pages of its own. Room is reserved before values are pushed, so that a change that has begun cannot

@@ -24,7 +24,7 @@ template <class Opened>
 inline unsigned take_blocks(const TableView& t, uint64_t b, uint64_t end, Opened* units) {
   const uint8_t* ahead = block_at(t, b) + kAheadBytes;
   const uint8_t* const stop = block_at(t, end);
-  for (uint32_t i = 0; i < kWays * t.block_bytes && ahead + i < stop; i += 64) __builtin_prefetch(ahead + i);
+  for (uint32_t i = 0; i < kWays * t.block_bytes && ahead + i < stop; i += 64) fetch_line(ahead + i);
   unsigned n = 0;
   for (; n < kWays && b + n < end; ++n) units[n] = Opened{&t, b + n, {}};
   return n;

@@ -85,7 +85,7 @@ inline bool key_is_last(const Unread<Head>& unit) {
 inline void prefetch_block(const TableView& t, uint64_t b) {
   const uint8_t* p = block_at(t, b);
   const uint8_t* const end = p + t.block_bytes;
-  do __builtin_prefetch(p);
+  do fetch_line(p);
   while ((p += 64) < end);
 }
 

@@ -126,4 +126,11 @@ void make_view(const FilterHeader& h, const uint8_t* data, uint64_t* seen, Filte
   f->damaged = false;
 }
 
+bool compare_filter_pages(const FilterView& f, uint64_t at, uint64_t n) {
+  Fault fault;
+  if (trust(f.pages, at, n, &fault) == Status::ok) return true;
+  note_damage(f);
+  return false;
+}
+
 }  // namespace fpstore

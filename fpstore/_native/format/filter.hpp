@@ -99,17 +99,23 @@ static inline uint64_t find_verified_word(const FilterView& f, uint64_t target) 
   return start == end ? kNoWord : word_of(start, end, prefix & ((uint64_t{1} << f.rest_bits) - 1), f.rest_bits);
 }
 
-// The same, after verifying the page. A damaged one lets all look-ups pass, and is noted.
+// Verifies the pages of the bytes [at, at + n). Damage is noted, and the answer is false.
+bool compare_filter_pages(const FilterView& f, uint64_t at, uint64_t n);
+
+// The same; pages that have been verified cost two bits. Nothing is stored then, so that a processor can wait for many words at a time.
+static inline bool trusts(const FilterView& f, uint64_t at, uint64_t n) {
+  return __builtin_expect(pages_seen(f.pages, at, n), 1) || compare_filter_pages(f, at, n);
+}
+
+// The same, after verifying the page. A damaged one lets all look-ups pass.
 static inline uint64_t find_word(const FilterView& f, uint64_t target) {
   if (__builtin_expect(is_damaged(f), 0)) return kAnyWord;
   const uint64_t bucket = target >> (64 - f.prefix_bits) >> f.rest_bits;
-  Fault fault;
-  if (__builtin_expect(trust(f.pages, f.starts_at + 4 * bucket, 8, &fault) != Status::ok, 0)) return note_damage(f), kAnyWord;
-  return find_verified_word(f, target);
+  return trusts(f, f.starts_at + 4 * bucket, 8) ? find_verified_word(f, target) : kAnyWord;
 }
 
 static inline void fetch_word(const FilterView& f, uint64_t word) {
-  if (word < kNoWord) __builtin_prefetch(f.bits + 8 * word);
+  if (word < kNoWord) fetch_line(f.bits + 8 * word);
 }
 
 // Whether an entry with the prefix may be in the table, as its word tells, whose page has been verified.
@@ -120,8 +126,7 @@ static inline bool verified_holds(const FilterView& f, uint64_t target, uint64_t
 
 // The same, after verifying the page.
 static inline bool may_hold(const FilterView& f, uint64_t target, uint64_t word) {
-  Fault fault;
-  if (__builtin_expect(word < kNoWord && trust(f.pages, f.bits_at + 8 * word, 8, &fault) != Status::ok, 0)) return note_damage(f), true;
+  if (__builtin_expect(word < kNoWord, 1) && !trusts(f, f.bits_at + 8 * word, 8)) return true;
   return verified_holds(f, target, word);
 }
 
@@ -131,12 +136,11 @@ static inline bool trust_range(const FilterView& f, uint64_t first, uint64_t las
   if (is_damaged(f)) return false;
   const uint64_t low = first >> (64 - f.prefix_bits) >> f.rest_bits, high = last >> (64 - f.prefix_bits) >> f.rest_bits;
   if (high - low > most_pages * (kPageBytes / 4)) return false;
-  Fault fault;
-  if (trust(f.pages, f.starts_at + 4 * low, 4 * (high - low) + 8, &fault) != Status::ok) return false;
+  if (!trusts(f, f.starts_at + 4 * low, 4 * (high - low) + 8)) return false;
   uint64_t start, end, between;
   if (!read_bucket(f, low, &start, &between) || !read_bucket(f, high, &between, &end) || start > end) return false;
   if (end - start > most_pages * (kPageBytes / 8)) return false;
-  return start == end || trust(f.pages, f.bits_at + 8 * start, 8 * (end - start), &fault) == Status::ok;
+  return start == end || trusts(f, f.bits_at + 8 * start, 8 * (end - start));
 }
 
 }  // namespace fpstore

@@ -28,12 +28,17 @@ static inline bool page_seen(const Pages& pages, uint64_t page) {
 // Compares the pages of [first, last], of those that have not been compared.
 Status compare_pages(const Pages& pages, uint64_t first, uint64_t last, Fault* fault);
 
-// Makes sure that the bytes [at, at + n) of the file were right when they were first looked at; n > 0, and they lie in its pages.
-static inline Status trust(const Pages& pages, uint64_t at, uint64_t n, Fault* fault) {
+// Whether the bytes [at, at + n) lie in at most two pages, which have been compared; n > 0.
+static inline bool pages_seen(const Pages& pages, uint64_t at, uint64_t n) {
   const uint64_t first = (at - pages.begin) >> kPageShift, last = (at + n - 1 - pages.begin) >> kPageShift;
   mapped_bytes_may_change();
-  if (__builtin_expect(last - first < 2 && page_seen(pages, first) && page_seen(pages, last), 1)) return Status::ok;
-  return compare_pages(pages, first, last, fault);
+  return last - first < 2 && page_seen(pages, first) && page_seen(pages, last);
+}
+
+// Makes sure that the bytes [at, at + n) of the file were right when they were first looked at; n > 0, and they lie in its pages.
+static inline Status trust(const Pages& pages, uint64_t at, uint64_t n, Fault* fault) {
+  if (__builtin_expect(pages_seen(pages, at, n), 1)) return Status::ok;
+  return compare_pages(pages, (at - pages.begin) >> kPageShift, (at + n - 1 - pages.begin) >> kPageShift, fault);
 }
 
 // The checksum of each whole page in n bytes, and of what is left behind them; number is that of the first page.

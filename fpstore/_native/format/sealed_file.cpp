@@ -169,7 +169,7 @@ SealedFile::Node SealedFile::walk(const uint64_t* key) const {
     const uint8_t* const p = checked_page(page, is_leaf ? kLeaf : kBranch, &count);
     if (!p || count == 0) return {};
     // A leaf has few nodes, and which of them are in the cache is as good as random: they are fetched together.
-    for (unsigned i = 0; is_leaf && i < count && i < kFetched; ++i) __builtin_prefetch(p + load16(p + kPageHead + 2 * i));
+    for (unsigned i = 0; is_leaf && i < count && i < kFetched; ++i) fetch_line(p + load16(p + kPageHead + 2 * i));
     const uint8_t* const node = last_node(p, shape_.page_bytes, count, is_leaf, key, shape_.key_words);
     if (!node) return {};
     if (is_leaf) return compare(node, key, shape_.key_words) ? Node{} : Node{node, p + shape_.page_bytes};
@@ -181,7 +181,7 @@ SealedFile::Node SealedFile::walk(const uint64_t* key) const {
 void SealedFile::fetch(uint64_t number) const {
   if (!places_) return;
   const uint64_t place = places_[number & place_mask_].load(std::memory_order_relaxed);
-  for (unsigned line = 0; place && line < kValueLines; ++line) __builtin_prefetch(data_ + place + line * 64);
+  for (unsigned line = 0; place && line < kValueLines; ++line) fetch_line(data_ + place + line * 64);
 }
 
 bool SealedFile::read(const uint64_t* key, uint64_t number, std::vector<uint8_t>* value) const {

@@ -29,10 +29,10 @@ bool find_places(const RowIndex& index, const uint64_t* rows, uint64_t count, ui
   };
   for (uint64_t i = 0; i < count; i += kTogether) {
     const uint64_t end = i + kTogether < count ? i + kTogether : count;
-    for (uint64_t j = i; j < end; ++j) __builtin_prefetch(index.starts + bucket_of(j));
+    for (uint64_t j = i; j < end; ++j) fetch_line(index.starts + bucket_of(j));
     for (uint64_t j = i; j < end; ++j) {
       places[j] = index.starts[bucket_of(j)];
-      __builtin_prefetch(index.rows + places[j] * words);
+      fetch_line(index.rows + places[j] * words);
     }
     for (uint64_t j = i; j < end; ++j) {
       uint64_t low = places[j], high = index.starts[bucket_of(j) + 1];

@@ -242,7 +242,7 @@ class SingleProber {
       else high = middle;
     }
     if (low >= t.block_count) return;
-    for (uint32_t at = 0; at < t.block_bytes; at += 64) __builtin_prefetch(t.blocks + low * t.block_bytes + at);
+    for (uint32_t at = 0; at < t.block_bytes; at += 64) fetch_line(t.blocks + low * t.block_bytes + at);
     ids_->fetch(low);
   }
 

@@ -65,13 +65,13 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename 
   uint64_t low[kGroup], high[kGroup];
   for (unsigned i = 0; i < n; ++i) {
     group->targets[i] = apply(t.forward, fingerprints[i]);
-    __builtin_prefetch(t.directory + (t.directory_bits ? lead(group->targets[i]) >> (64 - t.directory_bits) : 0));
+    fetch_line(t.directory + (t.directory_bits ? lead(group->targets[i]) >> (64 - t.directory_bits) : 0));
   }
   for (unsigned i = 0; i < n; ++i) {
     if (__builtin_expect(!directory_range(t, lead(group->targets[i]), low + i, high + i), 0))
       return bad_directory(t, high[i], group->fault);
-    __builtin_prefetch(t.keys + low[i]);
-    __builtin_prefetch(t.keys + low[i] + 8);
+    fetch_line(t.keys + low[i]);
+    fetch_line(t.keys + low[i] + 8);
   }
   group->count = 0;
   for (unsigned i = 0; i < n; ++i) {

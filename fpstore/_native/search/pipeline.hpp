@@ -230,7 +230,7 @@ class Pipeline {
   void fetch_directory(const Item<W>& item) {
     const TableView& t = *item.probe->table;
     const uint64_t* slot = t.directory + (item.target >> 1 >> (63 - t.directory_bits));
-    __builtin_prefetch(slot);
+    fetch_line(slot);
     if (state_->fetch) ask_ahead(slot, 2 * sizeof *slot, state_);
   }
 
@@ -241,9 +241,9 @@ class Pipeline {
       Item<W>* const item = items + i;
       const TableView& t = *item->probe->table;
       if (__builtin_expect(!directory_range(t, item->target, &item->first, &item->end), 0)) return bad_directory(*item, state_);
-      __builtin_prefetch(t.keys + item->first);
-      __builtin_prefetch(t.keys + item->first + 8);
-      __builtin_prefetch(t.keys + item->end);
+      fetch_line(t.keys + item->first);
+      fetch_line(t.keys + item->first + 8);
+      fetch_line(t.keys + item->end);
       // Of a longer range, which skewed sets have, a search touches little.
       if (state_->fetch && item->end - item->first <= kFetchKeys)
         ask_ahead(t.keys + item->first, (item->end - item->first + 1) * sizeof *t.keys, state_);

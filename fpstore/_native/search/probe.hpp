@@ -171,7 +171,7 @@ class SortedFeeder {
       for (uint64_t i = first; i < end; i += kPermuted) {
         const uint64_t count = end - i < kPermuted ? end - i : kPermuted;
         for (uint64_t j = i; j < i + count; ++j) {
-          if (j + kQueriesAhead < queries_) __builtin_prefetch(queries + (words[j + kQueriesAhead] & kIndexMask));
+          if (j + kQueriesAhead < queries_) fetch_line(queries + (words[j + kQueriesAhead] & kIndexMask));
           room_.numbers[j] = static_cast<uint32_t>(words[j] & kIndexMask);
           some[j - i] = queries[room_.numbers[j]];
         }

@@ -87,26 +87,24 @@ class LookupRoom {
   Scratch* scratch_;
 };
 
-// Keeps those of n targets for which holds(target, word) is true, of the word that find(target) told. Words are fetched kTogether
-// targets ahead. Returns how many they are.
+// Keeps those of n targets for which holds(target, word) is true, of the word that find(target) told. Returns how many they are. A word is
+// fetched kAhead targets before it is tested, one between two tests: a burst of fetches would wait for lines to become free. No target is
+// stored between them, because loads would wait for its place.
 template <class Find, class Holds>
 inline uint64_t keep_held(const FilterView& f, uint64_t* targets, uint64_t n, Find find, Holds holds) {
-  constexpr uint64_t kTogether = 64;
-  uint64_t words[2][kTogether], kept = 0;
-  const auto ask = [&](uint64_t first) {
-    uint64_t* const to = words[first / kTogether % 2];
-    for (uint64_t i = 0; i < kTogether && first + i < n; ++i) {
-      to[i] = find(targets[first + i]);
-      fetch_word(f, to[i]);
+  constexpr uint64_t kAhead = 32;
+  uint64_t words[2][kAhead], kept = 0;
+  const auto ask = [&](uint64_t target, uint64_t* to) { fetch_word(f, *to = find(target)); };
+  for (uint64_t i = 0; i < kAhead && i < n; ++i) ask(targets[i], words[0] + i);
+  for (uint64_t first = 0; first < n; first += kAhead) {
+    const uint64_t* const of = words[first / kAhead % 2];
+    uint64_t* const next = words[(first / kAhead + 1) % 2];
+    const uint64_t left = n - first, count = left < kAhead ? left : kAhead;
+    uint64_t held = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      if (kAhead + i < left) ask(targets[first + kAhead + i], next + i);
+      held |= uint64_t{holds(targets[first + i], of[i])} << i;
     }
-  };
-  ask(0);
-  for (uint64_t first = 0; first < n; first += kTogether) {
-    ask(first + kTogether);
-    const uint64_t* const of = words[first / kTogether % 2];
-    const uint64_t count = n - first < kTogether ? n - first : kTogether;
-    uint64_t held = 0;  // nothing is stored while words are waited for
-    for (uint64_t i = 0; i < count; ++i) held |= uint64_t{holds(targets[first + i], of[i])} << i;
     for (; held; held &= held - 1) targets[kept++] = targets[first + static_cast<uint64_t>(__builtin_ctzll(held))];
   }
   return kept;

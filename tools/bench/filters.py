@@ -1,8 +1,8 @@
-"""The operation filters: what a filter of some bits for each prefix costs, and what it saves."""
+"""The operation filters: what filters cost in bytes, builds and merges, and what they save, by their bits for each prefix."""
 
 from __future__ import annotations
 
-import shutil
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +16,7 @@ BITS = (0, 4, 5, 6, 8)  # for each prefix; 0: no filter
 SMALL_BATCH, SMALL_BATCHES = 1 << 12, 16
 LARGE_BATCH = 1 << 20
 SINGLE = 4_000
+CHANGES = 4_096  # before each merge
 
 
 def filter_sizes(bench: Bench) -> Result:
@@ -30,9 +31,15 @@ def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -
     path, usual = bench.folder / "filters.fps", filters.BITS_PER_PREFIX
     filters.BITS_PER_PREFIX = bits or usual
     filters.filter_shapes.cache_clear()
+    out: Result = {}
     try:
-        store = fpstore.build(path, keys, design="flip-2", codec=codec, filter=bits > 0, overwrite=True)
-        store.close()
+
+        def build() -> None:
+            fpstore.build(path, keys, design="flip-2", codec=codec, filter=bits > 0, threads=1, overwrite=True).close()
+
+        out["build_seconds"] = round(bench.seconds(build), 3)
+        out["merge_seconds"] = round(_merge_seconds(bench, path), 3)
+        build()
     finally:
         filters.BITS_PER_PREFIX = usual
         filters.filter_shapes.cache_clear()
@@ -40,7 +47,8 @@ def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -
     alone = absent[: 64 if bench.smoke else SINGLE].tolist()
     with fpstore.open(path) as store:
         sizes = store.stats()["bytes"]
-        out = {
+        return {
+            **out,
             "filter_bytes_per_fingerprint": round(sizes["filters"] / len(keys), 2),
             "microseconds_in_small_batches": microseconds(
                 bench.seconds(lambda: [store.probe_many(batch, threads=1) for batch in small]), len(small) * SMALL_BATCH
@@ -48,5 +56,15 @@ def _measured(bench: Bench, keys: Words, codec: str, bits: int, absent: Words) -
             "microseconds": microseconds(bench.seconds(lambda: store.probe_many(absent, threads=1)), len(absent)),
             "single_microseconds": microseconds(bench.seconds(lambda: [store.probe(query) for query in alone]), len(alone)),
         }
-    shutil.rmtree(path)
-    return out
+
+
+def _merge_seconds(bench: Bench, path: Path) -> float:
+    """Time merges of some changes into the whole store."""
+    fresh = np.random.default_rng(bench.seed + 2)
+    with fpstore.open(path, "r+") as store:
+
+        def change_and_merge() -> None:
+            store.insert(random_words(fresh, CHANGES))
+            store.merge(threads=1)
+
+        return bench.seconds(change_and_merge)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.aliases import Words
 from fpstore.arguments import printable
+from fpstore.disk.closing import close_file
 from fpstore.disk.files import RUN_REPAIR, disk_bytes, missing, open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
@@ -150,7 +151,7 @@ def _give_back(handle: _Handle, descriptor: int) -> None:
     """Close what a reader has open, under the lock: a fork in the middle would leave the file half closed in the child."""
     with _lock:
         handle.transaction = handle.environment = None
-    os.close(descriptor)
+    close_file(descriptor)
 
 
 class SealedReader:

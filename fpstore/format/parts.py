@@ -13,6 +13,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.aliases import Bytes
 from fpstore.arguments import printable
+from fpstore.disk.closing import close_file
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError
 
@@ -42,7 +43,7 @@ class FileInParts(Generic[Parts]):
     ) -> None:
         self.path = path
         self._descriptor = open_file(path)
-        finalize(self, os.close, self._descriptor)
+        finalize(self, close_file, self._descriptor)
         size = os.fstat(self._descriptor).st_size
         size = size if most is None else min(size, most)
         if size == 0:

@@ -35,6 +35,7 @@ from fpstore.threads import Worker, is_held
 ATTEMPTS = 100
 NEVER = 0  # no word at END: each question looks again
 PAUSE_SECONDS = 0.002
+YIELD_SECONDS = 1e-4  # lets a thread have the interpreter, for which it would wait 5 ms after each step beside a busy caller
 DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which tell by what bits to look up changes
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
 
@@ -101,6 +102,8 @@ class _Coming:
         opened = self._opened
         if opened is not None and not self._worker.is_alive() and opened.log.word != opened.seen:
             self._start(opened.read_on)
+        if self._worker.is_alive():
+            time.sleep(YIELD_SECONDS)
 
     def _start(self, work: Callable[[], _Opened]) -> None:
         self._worker = Worker(partial(self._work, work))

@@ -2,7 +2,7 @@
 
 import os
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +65,32 @@ def test_other_files_are_closed_at_once(tmp_path, size, remove):
     assert not is_open(descriptor)
 
 
-def test_without_threads_it_is_closed_at_once(removed, monkeypatch):
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])
+def test_without_a_thread_it_is_closed_at_once(removed, monkeypatch, error):
     def no_thread(self):
-        raise RuntimeError("can't start new thread")
+        raise error
 
     monkeypatch.setattr(closing.Worker, "start", no_thread)
-    closing.close_file(removed)
+    with pytest.raises(error) if error is KeyboardInterrupt else nullcontext():
+        closing.close_file(removed)
     assert not is_open(removed)
+
+
+def test_an_interrupt_after_the_start_closes_once(removed, monkeypatch):
+    start, threads = closing.Worker.start, []
+
+    def started(self):
+        threads.append(self)
+        start(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(closing.Worker, "start", started)
+    with pytest.raises(KeyboardInterrupt):
+        closing.close_file(removed)
+    with Path(os.devnull).open("rb") as other:  # it may get the number, and stays open
+        threads[0].wait()
+        assert is_open(other.fileno())
+    assert not closing._left
 
 
 def test_a_child_keeps_no_removed_file(removed, monkeypatch):

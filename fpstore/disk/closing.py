@@ -1,13 +1,15 @@
 """Closing files that a merge has removed: a thread waits while the system frees them.
 
-The last close or unmapping of a removed file gives its blocks back, which takes a millisecond for each MB (ext4). A question that drops
-a generation would wait for all of its files, so a thread closes a descriptor of each after everything else that has the file open.
+The last close or unmapping of a removed file gives its blocks back, which takes a millisecond for each MB (ext4). A question
+that drops a generation would wait for all of its files. So a thread closes a descriptor of each after all else that has the
+file open.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from functools import partial
 
 from fpstore.disk.fork import around_fork
@@ -25,11 +27,13 @@ def close_file(descriptor: int) -> None:
     if status.st_nlink or status.st_size < SLOW_BYTES:
         os.close(descriptor)
         return
-    _left.add(descriptor)
     try:
+        _left.add(descriptor)
         Worker(partial(_close_later, descriptor)).start()
-    except RuntimeError:  # the system has no more threads, or the interpreter ends
+    except BaseException as error:
         _close(descriptor)
+        if not isinstance(error, RuntimeError | MemoryError):  # the system has no more threads, or the interpreter ends
+            raise
 
 
 def _close_later(descriptor: int) -> None:
@@ -38,8 +42,10 @@ def _close_later(descriptor: int) -> None:
 
 
 def _close(descriptor: int) -> None:
-    _left.discard(descriptor)
-    os.close(descriptor)
+    """Close a descriptor that is left; whoever comes second does nothing."""
+    with suppress(KeyError):
+        _left.remove(descriptor)
+        os.close(descriptor)
 
 
 def _after_fork_in_child() -> None:

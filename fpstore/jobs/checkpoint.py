@@ -168,9 +168,9 @@ class Checkpoint:
             return
         try:
             before = _noted(self.folder)
-        except (ValueError, CorruptStoreError):
+            self._outputs = {name: list(states) for name, states in before.pop(OUTPUTS, {}).items()}
+        except (ValueError, TypeError, AttributeError, CorruptStoreError):
             raise InputError(f"{path}: damaged: remove the folder to start anew", path=path) from None
-        self._outputs = before.pop(OUTPUTS, {})
         for name in dict.fromkeys([*before, *now]):
             if before.get(name) != now.get(name):
                 was, is_now = (show(what[name]) if name in what else "absent" for what in (before, now))

@@ -35,7 +35,9 @@ from fpstore.threads import Worker, is_held
 ATTEMPTS = 100
 NEVER = 0  # no word at END: each question looks again
 PAUSE_SECONDS = 0.002
-YIELD_SECONDS = 1e-4  # lets a thread have the interpreter, for which it would wait 5 ms after each step beside a busy caller
+# Beside a busy caller, a thread waits 5 ms for the interpreter after each step. While a thread opens what is coming, every
+# so many questions sleep for a moment, in which it has it.
+QUESTIONS_BETWEEN, YIELD_SECONDS = 16, 1e-4
 DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which tell by what bits to look up changes
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
 
@@ -94,6 +96,7 @@ class _Coming:
 
     def __init__(self, mark: tuple[int, int], open_it: Callable[[], _Opened]) -> None:
         self.mark = mark
+        self._asked = 0  # questions since the announcement was met
         self._opened: _Opened | None = None
         self._start(open_it)
 
@@ -102,7 +105,8 @@ class _Coming:
         opened = self._opened
         if opened is not None and not self._worker.is_alive() and opened.log.word != opened.seen:
             self._start(opened.read_on)
-        if self._worker.is_alive():
+        self._asked += 1
+        if self._asked % QUESTIONS_BETWEEN == 0 and self._worker.is_alive():
             time.sleep(YIELD_SECONDS)
 
     def _start(self, work: Callable[[], _Opened]) -> None:

@@ -250,15 +250,6 @@ def test_another_job_is_refused(folder):
     assert "store generation was 1 when this job began, and is 2" in failure(*arguments)
 
 
-@pytest.mark.parametrize("outputs", [None, 5, {"clusters.tsv": None}])
-def test_outputs_that_cannot_be_are_damage(folder, outputs):
-    arguments = [*command("pairs", "p"), "--resume"]
-    assert killed(arguments, 4)
-    path = Path("p.tsv.resume/job.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "outputs": outputs}))
-    assert "job.json: damaged: remove the folder to start anew" in failure(*arguments)
-
-
 @pytest.mark.parametrize("change", ["file", "argument", "maker"])
 def test_a_corpus_that_has_changed_is_refused(folder, change):
     arguments = [*command("dedup texts", "d"), "--resume"]

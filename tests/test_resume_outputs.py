@@ -1,13 +1,14 @@
 """Jobs that are killed as their outputs appear: the same command finishes them, and replaces nothing that they have not made."""
 
 import itertools
+import json
 import re
 from pathlib import Path
 
 import pytest
 from commandline import failure, run
 from speeds import slow
-from test_resume import folder, in_another, inputs_of_jobs, killed, parts  # noqa: F401 - fixtures
+from test_resume import command, folder, in_another, inputs_of_jobs, killed, parts  # noqa: F401 - fixtures
 
 import fpstore
 from fpstore.jobs.checkpoint import Checkpoint
@@ -142,3 +143,13 @@ def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch
     assert not Path("kept").exists()
     with pytest.raises(fpstore.StoreExistsError):
         dedup()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("outputs", [None, 5, {"clusters.tsv": None}])
+def test_outputs_that_cannot_be_are_damage(outputs):
+    arguments = [*command("pairs", "p"), "--resume"]
+    assert killed(arguments, 4)
+    path = Path("p.tsv.resume/job.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "outputs": outputs}))
+    assert "job.json: damaged: remove the folder to start anew" in failure(*arguments)

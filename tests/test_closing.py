@@ -38,13 +38,13 @@ def wait_until(is_so):
     raise AssertionError("still not so after ten seconds")
 
 
-def removed_files_open():
-    """Return the files under a generation's folder that this process has open though they were removed."""
+def removed_files_open(folder):
+    """Return the files in a folder that this process has open though they were removed."""
     names = []
     for link in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             names.append(str(link.readlink()))
-    return [name for name in names if "/gen-" in name and name.endswith("(deleted)")]
+    return [name for name in names if name.startswith(str(folder)) and name.endswith("(deleted)")]
 
 
 def test_a_thread_closes_a_large_file_that_was_removed(removed, monkeypatch):
@@ -115,6 +115,6 @@ def test_a_reader_gives_back_what_a_merge_has_removed(tmp_path, monkeypatch):
         monkeypatch.setattr(closing, "_close_later", lambda descriptor: (closed.append(descriptor), closing._close(descriptor)))
         writer.merge()
         assert reader.probe(5)
-        wait_until(lambda: not removed_files_open())
+        wait_until(lambda: not removed_files_open(tmp_path))
         assert len(closed) >= 3
         assert reader.probe(int(keys[0]))

@@ -73,6 +73,14 @@ def test_texts_in_a_folder():
     assert not Path("clean.resume").exists()
 
 
+def refuses_another(arguments, name):
+    """Put a file in the place of an output: the job leaves it alone."""
+    Path(name).write_text("mine")
+    assert f"{name} exists: --force replaces it" in failure(*arguments)
+    assert Path(name).read_text() == "mine"
+    Path(name).unlink()
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_file_that_the_job_has_not_made_is_not_replaced():
     arguments = ["dedup", "c.jsonl", "out.jsonl", "--text-field", "text", "--threads", "1", "--resume"]
@@ -80,10 +88,7 @@ def test_a_file_that_the_job_has_not_made_is_not_replaced():
     for call, after in ((count, False), (2, True)):  # the second run has only the outputs to note and to rename
         assert in_another(arguments, call, after=after) is None
         assert Path("out.jsonl").exists() == after
-        Path("out.jsonl").write_text("mine")
-        assert "out.jsonl exists: --force replaces it" in failure(*arguments)
-        assert Path("out.jsonl").read_text() == "mine"
-        Path("out.jsonl").unlink()
+        refuses_another(arguments, "out.jsonl")
     assert run(*arguments).exit_code == 0
     assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 
@@ -97,10 +102,7 @@ def test_a_list_of_clusters_that_the_job_has_not_made_is_not_replaced(after):
     count = in_another(asked.format("whole", "whole").split())
     assert in_another(arguments, count - 1, after=after) is None  # the list gets its name, then the output
     assert (Path("list.tsv").exists(), Path("out.csv").exists()) == (after, False)
-    Path("list.tsv").write_text("mine")
-    assert "list.tsv exists: --force replaces it" in failure(*arguments)
-    assert Path("list.tsv").read_text() == "mine"
-    Path("list.tsv").unlink()
+    refuses_another(arguments, "list.tsv")
     assert run(*arguments).exit_code == 0
     assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
     assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()

@@ -200,8 +200,10 @@ class Checkpoint:
         StorageError
         """
         with refusing(self.folder):
-            self._outputs.setdefault(str(name.resolve()), []).append(_state(written))
-            self._note({**self._identity, OUTPUTS: self._outputs})
+            states, state = self._outputs.setdefault(str(name.resolve()), []), _state(written)
+            if state not in states:
+                states.append(state)
+                self._note({**self._identity, OUTPUTS: self._outputs})
 
     def write(self, name: str) -> PartWriter:
         """Begin a part; one of the same name is replaced when it is finished."""

@@ -320,8 +320,10 @@ def test_a_sample_shows_skew(kind):
     assert best.name.startswith(("striped", "columns", "dealt"))
     assert not [p for p in blind if p.name.startswith("striped")]
     by_name = {p.name: p for p in seeing}
+    fastest = min(p.mean_microseconds for p in seeing)
     for name in ("manku-10", "flip-2"):
-        assert by_name[name].mean_microseconds > 20 * best.mean_microseconds
+        assert by_name[name].mean_microseconds > 20 * fastest
+        assert by_name[name].mean_microseconds > 10 * best.mean_microseconds  # which weighs bytes, too
 
 
 def test_estimated_candidates_of_a_skewed_set_are_those_of_a_probe(tmp_path):

@@ -8,8 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fpstore.aliases import Progress
-from fpstore.arguments import check_flag, check_path, check_progress
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_flag, check_path, check_progress
+from fpstore.base.resources import Resources, parse_memory, parse_size, parse_threads
+from fpstore.base.width import WORD_BITS, check_width
 from fpstore.care.reports import RepairReport
 from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
@@ -19,9 +21,7 @@ from fpstore.errors import FormatVersionError, InputError
 from fpstore.jobs.checkpoint import checkpoint_in
 from fpstore.jobs.clusters import Deduplication
 from fpstore.query.generation import Loading
-from fpstore.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.store import Store
-from fpstore.width import WORD_BITS, check_width
 
 if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter

@@ -15,8 +15,8 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress, Words
-from fpstore.arguments import (
+from fpstore.base.aliases import Progress, Words
+from fpstore.base.arguments import (
     check_flag,
     check_optional_sync,
     check_path,
@@ -24,6 +24,8 @@ from fpstore.arguments import (
     check_share,
     check_whole,
 )
+from fpstore.base.resources import Resources, parse_memory, parse_threads
+from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
 from fpstore.care.reports import Report
 from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
@@ -46,8 +48,6 @@ from fpstore.query.nearest import nearest
 from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
-from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.width import WORD_BITS, fingerprint_text, row_of_number
 
 MOST_LIMIT = 2**63 - 1
 

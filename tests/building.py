@@ -10,8 +10,8 @@ import pytest
 import tableimage
 
 import fpstore
+from fpstore.base.width import Width
 from fpstore.io.check import check_fingerprints
-from fpstore.width import Width
 
 MIB = 1 << 20
 

@@ -1,6 +1,6 @@
 """A pool without threads, for tests in which the calls of a build or a merge must come in the same order every time."""
 
-from fpstore.threads import Job
+from fpstore.base.threads import Job
 
 
 class InPlace:

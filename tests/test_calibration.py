@@ -10,6 +10,8 @@ import pytest
 import scipy.stats
 
 import fpstore
+from fpstore.base.resources import Resources
+from fpstore.base.width import WIDTHS, Width
 from fpstore.calibration import calibrate
 from fpstore.calibration.advice import Wish, false_pairs, suggestions
 from fpstore.calibration.measures import Distances, Evidence, Measured, evidence_of_changes, fingerprints_of
@@ -25,8 +27,6 @@ from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io.corpus import Chosen
-from fpstore.resources import Resources
-from fpstore.width import WIDTHS, Width
 
 ONE_THREAD = Resources(0, 1)
 

@@ -17,11 +17,11 @@ from test_faults_read import ASK
 
 import fpstore
 from fpstore import _kernel
+from fpstore.base.width import Width
 from fpstore.care.stats import distribution
 from fpstore.format import column_file
 from fpstore.format.column_file import ColumnFile
 from fpstore.format.table import table_name
-from fpstore.width import Width
 
 COUNT = 5000
 DESIGNS = {32: "columns-2-9", 64: "columns-4-12", 128: "columns-8-10", 256: "columns-16-8"}

@@ -9,11 +9,11 @@ import pytest
 from commandline import failure, fine, folder, prepared, run
 from test_io_widths import numbers
 
+from fpstore.base.width import WIDTHS, Width
 from fpstore.cli import delete, match_writers, queries
 from fpstore.cli.given_ids import lines_of
 from fpstore.query.matches import Matches
 from fpstore.query.names import HeldIds
-from fpstore.width import WIDTHS, Width
 
 __all__ = ["folder", "prepared"]
 

@@ -7,13 +7,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 import fpstore
+from fpstore.base.resources import Resources
+from fpstore.base.width import WIDTHS, Width
 from fpstore.design.joins import everything, plan_join
 from fpstore.jobs import joining
 from fpstore.jobs.joining import links_within
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
-from fpstore.resources import Resources
-from fpstore.width import WIDTHS, Width
 
 SMALL = Resources(1 << 12, 2)
 

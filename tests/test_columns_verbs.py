@@ -7,8 +7,8 @@ import pytest
 from commandline import fine
 
 import fpstore
+from fpstore.base.width import Width
 from fpstore.io.check import check_fingerprints
-from fpstore.width import Width
 
 DESIGNS = {32: "columns-2-9", 64: "columns-4-12", 128: "columns-8-10", 256: "columns-16-8"}
 COUNT = 1500

@@ -12,11 +12,11 @@ from damage import PAGE, check, rewrite_records, used_bytes
 from speeds import crossed
 
 import fpstore
+from fpstore.base.strings import hash_of
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE, record_seed
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.string_column import hash_of
 
 COUNT = 600_000
 GENERATION = "gen-00000001"

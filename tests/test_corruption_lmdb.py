@@ -25,6 +25,7 @@ from damage import (
 )
 
 import fpstore
+from fpstore.base.strings import hash_of
 from fpstore.disk import seal as sealing
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.id_map import record_seed
@@ -32,7 +33,6 @@ from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.string_records import LAYOUT_KEYS
-from fpstore.string_column import hash_of
 
 # --- LMDB files -----------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from brute_force import brute_force_many
 from speeds import slow
 
 import fpstore
+from fpstore.base.width import Width
 from fpstore.design import column_costs
 from fpstore.design.covering import covers
 from fpstore.design.dealing import deal
 from fpstore.design.families import design
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows, Sample
 from fpstore.errors import InputError
-from fpstore.width import Width
 
 COUNT = 1 << 15
 

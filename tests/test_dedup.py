@@ -15,11 +15,11 @@ from near_pairs import brute, wanted_groups
 
 import fpstore
 from fpstore import SimHash
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.corpus import Chosen
 from fpstore.io.corpus_tables import TableCorpus
 from fpstore.query.names import HeldIds
-from fpstore.width import WIDTHS, Width
 
 WORDS = [f"word{i}" for i in range(400)]
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fpstore
+from fpstore.base.strings import StringColumn
 from fpstore.format.dictionary import Dictionary
-from fpstore.string_column import StringColumn
 
 MAX_BYTES = 1 << 16
 

@@ -13,7 +13,7 @@ SETUP = """
 import os, numpy as np, fpstore
 from inplace import InPlace
 from fpstore.building import generation_writer
-from fpstore.threads import Pool
+from fpstore.base.threads import Pool
 
 generation_writer.Pool = InPlace
 rng = np.random.default_rng(1)

@@ -12,12 +12,12 @@ from filtering import NEAR, STORED, N, assert_alike, files_of, generation_of, gi
 
 import fpstore
 from fpstore import _kernel
+from fpstore.base.width import WIDTHS
 from fpstore.design.estimates import filters_of
 from fpstore.design.filters import FilterShape
 from fpstore.disk.pages import PAGES
 from fpstore.format.filter import filter_name
 from fpstore.format.manifest import read_manifest
-from fpstore.width import WIDTHS
 
 
 def check_filters(path: Path, wanted: bool | str) -> dict[int, FilterShape]:

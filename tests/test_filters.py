@@ -9,6 +9,7 @@ from filtering import STORED, N, assert_alike, files_of, flipped, generation_of,
 
 import fpstore
 from fpstore import _kernel
+from fpstore.base.width import WIDTHS
 from fpstore.design.blocks import Blocks
 from fpstore.design.costs import weighted
 from fpstore.design.estimates import Requirements, estimate, filters_of
@@ -16,7 +17,6 @@ from fpstore.design.families import MAX_VARIANTS, Design, design
 from fpstore.design.filters import LEAST_FINGERPRINTS, MOST_FINGERPRINTS, MOST_PREFIX_BITS, FilterShape, filter_shapes
 from fpstore.design.tables import TableSpec
 from fpstore.format.filter import filter_cutter, filter_name
-from fpstore.width import WIDTHS
 
 ISAS = _kernel.available_isas()
 BLOCK_DESIGNS = ["manku-4", "manku-10", "flip-1", "flip-2", "striped-4-1", "scan"]

@@ -11,6 +11,7 @@ from building import rows_of
 from damage import records_of, rewrite, rewrite_records
 
 import fpstore
+from fpstore.base.strings import hash_of
 from fpstore.disk import sealed as environment
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.histogram import Histogram
@@ -19,7 +20,6 @@ from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import read_manifest
 from fpstore.format.record import ADD, Change, pack_change
-from fpstore.string_column import hash_of
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)
 STRINGS = [f"document {i}" for i in range(300)]

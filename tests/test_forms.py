@@ -8,9 +8,9 @@ from speeds import crossed
 from test_io_widths import Bits, as_bits, as_uint8, numbers
 
 import fpstore
+from fpstore.base.width import WIDTHS, Width
 from fpstore.hashing import iter_documents
 from fpstore.io import SUFFIXES, open_reader
-from fpstore.width import WIDTHS, Width
 
 COUNT = 20
 

@@ -17,9 +17,9 @@ import tableimage
 
 import fpstore
 from fpstore import _kernel
+from fpstore.base.width import Width, rows_to_numbers
 from fpstore.format.record import ADD, IN_BASE, KIND_MASK, REMOVE, WIPE
 from fpstore.format.table import TableReader
-from fpstore.width import Width, rows_to_numbers
 
 DATA = Path(__file__).parent / "data"
 TOOL = Path(__file__).parent.parent / "tools" / "make_golden"

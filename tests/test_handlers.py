@@ -11,8 +11,8 @@ import pytest
 from living import Child
 
 import fpstore
+from fpstore.base.threads import Pool, is_held
 from fpstore.format.log_writer import LogWriter
-from fpstore.threads import Pool, is_held
 
 ROWS = 1 << 13
 

@@ -8,9 +8,9 @@ from drawing import animation, encoded, scene
 from PIL import Image
 
 import fpstore
+from fpstore.base.width import Width
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing import DocumentReader, ImageHash, ImageReader, SimHash
-from fpstore.width import Width
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from building import listing, run_python
 
 import fpstore
 from fpstore import _kernel
+from fpstore.base.width import Width
 from fpstore.errors import CorruptStoreError
 from fpstore.format import table_file as tablefile
 from fpstore.format.record import Change, Totals
 from fpstore.format.table_file import TableFile
 from fpstore.query import delta
-from fpstore.width import Width
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2

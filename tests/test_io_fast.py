@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import MAX, put
 
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io.columns import parse_block
 from fpstore.io.delimited import DelimitedText
@@ -18,7 +19,6 @@ from fpstore.io.lines import line_blocks
 from fpstore.io.reader import Reader
 from fpstore.io.source import Fields, IdRule, InputFile
 from fpstore.io.text import TextSource
-from fpstore.width import WIDTHS, Width
 
 
 class SlowText(TextSource):

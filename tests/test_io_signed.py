@@ -9,11 +9,11 @@ import pytest
 from commandline import failure, fine, folder, prepared
 from inputs import put
 
+from fpstore.base.width import Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader, parse_fingerprint
 from fpstore.io.columns import parse_block
 from fpstore.io.digits import Digits
-from fpstore.width import Width
 
 __all__ = ["folder", "prepared"]
 

@@ -10,9 +10,9 @@ import pytest
 from inputs import put
 from test_io_widths import advice, as_bits, as_uint8, numbers
 
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer
-from fpstore.width import WIDTHS, Width
 
 FORMATS = ("a.npy", "a.tsv", "a.csv", "a.txt", "a.jsonl", "a.parquet")
 RAW = {32: "a.u32", 64: "a.u64"}

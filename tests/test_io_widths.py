@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprint, check_fingerprints, format_fingerprint, parse_fingerprint
-from fpstore.width import WIDTHS, Width
 
 WIDE = [bits for bits in WIDTHS if bits > 64]
 NARROW = [bits for bits in WIDTHS if bits <= 64]

@@ -19,7 +19,7 @@ MOMENTS = """
     import itertools, os, random, shutil, signal, sys, threading, time
     from pathlib import Path
     import fpstore
-    from fpstore import pieces
+    from fpstore.base import arrays
     from fpstore.care.stats import describe
     from fpstore.cli.cluster import listing_writer, write_listing
     from fpstore.cli.job_options import JobOptions
@@ -28,10 +28,10 @@ MOMENTS = """
     from fpstore.jobs import joining, report
     from fpstore.jobs.report_page import page_of
     from fpstore.jobs.report_files import Files
-    from fpstore.resources import Resources
+    from fpstore.base.resources import Resources
 
     name, moments = sys.argv[1], int(sys.argv[2])
-    joining.LEAST_ROWS, pieces.PIECE = 500, 700
+    joining.LEAST_ROWS, arrays.PIECE = 500, 700
     store, few = fpstore.open("s.fps"), fpstore.open("few.fps")
 
     def written(batches, out):

@@ -11,10 +11,10 @@ from commandline import failure, fine, run
 from speeds import crossed
 
 import fpstore
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 from fpstore.jobs import between
-from fpstore.width import WIDTHS, Width
 
 
 def wanted(stored, others, radius):

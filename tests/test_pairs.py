@@ -8,6 +8,8 @@ from speeds import crossed
 from test_full_disk import in_child
 
 from fpstore import _kernel
+from fpstore.base.resources import Resources
+from fpstore.base.width import WIDTHS, Width, places_of
 from fpstore.design.families import lookup_radius
 from fpstore.design.joins import (
     DEALING_NANOSECONDS,
@@ -26,8 +28,6 @@ from fpstore.jobs import joining
 from fpstore.jobs.joining import pairs_between, pairs_within
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
-from fpstore.resources import Resources
-from fpstore.width import WIDTHS, Width, places_of
 
 
 def found_pairs(rows, design, threads=1, memory=1 << 40):

@@ -9,8 +9,8 @@ import pytest
 from commandline import fine, run
 
 import fpstore
+from fpstore.base.width import WIDTHS, Width
 from fpstore.jobs.pairs import _combination
-from fpstore.width import WIDTHS, Width
 
 
 def rows_near(width, rng, count):

@@ -9,7 +9,7 @@ import pytest
 from commandline import COMMAND, failure
 
 import fpstore
-from fpstore.arguments import check_path
+from fpstore.base.arguments import check_path
 
 NAME = os.fsdecode(b"caf\xe9")
 ESCAPED = "caf\\xe9"

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore import pieces
+from fpstore.base import arrays
+from fpstore.base.arrays import lims_of, spans
 from fpstore.jobs.grouping import Members, distances_to_majority, represented
-from fpstore.lims import lims_of, spans
 
 
 @pytest.fixture(params=[1, 7, 1 << 20])
 def piece(request, monkeypatch):
-    monkeypatch.setattr(pieces, "PIECE", request.param)
+    monkeypatch.setattr(arrays, "PIECE", request.param)
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def rng():
     return np.random.default_rng(3)
 
 
-def arrays(rng, count):
+def some_arrays(rng, count):
     yield rng.integers(0, 5, count).astype(np.uint64)
     yield rng.integers(0, 2**64, count, dtype=np.uint64)
     yield rng.integers(-3, 4, count)
@@ -31,19 +31,19 @@ def arrays(rng, count):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 def test_like_numpy(piece, rng, count):
-    for values in arrays(rng, count):
-        order = pieces.stable_order(values)
+    for values in some_arrays(rng, count):
+        order = arrays.stable_order(values)
         assert order.tolist() == np.argsort(values, kind="stable").tolist(), values.dtype
-        ascending = pieces.taken(values, order)
+        ascending = arrays.taken(values, order)
         assert ascending.tolist() == np.sort(values).tolist()
         first = np.append(True, ascending[1:] != ascending[:-1])[:count]
-        assert pieces.differs(ascending).tolist() == first.tolist()
-        assert pieces.places_where(first).tolist() == np.flatnonzero(first).tolist()
-        assert pieces.joined([values[:3], values[3:4], values[4:]]).tolist() == values.tolist()
+        assert arrays.differs(ascending).tolist() == first.tolist()
+        assert arrays.places_where(first).tolist() == np.flatnonzero(first).tolist()
+        assert arrays.joined([values[:3], values[3:4], values[4:]]).tolist() == values.tolist()
         out, wanted = np.zeros(8, values.dtype), np.zeros(8, values.dtype)
         places = rng.integers(0, 8, count)
         wanted[places] = values
-        pieces.put(out, places, values.__getitem__)
+        arrays.put(out, places, values.__getitem__)
         assert out.tolist() == wanted.tolist()
 
 
@@ -52,7 +52,7 @@ def test_like_numpy(piece, rng, count):
 def test_distinct_rows(piece, rng, words, count):
     shape = count if words == 1 else (count, words)
     rows = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), shape)
-    distinct, which = pieces.distinct_places(rows)
+    distinct, which = arrays.distinct_places(rows)
     wanted, numbers = np.unique(rows.reshape(count, words), axis=0, return_inverse=True)
     assert distinct.reshape(-1, words).tolist() == wanted.tolist()
     assert which.tolist() == numbers.reshape(-1).tolist()
@@ -62,11 +62,11 @@ def test_distinct_rows(piece, rng, words, count):
 def test_lists(piece, rng):
     sizes = rng.integers(1, 12, 40)
     lims = lims_of(sizes)
-    assert pieces.lists_of(lims).tolist() == np.repeat(np.arange(40), sizes).tolist()
-    cut = list(spans(lims, pieces.PIECE))
+    assert arrays.lists_of(lims).tolist() == np.repeat(np.arange(40), sizes).tolist()
+    cut = list(spans(lims, arrays.PIECE))
     assert [n for span in cut for n in range(span.start, span.stop)] == list(range(40))
-    assert all(lims[s.stop] - lims[s.start] <= pieces.PIECE or s.stop == s.start + 1 for s in cut)
-    assert pieces.lists_of(np.zeros(1, np.int64)).tolist() == []
+    assert all(lims[s.stop] - lims[s.start] <= arrays.PIECE or s.stop == s.start + 1 for s in cut)
+    assert arrays.lists_of(np.zeros(1, np.int64)).tolist() == []
 
 
 def test_groups(piece, rng):
@@ -97,5 +97,5 @@ def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
         wanted = [list(store.clusters(group=group, representative=rule)) for group, rule in asked]
         assert wanted[0]
         for size in (1, 3, 100):
-            monkeypatch.setattr(pieces, "PIECE", size)
+            monkeypatch.setattr(arrays, "PIECE", size)
             assert [list(store.clusters(group=group, representative=rule)) for group, rule in asked] == wanted

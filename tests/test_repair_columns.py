@@ -10,11 +10,11 @@ from speeds import slow
 
 import fpstore
 from fpstore import _kernel
+from fpstore.base.width import Width
 from fpstore.format.column_file import ColumnFile
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.stored_table import open_file_of_any_kind
 from fpstore.format.table import table_name
-from fpstore.width import Width
 
 COUNT = 3000
 DESIGNS = {

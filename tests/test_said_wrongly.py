@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fpstore
+from fpstore.base.width import Width
 from fpstore.errors import StorageError
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.registry import in_words
 from fpstore.io.corpus import Chosen
-from fpstore.width import Width
 
 
 def test_a_full_disk_is_said_of_the_output_not_of_the_file_that_is_copied(tmp_path, monkeypatch):

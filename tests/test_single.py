@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fpstore
+from fpstore.base.width import check_width
 from fpstore.disk import sealed
-from fpstore.width import check_width
 
 COUNT = 4000
 

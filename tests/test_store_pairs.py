@@ -11,8 +11,8 @@ from near_pairs import brute, wanted_groups
 
 import fpstore
 from fpstore import ImageHash, SimHash, _kernel
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import ClosedStoreError, InputError
-from fpstore.width import WIDTHS, Width
 
 
 @pytest.fixture

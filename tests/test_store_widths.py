@@ -12,8 +12,8 @@ import reference_log
 from speeds import crossed
 
 import fpstore
+from fpstore.base.width import Width
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, parse_header
-from fpstore.width import Width
 
 OTHERS = [32, 128, 256]
 DESIGNS = [("flip-2", 3), ("blocks-4-2", 2), ("manku-4", 3), ("scan", 5), ("columns-2-9", 4), ("dealt-4-8", 3)]

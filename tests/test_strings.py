@@ -17,13 +17,13 @@ from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_v
 from speeds import crossed
 
 import fpstore
-from fpstore.arguments import MAX_ID_BYTES
+from fpstore.base.arguments import MAX_ID_BYTES
+from fpstore.base.strings import StringColumn
 from fpstore.building.sample import Sample
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.string_records import MOST_STRINGS, RecordReader, StringLayout, strings_per_record
 from fpstore.format.strings import Strings, StringWriter
-from fpstore.string_column import StringColumn
 
 COUNT = 1000
 NAMES = [f"https://example.org/pages/{i * 7919 % 10_007}?language=en#{i}" for i in range(COUNT)]

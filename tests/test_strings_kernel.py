@@ -10,7 +10,7 @@ from reference_store import sealed_value
 
 import fpstore
 from fpstore import _kernel
-from fpstore.string_column import StringColumn, hash_of
+from fpstore.base.strings import StringColumn, hash_of
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=30)
 

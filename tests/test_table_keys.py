@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fpstore import _kernel
+from fpstore.base.resources import Resources
+from fpstore.base.width import Width, rows_to_numbers
 from fpstore.building import table_keys
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import design as make
-from fpstore.resources import Resources
-from fpstore.width import Width, rows_to_numbers
 
 RNG = np.random.default_rng(7)
 DRAWS = {

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import fpstore
+from fpstore.base.width import WIDTHS, Width
 from fpstore.io import check_fingerprints, check_ids, tables
 from fpstore.jobs.joining import PairColumns
-from fpstore.width import WIDTHS, Width
 
 TYPES = {32: pa.uint32(), 64: pa.uint64(), 128: pa.binary(16), 256: pa.binary(32)}
 

@@ -15,12 +15,12 @@ from building import run_python
 from test_full_disk import in_child
 
 import fpstore
+from fpstore.base.threads import Pool, in_order
 from fpstore.change import merging
-from fpstore.threads import Pool, in_order
 
 STARTED = """
     import gc, signal, time
-    from fpstore.threads import Pool
+    from fpstore.base.threads import Pool
 
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     gc.disable()  # an interrupt that comes in a finalizer is not raised
@@ -103,7 +103,7 @@ FEW_THREADS = """
     import sys, threading
     import numpy as np
     import fpstore
-    from fpstore.threads import Pool
+    from fpstore.base.threads import Pool
 
     threads = int(sys.argv[2])
     start = Pool._start

@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
+from fpstore.base.width import WIDTHS, Width, check_width, comparable, place_of, rows_like, words_of
 from fpstore.errors import InputError
-from fpstore.width import WIDTHS, Width, check_width, comparable, place_of, rows_like, words_of
 
 
 def numbers(bits: int, count: int = 200) -> list[int]:

@@ -10,8 +10,8 @@ import pytest
 from speeds import crossed
 
 import fpstore
+from fpstore.base.width import Width
 from fpstore.format.stored_table import RingProber
-from fpstore.width import Width
 
 DESIGNS = {
     32: ("auto", "manku-4", "flip-2", "scan", "columns-2", "columns-4", "columns-2-10"),

@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Progress, Words
-from fpstore.arguments import check_choice, check_flag, check_progress
+from fpstore.base.aliases import Progress, Words
+from fpstore.base.arguments import check_choice, check_flag, check_progress
+from fpstore.base.resources import Resources, parse_memory, parse_threads
+from fpstore.base.strings import StringColumn
+from fpstore.base.threads import ahead
+from fpstore.base.width import Width, check_width, empty_rows
 from fpstore.building.external_sort import (
     NumberedRows,
     PairSorter,
@@ -42,10 +46,6 @@ from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, 
 from fpstore.format.record import Totals
 from fpstore.format.stored_table import open_table
 from fpstore.format.table import table_name
-from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.string_column import StringColumn
-from fpstore.threads import ahead
-from fpstore.width import Width, check_width, empty_rows
 
 Sorter = PairSorter | NumberedSorter
 

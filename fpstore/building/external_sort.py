@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import empty_rows
 from fpstore.disk.files import read_all
 from fpstore.disk.pages import own_pages
-from fpstore.width import empty_rows
 
 # Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch
 # array of the same size.

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.threads import ahead
 from fpstore.building.external_sort import COPY_ROWS
 from fpstore.disk.output import Output, open_written, read_into
 from fpstore.disk.pages import own_pages
-from fpstore.threads import ahead
 
 Array = npt.NDArray[Any]
 

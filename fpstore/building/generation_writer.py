@@ -11,7 +11,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Groups, Words
+from fpstore.base.aliases import Groups, Words
+from fpstore.base.threads import Job, Pool
 from fpstore.building.external_sort import PairSorter, in_pieces
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.work import Work
@@ -34,7 +35,6 @@ from fpstore.format.record import Totals
 from fpstore.format.stored_table import ColumnTableWriter, open_table, table_writer
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableLayout, TableWriter, table_name
-from fpstore.threads import Job, Pool
 
 
 class StringSource(Protocol):

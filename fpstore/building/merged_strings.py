@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Groups, Words
+from fpstore.base.aliases import Groups, Words
+from fpstore.base.strings import StringColumn, string_spans
 from fpstore.building.sample import Sample
 from fpstore.building.sources import union_of_groups
 from fpstore.building.strings import StringSpool
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.string_records import StringLayout
 from fpstore.format.strings import Strings, StringWriter
-from fpstore.string_column import StringColumn, string_spans
 
 TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when there are so many times as many strings
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.threads import in_order
 from fpstore.building.external_sort import COPY_ROWS, NumberedRows, PairSorter, SortedRows, pair_bytes
 from fpstore.building.parts import Numbers, Parts, Rows, grouped, parts_of, room_for
 from fpstore.building.runs import RUN_BITS, Run
-from fpstore.threads import in_order
 
 MOST_NUMBER = 2**32 - 1
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.threads import Pool
 from fpstore.building.external_sort import NumberedRows
 from fpstore.disk.pages import own_pages
-from fpstore.threads import Pool
 
 Numbers = npt.NDArray[np.uint32]
 Work = Callable[[], object]

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.aliases import Words
-from fpstore.arguments import is_iterable
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import is_iterable
+from fpstore.base.strings import PIECE_BYTES, StringColumn
+from fpstore.base.width import Width
 from fpstore.errors import InputError, counted, show
 from fpstore.io import check_fingerprints, check_ids
 from fpstore.io.check import is_image_hash, is_row, unequal
 from fpstore.io.source import Batch
-from fpstore.string_column import PIECE_BYTES, StringColumn
-from fpstore.width import Width
 
 Piece = tuple[Words, Words | list[str] | StringColumn | None]
 

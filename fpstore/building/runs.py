@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
 from fpstore.building.external_sort import COPY_ROWS
 from fpstore.building.parts import Numbers, Rows
 from fpstore.disk.output import open_written, read_into, write_whole

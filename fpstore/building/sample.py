@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from fpstore.base.strings import StringColumn
 from fpstore.format.string_records import StringLayout, strings_per_record
-from fpstore.string_column import StringColumn
 
 LEVEL = 3
 MOST_DICTIONARY_BYTES = 1 << 16

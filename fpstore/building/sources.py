@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Groups, Words
+from fpstore.base.aliases import Groups, Words
+from fpstore.base.width import leading_words, place_of, row_of_number, rows_like
 from fpstore.building.external_sort import COPY_ROWS, unless_stopped
 from fpstore.design.tables import REFERENCES, TableSpec
 from fpstore.format.stored_table import StoredTable
 from fpstore.format.table import TableReader
 from fpstore.query.snapshot import Snapshot, cut_groups
-from fpstore.width import leading_words, place_of, row_of_number, rows_like
 
 T = TypeVar("T")
 

@@ -8,7 +8,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Groups, Words
+from fpstore.base.aliases import Groups, Words
+from fpstore.base.resources import Resources
+from fpstore.base.threads import ahead
 from fpstore.building.external_sort import in_pieces, sort_room
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import SortedSource
@@ -16,8 +18,6 @@ from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import Design
 from fpstore.errors import CorruptStoreError
 from fpstore.format.histogram import KeySummary
-from fpstore.resources import Resources
-from fpstore.threads import ahead
 
 PHASE_MERGE = "merging"
 WORD_BYTES = 8  # of a word of the sorted keys that are kept

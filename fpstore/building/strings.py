@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Groups, Words
+from fpstore.base.aliases import Groups, Words
+from fpstore.base.strings import PIECE_BYTES, StringColumn, string_spans
 from fpstore.building.external_sort import COPY_ROWS, Column, PairSorter
 from fpstore.building.sample import Sample
 from fpstore.disk.files import allocate
 from fpstore.errors import InputError
 from fpstore.format.strings import MAX_STRING_BYTES, StringWriter
-from fpstore.string_column import PIECE_BYTES, StringColumn, string_spans
 
 SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # of which strings are taken for a sample
 KEPT_BYTES = 96  # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort

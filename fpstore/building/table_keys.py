@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.resources import Resources
+from fpstore.base.threads import in_order
+from fpstore.base.width import distinct, empty_rows, place_of, places_of
 from fpstore.building.external_sort import in_pieces, sort_bytes, sort_room, unless_stopped
 from fpstore.building.file_column import FileColumn
 from fpstore.design.tables import REFERENCES, TableSpec
-from fpstore.resources import Resources
-from fpstore.threads import in_order
-from fpstore.width import distinct, empty_rows, place_of, places_of
 
 SAMPLE_STEP = 512  # rows of a run between two that are remembered
 LEAST_MEMORY = 4 << 20  # of a table, however small its share of the budget is

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from fpstore import _kernel
-from fpstore.aliases import Progress
-from fpstore.threads import Job, Pool
+from fpstore.base.aliases import Progress
+from fpstore.base.threads import Job, Pool
 
 
 class Work:

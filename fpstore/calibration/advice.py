@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fpstore.arguments import check_share
+from fpstore.base.arguments import check_share
 from fpstore.calibration.measures import Measured
 from fpstore.calibration.rates import Rate
 from fpstore.design.estimates import Plan

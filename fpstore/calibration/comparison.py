@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fpstore.cached import cached_property
+from fpstore.base.threads import cached_property
 from fpstore.hashing import LongestSentences, SimHash
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fpstore.base.resources import Resources
+from fpstore.base.threads import in_order
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.calibration.image_changes import ImageChange
 from fpstore.calibration.image_resemblance import Views, resembling_images, views
@@ -20,8 +22,6 @@ from fpstore.hashing.image import DETAIL, detail
 from fpstore.hashing.image_open import frames, opened, refusals
 from fpstore.hashing.image_reader import WAITING_FILES
 from fpstore.hashing.walk import File, Skipped, Walk
-from fpstore.resources import Resources
-from fpstore.threads import in_order
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
-from fpstore.aliases import Progress
-from fpstore.arguments import check_progress, check_share, check_whole
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_progress, check_share, check_whole
+from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.advice import Suggestion, Wish, suggestions
 from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
 from fpstore.calibration.image_evidence import IMAGE_BOUND, ImageWork, LookedAt, image_sample, look_at
@@ -30,7 +31,6 @@ from fpstore.hashing.html import extractor_of
 from fpstore.hashing.walk import Walk
 from fpstore.io.corpus import Chosen, Corpus
 from fpstore.jobs.dedup import chosen_columns
-from fpstore.resources import Resources, parse_threads
 
 SAMPLE, COPIES, MOST_SAMPLE = 1500, 300, 10_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fpstore.aliases import Progress
+from fpstore.base.aliases import Progress
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.hashing.html import extractor_of, main_texts
 from fpstore.hashing.text import SimHash

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.cached import cached_property
+from fpstore.base.resources import Resources
+from fpstore.base.threads import cached_property
+from fpstore.base.width import Width
 from fpstore.calibration.draws import Draws
 from fpstore.calibration.perturbations import Change, Material
 from fpstore.calibration.rates import Rate, Tail
@@ -17,8 +19,6 @@ from fpstore.calibration.samples import LabelledPairs, Sample
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
-from fpstore.resources import Resources
-from fpstore.width import Width
 
 LABELLED = "labelled"
 BOUND = 0.5

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
 from fpstore.calibration.rows import Places, in_blocks
 from fpstore.hashing.draws import mix
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Progress
-from fpstore.arguments import printable
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import printable
+from fpstore.base.strings import StringColumn
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.errors import InputError
 from fpstore.hashing.html import extractor_of, main_texts
 from fpstore.io.corpus import Chosen, Corpus, Part
 from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
-from fpstore.string_column import StringColumn
 
 LONGEST = 1 << 18  # characters of a text that are looked at
 TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"

@@ -7,11 +7,11 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from fpstore.base.width import WORD_BITS, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.weights_file import read_weights
 from fpstore.io.packages import is_installed
-from fpstore.width import WORD_BITS, check_width
 
 #: The settings of a calibration that names none.
 SETTINGS = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from fpstore.base.width import WORD_BITS
 from fpstore.calibration.advice import Suggestion, false_pairs
 from fpstore.calibration.job import Calibration
 from fpstore.calibration.measures import Measured
 from fpstore.calibration.rates import Rate
 from fpstore.errors import counted
 from fpstore.jobs.page_parts import few
-from fpstore.width import WORD_BITS
 
 SUMMARY = ("setting", "width", "radius", "recall", "95%", "false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from fpstore.aliases import Progress
+from fpstore.base.aliases import Progress
 from fpstore.building.generation_writer import write_store_files
 from fpstore.building.target import Target, lies_inside
 from fpstore.disk.files import missing, open_file, open_folder, read_at, write_all

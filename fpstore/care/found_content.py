@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress, Words
+from fpstore.base.aliases import Progress, Words
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import WORD_BITS, Width, rows_to_numbers
 from fpstore.care.evidence import DAMAGE, Evidence, Told, seal_digest
 from fpstore.care.found_log import Changes, FoundRecords
 from fpstore.care.found_places import Unit
@@ -24,8 +26,6 @@ from fpstore.format.log import LogHeader
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.io.source import Batch
-from fpstore.string_column import StringColumn
-from fpstore.width import WORD_BITS, Width, rows_to_numbers
 
 if TYPE_CHECKING:
     from fpstore.building.builder import Options

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.width import comparable, distinct_counts, empty_rows, order_of, words_of
 from fpstore.care.evidence import CurrentLog
 from fpstore.disk.files import opened, read_at, read_if_possible, write_all
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.log import HEADER_BYTES, LogHeader, Records, can_be_id, later_records, whole_records
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
-from fpstore.width import comparable, distinct_counts, empty_rows, order_of, words_of
 
 NONE = np.empty(0, np.uint64)
 COPY_BYTES = 1 << 20

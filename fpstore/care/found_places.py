@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import WORD_BITS, empty_rows, rows_to_numbers
 from fpstore.care.salvage import IdRecords
 from fpstore.care.word_array import SortedArray
 from fpstore.design.tables import TAG_BITS
 from fpstore.format.column_file import ColumnFile, Range
-from fpstore.width import WORD_BITS, empty_rows, rows_to_numbers
 
 NONE = np.empty(0, np.uint64)
 PIECE_ROWS = 1 << 16

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import Width, comparable, row_of_number, rows_to_numbers
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.found_places import ByPlace, Hole, Unit, rows_of_references, unit_of
@@ -19,7 +20,6 @@ from fpstore.design.tables import identity
 from fpstore.format.column_file import REFERENCES, ColumnFile
 from fpstore.format.stored_table import StoredFile
 from fpstore.format.table_file import TableFile
-from fpstore.width import Width, comparable, row_of_number, rows_to_numbers
 
 GAP_WORDS = 2  # beside those of two fingerprints
 PIECE_ROWS = 1 << 16

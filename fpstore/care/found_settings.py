@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
+from fpstore.base.width import WORD_BITS
 from fpstore.care.evidence import DAMAGE, Evidence, Told, set_of
 from fpstore.care.salvage import with_new_header
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
@@ -22,7 +23,6 @@ from fpstore.format.places import PLACES_FILES
 from fpstore.format.stored_table import StoredFile
 from fpstore.format.table import table_name
 from fpstore.format.table_file import TableFile
-from fpstore.width import WORD_BITS
 
 
 class Settings:

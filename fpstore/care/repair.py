@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from fpstore.base.resources import Resources
 from fpstore.building.target import Target, refuse_inside_store
 from fpstore.care.evidence import DAMAGE, Evidence
 from fpstore.care.found_content import FoundContent, batches
@@ -24,7 +25,6 @@ from fpstore.format.manifest import looks_like_store, not_a_store
 from fpstore.format.places import PLACES_FILES
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.query.tracker import Tracker
-from fpstore.resources import Resources
 
 
 def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | None, resources: Resources) -> RepairReport:

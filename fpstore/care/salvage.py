@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
-from fpstore.arguments import printable
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import printable
+from fpstore.base.width import WORD_BITS, Width
 from fpstore.building.external_sort import PairSorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.word_array import SortedArray, WordArray
@@ -35,7 +36,6 @@ from fpstore.format.id_map import record_seed
 from fpstore.format.stored_table import StoredFile, column_layout
 from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, StringLayout, checked, parse_layout
 from fpstore.format.table_file import TableFile
-from fpstore.width import WORD_BITS, Width
 
 CODE_OFFSET = 384  # in the header of a table
 MOST_DIRECTORY_BITS = 32

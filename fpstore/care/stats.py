@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import WORD_BITS, Width, leading_words
 from fpstore.design.estimates import limit_bits
 from fpstore.format import huffman
 from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
@@ -16,7 +17,6 @@ from fpstore.format.stored_table import ColumnTableReader, StoredTable
 from fpstore.format.table import TableReader
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
-from fpstore.width import WORD_BITS, Width, leading_words
 
 SKEW_BITS = 16
 TELLING = 4096  # with fewer fingerprints, headers, pages and last blocks dominate, so bytes per fingerprint mean nothing

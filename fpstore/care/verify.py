@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress, Words
+from fpstore.base.aliases import Progress, Words
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.column_file import ColumnFile, check_references

@@ -8,10 +8,10 @@ from typing import IO
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import comparable, empty_rows, row_of_number, rows_to_numbers
 from fpstore.disk.files import read_all, write_all
 from fpstore.disk.refusals import refusing
-from fpstore.width import comparable, empty_rows, row_of_number, rows_to_numbers
 
 WORD = 8
 COPY_BYTES = 1 << 20

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from fpstore.arguments import check_sync
+from fpstore.base.arguments import check_sync
+from fpstore.base.threads import Worker
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import FpstoreError
@@ -29,7 +30,6 @@ from fpstore.format.record import Change, Totals, pack_change
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
-from fpstore.threads import Worker
 
 GROUP_ROWS = {"batch": 10_000, "none": 1 << 20}  # a group of changes is made durable when it has this many rows
 BATCH_SECONDS = 0.1  # or, with "batch", is this old

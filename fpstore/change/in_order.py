@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Words
 from fpstore.query.batches import MatchColumns, joined, no_matches
 from fpstore.query.delta import Delta
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.resources import Resources
+from fpstore.base.strings import string_spans
 from fpstore.building.external_sort import COPY_ROWS
 from fpstore.building.generation_writer import GenerationWriter
 from fpstore.building.sources import Content, Joined, SortedSource
@@ -21,8 +23,6 @@ from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.manifest import JOINED, generation_folder
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.query.snapshot import Snapshot
-from fpstore.resources import Resources
-from fpstore.string_column import string_spans
 
 
 class Join(Merge):

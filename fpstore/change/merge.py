@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Bytes, Progress, Words
+from fpstore.base.aliases import Bytes, Progress, Words
+from fpstore.base.resources import Resources
 from fpstore.building.generation_writer import GenerationWriter, create_generation_log
 from fpstore.building.merged_strings import MergedStrings
 from fpstore.building.sources import Content, SortedSource
@@ -44,7 +45,6 @@ from fpstore.format.record import IN_BASE, KIND_MASK, Change, Totals, pack_chang
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import new_delta
-from fpstore.resources import Resources
 
 GROWTH = 2  # `auto` chooses again when the number of fingerprints has grown or shrunk by this factor
 FEW_CHANGES = 1 << 12  # to be copied and loaded while all others wait

@@ -8,14 +8,14 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fpstore.base.diagnostics import logger
+from fpstore.base.resources import Resources, parse_memory, parse_threads
+from fpstore.base.threads import Worker, is_held
 from fpstore.change.committer import Committer
-from fpstore.diagnostics import logger
 from fpstore.disk.refusals import with_path
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError
 from fpstore.format.merge_error import MergeError
 from fpstore.query.snapshot import Snapshot
-from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.threads import Worker, is_held
 
 if TYPE_CHECKING:
     from fpstore.change.merge import Merge

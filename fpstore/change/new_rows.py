@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.arrays import distinct_places
+from fpstore.base.width import comparable, equal, order_of, row_of_number
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Row, Totals
-from fpstore.pieces import distinct_places
 from fpstore.query.delta import ABSENT, PRESENT
 from fpstore.query.snapshot import Snapshot
-from fpstore.width import comparable, equal, order_of, row_of_number
 
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from fpstore.diagnostics import logger
+from fpstore.base.diagnostics import logger
 from fpstore.disk.folders import remove_tree
 from fpstore.format.log import LOG_FILE
 from fpstore.format.log_writer import supersede_log

@@ -6,10 +6,11 @@ import errno
 from contextlib import suppress
 from functools import partial
 
-from fpstore.arguments import check_choice, check_share, check_sync
+from fpstore.base.arguments import check_choice, check_share, check_sync
+from fpstore.base.diagnostics import logger
+from fpstore.base.threads import Worker
 from fpstore.change.obsolete import remove_obsolete
 from fpstore.change.writer import StoreWriter
-from fpstore.diagnostics import logger
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
@@ -17,7 +18,6 @@ from fpstore.errors import FpstoreError, InputError, ReadOnlyError, StoreNotFoun
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
 from fpstore.query.tracker import Tracker
-from fpstore.threads import Worker
 
 
 def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:

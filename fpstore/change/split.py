@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fpstore.arguments import check_whole
+from fpstore.base.arguments import check_whole
+from fpstore.base.resources import Resources
 from fpstore.building.generation_writer import GenerationWriter, finish_store
 from fpstore.building.merged_strings import MergedStrings
 from fpstore.building.sources import Part
@@ -18,7 +19,6 @@ from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.format.manifest import IDENTITY_BYTES, generation_folder
 from fpstore.query.snapshot import Snapshot
-from fpstore.resources import Resources
 
 MOST_BITS = 8
 

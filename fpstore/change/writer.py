@@ -11,7 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.resources import Resources
+from fpstore.base.threads import is_held
+from fpstore.base.width import distinct, distinct_counts, is_in, rows_to_numbers
 from fpstore.change.committer import Committer
 from fpstore.change.in_order import RowsInOrder, probe_insert_in_order
 from fpstore.change.merging import Merging
@@ -39,9 +42,6 @@ from fpstore.query.ids import number_of, numbers_of
 from fpstore.query.matches import Match
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
-from fpstore.resources import Resources
-from fpstore.threads import is_held
-from fpstore.width import distinct, distinct_counts, is_in, rows_to_numbers
 
 
 class Deleted(NamedTuple):

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 import click
 
-from fpstore import __version__, diagnostics
+from fpstore import __version__
+from fpstore.base import diagnostics
 from fpstore.cli.backup import backup
 from fpstore.cli.build import build
 from fpstore.cli.calibrate import calibrate

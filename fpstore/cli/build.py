@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fpstore.arguments import check_path
+from fpstore.base.arguments import check_path
+from fpstore.base.resources import shown_size
+from fpstore.base.width import WORD_BITS
 from fpstore.building.target import lies_inside
 from fpstore.cli import documents, types
 from fpstore.cli import images as pictures
@@ -43,8 +45,6 @@ from fpstore.cli.verb import Verb, output_is
 from fpstore.design.tables import BLOCKS
 from fpstore.errors import InputError, counted
 from fpstore.io import open_reader
-from fpstore.resources import shown_size
-from fpstore.width import WORD_BITS
 
 if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter, HyperplaneHash

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fpstore.arguments import check_whole, printable
+from fpstore.base.arguments import check_whole, printable
 from fpstore.cli import types
 from fpstore.cli.documents import Notices, suffix_option
 from fpstore.cli.options import Talk, check_output, grouped, json_option, refuse, talk_options, threads_option, usage_errors
@@ -262,13 +262,13 @@ class Reporting(NamedTuple):
 
 
 def _of_texts(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, reporting: Reporting) -> Calibration:
+    from fpstore.base.resources import Resources, parse_threads
     from fpstore.calibration.job import calibrated, from_corpus, from_pairs
     from fpstore.calibration.measures import each_measured
     from fpstore.calibration.perturbations import CHANGES, parse_change
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen as Columns
     from fpstore.jobs.dedup import chosen_columns
-    from fpstore.resources import Resources, parse_threads
 
     with usage_errors():
         settings = chosen.parsed(image=False)
@@ -291,13 +291,13 @@ def _of_texts(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: L
 
 
 def _of_images(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, reporting: Reporting) -> Calibration:
+    from fpstore.base.resources import Resources, parse_threads
     from fpstore.calibration.image_changes import IMAGE_CHANGES, parse_image_change
     from fpstore.calibration.image_evidence import ImageWork
     from fpstore.calibration.job import calibrated, from_images
     from fpstore.calibration.settings import PDQ_SETTINGS
     from fpstore.hashing.corpora import paths_of
     from fpstore.hashing.walk import Walk
-    from fpstore.resources import Resources, parse_threads
 
     warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
     with usage_errors():

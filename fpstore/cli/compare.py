@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fpstore.arguments import check_path, printable
+from fpstore.base.arguments import check_path, printable
 from fpstore.cli import types
 from fpstore.cli.documents import Notices, Shingles, shingle_options, standard_input
 from fpstore.cli.options import Talk, json_option, width_option

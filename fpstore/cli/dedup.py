@@ -36,10 +36,10 @@ from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fpstore.base.width import Width
     from fpstore.hashing import Fingerprinter
     from fpstore.io.corpus import Chosen, Corpus
     from fpstore.jobs.dedup import Duplicates
-    from fpstore.width import Width
 
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
 _READING = {"decimal", "signed"}
@@ -178,11 +178,11 @@ def dedup(
     $ fpstore dedup notes cleaner --text --tokenizer unicode --stop-words frequent.txt --digits zero --feature-hash fnv1a
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --memory 4GiB --force --no-progress --resume
     """
+    from fpstore.base.resources import Resources, parse_memory, parse_threads
+    from fpstore.base.width import check_width
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.tables import renamed
     from fpstore.jobs.dedup import check_output, check_outside, chosen_and_maker, dedup_job, find_duplicates, write_outputs
-    from fpstore.resources import Resources, parse_memory, parse_threads
-    from fpstore.width import check_width
 
     if columns.fingerprint_field:
         refuse(SIMHASH_PARAMETERS | {"html"}, "is for texts, not for fingerprints")

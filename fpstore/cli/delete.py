@@ -10,6 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
+from fpstore.base.width import Width
 from fpstore.cli import queries
 from fpstore.cli.given_ids import Line, given_ids, lines_of
 from fpstore.cli.options import Talk, json_option, refuse, store_argument, talk_options
@@ -17,7 +18,6 @@ from fpstore.cli.output import print_json, shown
 from fpstore.cli.verb import Verb
 from fpstore.errors import InputError, counted
 from fpstore.io import Chunk, open_reader, parse_fingerprint
-from fpstore.width import Width
 
 
 @click.command(cls=Verb)

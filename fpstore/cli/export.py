@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from fpstore.base.width import Width
 from fpstore.cli.options import (
     Talk,
     json_option,
@@ -22,7 +23,6 @@ from fpstore.cli.progress import Bars
 from fpstore.cli.verb import Verb
 from fpstore.io import FORMATS, open_writer
 from fpstore.io.reader import format_of
-from fpstore.width import Width
 
 if TYPE_CHECKING:
     from fpstore import Store

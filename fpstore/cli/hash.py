@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fpstore.base.resources import parse_threads
 from fpstore.cli import documents, vectors
 from fpstore.cli import images as pictures
 from fpstore.cli.documents import Shingles, shingle_options
@@ -30,7 +31,6 @@ from fpstore.cli.texts import CHUNK_ROWS, Texts, text_options
 from fpstore.cli.vectors import Hyperplanes, hyperplane_options
 from fpstore.cli.verb import Verb, VerbGroup
 from fpstore.io import Chunk, open_writer
-from fpstore.resources import parse_threads
 
 FIELD_PARAMETERS = {"format", "id_field", "id_type"}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpstore.base.resources import parse_threads
 from fpstore.cli import types
 from fpstore.cli.documents import SIMHASH_PARAMETERS, Notices, suffix_option
 from fpstore.cli.options import ROW_PARAMETERS, grouped, is_given, refuse, threads_option, usage_errors, width_option
@@ -18,7 +19,6 @@ from fpstore.cli.vectors import VECTOR_PARAMETERS
 from fpstore.errors import InputError, StorageError
 from fpstore.io import Chunk
 from fpstore.io.source import MOST_BYTES
-from fpstore.resources import parse_threads
 
 if TYPE_CHECKING:
     from fpstore.hashing import ImageHash, ImageReader
@@ -131,9 +131,9 @@ def chunks(
 
 
 def _standard_input(fingerprinter: ImageHash) -> Chunk:
+    from fpstore.base.width import Width
     from fpstore.hashing.image import Lack
     from fpstore.hashing.image_open import Given
-    from fpstore.width import Width
 
     if sys.stdin is None:
         raise StorageError("standard input is closed")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from fpstore.base.width import Width
 from fpstore.cli import documents, images, match_writers, queries, types, vectors
 from fpstore.cli.match_writers import Asked
 from fpstore.cli.options import (
@@ -37,7 +38,6 @@ from fpstore.cli.verb import Verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, counted
 from fpstore.io import Chunk, open_reader
-from fpstore.width import Width
 
 if TYPE_CHECKING:
     from fpstore.hashing import TextReader

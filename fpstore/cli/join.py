@@ -60,10 +60,10 @@ def join(
     $ fpstore join crawl.fps monday.fps --output pairs.tsv --resume
     """
     import fpstore
+    from fpstore.base.width import Width
     from fpstore.io import open_reader
     from fpstore.jobs.between import join_of
     from fpstore.jobs.store_job import job_of, side_of
-    from fpstore.width import Width
 
     folder = options.folder(talk)
     with ExitStack() as stack:

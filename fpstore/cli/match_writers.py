@@ -13,12 +13,12 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Bytes, Lims, Words
+from fpstore.base.aliases import Bytes, Lims, Words
+from fpstore.base.width import Width
 from fpstore.io import SUFFIXES, check_fingerprints, open_writer
 from fpstore.io.sink import Sink
 from fpstore.io.tables import renamed, values_at
 from fpstore.query.matches import Match, Matches
-from fpstore.width import Width
 
 JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")

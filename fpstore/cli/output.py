@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fpstore.arguments import printable
+from fpstore.base.arguments import printable
 from fpstore.errors import one_line
 
 _ARGUMENT = re.compile(r"\b[a-z_]+=(?:'[^']*'|\w*)(?: \((--?[a-z][^)]*)\)|, (?=--?[a-z]))")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpstore.base.resources import shown_size
 from fpstore.cli import types
 from fpstore.cli.options import (
     codec_option,
@@ -21,7 +22,6 @@ from fpstore.cli.output import print_json, print_table, say
 from fpstore.cli.verb import Verb
 from fpstore.design.families import SCAN, lookup_radius
 from fpstore.errors import InputError, counted, show
-from fpstore.resources import shown_size
 
 if TYPE_CHECKING:
     from fpstore.design.estimates import Plan

@@ -12,7 +12,9 @@ from typing import Any
 import click
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.resources import parse_threads
+from fpstore.base.width import Width
 from fpstore.cli import documents, images, types, vectors
 from fpstore.cli.match_writers import Asked, QueryColumns, Write, is_json, json_lines_writer, rows_writer
 from fpstore.cli.options import (
@@ -44,9 +46,7 @@ from fpstore.io.reader import format_of, format_of_input
 from fpstore.io.source import LINE_FORMATS
 from fpstore.query.advice import scan_advice
 from fpstore.query.matches import Matches
-from fpstore.resources import parse_threads
 from fpstore.store import Store
-from fpstore.width import Width
 
 CHUNK_QUERIES = 1 << 20  # read and answered together, in bounded memory; a call of the kernel may take four times as many
 SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table

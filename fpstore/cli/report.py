@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fpstore.arguments import check_path, printable
+from fpstore.base.arguments import check_path, printable
 from fpstore.cli.options import (
     Talk,
     is_given,
@@ -64,13 +64,13 @@ def report(
     $ fpstore report crawl.fps --no-pairs > report.html
     """
     import fpstore
+    from fpstore.base.resources import Resources, parse_memory, parse_threads
     from fpstore.care.stats import describe
     from fpstore.design.families import check_radius
     from fpstore.io.sink import Sink
     from fpstore.jobs.report import figures_of
     from fpstore.jobs.report_files import Files
     from fpstore.jobs.report_page import page_of
-    from fpstore.resources import Resources, parse_memory, parse_threads
 
     if not is_given("output") and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a report is a page in HTML, which a terminal does not show: name a file, as --output report.html")

@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from fpstore.base.resources import shown_size
 from fpstore.cli.options import json_option, store_argument
 from fpstore.cli.output import print_json, print_table, shown
 from fpstore.cli.verb import Verb
 from fpstore.errors import counted
-from fpstore.resources import shown_size
 
 _PARTS = {
     "tables": "tables",

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fpstore.base.resources import parse_threads
 from fpstore.cli import types
 from fpstore.cli.documents import FOLDER_PARAMETERS, Notices, reader, suffix_option
 from fpstore.cli.options import ROW_PARAMETERS, Decorator, Rows, grouped, refuse
 from fpstore.errors import show
-from fpstore.resources import parse_threads
 
 if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, TextReader

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from fpstore.arguments import check_share
+from fpstore.base.arguments import check_share
+from fpstore.base.resources import MOST_THREADS, parse_memory, parse_size
+from fpstore.base.width import WIDTHS, check_width
 from fpstore.design.blocks import BLOCK_BYTES
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import check_encoding
-from fpstore.resources import MOST_THREADS, parse_memory, parse_size
-from fpstore.width import WIDTHS, check_width
 
 _SUBJECT = re.compile(r"^(the )?\w+ must\b")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import NamedTuple
 
-from fpstore.arguments import check_choice, is_flag
+from fpstore.base.arguments import check_choice, is_flag
 from fpstore.errors import InputError, show
 
 HUFFMAN = "huffman"  # differing bits, Huffman-coded (Manku, section 3.3)

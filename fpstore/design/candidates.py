@@ -7,13 +7,13 @@ from contextlib import suppress
 from functools import lru_cache
 from math import isqrt
 
+from fpstore.base.width import WORD_BITS
 from fpstore.design import column_costs
 from fpstore.design.estimates import estimate
 from fpstore.design.families import MANKU, SCAN, Design, design, lookup_radius
 from fpstore.design.preference import knee
 from fpstore.design.tables import MOST_COLUMN_ENTRIES, TAG_BITS
 from fpstore.errors import InputError
-from fpstore.width import WORD_BITS
 
 MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared, too
 COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)

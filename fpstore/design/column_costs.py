@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
+from fpstore.base.width import WORD_BITS
 from fpstore.design.costs import CACHE_BYTES
 from fpstore.design.families import Design
 from fpstore.design.sample import Sample
 from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec, row_bucket_bits
-from fpstore.width import WORD_BITS
 
 DIRECTORY_BYTES = 4  # of a bucket
 TAG_BYTES = 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fpstore.base.width import WORD_BITS
 from fpstore.design.tables import (
     COPIES,
     LEAST_BUCKET_BITS,
@@ -15,7 +16,6 @@ from fpstore.design.tables import (
     spread,
 )
 from fpstore.errors import InputError
-from fpstore.width import WORD_BITS
 
 
 def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: int | None = None) -> list[TableSpec]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import Width
 from fpstore.design.columns import column_tables, deal_in_turn
 from fpstore.design.families import DEALT, Design, design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.design.tables import spread
-from fpstore.width import Width
 
 PAIRS = 1 << 15  # of the sample
 TRIALS = 1 << 11  # exchanges of two bits

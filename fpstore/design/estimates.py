@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fpstore import _kernel
+from fpstore.base.width import WIDTH_64, WORD_BITS, Width
 from fpstore.design import column_costs
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
 from fpstore.design.costs import (
@@ -28,7 +29,6 @@ from fpstore.design.families import Design
 from fpstore.design.filters import FilterShape, filter_shapes
 from fpstore.design.sample import Sample
 from fpstore.design.tables import TableLookup
-from fpstore.width import WIDTH_64, WORD_BITS, Width
 
 ENTRY_BITS = {  # of uniform keys, above log2(2^width / n)
     HUFFMAN: 3.40,  # the code of h, 3.29 in the mean, and the bits behind it, which are 0.11 more than log2 of the gap

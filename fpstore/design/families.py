@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.arguments import is_iterable
+from fpstore.base.arguments import is_iterable
+from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.columns import column_tables, columns, deal_in_turn
 from fpstore.design.covering import Effort, covers
 from fpstore.design.tables import (
@@ -40,7 +41,6 @@ from fpstore.design.tables import (
     spread,
 )
 from fpstore.errors import CorruptStoreError, InputError, show
-from fpstore.width import WORD_BITS, Width, check_width
 
 LOOKUP_DIVISOR = 4  # the largest radius of look-ups is the width divided by this; beyond, a scan is cheaper
 MAX_TABLES = 500

@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Words
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Words
+from fpstore.base.threads import cached_property
+from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.columns import columns
 from fpstore.design.dealing import exchange
 from fpstore.design.families import lookup_radius
 from fpstore.design.sample import Sample
 from fpstore.design.tables import COPIES, LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, spread
-from fpstore.width import WORD_BITS, Width
 
 MOST_BLOCKS = 40
 SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample

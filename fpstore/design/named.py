@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import comb
 
+from fpstore.base.width import WORD_BITS
 from fpstore.design.families import DEALT, MANKU, SCAN, Design, design, lookup_radius
 from fpstore.design.tables import BLOCKS, ROWS, TAG_BITS, TableSpec, identity
 from fpstore.errors import InputError
-from fpstore.width import WORD_BITS
 
 
 def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | None = None) -> Design | None:

@@ -7,8 +7,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fpstore.aliases import Words
-from fpstore.arguments import check_choice, check_whole
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice, check_whole
+from fpstore.base.resources import parse_size, total_memory
+from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN, Blocks, check_blocks, default_block_bytes
 from fpstore.design.candidates import candidates_for
 from fpstore.design.dealing import deal
@@ -18,8 +20,6 @@ from fpstore.design.preference import cost, preferred, weighted_cost
 from fpstore.design.sample import Sample
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
-from fpstore.resources import parse_size, total_memory
-from fpstore.width import WORD_BITS, Width, check_width
 
 STORAGE = ("hot", "cold")
 PREFER = ("balance", "speed", "space")

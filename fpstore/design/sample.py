@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.width import WORD_BITS, Width, empty_rows, leading_words
 from fpstore.design.tables import TableSpec
-from fpstore.width import WORD_BITS, Width, empty_rows, leading_words
 
 SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.cached import cached_property
+from fpstore.base.threads import cached_property
+from fpstore.base.width import WIDTHS, WORD_BITS, Width
 from fpstore.errors import InputError
-from fpstore.width import WIDTHS, WORD_BITS, Width
 
 # The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
 BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"

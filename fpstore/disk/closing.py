@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from functools import partial
 
+from fpstore.base.threads import Worker
 from fpstore.disk.fork import around_fork
-from fpstore.threads import Worker
 
 SLOW_BYTES = 1 << 20  # from this size on, a file is worth a thread
 DROPPED_SECONDS = 0.05  # what is dropped together with a descriptor, such as a mapping, is gone by then

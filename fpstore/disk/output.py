@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.threads import Job, Pool
 from fpstore.disk.files import write_all
 from fpstore.disk.pages import PAGE_BYTES, own_pages
-from fpstore.threads import Job, Pool
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -23,15 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
-from fpstore.arguments import printable
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import printable
+from fpstore.base.width import rows_to_numbers, words_of
 from fpstore.disk.closing import close_file
 from fpstore.disk.files import RUN_REPAIR, disk_bytes, missing, open_file
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import TOO_MANY_FILES, refused
 from fpstore.disk.seal import PAD_BYTES, CheckedPages, seal, tail_bytes
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
-from fpstore.width import rows_to_numbers, words_of
 
 T = TypeVar("T")
 

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Bytes, Counts, Words
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Bytes, Counts, Words
+from fpstore.base.threads import cached_property
+from fpstore.base.width import WORD_BITS, Width, ascending, leading_words
 from fpstore.design import tables
 from fpstore.design.tables import TAG_BITS, TableSpec
 from fpstore.disk.files import read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format.parts import FileInParts
-from fpstore.width import WORD_BITS, Width, ascending, leading_words
 
 COPIES, REFERENCES, ROWS = range(3)  # kinds
 KINDS = {COPIES: tables.COPIES, REFERENCES: tables.REFERENCES, ROWS: tables.ROWS}

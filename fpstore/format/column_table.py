@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Bytes, Words
-from fpstore.arguments import printable
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.arguments import printable
 from fpstore.design.tables import TAG_BITS, row_bucket_bits
 from fpstore.disk.files import read_at, write_all
 from fpstore.disk.pages import LAZY, in_memory, map_cached

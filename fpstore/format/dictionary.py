@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Groups, Words
+from fpstore.base.aliases import Groups, Words
+from fpstore.base.strings import StringColumn, hash_of
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
 from fpstore.format.strings import STRINGS_FILE, Strings
-from fpstore.string_column import StringColumn, hash_of
 
 HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
 DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)

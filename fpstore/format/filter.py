@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Words
 from fpstore.design.families import MAX_VARIANTS, Design
 from fpstore.design.filters import FilterShape
 from fpstore.design.tables import TableLookup

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import rows_to_numbers
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
-from fpstore.width import rows_to_numbers
 
 
 class Histogram:

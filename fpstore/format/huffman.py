@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.width import WORD_BITS, Width
+from fpstore.base.width import WORD_BITS, Width
 
 SYMBOLS = 65  # the places of a bit of the leading word, and 64: another word differs
 FILLERS = (31, 30)  # symbols that every width has

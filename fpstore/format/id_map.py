@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Counts, Lims, Words
-from fpstore.arguments import printable
+from fpstore.base.aliases import Counts, Lims, Words
+from fpstore.base.arguments import printable
+from fpstore.base.width import Width, rows_to_numbers
 from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.stored_table import StoredTable
-from fpstore.width import Width, rows_to_numbers
 
 IDS_FILE = "ids.mdb"
 PENDING_BLOCKS = 1 << 11

@@ -20,13 +20,13 @@ import numpy as np
 import xxhash
 
 from fpstore import _kernel
-from fpstore.arguments import MAX_ID_BYTES
+from fpstore.base.arguments import MAX_ID_BYTES
+from fpstore.base.width import WIDTHS, Width
 from fpstore.disk.files import RUN_REPAIR, disk_bytes, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.manifest import Manifest
 from fpstore.format.record import ID_KINDS, Change, Totals
-from fpstore.width import WIDTHS, Width
 
 LOG_FILE = "log"
 HEADER_BYTES = 4096

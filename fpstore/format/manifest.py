@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fpstore import _kernel
+from fpstore.base.width import WIDTHS, WORD_BITS
 from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, Blocks
 from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.planner import PREFER, STORAGE
@@ -20,7 +21,6 @@ from fpstore.disk.files import RUN_REPAIR, create_anew, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
-from fpstore.width import WIDTHS, WORD_BITS
 
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"

@@ -9,7 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Counts, Groups, Lims, Words
+from fpstore.base.aliases import Counts, Groups, Lims, Words
+from fpstore.base.arrays import lims_of
+from fpstore.base.threads import Job, Pool
+from fpstore.base.width import WIDTH_64
 from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
@@ -17,9 +20,6 @@ from fpstore.format import huffman
 from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.stored_table import StoredTable, table_writer
 from fpstore.format.table import NOWHERE, TableLayout, TableReader
-from fpstore.lims import lims_of
-from fpstore.threads import Job, Pool
-from fpstore.width import WIDTH_64
 
 LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys

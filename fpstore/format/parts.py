@@ -11,8 +11,8 @@ from weakref import finalize
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Bytes
-from fpstore.arguments import printable
+from fpstore.base.aliases import Bytes
+from fpstore.base.arguments import printable
 from fpstore.disk.closing import close_file
 from fpstore.disk.files import RUN_REPAIR, open_file, read_at
 from fpstore.errors import CorruptStoreError

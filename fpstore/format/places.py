@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Counts, Lims, Words
+from fpstore.base.aliases import Counts, Lims, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.id_map import IdMap
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest

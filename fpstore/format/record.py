@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fpstore.aliases import Bytes, Words
-from fpstore.width import row_of_number, words_of
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.width import row_of_number, words_of
 
 ADD, REMOVE, WIPE = range(3)
 KIND_MASK = 3

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Counts, Words
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.threads import cached_property
+from fpstore.base.width import Width
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS, ROWS, TableSpec
 from fpstore.disk.files import opened, read_at
@@ -19,7 +20,6 @@ from fpstore.format.column_file import ColumnFile
 from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
 from fpstore.format.table import TableLayout, TableReader, TableWriter, check_place
 from fpstore.format.table_file import TableFile
-from fpstore.width import Width
 
 MAGIC = b"FPSTCOLS"
 _KIND_NUMBERS = {kind: number for number, kind in column_file.KINDS.items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xxhash
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict, ZstdDecompressor

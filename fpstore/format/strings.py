@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
-from fpstore.arguments import MAX_ID_BYTES
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import MAX_ID_BYTES
+from fpstore.base.strings import StringColumn
+from fpstore.base.threads import cached_property
 from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
 from fpstore.errors import CorruptStoreError
 from fpstore.format.string_records import (
@@ -25,7 +26,6 @@ from fpstore.format.string_records import (
     with_checksum,
     zstandard_dictionary,
 )
-from fpstore.string_column import StringColumn
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressor

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Counts, Words
-from fpstore.arguments import printable
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.arguments import printable
+from fpstore.base.threads import cached_property
+from fpstore.base.width import leading_words
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks
 from fpstore.design.families import Design
 from fpstore.design.filters import FilterShape
@@ -26,7 +27,6 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 from fpstore.format.filter import FilterWriter, filter_cutter, filter_name
 from fpstore.format.table_file import TableFile
-from fpstore.width import leading_words
 
 FEED_KEYS = 1 << 17  # in one call of the kernel: in between, a thread has to get the interpreter back
 NOWHERE = np.uint64(2**64 - 1)  # the block that Table.locate gives for a fingerprint that is not there

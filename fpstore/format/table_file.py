@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Counts, Words
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.threads import cached_property
+from fpstore.base.width import Width, ascending, leading_words, rows_to_numbers
 from fpstore.design.tables import TableSpec
 from fpstore.disk.files import read_at
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman
 from fpstore.format.parts import FileInParts
-from fpstore.width import Width, ascending, leading_words, rows_to_numbers
 
 PIECE_BYTES = 1 << 18  # of blocks, read at once: with their keys they stay in the second-level cache
 INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once

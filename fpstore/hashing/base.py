@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overloa
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
-from fpstore.arguments import check_choice, check_whole
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice, check_whole
+from fpstore.base.resources import MOST_THREADS
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
 from fpstore.errors import InputError
-from fpstore.resources import MOST_THREADS
-from fpstore.threads import in_order
-from fpstore.width import Width
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Flags = npt.NDArray[np.bool_]
@@ -26,7 +26,7 @@ class Hashed(NamedTuple):
     Attributes
     ----------
     rows : ndarray of uint64, shape (n,) or (n, words)
-        As `fpstore.width` describes them; zero for an item that has none.
+        As `fpstore.base.width` describes them; zero for an item that has none.
     known : ndarray of bool, shape (n,)
         Whether an item has a fingerprint.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 
-from fpstore.arguments import is_iterable
+from fpstore.base.arguments import is_iterable
 from fpstore.errors import InputError
 
 Item = TypeVar("Item")

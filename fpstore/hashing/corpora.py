@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from fpstore.arguments import check_path, is_iterable, printable
+from fpstore.base.arguments import check_path, is_iterable, printable
 from fpstore.errors import InputError, show
 from fpstore.hashing.corpus import TextCorpus
 from fpstore.hashing.documents import Notice

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.aliases import Progress
-from fpstore.arguments import check_path, printable
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_path, printable
+from fpstore.base.strings import StringColumn
 from fpstore.disk.folders import remove_abandoned, short_name, sync_folder, temporary_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
@@ -20,7 +21,6 @@ from fpstore.hashing.documents import Document, Notice, documents_of
 from fpstore.hashing.walk import Paths, Walk
 from fpstore.io.corpus import Chosen, Corpus, FileState, Flags, KeptRows, Part, Skip, state_of
 from fpstore.io.sink import Complete
-from fpstore.string_column import StringColumn
 
 PART_DOCUMENTS, PART_CHARS = 1024, 1 << 20
 TEMPORARY_BYTES = len("..12345678.tmp")  # around a name

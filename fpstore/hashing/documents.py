@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpstore.arguments import check_whole
+from fpstore.base.arguments import check_whole
+from fpstore.base.resources import parse_threads
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
 from fpstore.io.packed import inner_name
-from fpstore.resources import parse_threads
-from fpstore.threads import in_order
-from fpstore.width import Width
 
 Notice = Callable[[Path, str], None]
 

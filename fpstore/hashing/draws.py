@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
 
 _STEP = 0x9E3779B97F4A7C15
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)

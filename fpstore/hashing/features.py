@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.normal import encoded
-from fpstore.width import WIDTHS, Width
 
 #: Hashes of features, and the widest fingerprint that each makes.
 HASHES = {"xxh64": WIDTHS[-1], "fnv1a": WIDTHS[-1], "md5": 128, "blake2b": WIDTHS[-1]}

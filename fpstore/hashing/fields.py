@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fpstore.arguments import check_whole, is_iterable
+from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import BATCH_CHARS, batched, is_null, not_text

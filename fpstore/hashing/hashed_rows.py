@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.threads import in_order
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.fields import length_of
 from fpstore.hashing.html import MainText, are_pages
 from fpstore.io.corpus import Chosen, Flags, Part, Rows
-from fpstore.threads import in_order
 
 WAITING_PARTS = 4  # for each thread: what is read while others are hashed
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Bytes
-from fpstore.arguments import check_choice, check_whole, is_iterable
+from fpstore.base.aliases import Bytes
+from fpstore.base.arguments import check_choice, check_whole, is_iterable
+from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import batched
 from fpstore.hashing.image_open import Given, frames, given, refusals
 from fpstore.io.packages import import_package
-from fpstore.width import Width, check_width
 
 if TYPE_CHECKING:
     from PIL.Image import Image

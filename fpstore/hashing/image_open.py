@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from fpstore.arguments import check_path
+from fpstore.base.arguments import check_path
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, InputError, one_line
 from fpstore.io.packages import import_package

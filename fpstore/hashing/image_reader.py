@@ -4,16 +4,16 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fpstore.arguments import check_whole
+from fpstore.base.arguments import check_whole
+from fpstore.base.resources import parse_threads
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.documents import Notice, id_of
 from fpstore.hashing.image import ImageHash, Lack
 from fpstore.hashing.image_open import Given
 from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io import Chunk
-from fpstore.resources import parse_threads
-from fpstore.threads import in_order
-from fpstore.width import Width
 
 WAITING_FILES = 4  # for each thread: small pictures after a large one are decoded meanwhile
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fpstore.aliases import Counts, Words
-from fpstore.arguments import check_choice, check_flag
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.arguments import check_choice, check_flag
 from fpstore.disk.fork import around_fork
 from fpstore.errors import InputError
 

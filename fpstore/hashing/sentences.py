@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fpstore.arguments import check_whole
+from fpstore.base.arguments import check_whole
+from fpstore.base.width import Width, check_width
 from fpstore.errors import show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import batches_of_texts
 from fpstore.hashing.features import rows_of
 from fpstore.hashing.normal import NormalForm
-from fpstore.width import Width, check_width
 
 _MOST_SENTENCES = 255
 # What ends a sentence: also an ideographic full stop, and a full stop before white space.

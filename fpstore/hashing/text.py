@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Counts, Words
-from fpstore.arguments import check_choice, check_whole, is_iterable
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.arguments import check_choice, check_whole, is_iterable
+from fpstore.base.threads import cached_property
+from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.batches import batches_of_texts, not_text
@@ -21,7 +22,6 @@ from fpstore.hashing.features import HASHES, IN_KERNEL, Hash, check_hash, rows_o
 from fpstore.hashing.normal import CharTables, Encoded, Made, NormalForm, char_map
 from fpstore.hashing.tokenizers import NAMED, Tokenizer, tokenizer_named
 from fpstore.hashing.weights import FeatureWeights
-from fpstore.width import Width, check_width
 
 _MAX_SIZE = 255
 _MOST_BATCHED = 50  # the largest integer weight that is added up in batches, as the package simhash does

@@ -8,8 +8,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fpstore.aliases import Words
-from fpstore.arguments import check_choice, check_flag, check_whole
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice, check_flag, check_whole
+from fpstore.base.resources import parse_threads
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import Width
 from fpstore.errors import InputError, counted, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import open_rows
@@ -19,9 +22,6 @@ from fpstore.hashing.html import MainText, of_pages
 from fpstore.io.corpus import Chosen, Flags, Rows
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader
 from fpstore.io.source import Batch, BatchSource, Chunk, IdColumn, IdRule, IdType, located
-from fpstore.resources import parse_threads
-from fpstore.string_column import StringColumn
-from fpstore.width import Width
 
 RowNotice = Callable[[int, str], None]
 

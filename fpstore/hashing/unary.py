@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.arguments import check_whole
+from fpstore.base.arguments import check_whole
 from fpstore.hashing.base import Flags
 from fpstore.hashing.draws import draws
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, check_bits, check_dimension, check_seed, packed

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.arguments import check_whole, is_iterable
+from fpstore.base.arguments import check_whole, is_iterable
+from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Flags, Hashed
 from fpstore.io.convert import has_masked, unmasked
 from fpstore.io.vectors import arrays_of_column, is_arrow
-from fpstore.width import Width, check_width
 
 Array = npt.NDArray[Any]
 

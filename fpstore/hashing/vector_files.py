@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.arguments import check_path, check_whole, is_iterable
+from fpstore.base.arguments import check_path, check_whole, is_iterable
+from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.vector_base import Array, VectorFingerprinter
 from fpstore.io.source import Chunk, IdRule, Ids, IdType, located
 from fpstore.io.vectors import VectorFile, open_vectors
-from fpstore.width import Width
 
 Notice = Callable[[str, int], object]
 

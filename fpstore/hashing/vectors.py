@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.arguments import check_whole
+from fpstore.base.arguments import check_whole
 from fpstore.hashing.angles import at_most, least_radius, share_of_bits
 from fpstore.hashing.base import Flags
 from fpstore.hashing.hyperplanes import hyperplanes

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from fpstore.arguments import check_flag, check_path, check_whole, is_iterable, printable
-from fpstore.cached import cached_property
+from fpstore.base.arguments import check_flag, check_path, check_whole, is_iterable, printable
+from fpstore.base.threads import cached_property
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.format.manifest import is_store

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fpstore.aliases import Counts, Words
-from fpstore.arguments import check_whole
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
 
 MOST_WEIGHT = 2**16 - 1

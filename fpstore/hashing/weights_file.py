@@ -7,13 +7,13 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from fpstore.arguments import check_path, printable
+from fpstore.base.arguments import check_path, printable
+from fpstore.base.width import WORD_BITS
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.hashing.features import IN_KERNEL
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.text import SimHash
 from fpstore.io.source import storage_errors
-from fpstore.width import WORD_BITS
 
 MOST_BYTES = 1 << 22  # the most features have about a megabyte
 

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of, spans
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import WIDTH_64, WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io.check import check_string_id, first_too_large, rows_of_array, unsigned
 from fpstore.io.columns import parse_texts
@@ -16,9 +19,6 @@ from fpstore.io.digits import Digits, read_digits
 from fpstore.io.packages import import_package
 from fpstore.io.source import IdColumn, IdKind, IdRule
 from fpstore.io.wrong_width import too_large, wrong_width
-from fpstore.lims import lims_of, spans
-from fpstore.string_column import StringColumn
-from fpstore.width import WIDTH_64, WIDTHS, Width
 
 
 def import_pyarrow(name: str, what: str = "Parquet") -> Any:

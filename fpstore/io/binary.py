@@ -8,13 +8,13 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import NamedColumns
+from fpstore.base.aliases import NamedColumns
+from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError
 from fpstore.io.check import dtype_problem, rows_of_array
 from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import Batch, IdRule, InputFile, Source, at, located, storage_errors
 from fpstore.io.wrong_width import wrong_width
-from fpstore.width import WIDTH_64, Width
 
 RAW_BITS = {"u32": 32, "u64": 64}
 _NPY_HEADER_BYTES = 128

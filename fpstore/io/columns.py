@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import WIDTH_64, WORD_BITS, Width
 from fpstore.io.digits import Digits
 from fpstore.io.source import IdColumn, IdKind
-from fpstore.string_column import StringColumn
-from fpstore.width import WIDTH_64, WORD_BITS, Width
 
 _Positions = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress, Words
-from fpstore.arguments import printable
+from fpstore.base.aliases import Progress, Words
+from fpstore.base.arguments import printable
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, counted, show
 from fpstore.io.check import MAX_U64, check_string_id
 from fpstore.io.digits import Digits, of_signed, read_digits
@@ -24,8 +26,6 @@ from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Complete
 from fpstore.io.source import IdColumn, InputFile, at, mixed_ids, storage_errors
 from fpstore.io.wrong_width import too_large
-from fpstore.string_column import StringColumn
-from fpstore.width import WIDTH_64, Width
 
 Flags = npt.NDArray[np.bool_]
 

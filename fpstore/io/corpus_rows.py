@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fpstore.aliases import Progress
+from fpstore.base.aliases import Progress
 from fpstore.errors import InputError, cut, show
 from fpstore.io.corpus import Chosen, CorpusFiles, Flags, KeptRows, Part, Skip, part_of
 from fpstore.io.delimited import DelimitedText, Dialect, Row

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Progress, Words
+from fpstore.base.aliases import Progress, Words
+from fpstore.base.arrays import keys_of
 from fpstore.errors import InputError
 from fpstore.io.arrow import (
     FingerprintColumns,
@@ -37,7 +38,6 @@ from fpstore.io.parquet import BATCH_BYTES, GROUP_ROWS, PAGE_STEP, open_rows, pa
 from fpstore.io.scores import rows_of_keys, score_key
 from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import IdRule, at, located
-from fpstore.pieces import keys_of
 
 BATCH_ROWS = 1 << 14  # that are read at once, or fewer where they are long
 GROUP_BYTES = 1 << 25  # of a row group that is written, or GROUP_ROWS

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Words
-from fpstore.arguments import check_flag
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_flag
+from fpstore.base.width import WIDTH_64, WIDTHS, Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.io.wrong_width import but, expected_width, too_large
-from fpstore.width import WIDTH_64, WIDTHS, Width, check_width
 
 _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
 _DIGITS = re.compile(r"[0-9]+")

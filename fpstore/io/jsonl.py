@@ -8,7 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError, show
 from fpstore.io.check import MAX_U64, check_fingerprints, check_ids, check_string_id
 from fpstore.io.columns import parse_texts
@@ -16,7 +17,6 @@ from fpstore.io.digits import negative, of_signed, read_digits
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdColumn, IdKind, IdRule, InputFile, at
 from fpstore.io.wrong_width import too_large
-from fpstore.string_column import StringColumn
 
 _decode = json.JSONDecoder().decode
 _decode_exactly = json.JSONDecoder(parse_float=Decimal).decode

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from fpstore.aliases import NamedColumns
+from fpstore.base.aliases import NamedColumns
+from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.arrow import (
@@ -21,7 +22,6 @@ from fpstore.io.arrow import (
 )
 from fpstore.io.sink import Encoder, Sink
 from fpstore.io.source import Batch, Fields, IdRule, InputFile, Source, at, located
-from fpstore.width import WIDTH_64, Width
 
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24  # of a row group that is written: whichever is reached first
 BATCH_BYTES = 1 << 23  # that are decoded at once

@@ -7,7 +7,9 @@ from typing import cast, get_args
 
 import numpy as np
 
-from fpstore.arguments import check_choice, check_flag, check_path, check_whole, is_iterable, printable
+from fpstore.base.arguments import check_choice, check_flag, check_path, check_whole, is_iterable, printable
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import WIDTH_64, Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, NpySource, RawSource
 from fpstore.io.check import is_plain_integer
@@ -30,8 +32,6 @@ from fpstore.io.source import (
     Source,
 )
 from fpstore.io.text import TextSource
-from fpstore.string_column import StringColumn
-from fpstore.width import WIDTH_64, Width, check_width
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
 MOST_CHUNK_ROWS = 1 << 30

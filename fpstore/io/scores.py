@@ -7,10 +7,10 @@ from decimal import Context, DecimalException, Inexact, InvalidOperation, Overfl
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import SIGN, distinct_places, joined
+from fpstore.base.width import empty_rows, words_of
 from fpstore.errors import InputError, show
-from fpstore.pieces import SIGN, distinct_places, joined
-from fpstore.width import empty_rows, words_of
 
 Key = tuple[int, ...]
 NULL: Key = (0,)

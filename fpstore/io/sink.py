@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import IO, Any, Self, cast
 from weakref import finalize
 
-from fpstore.aliases import NamedColumns
-from fpstore.arguments import printable
+from fpstore.base.aliases import NamedColumns
+from fpstore.base.arguments import printable
 from fpstore.disk.folders import lock_temporary, remove_abandoned, short_name
 from fpstore.errors import InputError
 from fpstore.io.source import storage_errors

@@ -12,14 +12,14 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy.typing as npt
 
-from fpstore.aliases import Words
-from fpstore.arguments import printable
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import printable
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits
-from fpstore.string_column import StringColumn
-from fpstore.width import WIDTH_64, Width
 
 FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 LINE_FORMATS = ("tsv", "csv", "txt", "jsonl")
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows as a source yields them, with fingerprints as `fpstore.width` describes rows.
+    """Rows as a source yields them, with fingerprints as `fpstore.base.width` describes rows.
 
     ``as_integers`` is set while the type of textual ids is not decided: it parses the same ids as integers, and
     raises at the first that is not one. ``at_once`` says that the rows are wanted before others come.

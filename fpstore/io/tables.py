@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import NamedColumns, Words
+from fpstore.base.aliases import NamedColumns, Words
+from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError, show
 from fpstore.io.packages import import_package
-from fpstore.string_column import StringColumn
 
 MOST_STRING_BYTES = (1 << 31) - 1  # in an array of the type string, whose offsets have 32 bits
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError, show
 from fpstore.io.check import check_string_id
 from fpstore.io.columns import parse_block
@@ -14,7 +15,6 @@ from fpstore.io.delimited import SEPARATORS, DelimitedText, Dialect
 from fpstore.io.digits import is_like_fingerprint, read_digits
 from fpstore.io.lines import BLOCK_BYTES, LineSource
 from fpstore.io.source import Batch, Fields, IdColumn, IdRule, InputFile, at, located
-from fpstore.string_column import StringColumn
 
 
 class Layout(NamedTuple):

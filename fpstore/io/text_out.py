@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from fpstore.aliases import NamedColumns
+from fpstore.base.aliases import NamedColumns
+from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, show
 from fpstore.io.sink import Encoder, Sink
-from fpstore.width import WIDTH_64, Width
 
 #: Characters that a cell of each dialect cannot hold, because they end a cell, and those that end a line.
 _SEPARATORS = {"tsv": "\t", "csv": "", "txt": "\t ,"}

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.io.arrow import find_column, id_kind, ids_of_column, import_pyarrow
 from fpstore.io.parquet import parquet_errors
 from fpstore.io.source import IdRule, Ids, InputFile, at, located, storage_errors
-from fpstore.string_column import StringColumn
 
 Array = npt.NDArray[Any]
 PIECE_ROWS = 1 << 13

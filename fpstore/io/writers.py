@@ -8,8 +8,9 @@ from typing import IO, Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import NamedColumns
-from fpstore.arguments import check_flag, check_path
+from fpstore.base.aliases import NamedColumns
+from fpstore.base.arguments import check_flag, check_path
+from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
@@ -19,7 +20,6 @@ from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import Chunk
 from fpstore.io.tables import renamed
 from fpstore.io.text_out import JsonlEncoder, TextEncoder
-from fpstore.width import Width, check_width
 
 ColumnKind = Literal["fingerprint", "distance", "value"]
 

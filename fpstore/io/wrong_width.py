@@ -1,6 +1,6 @@
 """Messages about fingerprints that have another width than expected."""
 
-from fpstore.width import WIDTHS, Width
+from fpstore.base.width import WIDTHS, Width
 
 _SHOWN_BITS = 256
 

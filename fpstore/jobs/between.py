@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.aliases import Lims, Words
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.arrays import lims_of
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn, hash_of
+from fpstore.base.width import Width, ascending, order_of, places_of
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, join_nanoseconds, plan_join, varying_bits
 from fpstore.design.sample import Sample
@@ -19,14 +23,10 @@ from fpstore.jobs.joining import PairColumns, pairs_between
 from fpstore.jobs.pairs import Pairs, batches_of, rows_of
 from fpstore.jobs.saved_parts import saved_batches
 from fpstore.jobs.spooled_ids import SpooledIds
-from fpstore.lims import lims_of
 from fpstore.query.batches import MatchColumns
 from fpstore.query.names import HeldIds, Named, Names, names_in_slices
 from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
-from fpstore.resources import Resources
-from fpstore.string_column import StringColumn, hash_of
-from fpstore.width import Width, ascending, order_of, places_of
 
 MATCHES = 1 << 20  # of a batch of probes
 PROBED_ROWS = 1 << 20  # that are looked up before what was found is kept

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Lims, Words
-from fpstore.arguments import check_choice
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.arguments import check_choice
+from fpstore.base.arrays import HALF_BITS, differs, filled, lists_of, places_where, put, stable_order, taken
+from fpstore.base.resources import Resources
+from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, counted
 from fpstore.hashing.image import ImageHash
 from fpstore.io.tables import Tabular, arrow_table, values_at
@@ -20,10 +22,8 @@ from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design, rows_of
-from fpstore.pieces import HALF_BITS, differs, filled, lists_of, places_where, put, stable_order, taken
 from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
-from fpstore.resources import Resources
 
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
 DENSE = 16  # numbers of documents that are below so many times their count are told apart by a bit for each

@@ -11,7 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.arguments import check_choice, check_flag, check_path, printable
+from fpstore.base.arguments import check_choice, check_flag, check_path, printable
+from fpstore.base.arrays import HALF_BITS, distinct_places, filled, places_where, put, taken
+from fpstore.base.resources import Resources
+from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
@@ -31,10 +34,7 @@ from fpstore.jobs.dedup_rows import read_documents
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
-from fpstore.pieces import HALF_BITS, distinct_places, filled, places_where, put, taken
 from fpstore.query.names import HeldIds, Names, names_of
-from fpstore.resources import Resources
-from fpstore.width import WORD_BITS, Width
 
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 

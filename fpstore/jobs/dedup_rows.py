@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import joined
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.hashed_rows import Read, hashed_rows
@@ -19,10 +22,7 @@ from fpstore.io.scores import joined_keys
 from fpstore.io.source import IdColumn
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.spooled_ids import SpooledIds
-from fpstore.pieces import joined
 from fpstore.query.names import NAMED_ROWS, names_in_slices
-from fpstore.resources import Resources
-from fpstore.string_column import StringColumn
 
 KEPT_ROWS, KEPT_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
 READ = "rows were read"

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Lims, Words
-from fpstore.io.scores import ranks_of_keys
-from fpstore.lims import spans
-from fpstore.pieces import (
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.arrays import (
     PIECE,
     filled,
     lists_of,
     put,
+    spans,
     stable_order,
     taken,
 )
-from fpstore.width import WORD_BITS, words_of
+from fpstore.base.width import WORD_BITS, words_of
+from fpstore.io.scores import ranks_of_keys
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 SAMPLED_IDS, IDS_BETWEEN = 1 << 14, 1 << 3  # of ids that are sorted: in a sample, and of it those between two bounds

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.resources import Resources
+from fpstore.base.threads import Pool
+from fpstore.base.width import Distances, words_of
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.saved_parts import SavedSpans, Task
 from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, spans_of
-from fpstore.resources import Resources
-from fpstore.threads import Pool
-from fpstore.width import Distances, words_of
 
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes

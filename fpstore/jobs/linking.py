@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.resources import Resources
 from fpstore.design.joins import JoinDesign
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import UNBOUNDED, links_within
-from fpstore.resources import Resources
 
 
 def connected(

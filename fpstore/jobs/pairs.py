@@ -8,8 +8,11 @@ from typing import Any, NamedTuple, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Lims, NamedColumns, Words
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Lims, NamedColumns, Words
+from fpstore.base.arrays import distinct_places, lims_of, spans
+from fpstore.base.resources import Resources
+from fpstore.base.threads import cached_property
+from fpstore.base.width import Distances, Width, empty_rows
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
@@ -17,12 +20,8 @@ from fpstore.errors import CorruptStoreError, counted
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_within
-from fpstore.lims import lims_of, spans
-from fpstore.pieces import distinct_places
 from fpstore.query.names import HeldIds, Names, StoredIds, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot, slices
-from fpstore.resources import Resources
-from fpstore.width import Distances, Width, empty_rows
 
 MOST_ROWS = 1 << 16  # of pairs of ids in a batch
 MOST_LONG = 1 << 10  # of them, where strings are so long that a record has one

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.resources import Resources
+from fpstore.base.width import WORD_BITS, leading_words
 from fpstore.design.sample import EvenRows
 from fpstore.errors import InputError
 from fpstore.format import huffman
@@ -23,8 +25,6 @@ from fpstore.jobs.pairs import pairs_of, rows_of
 from fpstore.jobs.report_files import Files, Found
 from fpstore.query.ids import fingerprints_of
 from fpstore.query.snapshot import Snapshot
-from fpstore.resources import Resources
-from fpstore.width import WORD_BITS, leading_words
 
 WHOLE = 1 << 20  # a set of at most so many fingerprints is read, a larger one is sampled
 SPANS = 32  # of successive fingerprints, in a sample

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fpstore.base.resources import shown_size
 from fpstore.errors import counted
 from fpstore.hashing.registry import in_words
 from fpstore.jobs.markup import Html, element, joined
 from fpstore.jobs.page_parts import boxes, few, figure, folded, keys, page, paragraph, section, table
 from fpstore.jobs.pictures import Bar, Scale, lines, lying_bars, standing_bars
 from fpstore.jobs.report import Codes, Family, Figures, Member, Skew
-from fpstore.resources import shown_size
 
 PARTS = {
     "tables": "Tables",

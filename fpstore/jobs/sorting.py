@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
 from fpstore.building.external_sort import COPY_ROWS, in_pieces
 from fpstore.design.tables import TableSpec, identity
 from fpstore.disk.temporary import array_on_disk
-from fpstore.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
 
 SAMPLED_ROWS = 1 << 12  # by which a table is cut into spans of about as many rows
 ROOM = 9  # eighths of the rows that a span is expected to have, for which there is room

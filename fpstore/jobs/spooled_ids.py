@@ -7,13 +7,13 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.strings import StringColumn
 from fpstore.disk.files import write_all
 from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import nameless_file
 from fpstore.io.source import IdColumn
 from fpstore.query.names import Named
-from fpstore.string_column import StringColumn
 
 
 class SpooledIds:

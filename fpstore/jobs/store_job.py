@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from fpstore.aliases import Progress
-from fpstore.arguments import check_path, check_progress, printable
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_path, check_progress, printable
+from fpstore.base.resources import Resources, parse_memory, parse_threads
+from fpstore.base.width import Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
 from fpstore.jobs.between import GivenRows, given_rows
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 from fpstore.query.snapshot import Snapshot
-from fpstore.resources import Resources, parse_memory, parse_threads
-from fpstore.width import Width
 
 T = TypeVar("T")
 Folder = str | os.PathLike[str] | None

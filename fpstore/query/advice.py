@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 
+from fpstore.base.width import Width
 from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
 from fpstore.errors import ScanWarning
-from fpstore.width import Width
 
 SILENT = "Store.scan and fpstore scan give no such notice"
 FEWEST_TOLD = 1 << 12  # of fewer fingerprints, most bytes are those that every store has

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of
+from fpstore.base.threads import Pool
+from fpstore.base.width import Distances, order_of, words_of
 from fpstore.design.families import Design
-from fpstore.lims import lims_of
-from fpstore.threads import Pool
-from fpstore.width import Distances, order_of, words_of
 
 T = TypeVar("T")
 MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.aliases import Words
-from fpstore.arguments import check_choice
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice
+from fpstore.base.diagnostics import tell_left_out
+from fpstore.base.threads import cached_property
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
-from fpstore.diagnostics import tell_left_out
 from fpstore.disk.files import UNREADABLE
 from fpstore.disk.pages import LAZY, PAGE_BYTES, PAGES
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError

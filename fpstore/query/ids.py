@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Lims, Words
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.arrays import lims_of
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io import check_id, check_ids
-from fpstore.lims import lims_of
 from fpstore.query.names import Named
 from fpstore.query.snapshot import Snapshot, slices
 from fpstore.query.tracker import Tracker

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
-from fpstore.lims import lims_of
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of
 from fpstore.query.batches import SCAN_BLOCKS, SCAN_QUERIES, MatchColumns, collected, no_matches, run
 
 More = npt.NDArray[np.bool_]  # of each query, whether it has more matches

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fpstore.aliases import Lims, Words
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.strings import PIECE_BYTES
 from fpstore.io.tables import values_at
-from fpstore.string_column import PIECE_BYTES
 
 NAMED_ROWS = 1 << 16  # in a slice
 

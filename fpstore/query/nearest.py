@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import probe_nanoseconds
-from fpstore.lims import lims_of
 from fpstore.query.batches import MatchColumns, collected, no_matches
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fpstore.aliases import Words
+from fpstore.base.aliases import Words
 from fpstore.query.batches import MatchColumns, queries_at_once
 from fpstore.query.snapshot import Snapshot
 

@@ -10,22 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Groups, Lims, Words
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Groups, Lims, Words
+from fpstore.base.arrays import lims_of, stable_order, taken
+from fpstore.base.threads import cached_property
+from fpstore.base.width import fingerprint_text, order_of, place_of, places_of, rows_to_numbers
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.log import LOG_FILE
 from fpstore.format.record import Totals
-from fpstore.lims import lims_of
-from fpstore.pieces import stable_order, taken
 from fpstore.query.batches import PROBE_QUERIES, Division, MatchColumns, cut, divided, joined, queries_at_once, run, scanned
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
 from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
 from fpstore.query.matches import Match
 from fpstore.query.names import Named, names_in_slices, names_of
-from fpstore.width import fingerprint_text, order_of, place_of, places_of, rows_to_numbers
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18

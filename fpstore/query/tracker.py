@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakSet, finalize
 
+from fpstore.base.threads import Worker, is_held
 from fpstore.design.families import Design
 from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
@@ -30,7 +31,6 @@ from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta, deal_bits
 from fpstore.query.generation import ON_DEMAND, Generation, Loading
 from fpstore.query.snapshot import Snapshot
-from fpstore.threads import Worker, is_held
 
 ATTEMPTS = 100
 NEVER = 0  # no word at END: each question looks again

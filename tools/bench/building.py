@@ -16,7 +16,7 @@ import numpy as np
 import fpstore
 from bench.data import Words
 from bench.harness import Bench, Result, available_memory, ratio, run_child
-from fpstore.resources import LEAST_MEMORY, parse_memory
+from fpstore.base.resources import LEAST_MEMORY, parse_memory
 
 SPILLING_LOG2 = 22  # more rows than the least memory budget holds
 PLENTY_BYTES = 48  # a row, with which a build stays in memory

@@ -13,11 +13,11 @@ from bench.far import KINDS, near
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.planning import fitted, isas, least
 from fpstore import _kernel
+from fpstore.base.width import Width
 from fpstore.design import column_costs
 from fpstore.design.column_costs import LINE_TAGS, ColumnWork
 from fpstore.design.sample import Sample, evenly
 from fpstore.format.stored_table import RingProber
-from fpstore.width import Width
 
 SAMPLE = 1 << 16
 SINGLE = 1 << 8  # queries that are asked one at a time

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 import fpstore
 from bench.harness import Bench, Result, ratio
+from fpstore.base.threads import in_order
 from fpstore.hashing import ImageReader
 from fpstore.hashing.image_reader import WAITING_FILES
 from fpstore.io import Chunk
-from fpstore.threads import in_order
 
 PICTURES, SMOKE_PICTURES = 2000, 4
 SIZES = ((640, 480), (800, 600), (1024, 768), (1280, 960), (480, 640), (960, 1280))

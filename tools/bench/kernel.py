@@ -12,9 +12,9 @@ from bench.far import uniform
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.rivals import MissingError, Uncompressed, compile_rival
 from fpstore import _kernel
+from fpstore.base.width import WORD_BITS
 from fpstore.design.blocks import DEFAULT_BLOCK_BYTES, ELIAS_FANO, HUFFMAN, Blocks
 from fpstore.design.estimates import limit_bits, table_bits
-from fpstore.width import WORD_BITS
 
 DECODE_ROOM = 1 << 17
 

@@ -17,13 +17,13 @@ from bench.data import Words
 from bench.far import KINDS, near
 from bench.harness import SMOKE_LOG2, Bench, Result, microseconds, ratio
 from fpstore import _kernel
+from fpstore.base.width import Width
 from fpstore.design.blocks import CODECS
 from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, SPEED_FOR_TWICE_THE_BYTES, Work, work
 from fpstore.design.estimates import Plan
 from fpstore.design.preference import weighted_cost
 from fpstore.design.sample import evenly
 from fpstore.design.tables import TableLookup
-from fpstore.width import Width
 
 SIZES = (20, 22, 24)
 SCANNED_SIZES = (20, 22)

@@ -24,12 +24,12 @@ from calibration.baselines import PackageSimhash, TextDedupSimhash
 from calibration.corpora import CORPORA, texts_of
 from calibration.plots import draw
 from calibration.tails import tails_of
+from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.draws import Draws
 from fpstore.calibration.measures import BOUND, Distances, Evidence, Measured, evidence_of_changes, fingerprints_of, measured
 from fpstore.calibration.perturbations import CHANGES
 from fpstore.calibration.samples import LONGEST, Sample
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
-from fpstore.resources import Resources, parse_threads
 
 RATES = (1e-3, 1e-4, 1e-5)
 SHOWN_RATE = 1e-4

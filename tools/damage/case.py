@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 import fpstore
 from damage.stores import Pairs, Store, in_order
+from fpstore.base.width import distinct
 from fpstore.design.families import design as make_design
 from fpstore.io.check import check_fingerprints
-from fpstore.width import distinct
 
 Words = npt.NDArray[np.uint64]
 CPU_SECONDS, WALL_SECONDS = 5, 120  # of one operation

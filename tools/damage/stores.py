@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fpstore
-from fpstore.width import Width, distinct, is_in, order_of, place_of
+from fpstore.base.width import Width, distinct, is_in, order_of, place_of
 
 Words = npt.NDArray[np.uint64]
 QUERIES = 90

@@ -13,7 +13,7 @@ Filter::Filter(Bytes data, std::string name) : owner(nb::cast(data)), path(std::
 
 void Filter::tell() {
   told = true;
-  nb::module_::import_("fpstore.diagnostics").attr("tell_left_out")(path);
+  nb::module_::import_("fpstore.base.diagnostics").attr("tell_left_out")(path);
 }
 
 namespace {

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from fpstore.aliases import Progress
-from fpstore.arguments import check_whole
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20,

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 from fpstore.errors import InputError
 
@@ -255,3 +255,31 @@ def _shut_down() -> None:
     """Let threads end their work before the interpreter cuts them off: an interrupt may have left a ``with`` block at once."""
     for pool in list(_pools):
         pool.shutdown()
+
+
+class CachedProperty(Generic[T]):
+    """A property that is computed at its first use, and kept.
+
+    Two threads may compute it at the same time. In Python 3.11, that of functools holds a lock instead, one for all objects,
+    which a fork can leave held in the child.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> CachedProperty[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+    def __get__(self, instance: object, owner: type | None = None) -> CachedProperty[T] | T:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)
+        return value
+
+
+cached_property = CachedProperty

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.aliases import Bytes, Words
-from fpstore.cached import cached_property
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.threads import cached_property
 from fpstore.errors import InputError, show
 
 WIDTHS = (32, 64, 128, 256)

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.aliases import Words
-from fpstore.lims import lims_of, spans
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of, spans
 
 PIECE_BYTES = 1 << 22  # of strings that are made, copied or written together: memory is bounded in bytes, not in strings
 

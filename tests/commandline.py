@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import chdir
@@ -29,6 +30,12 @@ TEXT = "".join(f"word{i} follows word{i - 1} in the text that everybody copies. 
 
 def run(*arguments: object, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, list(map(str, arguments)), input=stdin)
+
+
+def process(*arguments: object, **settings: object) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+        [*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings
+    )
 
 
 def fine(*arguments: object, stdin: str | None = None, code: int = 0) -> str:

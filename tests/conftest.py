@@ -21,6 +21,7 @@ pytest_plugins = [
     "logs",
     "faultline",
     "repairing",
+    "resuming",
     "sets",
 ]  # modules of helpers with fixtures of their own
 

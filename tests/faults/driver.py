@@ -113,7 +113,8 @@ class Sweep:
 
 def main():
     wanted = json.load(sys.stdin)
-    sys.path.insert(0, str(Path(__file__).parent.parent))  # setup may import the helpers of the tests
+    tests = Path(__file__).parents[1]
+    sys.path[:0] = [str(tests), str(tests / "files")]  # setup may import the helpers of the tests
     sweep = Sweep(Path(wanted["folder"]), wanted["setup"], wanted["operation"], wanted["check"])
     calls, outcome = sweep.calls()
     outcomes = [sweep.judge(0, "count", ("", ""), outcome)]

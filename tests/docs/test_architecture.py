@@ -1,0 +1,342 @@
+"""The shape of the package: imports point down only, heavy things are imported where used, files stay small."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from layers import LAYERS
+
+import fpstore
+import fpstore.calibration
+import fpstore.hashing
+import fpstore.io
+
+ROOT = Path(__file__).parents[2] / "fpstore"
+SOURCES = sorted(ROOT.rglob("*.py"))
+NATIVE = sorted(p for p in (ROOT / "_native").rglob("*") if p.is_file())
+TESTS = sorted(Path(__file__).parents[1].rglob("*.py"))
+LONGEST_FILE = 500
+MOST_LINES, MOST_PARAMETERS = 40, 6  # of a function: its code fits a screen; what users call may take more parameters
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+MOST_CODE = 420  # lines of a Python module without docstrings and blank lines: a class that users hold is not split for its docs
+
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+# Where each of these may be imported from: paths relative to the package.
+OWNERS = {
+    "lmdb": ("disk/sealed.py",),
+    "zstandard": ("io/packed.py", "building/sample.py", "format/string_records.py", "format/strings.py"),
+    "bitarray": ("format/huffman.py",),
+    "charset_normalizer": ("io/encodings.py",),
+    "click": ("cli/",),
+    "rich": ("cli/",),
+    "pyarrow": ("io/arrow.py", "io/tables.py", "io/vectors.py"),
+    "pandas": ("io/tables.py",),
+    "polars": ("io/tables.py",),
+    "PIL": ("hashing/image.py", "hashing/image_open.py", "calibration/image_"),
+    "imagehash": ("hashing/image.py",),
+    "pdqhash": ("hashing/image.py",),
+    "jieba": ("hashing/tokenizers.py",),
+    "regex": ("hashing/tokenizers.py",),
+    "trafilatura": ("hashing/html.py",),
+    "resiliparse": ("hashing/html.py",),
+    "ctypes": ("disk/folders.py",),
+    "mmap": ("disk/pages.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
+    "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
+}
+DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
+EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "resiliparse", "trafilatura"}
+
+
+def relative(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(["fpstore", *parts]).removesuffix(".__init__")
+
+
+MODULES = {module_name(path) for path in SOURCES} | {"fpstore._kernel"}
+
+
+@cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+def imports(path):
+    """Yield (module, line, at module level) of each import, ``from package import module`` resolved to the module."""
+    tree = parsed(path)
+    top = set(map(id, tree.body))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, id(node) in top
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative(path)}:{node.lineno}: relative import"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield (full if full in MODULES else node.module), node.lineno, id(node) in top
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "import_package":
+            yield ast.literal_eval(node.args[0]), node.lineno, False
+
+
+def unit(module):
+    """Name the layer member that a module of the package belongs to."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def is_own(module):
+    return module == "fpstore" or module.startswith("fpstore.")
+
+
+# --- Imports --------------------------------------------------------------------------------------
+
+
+def test_every_module_has_a_layer():
+    assert {unit(module) for module in MODULES} == set(LEVEL)
+
+
+def test_imports_point_down():
+    for path in SOURCES:
+        own = unit(module_name(path))
+        for module, line, _ in imports(path):
+            if is_own(module) and unit(module) != own:
+                assert LEVEL[unit(module)] < LEVEL[own], f"{relative(path)}:{line} imports {module}"
+
+
+@pytest.mark.parametrize("package", sorted(p.parent.name for p in ROOT.glob("*/__init__.py")))
+def test_packages_have_no_cycles(package):
+    graph = {
+        module_name(path): {m for m, _, _ in imports(path) if m.startswith(f"fpstore.{package}")}
+        for path in SOURCES
+        if unit(module_name(path)) == package
+    }
+    while graph:
+        free = [module for module, needs in graph.items() if not needs & (set(graph) - {module})]
+        assert free, f"a cycle among {sorted(graph)}"
+        for module in free:
+            del graph[module]
+
+
+def test_outside_imports_are_known_and_in_their_place():
+    for path in SOURCES:
+        for module, line, at_top in imports(path):
+            name = module.split(".")[0]
+            if is_own(module) or (name in sys.stdlib_module_names and name not in OWNERS):
+                continue
+            where = f"{relative(path)}:{line} imports {name}"
+            assert name in OWNERS or name == "numpy", where
+            assert name in DEPENDENCIES | EXTRAS or name in sys.stdlib_module_names, where
+            assert relative(path).startswith(OWNERS.get(name, "")), where
+            assert not (at_top and name in EXTRAS), f"{where} before it is needed"
+
+
+def test_errors_imports_nothing():
+    assert list(imports(ROOT / "errors.py")) == []
+
+
+def test_the_package_only_re_exports():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    for node in tree.body[1:]:
+        if isinstance(node, ast.Assign):
+            assert [target.id for target in node.targets] in (["__version__"], ["__all__"])
+            ast.literal_eval(node.value)
+        else:
+            assert isinstance(node, ast.ImportFrom), f"line {node.lineno} runs something"
+    assert isinstance(tree.body[0], ast.Expr)
+
+
+# Modules that cost milliseconds and that opening and probing a store do not need.
+HEAVY = {
+    *(
+        "click",
+        "rich",
+        "pyarrow",
+        "pandas",
+        "PIL",
+        "imagehash",
+        "pdqhash",
+        "jieba",
+        "resiliparse",
+        "trafilatura",
+        "charset_normalizer",
+        "bitarray",
+        "multiprocessing",
+        "asyncio",
+        "unittest",
+    ),
+    *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
+    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.building.streaming"),
+    *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),
+    *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.hashing.image_reader", "fpstore.cli"),
+}
+
+
+def loaded_by(code):
+    """Return the modules that some code imports, beyond those that NumPy does."""
+    script = f"import sys, numpy; before = set(sys.modules)\n{code}\nprint(*set(sys.modules) - before)"
+    return set(subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    loaded = loaded_by("import fpstore")
+    assert "fpstore.store" in loaded
+    assert loaded & HEAVY == set()
+
+
+def test_opening_and_probing_load_nothing_heavy(tmp_path):
+    fpstore.build(tmp_path / "s", [1, 2, 3], ["a", "b", "c"]).close()
+    loaded = loaded_by(
+        f"import fpstore\nwith fpstore.open({str(tmp_path / 's')!r}) as store: assert store.probe_many([1]).ids()[1]"
+    )
+    assert "fpstore.store" in loaded
+    assert loaded & HEAVY == set()
+
+
+# --- Sources --------------------------------------------------------------------------------------
+
+
+def test_kernel_files_stay_small():
+    for path in NATIVE:
+        assert len(path.read_text().splitlines()) <= LONGEST_FILE, relative(path)
+
+
+def code_lines(first, last, text, inside):
+    """Count the lines from ``first`` to ``last`` of a source that are neither blank nor in a docstring inside."""
+    docs = {
+        line
+        for node in ast.walk(inside)
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
+    lines = text.splitlines()
+    return sum(bool(lines[line - 1].strip()) for line in range(first, last + 1) if line not in docs)
+
+
+PUBLIC = {*fpstore.__all__, *fpstore.calibration.__all__, *fpstore.hashing.__all__, *fpstore.io.__all__}
+
+
+def is_verb(function):
+    return any(".command(cls=" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def test_functions_fit_a_screen():
+    for path in SOURCES:
+        text = path.read_text()
+        for parent in ast.walk(parsed(path)):
+            for function in ast.iter_child_nodes(parent):
+                if not isinstance(function, ast.FunctionDef):
+                    continue
+                where = f"{relative(path)}:{function.lineno} {function.name}"
+                assert code_lines(function.body[0].lineno, function.end_lineno, text, function) <= MOST_LINES, where
+                if not (is_verb(function) or {function.name, getattr(parent, "name", None)} & PUBLIC):
+                    names = [argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)]
+                    assert len(set(names) - {"self", "cls"}) <= MOST_PARAMETERS, where
+
+
+def test_modules_stay_small():
+    for path in SOURCES:
+        text = path.read_text()
+        assert code_lines(1, len(text.splitlines()), text, parsed(path)) <= MOST_CODE, relative(path)
+
+
+def test_test_modules_stay_small():
+    assert Path(__file__) in TESTS
+    assert [path.name for path in TESTS if len(path.read_text().splitlines()) > LONGEST_FILE] == []
+
+
+def test_only_the_command_line_prints():
+    for path in (p for p in SOURCES if not relative(p).startswith("cli/")):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id != "print", f"{relative(path)}:{node.lineno}"
+            if isinstance(node, ast.Attribute):
+                assert not (node.attr in ("stdout", "stderr") and getattr(node.value, "id", "") == "sys") or relative(
+                    path
+                ).startswith("io/"), f"{relative(path)}:{node.lineno}"
+
+
+def test_every_module_says_what_it_is():
+    for path in SOURCES:
+        assert ast.get_docstring(parsed(path)), relative(path)
+
+
+def test_nothing_is_decided_by_a_clock():
+    """Slowness must not change what is done.
+
+    A clock may be named only where people are told how long something took, where a commit waits for others to join it, and where
+    one process waits for another.
+    """
+    clock = re.compile(
+        r"\b(chrono|clock_gettime|clock|gettimeofday|rdtsc\w*|monotonic|perf_counter|time_ns|process_time|thread_time)\b|time\.time\b"
+    )
+    assert [path.name for path in NATIVE if clock.search(path.read_text())] == []
+    using = {relative(path) for path in SOURCES if clock.search(path.read_text())}
+    told = {f"cli/{verb}.py" for verb in ("backup", "build", "insert", "merge")}
+    assert using == {*told, "cli/signals.py", "change/committer.py"}
+
+
+def test_only_the_binding_knows_python():
+    knowing = [p.name for p in NATIVE if "nanobind/" in p.read_text() or "Python.h" in p.read_text()]
+    assert knowing == ["gil.hpp", "module.hpp"]
+    including = {relative(p.parent) for p in NATIVE if '"python/module.hpp"' in p.read_text()}
+    assert including == {"_native/python"}
+
+
+def test_one_helper_fetches_lines():
+    """GCC leaves out the calls of other functions that do nothing else, and look-ups wait for memory."""
+    fetching = [p.relative_to(ROOT).as_posix() for p in NATIVE if "__builtin_prefetch" in p.read_text(encoding="utf-8")]
+    assert fetching == ["_native/format/common.hpp"]
+
+
+def test_the_kernel_calls_only_changes_a_delta():
+    """What blocks code is the difference of keys, which has another name."""
+    saying = {relative(path.parent) for path in NATIVE if re.search("delta", path.read_text(), re.IGNORECASE)}
+    assert saying == {"_native", "_native/delta", "_native/python"}  # the list of sources, the changes, their binding
+
+
+# --- Public names ---------------------------------------------------------------------------------
+
+
+def test_all_is_sorted_and_true():
+    assert sorted(fpstore.__all__) == fpstore.__all__
+    assert len(set(fpstore.__all__)) == len(fpstore.__all__)
+    public = {
+        name
+        for name, value in vars(fpstore).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
+    }
+    assert public == set(fpstore.__all__)
+
+
+@pytest.mark.parametrize("name", fpstore.__all__)
+def test_every_public_name_is_documented(name):
+    thing = getattr(fpstore, name)
+    doc = thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__
+    assert doc
+    assert not doc.startswith(f"{name}(")  # what dataclass and NamedTuple make up
+    if not isinstance(thing, type):
+        return
+    for method, value in vars(thing).items():
+        if not method.startswith("_") and (callable(value) or isinstance(value, (property, staticmethod))):
+            assert inspect.getdoc(getattr(thing, method)), f"{name}.{method}"
+
+
+def test_all_errors_are_public_and_of_one_family():
+    from fpstore import errors
+
+    defined = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    assert defined <= set(fpstore.__all__)
+    assert all(issubclass(getattr(errors, name), fpstore.FpstoreError) for name in defined - {"ScanWarning"})
+    assert issubclass(fpstore.ScanWarning, UserWarning)
+
+
+def test_the_typing_marker_is_installed():
+    assert (Path(fpstore.__file__).parent / "py.typed").exists()

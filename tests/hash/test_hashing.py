@@ -1,0 +1,487 @@
+"""fpstore.hashing: simhash against an oracle of plain loops, and its pinned version 1."""
+
+import math
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from simhash_oracle import oracle, shingles_of, sign_bits, weights_of
+from speeds import crossed
+
+from fpstore import _kernel
+from fpstore.errors import InputError
+from fpstore.hashing import (
+    SimHash,
+)
+from fpstore.hashing import text as text_module
+
+
+def xxh64(text, seed=0):
+    return xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass"), seed)
+
+
+def any_fingerprint(simhash, text):
+    """Return the fingerprint of a text, 0 for one that has none."""
+    return numbers_of(simhash.fingerprints([text], empty="mask")[0])[0]
+
+
+def numbers_of(fingerprints):
+    if fingerprints.ndim == 1:
+        return fingerprints.tolist()
+    return [int.from_bytes(row.tobytes(), "big") for row in fingerprints]
+
+
+# ---- the texts ----
+
+
+def fitting(parameters):
+    """Return parameters without what does not go with others."""
+    given = dict(parameters)
+    if given.get("hash") in ("fnv1a", "md5"):
+        given.pop("seed", None)
+    if given.get("hash") == "md5" and given.get("width") == 256:
+        given["width"] = 128
+    if given["shingle"] == "chars":
+        given.pop("stop_words", None)
+    else:
+        given.pop("spaces", None)
+    return given
+
+
+CURIOUS = [
+    "e\u0301", "\u0301", "\u0316\u0301", "\u0344", "\u0f73", "\uff9e", "\u1e9e", "\u0130", "\u01c4", "\ufb03",
+    "\u00a0", "\u1680", "\u2028", "\u3000", "\x85", "\x1c", "\x00", "\x0b", "\u200b", "\u200d", "\ufeff",
+    "\u2121", "\ufe70", "\u4e2d\u6587", "\uac00", "\u1100\u1161\u11a8", "\U0001f469\u200d\U0001f680",
+    "\u2460", "\U0001d400", "\ud800", "\udfff", "\ud83d\ude00", "\U0010ffff", "_", "--", "A", "\u03a3",
+    "\u0928\u092e\u0938\u094d\u0924\u0947",
+]  # fmt: skip
+CHARACTERS = st.characters(exclude_categories=())
+TEXTS = st.one_of(
+    st.text(CHARACTERS),
+    st.text(st.sampled_from("ab AB_-.\t\n 1"), max_size=60),
+    st.lists(
+        st.one_of(
+            st.sampled_from(CURIOUS),
+            st.sampled_from(["a", "b", "the", "Fox", " ", "."]),
+            st.text(CHARACTERS, max_size=3),
+            st.integers(1, 3000).map(lambda n: " " * n),
+            st.integers(1, 600).map(lambda n: "\n\u3000" * n),
+        ),
+        max_size=40,
+    ).map("".join),
+)
+PARAMETERS = st.fixed_dictionaries(
+    {
+        "shingle": st.sampled_from(["auto", "words", "chars"]),
+        "size": st.integers(1, 5),
+        "weighting": st.sampled_from(["count", "log", "set"]),
+    },
+    optional={
+        "width": st.sampled_from([32, 64, 128, 256]),
+        "hash": st.sampled_from(["xxh64", "fnv1a", "md5", "blake2b"]),
+        "normalize": st.booleans(),
+        "case": st.sampled_from(["fold", "lower", "keep"]),
+        "punctuation": st.sampled_from(["space", "keep", "remove"]),
+        "marks": st.sampled_from(["keep", "punctuation"]),
+        "digits": st.sampled_from(["keep", "zero"]),
+        "spaces": st.sampled_from(["single", "remove"]),
+        "seed": st.sampled_from([0, 1, 2**64 - 1]),
+        "stop_words": st.sampled_from([(), ("a",), ("the", "b", "fox")]),
+    },
+).map(fitting)
+GENEROUS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def random_words(count, seed, vocabulary=5000):
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(1, 12))) for _ in range(vocabulary)]
+    return rng.choices(words, k=count)
+
+
+# ---- against the oracle ----
+
+
+@GENEROUS
+@given(TEXTS, PARAMETERS)
+@example("", {"shingle": "words"})
+@example(" \n", {"shingle": "chars"})
+@example("\u1e9e", {"case": "fold"})
+def test_equals_the_oracle(text, parameters):
+    assert any_fingerprint(SimHash(**parameters), text) == oracle(text, **parameters)
+
+
+@settings(GENEROUS, max_examples=100)
+@given(st.lists(TEXTS, max_size=8), PARAMETERS)
+def test_many_texts_equal_one_by_one(texts, parameters):
+    simhash = SimHash(**parameters)
+    fingerprints = simhash.fingerprints((text for text in texts), empty="mask")[0]
+    assert fingerprints.dtype == {32: np.uint32, 64: np.uint64}.get(simhash.width, np.uint8)
+    assert numbers_of(fingerprints) == [any_fingerprint(simhash, text) for text in texts]
+
+
+@settings(GENEROUS, max_examples=200)
+@given(TEXTS, PARAMETERS)
+@example("\ufe70", {})  # a word character whose NFKC has none
+@example("\u2121", {})  # no word character, but its NFKC is TEL
+def test_is_empty_says_whether_there_are_units(text, parameters):
+    simhash = SimHash(**parameters)
+    assert simhash.is_empty(text) == (not shingles_of(text, **parameters))
+    assert simhash.features(text) == weights_of(text, **parameters)
+    if simhash.is_empty(text):
+        with pytest.raises(InputError, match=r"has no .*, and so no fingerprint|no shingle of the text .* has a stop word"):
+            simhash.fingerprint(text)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "!!!", "?!", "\n"])
+def test_a_text_without_words_has_no_fingerprint(text):
+    simhash = SimHash()
+    with pytest.raises(InputError, match="has no words, and so no fingerprint: leave it out"):
+        simhash.fingerprint(text)
+    many = ["some words"] * 70_000 + [text, "more words"]
+    with pytest.raises(InputError, match=r"item 70000: the text .* has no words"):
+        simhash.fingerprints(many)
+    assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [0, simhash.fingerprint("more words")]
+    with pytest.raises(InputError, match="empty must be one of refuse, mask, got 'skip'"):
+        simhash.fingerprints(many, empty="skip")
+    for features in ({}, []):
+        with pytest.raises(InputError, match="without features has no fingerprint"):
+            simhash.fingerprint(features)
+
+
+@pytest.mark.parametrize(
+    ("shingle", "weighting", "count"), crossed(["auto", "words", "chars"], ["count", "set"], [15, 16, 17, 33, 4095, 40000])
+)
+def test_long_texts_cross_the_counters_groups_and_grow_the_set(shingle, weighting, count):
+    text = " ".join(random_words(count, seed=count))
+    if shingle == "chars":
+        text = text[: count + 2]
+    parameters = {"shingle": shingle, "weighting": weighting, "size": 3}
+    shingles = shingles_of(text, shingle=shingle, size=3)
+    hashes = np.array([xxh64(s) for s in shingles], dtype=np.uint64)
+    if weighting == "set":
+        hashes = np.unique(hashes)
+    bits = [(np.count_nonzero(hashes >> np.uint64(i) & np.uint64(1)) * 2 > len(hashes)) for i in range(64)]
+    assert SimHash(**parameters).fingerprint(text) == sum(1 << i for i in range(64) if bits[i])
+
+
+def test_the_set_remembers_when_it_has_grown():
+    words = [f"w{i}" for i in range(80_000)]
+    repeated = words + words[:35_000] * 3
+    expected = SimHash(weighting="count").fingerprint(" ".join(words))
+    assert SimHash(weighting="count").fingerprint(" ".join(repeated)) != expected
+    assert SimHash(size=1, weighting="set").fingerprint(" ".join(repeated)) == expected
+
+
+def test_a_long_text_does_not_disturb_the_short_ones_of_its_batch():
+    texts = ["a b c d e", " ".join(random_words(60000, seed=1)), "", "a b c d e", "!", "\u00e9 t"]
+    for weighting in ("count", "set"):
+        simhash = SimHash(weighting=weighting)
+        assert simhash.fingerprints(texts, empty="mask")[0].tolist() == [any_fingerprint(simhash, text) for text in texts]
+
+
+def test_many_batches_keep_the_order():
+    words = random_words(9000, seed=2)
+    texts = [" ".join(words[i : i + 40]) + ("\u00e9" if i % 3 == 0 else "") for i in range(8900)]
+    assert sum(map(len, texts)) > 2 * 2**20
+    simhash = SimHash(size=2)
+    fingerprints = simhash.fingerprints(texts)
+    assert fingerprints.shape == (8900,)
+    for i in random.Random(3).sample(range(8900), 40):
+        assert fingerprints[i] == oracle(texts[i], size=2)
+
+
+def test_texts_reach_the_kernel_in_bounded_batches(monkeypatch):
+    pulled, batches = [], []
+
+    def texts():
+        for i in range(600):
+            pulled.append(i)
+            yield "word " * 1000
+
+    def record(text, offsets, *rest):
+        batches.append((len(text), len(offsets) - 1, len(pulled)))
+        return _kernel.simhash(text, offsets, *rest)
+
+    monkeypatch.setattr(text_module, "_kernel", SimpleNamespace(simhash=record))
+    assert len(SimHash().fingerprints(texts())) == 600
+    assert len(batches) == 3
+    assert max(size for size, _, _ in batches) <= 2**20 + 5000
+    assert [read for _, _, read in batches] == np.cumsum([count for _, count, _ in batches]).tolist()
+
+
+def test_no_texts_have_no_fingerprints():
+    assert SimHash().fingerprints([]).shape == (0,)
+    assert SimHash().fingerprints([]).dtype == np.uint64
+
+
+# ---- what simhash is for ----
+
+
+def distance(a, b):
+    return (int(a) ^ int(b)).bit_count()
+
+
+@pytest.mark.parametrize("parameters", [{}, {"shingle": "chars", "size": 5}, {"weighting": "set"}])
+def test_a_small_edit_of_a_long_text_flips_few_bits(parameters):
+    simhash = SimHash(**parameters)
+    distances = []
+    for seed in range(20):
+        words = random_words(2000, seed)
+        original = " ".join(words)
+        words[1000] = "edited"
+        distances.append(distance(simhash.fingerprint(original), simhash.fingerprint(" ".join(words))))
+    assert max(distances) <= 8
+    assert sum(distances) / len(distances) <= 3
+
+
+def test_unrelated_texts_differ_in_half_of_the_bits():
+    fingerprints = SimHash(size=3).fingerprints(" ".join(random_words(300, seed)) for seed in range(60))
+    distances = [distance(a, b) for i, a in enumerate(fingerprints) for b in fingerprints[:i]]
+    assert 31 < sum(distances) / len(distances) < 33
+    assert min(distances) > 10
+
+
+def test_case_punctuation_spaces_and_compatible_forms_make_no_difference():
+    plain = SimHash().fingerprint("the quick brown fox number 1")
+    assert plain == SimHash().fingerprint("  The QUICK,\t\u201cbrown\u201d \u00a0 \uff46\uff4f\uff58; (number) \u2460!")
+    assert plain != SimHash(case="keep").fingerprint("The quick brown fox number 1")
+    assert plain != SimHash(normalize=False).fingerprint("the quick brown \uff46\uff4f\uff58 number 1")
+
+
+def test_weighting_counts_occurrences_or_not():
+    text = "a a a b"
+    assert SimHash(weighting="count").fingerprint(text) == sign_bits([("a", 3), ("b", 1)]) == oracle("a")
+    assert SimHash().fingerprint("a a a b b") == sign_bits([("a", 2), ("b", 2)])
+    assert SimHash().fingerprint("a a a a b b") == sign_bits([("a", 3), ("b", 2)])
+    assert SimHash(size=1, weighting="set").fingerprint(text) == sign_bits([("a", 1), ("b", 1)])
+
+
+def test_a_text_shorter_than_a_shingle_is_one_feature():
+    for text in ("one", "one two", "one two three"):
+        assert SimHash(size=3).fingerprint(f" {text}! ") == xxh64(text)
+    assert SimHash(shingle="chars", size=255).fingerprint(" \u4e2d  \u6587\n") == xxh64("\u4e2d \u6587")
+
+
+# ---- pinned: version 1 ----
+
+FABLE = (
+    "A fox once saw a crow fly off with a piece of cheese in its beak and settle on a branch of a tree. "
+    "\u201cThat\u2019s for me, as I am a fox,\u201d said Master Reynard, and went to the tree."
+)
+CHINESE = "\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u4e00\u5757\u5976\u916a\uff0c\u98de\u8d70\u3002"
+PINNED = [
+    (FABLE, {"shingle": "words", "size": 3, "weighting": "count"}, 0x58E718602D4C9529),
+    (FABLE, {"size": 1, "shingle": "words", "weighting": "count"}, 0xB27F84F9E88B7E18),
+    (FABLE, {"weighting": "set", "size": 2, "shingle": "words"}, 0x2CC496C206403059),
+    (FABLE, {"shingle": "chars", "size": 5, "punctuation": "keep", "weighting": "count"}, 0x4D3A76F8CBF22F03),
+    (FABLE, {"shingle": "chars", "size": 3, "weighting": "set", "punctuation": "keep"}, 0xA605B49900423612),
+    (FABLE, {"case": "keep", "shingle": "words", "size": 3, "weighting": "count"}, 0x01AF8EE0E51453A9),
+    (FABLE, {"seed": 2**64 - 1, "shingle": "words", "size": 3, "weighting": "count"}, 0x2C51E48091992EC2),
+    (CHINESE, {"shingle": "chars", "size": 2, "punctuation": "keep", "weighting": "count"}, 0xF17BE12F3BBCA1AE),
+    (
+        CHINESE,
+        {"shingle": "chars", "size": 2, "normalize": False, "punctuation": "keep", "weighting": "count"},
+        0xF129E06F3BBEA9E6,
+    ),
+    ("\ufb03 \u1e9e \u2460 e\u0301 \ud800", {"size": 1, "shingle": "words", "weighting": "count"}, 0x279712141C056418),
+    (FABLE, {}, 0xA23384C9E00B1618),
+    (CHINESE, {}, 0x4019B06355CB3541),
+    (FABLE, {"width": 32}, 0x00000000A23384C9),
+    (FABLE, {"width": 128}, 0xA23384C9E00B1618A0F81256955C7649),
+    (FABLE, {"width": 256, "seed": 5}, 0x5A1FAC0100039D2E8A0980E11091637F6C1BD3D76999E485BA2C326DC100E6A4),
+    (FABLE, {"hash": "fnv1a", "size": 2}, 0xC412B6C4731B931F),
+    (FABLE, {"hash": "md5", "width": 128}, 0x8BC1D5E9C3B5EEB130CFB066593E5231),
+    (FABLE, {"hash": "blake2b", "seed": 9}, 0xCEE5826532042E08),
+    (FABLE, {"size": 2, "stop_words": ("a", "the")}, 0x60F2D39822E73040),
+    (CHINESE, {"size": 2, "digits": "zero", "punctuation": "remove"}, 0xC2AB60B4B328A666),
+    ("fox", {"shingle": "words", "size": 3, "weighting": "count"}, 0xBCE6C02D5136F238),
+    ("", {"shingle": "words", "size": 3, "weighting": "count"}, 0x0000000000000000),
+]
+
+
+@pytest.mark.parametrize(("text", "parameters", "fingerprint"), PINNED)
+def test_version_1_is_pinned(text, parameters, fingerprint):
+    assert any_fingerprint(SimHash(**parameters), text) == fingerprint
+    assert SimHash.version == 1
+
+
+def test_weighted_version_1_is_pinned():
+    assert SimHash().fingerprint({"fox": 2.5, "crow": 1.5, "cheese": 1.25}) == 0x3CF2D109E1025028
+    assert SimHash(seed=7).fingerprint([("fox", 1), ("crow", -2), ("\u4e2d", 3)]) == 0x5012450166C2002D
+
+
+# ---- weighted features ----
+
+
+@settings(GENEROUS, max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(CHARACTERS, max_size=8),
+            st.one_of(st.integers(-5, 5), st.floats(-1e300, 1e300, allow_nan=False)),
+        ),
+        min_size=1,
+        max_size=20,
+    ),
+    st.sampled_from([0, 99]),
+)
+def test_weighted_features_equal_the_oracle_in_any_order(features, seed):
+    simhash = SimHash(seed=seed)
+    ordered = sorted((xxh64(f, seed), w) for f, w in features)
+    sums = [0.0] * 64
+    for value, weight in ordered:
+        for bit in range(64):
+            sums[bit] += weight if value >> bit & 1 else 0
+    total = sum(weight for _, weight in ordered)
+    expected = sum(1 << bit for bit in range(64) if sums[bit] > total / 2)
+    assert simhash.fingerprint(features) == expected
+    assert simhash.fingerprint(tuple(reversed(features))) == expected
+    assert simhash.fingerprint(iter(features)) == expected
+
+
+def test_weighted_ties_give_zero_bits():
+    assert SimHash().fingerprint({"a": 0}) == 0
+    a, b = (xxh64(x) for x in "ab")
+    assert SimHash().fingerprint({"a": 1, "b": 1}) == a & b
+    assert SimHash().fingerprint({"a": -1}) == a ^ (2**64 - 1)
+    assert SimHash().fingerprint({"a": np.float32(2), "b": np.int64(1)}) == a
+
+
+def test_features_are_taken_as_they_are():
+    assert SimHash().fingerprint({"Fox!": 1}) == xxh64("Fox!")
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, 10**400, None, "1", True, 1j, [1]])
+def test_weights_are_finite_numbers(weight):
+    with pytest.raises(InputError, match="finite number"):
+        SimHash().fingerprint({"a": weight})
+
+
+def test_weights_whose_sum_overflows_are_refused():
+    with pytest.raises(InputError, match="not finite"):
+        SimHash().fingerprint([("a", 1e308), ("b", -1e308)])
+
+
+# ---- wrong input ----
+
+
+@pytest.mark.parametrize("data", [b"text", bytearray(b"text"), memoryview(b"text")])
+def test_bytes_are_to_be_decoded_first(data):
+    for call in (SimHash().fingerprint, SimHash().is_empty, lambda d: SimHash().fingerprints(["a", d])):
+        with pytest.raises(InputError, match="decode"):
+            call(data)
+    with pytest.raises(InputError, match="iterable of texts"):
+        SimHash().fingerprints(data)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["the fox", None, "a crow"]),
+        pa.chunked_array([["the fox"], [None, "a crow"]], pa.large_string()),
+        pa.array(["the fox", None, "a crow"]).dictionary_encode(),
+        pl.Series(["the fox", None, "a crow"]),
+        pd.Series(["the fox", None, "a crow"]),
+        pd.Series(["the fox", float("nan"), "a crow"], dtype=object),
+        pd.Series(["the fox", None, "a crow"], dtype="string"),
+        np.array(["the fox", None, "a crow"], object),
+    ],
+    ids=lambda column: f"{type(column).__module__}-{getattr(column, 'dtype', '')}",
+)
+def test_columns_of_texts(column):
+    simhash = SimHash(size=2)
+    found, known = simhash.fingerprints(column, empty="mask")
+    assert found.tolist() == [simhash.fingerprint("the fox"), 0, simhash.fingerprint("a crow")]
+    assert known.tolist() == [True, False, True]
+    with pytest.raises(InputError, match="item 1: the text '' has no words"):
+        simhash.fingerprints(column)
+
+
+def test_long_columns_are_read_in_parts():
+    texts = [f"fox {n} of many" for n in range(5000)]
+    assert (SimHash().fingerprints(pa.array(texts)) == SimHash().fingerprints(texts)).all()
+
+
+def test_none_for_a_text_without_fingerprint():
+    assert SimHash().fingerprint("...", empty="none") is None
+    assert SimHash().fingerprint("fox", empty="none") == SimHash().fingerprint("fox")
+    with pytest.raises(InputError, match="empty must be one of"):
+        SimHash().fingerprint("fox", empty="mask")
+    with pytest.raises(InputError, match="expected"):
+        SimHash().fingerprint(5, empty="none")
+
+
+@pytest.mark.parametrize("wrong", [5, 1.5, object(), b"fox"])
+def test_what_is_no_text_is_refused(wrong):
+    with pytest.raises(InputError, match=type(wrong).__name__):
+        SimHash().fingerprint(wrong)
+    with pytest.raises(InputError, match=type(wrong).__name__):
+        SimHash().is_empty(wrong)
+    with pytest.raises(InputError, match=f"item 1: .* {type(wrong).__name__}"):
+        SimHash().fingerprints(["a", wrong])
+    with pytest.raises(InputError, match=type(wrong).__name__):
+        SimHash().fingerprints(wrong)
+
+
+def test_one_text_for_many_and_many_for_one_are_refused():
+    with pytest.raises(InputError, match="wrap a single text in a list"):
+        SimHash().fingerprints("a text")
+    with pytest.raises(InputError, match="wrap a single text in a list"):
+        SimHash().fingerprints({"a": 1})
+    for several in ([("a", 1, 2)], [(1, "a")], [b"ab"]):
+        with pytest.raises(InputError, match="feature 0"):
+            SimHash().fingerprint(several)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"shingle": "bytes"}, "shingle must be one of auto, words, chars, got 'bytes'"),
+        ({"shingle": None}, "shingle must be one of"),
+        ({"weighting": "tfidf"}, "weighting must be one of count, log, set, got 'tfidf'"),
+        ({"size": 0}, "size must be a whole number from 1 to 255, got 0"),
+        ({"size": 256}, "size must be a whole number from 1 to 255"),
+        ({"size": 2.0}, "size must be a whole number"),
+        ({"size": True}, "size must be a whole number"),
+        ({"size": "3"}, "size must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 2\\^64 - 1, got -1"),
+        ({"seed": 2**64}, "seed must be a whole number"),
+        ({"normalize": 1}, "normalize must be True or False"),
+        ({"case": None}, "case must be one of fold, lower, keep"),
+        ({"punctuation": "drop"}, "punctuation must be one of"),
+        ({"marks": "remove"}, "marks must be one of keep, punctuation"),
+        ({"digits": "0"}, "digits must be one of"),
+        ({"spaces": "keep"}, "spaces must be one of"),
+        ({"spaces": "remove"}, "spaces='remove' needs shingle='chars'"),
+        ({"width": 48}, "width must be one of 32, 64, 128, 256, got 48"),
+        ({"hash": "sha1"}, "hash must be one of xxh64, fnv1a, md5, blake2b"),
+        ({"hash": "md5", "width": 256}, "hash='md5' has 128 bits, width is 256"),
+        ({"hash": "fnv1a", "seed": 1}, "hash='fnv1a' has no seed"),
+        ({"stop_words": "the"}, "stop_words must be a list of words"),
+        ({"stop_words": [b"the"]}, "a stop word must be a str"),
+        ({"stop_words": ["the"], "shingle": "chars"}, "stop_words need shingles of words"),
+        ({"weights": [1]}, "weights must be a result of learn_weights"),
+        ({"weights": {"hashes": "", "weights": "AAA=", "other": 1}}, "each has a weight"),
+        ({"weights": {"hashes": "?", "weights": "", "other": 1}}, "weights of features are hashes, weights and other"),
+        ({"tokenizer": "spacy"}, "tokenizer must be one of jieba, unicode, got 'spacy'"),
+    ],
+)
+def test_bad_parameters_are_named_with_their_range(parameters, message):
+    with pytest.raises(InputError, match=message):
+        SimHash(**parameters)
+
+
+@pytest.mark.parametrize("every", [11, pytest.param(5, marks=pytest.mark.slow)])
+def test_every_character_alone(every):
+    simhashes = [SimHash(shingle=shingle, size=1) for shingle in ("auto", "words", "chars")]
+    sample = [*range(0, 0x3000, every), *range(0xA000, 0x110000, 199 * every)]  # tests/kernel/test_char_map.py has more
+    for simhash in simhashes:
+        expected = [oracle(f"x{chr(i)}y", shingle=simhash.shingle, size=1) for i in sample]
+        assert simhash.fingerprints(f"x{chr(i)}y" for i in sample).tolist() == expected

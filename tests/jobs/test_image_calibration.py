@@ -1,0 +1,243 @@
+"""`fpstore calibrate --image` against brute force, and from end to end."""
+
+import json
+import runpy
+import shutil
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import failure, fine, run
+from drawing import encoded, scene, with_orientation
+from pages import Page, look
+from PIL import Image, ImageFilter, ImageOps
+
+from fpstore.calibration import calibrate, settings
+from fpstore.calibration.image_changes import parse_image_change
+from fpstore.calibration.image_evidence import LARGEST
+from fpstore.errors import InputError, MissingExtraError
+from fpstore.hashing import ImageHash, SimHash
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "image_distances"
+COUNT = 7
+CHANGES = ("resize=0.5", "crop=0.05", "grey")
+QUICK = ["--setting", "method=difference", "--setting", "method=perceptual,width=256", "--threads", "1"]
+WAYS = [word for change in CHANGES for word in ("--change", change)]
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """Make a folder of pictures and of what is none, and step into its parent."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for seed in range(COUNT - 1):
+        (folder / f"{seed}.png").write_bytes(encoded(scene(seed, (120, 90))))
+    (folder / "turned.jpg").write_bytes(with_orientation(scene(50, (120, 90)), 6))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def upright(path):
+    with Image.open(path) as image:
+        turned = ImageOps.exif_transpose(image).convert("RGB")
+    turned.info.clear()  # or what is made of it would be turned again
+    return turned
+
+
+def found_by(photos, **more):
+    arguments = {"settings": ["method=difference", "method=average,width=256"], "changes": CHANGES, "threads": 1, **more}
+    return calibrate("photos", image=True, **arguments)
+
+
+@pytest.mark.parametrize(("copies", "seed"), [(300, 0), (3, 5)])
+def test_distances_are_those_of_brute_force(photos, copies, seed):
+    found = found_by(photos, copies=copies, seed=seed)
+    paths = [str(path.relative_to(photos.parent)) for path in sorted(photos.iterdir())]
+    items = found.evidence.items
+    assert [item.id for item in items[:COUNT]] == paths
+    pictures = {path: upright(Path(path)) for path in paths}
+    for suggestion in found.suggestions:
+        hasher, measured = suggestion.measured.setting.fingerprinter, suggestion.measured
+        numbers = {path: hasher.fingerprint(path) for path in paths}
+        for change in map(parse_image_change, CHANGES):
+            pairs = found.evidence.duplicates[change.name]
+            apart = []
+            for place, other in pairs.T.tolist():
+                assert items[other] == (items[place].id, change.name)
+                path = items[place].id
+                apart.append((numbers[path] ^ hasher.fingerprint(change.copy(pictures[path], seed))).bit_count())
+            assert len(apart) == min(copies, COUNT)
+            assert measured.duplicates[change.name].counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
+        apart = [(numbers[paths[a]] ^ numbers[paths[b]]).bit_count() for a, b in combinations(range(COUNT), 2)]
+        assert measured.strangers.counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
+    assert found.to_dict()["items"] == "pictures"
+    assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
+
+
+def test_a_sample_is_random_and_the_same_again(photos):
+    taken = [[item.id for item in found_by(photos, sample=3, seed=seed).evidence.items[:3]] for seed in (1, 1, 2, 3, 4)]
+    assert taken[0] == taken[1]
+    assert len(set(map(tuple, taken))) > 2
+    assert all(names == sorted(names) and len(set(names)) == 3 for names in taken)
+    assert found_by(photos, sample=3).facts.documents == COUNT
+
+
+def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
+    clean = found_by(photos)
+    for seed in (0, 3):
+        original = scene(seed, (120, 90))
+        (photos / f"copy-{seed}.jpg").write_bytes(encoded(original.resize((80, 60)), "JPEG"))
+        (photos / f"crop-{seed}.png").write_bytes(encoded(original.crop((7, 5, 120, 90))))
+        (photos / f"dark-{seed}.png").write_bytes(encoded(parse_image_change("brightness=0.8").copy(original)))
+    found = found_by(photos)
+    assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (COUNT + 6, COUNT, 6)
+    assert [item.id for item in found.evidence.items[:COUNT]] == [item.id for item in clean.evidence.items[:COUNT]]
+    expected = clean.to_dict()["settings"]
+    assert [(one["setting"], one["strangers"], one["duplicates"]) for one in found.to_dict()["settings"]] == [
+        (one["setting"], one["strangers"], one["duplicates"]) for one in expected
+    ]
+    assert found.to_dict()["left_out"] == 6
+    printed = fine("calibrate", "photos", "--image", *QUICK, *WAYS)
+    assert ["near-duplicates of these, left out", "6"] in [line.rsplit(maxsplit=1) for line in printed.splitlines()]
+    assert found_by(photos, resemblance=1.0).evidence.alike == 0
+    kept = found_by(photos, copies=3, seed=2).evidence  # a picture with copies stands for its family
+    assert kept.duplicates["grey"].shape == (2, 3)
+
+
+def test_changes_are_taken_by_the_names_that_are_printed(photos):
+    found = found_by(photos)
+    names = list(found.suggestions[0].measured.duplicates)
+    assert names == ["resize 50%", "crop 5%", "grey"]
+    assert found_by(photos, changes=names).to_dict() == found.to_dict()
+    assert fine("calibrate", "photos", "--image", *QUICK, "--change", "resize 50%").count("resize 50%") == 1
+
+
+def test_what_is_left_out_or_made_smaller_is_counted(photos):
+    (photos / "blank.png").write_bytes(encoded(Image.new("RGB", (60, 60), (9, 9, 9))))
+    (photos / "cut.jpg").write_bytes(encoded(scene(30), "JPEG")[:3000])
+    (photos / "empty.png").write_bytes(b"")
+    (photos / "notes.txt").write_text("no picture")
+    (photos / "large.png").write_bytes(encoded(scene(31, (LARGEST + 1, 40))))
+    told = []
+    found = found_by(photos, on_notice=lambda path, why: told.append((path.name, why)))
+    assert found.facts == (COUNT + 1, 1, 1, "pictures")
+    assert told == [("empty.png", "broken"), ("notes.txt", "other"), ("blank.png", "blank"), ("cut.jpg", "broken")]
+    done = run("calibrate", "photos", "--image", *QUICK, *WAYS)
+    assert done.exit_code == 0
+    assert [line.split(": ", 1)[1] for line in done.stderr.splitlines()] == [
+        "1 file left out, blank pictures: photos/blank.png",
+        "2 files left out, broken pictures: photos/empty.png, photos/cut.jpg",
+        "1 file left out, no picture: photos/notes.txt",
+    ]
+    facts = [line.rsplit(maxsplit=1) for line in done.stdout.split("Looked at\n")[1].splitlines()]
+    assert ["blank or nearly so, left out", "1"] in facts
+    assert ["made smaller", "1"] in facts
+
+
+def test_pictures_that_pdq_refuses_are_missed(photos):
+    (photos / "dull.png").write_bytes(encoded(scene(8).filter(ImageFilter.GaussianBlur(40))))
+    (one,) = found_by(photos, settings=["method=pdq"]).suggestions
+    assert ImageHash(method="pdq").is_empty(photos / "dull.png")
+    assert one.measured.duplicates["resize 50%"].missed >= 1
+    assert one.measured.strangers.within(256).total <= COUNT * (COUNT - 1) // 2
+
+
+def test_too_little_and_wrong_arguments_are_refused(photos):
+    def refused(told, source="photos", kind=InputError, **arguments):
+        with pytest.raises(kind, match=told):
+            calibrate(source, image=True, threads=1, **arguments)
+
+    refused("at least 2 that are not blank are needed, got 1", "photos/1.png", settings=["method=average"])
+    refused("all 2 pictures of the sample resemble each other", ["photos/1.png", "photos/1.png"], settings=["method=average"])
+    refused("no picture of the sample changes in any of these ways", changes=["resize=1"], settings=["method=average"])
+    refused("no picture of the sample changes", changes=[])
+    refused("no setting is given", settings=[])
+    refused("method=difference,width=256, of the parameters method, width", settings=["size=2"])
+    refused("a fingerprinter of pictures", settings=[SimHash()])
+    refused("without text=", text="body")
+    refused("files and folders", None)
+    refused("a change of pictures is one of", changes=["words=2"])
+    (photos / "x.png").write_text("no picture")
+    refused("x.png: the picture is broken", ["photos", "photos/x.png"], settings=["method=average"])
+
+
+def test_a_missing_package_is_told(photos, monkeypatch):
+    monkeypatch.setattr(settings, "is_installed", lambda package: package != "pdqhash")
+    monkeypatch.setattr(settings, "IMAGE_SETTINGS", ("method=average",))
+    done = run("calibrate", "photos", "--image", "--threads", 1, *WAYS)
+    assert (done.exit_code, done.stderr) == (0, "fpstore: method=pdq is not compared: pip install pdqhash\n")
+    assert "method=pdq" not in done.stdout
+    monkeypatch.undo()
+    monkeypatch.chdir(photos.parent)
+    assert settings.usual_settings(True)[-1] == "method=pdq"
+    monkeypatch.setitem(sys.modules, "pdqhash", None)
+    with pytest.raises(MissingExtraError, match="pip install pdqhash"):
+        found_by(photos, settings=["method=pdq"])
+
+
+def test_the_command_says_what_the_library_says(photos):
+    found = json.loads(fine("calibrate", "photos", "--image", *QUICK, *WAYS, "--json", "-n", "1M", "--seed", 3))
+    library = found_by(
+        photos, settings=["method=difference", "method=perceptual,width=256"], documents=10**6, seed=3, threads=2
+    ).to_dict()
+    assert found == json.loads(json.dumps(library))
+    printed = fine("calibrate", "photos", "--image", *QUICK, *WAYS, "-n", "1M", "--seed", 3, "-o", "p.html")
+    assert printed.startswith("Settings for 1,000,000 pictures, at most 10,000 false pairs, the suggested one first\n")
+    for line, one in zip(printed.splitlines()[2:4], found["settings"], strict=True):
+        assert line.split()[:4] == [one["setting"], str(one["width"]), str(one["radius"]), f"{one['recall']:.1%}"]
+        assert one["plan"]["design"] in line.split()
+    text = Path("p.html").read_text()
+    page = Page(text)
+    assert [row[0] for row in page.table("Settings")] == [one["setting"] for one in found["settings"]]
+    assert page.facts["Pictures"] == str(COUNT)
+    assert "False pairs among 1,000,000 pictures" in text
+    assert "documents" not in text
+    assert sum(tag == "figure" for tag, _ in page.tags) == 1 + 2 * len(found["settings"])
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+def test_the_page_in_a_browser(photos):
+    fine("calibrate", "photos", "--image", *QUICK, "-n", "1e9", "-o", "p.html")
+    seen, console = look(photos.parent, ["p.html"])
+    assert console == []
+    assert len(seen) == 2
+    for name, found in seen.items():
+        assert found["scrolls"] <= found["width"] == int(name.split()[1]), (name, found)
+        assert found["outside"] == [], name
+        assert len(found["boxes"]) >= 5, name
+        assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
+
+
+def test_suffixes_and_wrong_use(photos):
+    some = json.loads(fine("calibrate", "photos", "--image", "--suffix", ".png", *QUICK, *WAYS, "--json"))
+    assert some["documents"] == COUNT - 1
+    for words, told in (
+        (("--text",), "--text does not go with --image"), (("--text-field", "a"), "--text-field does not go with --image"),
+        (("--pairs", "p.csv"), "--pairs does not go with --image"), (("--id-field", "a"), "--id-field does not go"),
+        (("--setting", "size=1"), "of the parameters method"), (("--change", "words=1"), "a change of pictures is one of"),
+    ):  # fmt: skip
+        assert told in failure("calibrate", "photos", "--image", *words, code=2)
+    assert "name files or folders" in failure("calibrate", "--image", code=2)
+    assert "a change is one of" in failure("calibrate", "photos", "--text", "--change", "resize=0.5", code=2)
+
+
+def test_the_tool_for_the_page_prints_percentiles(photos, monkeypatch, capsys):
+    tool = runpy.run_path(str(TOOL))
+    monkeypatch.setattr(sys, "argv", ["image_distances", "photos", "--threads", "1"])
+    tool["main"]()
+    first, _, header, _, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{COUNT} of {COUNT} pictures: 0 resemble")
+    names = header.strip("| ").split(" | ")[1:]
+    rows = {row[0]: dict(zip(names, row[1:], strict=True)) for row in (line.strip("| ").split(" | ") for line in lines)}
+    assert rows["usual radius"]["perceptual 256"] == str(ImageHash(width=256).usual_radius)
+    paths = sorted(photos.iterdir())
+    hasher = ImageHash(method="difference")
+    numbers = [hasher.fingerprint(path) for path in paths]
+    change = parse_image_change("mirror")
+    copies = [hasher.fingerprint(change.copy(upright(path))) for path in paths]
+    apart = sorted((a ^ b).bit_count() for a, b in zip(numbers, copies, strict=True))
+    assert rows["mirror"]["difference 64"] == f"{apart[3]} / {apart[6]} / {apart[6]}"
+    strangers = sorted((a ^ b).bit_count() for a, b in combinations(numbers, 2))
+    assert rows["two pictures: least / 1 % / median"]["difference 64"] == f"{strangers[0]} / {strangers[0]} / {strangers[10]}"

@@ -1,0 +1,95 @@
+"""How far a job over a store or a corpus is: phases with a total that is reached, in rows."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from resuming import near
+
+import fpstore
+from fpstore.errors import InputError
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+def phases(told):
+    """Return each phase with the calls of it."""
+    return [(phase, [call[1:] for call in calls]) for phase, calls in itertools.groupby(told, lambda call: call[0])]
+
+
+def check(told, wanted):
+    """Check the order of phases, that none goes back, and that those with a total reach it."""
+    found = phases(told)
+    assert [phase for phase, _ in found] == wanted
+    for phase, calls in found:
+        done = [one for one, _ in calls]
+        assert done == sorted(done), phase
+        totals = {total for _, total in calls}
+        assert len(totals) == 1, phase
+        (total,) = totals
+        if phase in ("clustering", "finding pairs", "copying"):
+            assert done[0] == 0
+            assert done[-1] == total > 0, phase
+        elif phase == "reading" and total is not None:
+            assert done[-1] < total
+
+
+@pytest.fixture
+def store(tmp_path, small_parts):
+    with fpstore.build(tmp_path / "s", near(1)) as store:
+        yield store
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("radius", [3, 12])
+def test_jobs_over_a_store(tmp_path, store, told, threads, radius):
+    def note(*call):
+        told.append(call)
+
+    tables = []
+    list(store.pairs(radius, threads=threads, progress=note))
+    check(told, ["reading", "finding pairs"])
+    tables.append(told[-1][2] / len(store))
+    assert tables[0] == int(tables[0])  # rows of all tables
+    assert len({done for _, done, _ in told}) > tables[0]
+    told.clear()
+    store.clusters(radius, threads=threads, progress=note)
+    check(told, ["reading", "clustering", "grouping"])
+    told.clear()
+    list(store.join(near(2), radius, threads=threads, progress=note))
+    assert phases(told)[-1][0] == "finding pairs"
+    check(told[-len(phases(told)[-1][1]) :], ["finding pairs"])
+
+
+def test_a_callback_that_is_none_is_refused(store):
+    for job in (store.pairs, store.clusters, lambda **how: store.join([1], **how)):
+        with pytest.raises(InputError, match="progress must be a function"):
+            job(progress=5)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "tsv", "parquet", "folder"])
+def test_a_deduplication(tmp_path, told, form):
+    texts = [f"a text of words {n % 90}" for n in range(120)]
+    source = tmp_path / f"c.{form}"
+    if form == "jsonl":
+        source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    elif form == "tsv":
+        source.write_text("text\n" + "".join(f"{text}\n" for text in texts))
+    elif form == "parquet":
+        pq.write_table(pa.table({"text": texts}), source)
+    else:
+        source.mkdir()
+        for n, text in enumerate(texts):
+            (source / f"{n}.txt").write_text(text)
+    output = Path(tmp_path / f"out.{form}")
+    found = fpstore.dedup(source, output, text=True if form == "folder" else "text", progress=lambda *call: told.append(call))
+    assert np.array_equal(found.kept, np.sort(found.kept))
+    check(told, ["reading", "grouping", "clustering", "grouping", "copying"])
+    assert told[-1] == ("copying", 120, 120)

@@ -1,0 +1,231 @@
+"""All pairs and clusters against brute force: every width, radius and design of a join, in small and large steps."""
+
+import numpy as np
+import pytest
+from children import in_child
+from column_sets import KINDS, as_given, make_set
+from near_pairs import brute, wanted_pairs, wanted_sets
+from speeds import crossed
+
+from fpstore import _kernel
+from fpstore.base.resources import Resources
+from fpstore.base.width import WIDTHS, Width, places_of
+from fpstore.design.families import lookup_radius
+from fpstore.design.joins import (
+    DEALING_NANOSECONDS,
+    SAMPLED_FROM,
+    dealt,
+    designs,
+    everything,
+    nanoseconds,
+    plan_join,
+    varying_bits,
+    work,
+)
+from fpstore.design.sample import SAMPLE_SIZE, Sample
+from fpstore.errors import InputError
+from fpstore.jobs import joining
+from fpstore.jobs.joining import pairs_between, pairs_within
+from fpstore.jobs.linking import connected
+from fpstore.jobs.pairs import join_design
+
+
+def found_pairs(rows, design, threads=1, memory=1 << 40):
+    out = []
+    for part in pairs_within(rows, design, Resources(memory, threads)):
+        places = (places_of(rows, side).tolist() for side in (part.a, part.b))
+        out += zip(*places, part.distances.tolist(), strict=True)
+    return sorted(out)
+
+
+def some_designs(count, radius, width, bits=None):
+    """Return the designs that are proposed for sets of several sizes, of which none has too many buckets for a test."""
+    made = {d.name: d for n in (count, 1 << 14, 1 << 20) for d in designs(n, radius, width, bits)}
+    return [d for d in made.values() if d.tables[0].prefix_bits <= 14]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pairs_and_sets(width, kind):
+    rng = np.random.default_rng([width, len(kind)])
+    rows = as_given(make_set(kind, width, 400, rng))
+    distances = brute(rows)
+    radii = (0, 1, 3, 4, 7, 12, lookup_radius(width) + 1)
+    for radius in radii[(WIDTHS.index(width) + KINDS.index(kind)) % 4 :: 4]:  # each with each width, and with each kind
+        pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
+        some = some_designs(len(rows), radius, width)
+        bits = varying_bits(rows, Width(width))
+        sample = Sample(rows, Width(width))
+        more = some_designs(len(rows), radius, width, bits)
+        chosen = [design for all_of in (some, more) for design in rng.permutation(all_of)[:2].tolist()]
+        chosen += [dealt(design, sample, bits) for design in chosen[-1:] if design.tables[0].prefix_bits]
+        for design in chosen:
+            assert found_pairs(rows, design) == pairs, (radius, design.name)
+            assert connected(rows, design).tolist() == sets, (radius, design.name)
+
+
+def wanted_between(rows, others, radius):
+    words, theirs = (side.reshape(len(side), -1 if len(side) else 1) for side in (rows, others))
+    distances = [np.bitwise_count(theirs ^ word).sum(axis=1).tolist() for word in words]
+    return [(i, j, d) for i, some in enumerate(distances) for j, d in enumerate(some) if d <= radius]
+
+
+def found_between(rows, others, design, threads=1, memory=1 << 40):
+    out = []
+    for part in pairs_between(rows, others, design, Resources(memory, threads)):
+        places = places_of(rows, part.a).tolist(), places_of(others, part.b).tolist()
+        out += zip(*places, part.distances.tolist(), strict=True)
+    return sorted(out)
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2))])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_pairs_of_two_sets(width, kind, part):
+    rng = np.random.default_rng([width, len(kind), 2, part])
+    all_rows = as_given(make_set(kind, width, 500, rng))
+    some = rng.random(len(all_rows)) < 0.4
+    sides = [(all_rows[some], all_rows[~some]), (all_rows, all_rows[some]), (all_rows[:1], all_rows), (all_rows[:0], all_rows)]
+    sides += [(all_rows, all_rows[:0])]
+    radii = (0, 1, 3, 7, 12, lookup_radius(width) + 1)
+    for radius in radii[(WIDTHS.index(width) + KINDS.index(kind) + part) % 3 :: 3]:
+        designs_here = some_designs(len(all_rows), radius, width)
+        for rows, others in sides:
+            design = designs_here[int(rng.integers(len(designs_here)))]
+            memory = int(rng.choice([1 << 12, 1 << 40]))
+            rows, others = np.ascontiguousarray(rows), np.ascontiguousarray(others)
+            assert found_between(rows, others, design, 1, memory) == wanted_between(rows, others, radius), (radius, design.name)
+
+
+def test_threads_share_a_join_of_two_sets():
+    rng = np.random.default_rng(3)
+    rows = np.unique(rng.integers(0, 2**64, 1 << 17, dtype=np.uint64))
+    others = np.unique(np.concatenate([rows[::500] ^ np.uint64(5), rng.integers(0, 2**64, 3000, dtype=np.uint64)]))
+    design = plan_join(len(others), 3, 64, queries=len(rows))
+    found = found_between(rows, others, design, 3)
+    assert found == found_between(rows, others, design)
+    planted = [(a, d) for a, b, d in found if others[b] == rows[a] ^ np.uint64(5)]
+    assert planted == [(a, 2) for a in range(0, len(rows), 500)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("isa", _kernel.available_isas())
+def test_pairs_and_sets_of_every_design(isa, width, kind):
+    chosen = _kernel.isa()
+    _kernel.select_isa(isa)
+    try:
+        rows = as_given(make_set(kind, width, 600, np.random.default_rng([width, len(kind), 1])))
+        distances = brute(rows)
+        for radius in range(lookup_radius(width) + 2):
+            pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
+            for design in some_designs(len(rows), radius, width):
+                assert found_pairs(rows, design) == pairs, (radius, design.name)
+                assert connected(rows, design).tolist() == sets, (radius, design.name)
+    finally:
+        _kernel.select_isa(chosen)
+
+
+@pytest.mark.parametrize(("isa", "radius"), crossed(_kernel.available_isas(), [1, 3, 5], share=2))
+def test_large_buckets(monkeypatch, isa, radius):
+    """Rows of a bucket are brought together by parts of their tags, in groups that have more pairs than there is room for."""
+    monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
+    chosen = _kernel.isa()
+    _kernel.select_isa(isa)
+    try:
+        rng = np.random.default_rng(radius)
+        low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(0, 4, 1800, np.uint64) << np.uint64(40)
+        rows = np.unique(low | rng.integers(0, 2, 1800, np.uint64) << np.uint64(60))
+        distances = brute(rows)
+        for design in some_designs(len(rows), radius, 64)[-4:]:
+            assert found_pairs(rows, design) == wanted_pairs(distances, radius), design.name
+            assert connected(rows, design).tolist() == wanted_sets(distances, radius), design.name
+    finally:
+        _kernel.select_isa(chosen)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 31, 32, 33, 64, 65])
+def test_few_rows(width, count):
+    rows = as_given(make_set("clustered", width, count, np.random.default_rng([width, count])))
+    distances = brute(rows)
+    for radius in (0, 3, width):
+        design = plan_join(len(rows), radius, width)
+        assert found_pairs(rows, design) == wanted_pairs(distances, radius)
+        assert connected(rows, design).tolist() == wanted_sets(distances, radius)
+
+
+@pytest.mark.parametrize("radius", [0, 2, 5, 9])
+def test_small_steps_and_threads(monkeypatch, radius):
+    """A join goes on where it ran out of room, in every loop; threads find the same."""
+    rows = as_given(make_set("clustered", 64, 1500, np.random.default_rng(radius)))
+    distances = brute(rows)
+    monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
+    monkeypatch.setattr(joining, "LEAST_ROWS", 100)
+    for design in some_designs(len(rows), radius, 64)[:3]:
+        for threads in (1, 3):
+            for memory in (1 << 40, 1 << 13):
+                assert found_pairs(rows, design, threads, memory) == wanted_pairs(distances, radius), (design.name, threads)
+                sets = connected(rows, design, Resources(memory, threads))
+                assert sets.tolist() == wanted_sets(distances, radius), design.name
+
+
+def test_a_family_of_all_near_each_other_is_not_listed():
+    """A ball of 2^16 fingerprints has 2^31 pairs within the radius; its links are fewer than its members, in each table."""
+    bits = np.arange(1 << 16, dtype=np.uint64)
+    rows = np.unique(bits << np.uint64(3))
+    design = plan_join(len(rows), 16, 64)
+    links = sum(len(part.a) for part in joining.links_within(rows, design))
+    assert len(rows) - 1 <= links < len(rows) * len(design.tables)
+    assert not connected(rows, design).any()
+
+
+def test_dealt_bits_are_found_by_a_sample():
+    halves = np.random.default_rng(1).integers(0, 2**32, SAMPLE_SIZE + 100, dtype=np.uint64)
+    digits = [f"{int(value):032b}" for value in halves]
+    rows = np.unique(np.array([int("".join(d + d for d in some), 2) for some in digits], np.uint64))  # each bit stands twice
+    sample = Sample(rows, Width(64))
+    assert sample.skewed
+    assert not plan_join(1 << 12, 6, 64, sample).name.startswith("dealt")  # it would take longer than the join
+    assert plan_join(1 << 24, 40, 64, sample).name == "scan"
+    rows = rows[:600]
+    distances = brute(rows)
+    plain = next(design for design in some_designs(1 << 14, 6, 64) if len(design.tables) == 4)
+    for design in (dealt(plain, sample), plan_join(1 << 24, 6, 64, sample)):
+        assert design.name.startswith("dealt")
+        assert found_pairs(rows, design) == wanted_pairs(distances, 6)
+
+
+@pytest.mark.parametrize("count", [1 << 13, 1 << 16])
+def test_bits_that_tell_nothing_cost_nothing(count):
+    """Fingerprints of few bits, in any place and with some exceptions, are not all compared with each other."""
+    rng = np.random.default_rng(count)
+    low = rng.integers(0, 2**32, count, dtype=np.uint64)
+    others = [np.append(low, rng.integers(0, 2**64, 3, dtype=np.uint64))] if count >= SAMPLED_FROM else []
+    for values in (np.arange(count, dtype=np.uint64), low, low << np.uint64(20), *others):
+        rows = np.unique(values)
+        for radius in (1, 3):
+            done = work(join_design(rows, radius, Width(64)), len(rows), Sample(rows, Width(64)))
+            near = np.bitwise_count(rows[:256, None] ^ rows[None, :]) <= radius  # some sets have many pairs
+            assert nanoseconds(done, len(rows)) < 2 * DEALING_NANOSECONDS + 100 * len(rows) * near.sum() / 256
+            assert done.survivors < len(rows) / 4
+
+
+def test_a_join_is_not_continued_in_another_process():
+    rows = np.unique(np.random.default_rng(1).integers(0, 2**20, 1 << 17, dtype=np.uint64))
+    pairs = pairs_within(rows, plan_join(len(rows), 2, 64, bits=range(44, 64)), Resources(1 << 40, 2))
+    next(pairs)
+
+    def ask():
+        with pytest.raises(InputError, match="in another process"):
+            list(pairs)
+
+    in_child(ask)
+    pairs.close()
+
+
+def test_the_plan_is_a_scan_where_nothing_else_is_cheaper():
+    assert plan_join(4, 3, 64).name == "scan"
+    assert plan_join(1 << 20, 40, 64) == everything(40, 64)
+    assert plan_join(1 << 22, 3, 64).name == "columns-4-16"

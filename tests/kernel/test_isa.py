@@ -1,0 +1,281 @@
+"""Every instruction set gives the same bytes as the scalar one, whatever the size and the alignment."""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tableimage
+import xxhash
+from brute_force import distances_of
+from speeds import crossed
+from tableimage import IDENTITY, KINDS, make_keys, open_table
+
+from fpstore import _kernel
+from fpstore.design.blocks import CODECS
+from fpstore.errors import CorruptStoreError
+
+ISAS = _kernel.available_isas()
+SIZES = range(71)
+SHUFFLED = np.random.default_rng(5).permutation(64).astype(np.uint8)
+Arrays = tuple[object, ...]
+
+
+@pytest.fixture(params=ISAS)
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = _kernel.isa()
+    yield request.param
+    _kernel.select_isa(before)
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def check(isa: str, work: Callable[..., object], *arguments: object) -> None:
+    _kernel.select_isa("scalar")
+    expected = work(*arguments)
+    _kernel.select_isa(isa)
+    assert _kernel.isa() == isa
+    assert same(work(*arguments), expected)
+
+
+def unaligned(values: np.ndarray, shift: int) -> np.ndarray:
+    """Copy to a place that begins shift words after a 64-byte boundary."""
+    room = np.empty(len(values) + 24, values.dtype)
+    start = -(room.ctypes.data // 8) % 8 + shift
+    part = room[start : start + len(values)]
+    part[:] = values
+    return part
+
+
+def words(seed: int, size: int) -> np.ndarray:
+    """Return unsorted words with repeats, of the kinds by turns."""
+    rng = np.random.default_rng(seed)
+    return rng.choice(make_keys(KINDS[seed % len(KINDS)], seed, size + 1), size + 1)[:size]
+
+
+def test_scalar_is_always_there_and_the_best_is_in_use():
+    assert ISAS[0] == "scalar"
+    if "FPSTORE_ISA" not in os.environ:
+        assert _kernel.isa() == ISAS[-1]
+
+
+def test_an_unknown_isa_cannot_be_selected():
+    before = _kernel.isa()
+    with pytest.raises(ValueError, match="instruction set"):
+        _kernel.select_isa("sse9")
+    assert _kernel.isa() == before
+
+
+@pytest.mark.parametrize("name", ISAS)
+def test_the_environment_variable_forces_a_set(name):
+    command = [sys.executable, "-P", "-c", "from fpstore import _kernel; print(_kernel.isa())"]
+    done = subprocess.run(command, env={**os.environ, "FPSTORE_ISA": name}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == name
+
+
+MISSING = sorted({"sse9", "AVX2", " scalar", "a\nb\xff", "avx512"} - set(ISAS))
+
+
+@pytest.mark.parametrize(("name", "start"), crossed(MISSING, ["import", "module", "script"]))
+def test_an_environment_variable_that_names_no_set_is_an_error(tmp_path, name, start):
+    script = tmp_path / "fpstore"  # as pip writes it
+    script.write_text("import sys\nfrom fpstore.cli import main\nsys.exit(main())\n")
+    command = {"import": ["-c", "import fpstore"], "module": ["-m", "fpstore", "plan", "9"], "script": [str(script), "plan", "9"]}
+    environment = {**os.environb, b"FPSTORE_ISA": name.encode("latin-1")}
+    done = subprocess.run([sys.executable, "-P", *command[start]], env=environment, capture_output=True, text=True, check=False)
+    shown = name.replace("\n", "?").replace("\xff", "?")
+    message = f"FPSTORE_ISA is '{shown}', an instruction set that is unknown or that this machine lacks; it has {', '.join(ISAS)}"
+    lines = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    if start == "import":
+        assert lines[-1].startswith(f"ImportError: {message}")
+        assert sum("Error" in line for line in lines) == 1
+    else:
+        assert len(lines) == 1
+        assert lines[0].startswith(f"fpstore: {message}")
+
+
+def test_an_empty_environment_variable_forces_nothing():
+    command = [sys.executable, "-P", "-c", "from fpstore import _kernel; print(_kernel.isa())"]
+    done = subprocess.run(command, env={**os.environ, "FPSTORE_ISA": ""}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ISAS[-1]
+
+
+def test_permute_and_digest(isa):
+    for size in (*SIZES, 511, 512, 513, 2000):
+        keys = unaligned(words(size, size), size % 8)
+        for permutation in (IDENTITY, np.roll(IDENTITY, 11), SHUFFLED):
+            check(isa, _kernel.permute, keys, permutation)
+            check(isa, _kernel.permute, keys, permutation, True)
+            check(isa, _kernel.digest, keys, permutation)
+
+
+def select(keys: np.ndarray, shift: int) -> Arrays:
+    out = unaligned(np.zeros(len(keys), np.uint64), shift)
+    kept = _kernel.permute_select(keys, SHUFFLED, np.array([2**61], np.uint64), np.array([2**63 + 5], np.uint64), out)
+    return kept, out[:kept]
+
+
+def test_permute_select(isa):
+    for size in (*SIZES, 2000):
+        check(isa, select, unaligned(words(size, size), size % 8), (size + 3) % 8)
+
+
+def permute_and_sort(keys: np.ndarray, bits: int, shift: int) -> np.ndarray:
+    out, scratch = unaligned(keys, shift), unaligned(keys, (shift + 5) % 8)
+    _kernel.permute_sort(keys, SHUFFLED, out, scratch, bits)
+    return out
+
+
+@pytest.mark.parametrize("bits", [7, 40, 64])
+def test_permute_sort(isa, bits):
+    for size in (*SIZES, 2000, 40_000):
+        check(isa, permute_and_sort, make_keys(KINDS[size % len(KINDS)], size, size + 1), bits, size % 8)
+
+
+def count(keys: np.ndarray) -> Arrays:
+    counts = np.arange(65, dtype=np.uint64)
+    return _kernel.histogram(keys, counts), counts
+
+
+def test_histogram(isa):
+    for size in (*SIZES, 2000):
+        keys = unaligned(np.sort(words(size, size)), size % 8)
+        check(isa, count, keys)  # a repeat is a key out of order
+        check(isa, count, unaligned(np.unique(keys), size % 8))
+
+
+def sort(keys: np.ndarray, bits: int, shift: int) -> np.ndarray:
+    out = unaligned(keys, shift)
+    _kernel.sort_keys(out, unaligned(keys, (shift + 5) % 8), bits)
+    return out
+
+
+@pytest.mark.parametrize("bits", [1, 7, 32, 63, 64])
+def test_sort_keys(isa, bits):
+    for size in (*SIZES, 300, 3000, 40_000):
+        check(isa, sort, words(size, size), bits, size % 8)
+
+
+def sort_and_group(pairs: np.ndarray, shift: int) -> Arrays:
+    out = unaligned(pairs, shift)
+    _kernel.sort_pairs(out, unaligned(pairs, (shift + 5) % 8))
+    return out.copy(), *tableimage.grouped(out)
+
+
+def test_sort_pairs_and_group_pairs(isa):
+    for size in (*SIZES, 300, 3000, 20_000):
+        pairs = np.column_stack([words(size, size), np.arange(size, dtype=np.uint64) % 7]).ravel()
+        check(isa, sort_and_group, pairs, size % 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_encode(isa, kind):
+    for size in (*range(1, 71), 1500):
+        keys = unaligned(make_keys(kind, size, size), size % 8)
+        for lengths in (tableimage.complete_lengths(size, set(range(64))), tableimage.NO_CODE):
+            for block_bytes in (128, 1024):
+                check(isa, tableimage.encode, keys, lengths, block_bytes, 77, [size // 3])
+
+
+def probe(prober: _kernel.Prober, queries: np.ndarray, radius: int, order: str) -> Arrays:
+    """Leave out the last column, the number of entries looked at: that is up to each set."""
+    return prober.probe(queries, radius, order=order)[:4]
+
+
+@pytest.mark.parametrize(("kind", "block_bytes"), crossed(KINDS, [128, 512, 4096]))
+def test_decode_scan_locate_and_probe(isa, kind, block_bytes):
+    rng = np.random.default_rng(block_bytes)
+    masks = np.array([0, *(1 << np.arange(48, 64, dtype=np.uint64))], np.uint64)
+    for place, size in enumerate((1, 1, 1, 2, 2, 3, 5, 8, 9, 16, 17, 24, 31, 33, 47, 64, 65, 70, 1100, 1101, 1102)):
+        fingerprints = make_keys(kind, size, size)
+        # In turn the code of the keys, random lengths, which give codes of up to 16 bits in plenty, and Elias-Fano.
+        lengths = (None, tableimage.complete_lengths(size, set(range(64))), tableimage.NO_CODE)[place % 3]
+        images = [tableimage.build(fingerprints, p, block_bytes, lengths) for p in (IDENTITY, SHUFFLED)]
+        queries = rng.choice(fingerprints, 37) ^ (np.uint64(1) << rng.integers(0, 64, 37, np.uint64))
+        queries = unaligned(np.concatenate([queries, fingerprints[:30]]), size % 8)
+        first, second = map(open_table, images)
+        for table in (first, second):
+            check(isa, table.decode, 0, table.block_count, 1 << 16)
+            check(isa, table.scan, queries, 20, table.block_count // 2, table.block_count)
+            check(isa, table.locate, queries)
+            for query in queries.tolist():
+                check(isa, table.locate_one, query)
+        prober = _kernel.Prober()
+        prober.add(first, 16, 1, masks)
+        prober.add(second, 20, 0, masks[:1])
+        for radius in (0, 3, 31, 64):
+            check(isa, probe, prober, queries, radius, "asked")
+            check(isa, probe, prober, queries, radius, "near")
+            check(isa, probe, prober, queries, radius, "sorted")
+        check(isa, prober.probe_one, int(queries[0]), 40, second)
+
+
+def test_low_parts_of_every_width_in_blocks_of_any_number_of_entries(isa):
+    _kernel.select_isa(isa)
+    rng = np.random.default_rng(7)
+    widths = set()
+    for bits in range(64):
+        for count in (*range(1, 20), 31, 32, 33, 200):
+            ends = np.cumsum(rng.integers(1, (2 << bits) - 1, count, np.uint64, endpoint=True).astype(object))
+            keys = np.array([end for end in ends if end < 2**64], np.uint64)
+            image = tableimage.build(keys, IDENTITY, (128, 512)[count % 2], tableimage.NO_CODE)
+            table = open_table(image)
+            values, counts, _ = table.decode(0, table.block_count, 1 << 16)
+            assert same(values, keys)
+            assert counts.sum() == len(keys)
+            nearest_first = np.argsort(distances_of(keys, keys[0]), kind="stable")
+            assert same(table.scan(keys[:1], 64, 0, table.block_count)[1], keys[nearest_first])
+            widths.add(int.from_bytes(image[4102:4104], "little"))
+    assert widths == set(range(64))
+
+
+def errors(table: _kernel.Table) -> list[str]:
+    found = []
+    for block in range(table.block_count):
+        try:
+            table.decode(block, block + 1, 1 << 16)
+        except CorruptStoreError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("lengths", [None, tableimage.NO_CODE], ids=CODECS)
+def test_damaged_blocks_give_the_same_error(isa, lengths):
+    image = tableimage.build(make_keys("clustered", 4, 300), SHUFFLED, 128, lengths)
+    rng = np.random.default_rng(8)
+    for place in rng.integers(4096, open_table(image).directory_offset, 200).tolist():
+        damaged = bytearray(image)
+        damaged[place] ^= 1 << rng.integers(8)
+        table = open_table(bytes(damaged))
+        check(isa, errors, table)
+        assert errors(table)
+
+
+def test_xxh64_equals_the_package():
+    data = random.Random(3).randbytes(2000)
+    for length in range(2001):
+        for seed in (0, 1, 2**63 + length, 2**64 - 1):
+            assert _kernel.xxh64(data[:length], seed) == xxhash.xxh64_intdigest(data[:length], seed), length
+
+
+@pytest.mark.parametrize("name", ["avx2", "avx512"])
+def test_every_feature_that_a_set_is_compiled_for_is_asked_of_the_processor(name: str) -> None:
+    native = Path(__file__).parents[2] / "fpstore" / "_native"
+    features = set(
+        re.findall(r"-m(\w+)", (native / "sources.txt").read_text().partition(f"target_{name}.cpp ")[2].partition("\n")[0])
+    )
+    assert {"avx2", "lzcnt"} <= features
+    asked = re.findall(r'__builtin_cpu_supports\("(\w+)"\)|\bhas_(\w+)\(\) &&', (native / "isa" / "cpu.cpp").read_text())
+    assert features <= {a or b for a, b in asked}

@@ -1,0 +1,13 @@
+"""The start of a script whose process may not take more memory than it has and some more."""
+
+LIMITED = """
+    import json, resource, sys
+    from pathlib import Path
+    import numpy as np
+    import fpstore
+
+    def limit(more):
+        status = Path("/proc/self/status").read_text()
+        now = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmData")) * 1024
+        resource.setrlimit(resource.RLIMIT_DATA, (now + more, now + more))
+"""

@@ -1,0 +1,123 @@
+"""Jobs that are killed when they rename a file, and resumed: their inputs, and the commands."""
+
+import itertools
+import json
+import os
+import shutil
+import signal
+from contextlib import chdir
+from functools import partialmethod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fpstore
+from fpstore.cli import main
+from fpstore.jobs import between, dedup_rows, joining
+
+ROWS = 4000
+WORDS = [f"word{i}" for i in range(300)]
+
+
+def near(seed, count=ROWS):
+    """Return fingerprints of which many are near another one."""
+    rng = np.random.default_rng(seed)
+    some = rng.integers(0, 2**64, count // 2, dtype=np.uint64)
+    return np.unique(np.concatenate([some, some ^ (np.uint64(1) << rng.integers(0, 64, len(some)).astype(np.uint64))]))
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    """Let a few hundred rows be a part."""
+    monkeypatch.setattr(joining, "LEAST_ROWS", 500)
+    monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
+    monkeypatch.setattr(between, "PROBED_ROWS", 100)
+    monkeypatch.setattr(dedup_rows, "KEPT_ROWS", 100)
+    monkeypatch.setattr("fpstore.io.corpus_rows.PART_BYTES", 1 << 12)
+    monkeypatch.setattr("fpstore.io.lines.line_blocks.__defaults__", (1 << 14, b"\n", False, None))
+
+
+@pytest.fixture(scope="session")
+def inputs_of_jobs(tmp_path_factory):
+    """Return a folder with what the jobs work on."""
+    place = tmp_path_factory.mktemp("jobs")
+    with chdir(place):
+        rng = np.random.default_rng(3)
+        fpstore.build("s.fps", near(1), [f"doc {i}" for i in range(len(near(1)))], radius=3).close()
+        fpstore.build("few.fps", near(1)[::5] ^ np.uint64(4), radius=3).close()
+        texts = [" ".join(rng.choice(WORDS, 30)) for _ in range(400)]
+        rows = [{"id": f"i{n}", "text": texts[n % 380] if n % 50 else None, "score": n % 7} for n in range(900)]
+        Path("c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        Path("c.csv").write_text("id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows)))
+        Path("h.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist())))
+        Path("notes").mkdir()
+        for n, text in enumerate(texts[:250]):
+            Path(f"notes/{n % 230}.txt").write_text(text)
+            Path(f"notes/copy-{n % 9}.txt").write_text(text)
+    return place
+
+
+@pytest.fixture
+def job_folder(inputs_of_jobs, tmp_path, monkeypatch, small_parts):
+    shutil.copytree(inputs_of_jobs, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+JOBS = {
+    "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv --threads 2 --force",
+    "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads 1 --force",
+    "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
+    "pairs": "pairs s.fps --output {} --threads 2",
+    "pairs by one": "pairs s.fps --output {} --threads 1 --radius 2",
+    "join": "join s.fps few.fps --output {} --threads 2 --radius 8",
+    "join by probes": "join s.fps few.fps --output {} --threads 2 --radius 3",
+    "cluster": "cluster s.fps --output {} --threads 2",
+    "cluster by one": "cluster s.fps --output {} --group greedy --threads 1",
+}
+SUFFIXES = {"dedup texts": ".jsonl", "dedup csv": ".csv", "dedup hashes": ".tsv"}
+
+
+def command(job, name):
+    return JOBS[job].format(f"{name}{SUFFIXES.get(job, '.tsv')}", name).split()
+
+
+def outputs(name):
+    """Return what a job has written, and the names that a killed one may leave, too."""
+    return {path.name.removeprefix(name): path.read_bytes() for path in Path().glob(f"{name}*") if path.is_file()}
+
+
+def in_another(arguments, call=0, names=("replace",), after=False):
+    """Run a command in a process that is killed when it renames a file for the so-manieth time, or calls another method of paths.
+
+    Return how many such calls it has made; None if it was killed.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        calls = itertools.count(1)
+
+        def counted(path, done, *args, **kwargs):
+            last = next(calls) == call
+            result = None if last and not after else done(path, *args, **kwargs)
+            return os.kill(os.getpid(), signal.SIGKILL) if last else result
+
+        for name in names:
+            setattr(Path, name, partialmethod(counted, getattr(Path, name)))
+        try:
+            main(arguments, standalone_mode=False)
+            os.write(writing, str(next(calls) - 1).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    return int(said) if said else None
+
+
+def killed(arguments, call):
+    """Run a command, likewise; return whether it was killed."""
+    return in_another(arguments, call) is None

@@ -1,0 +1,255 @@
+"""Readers of a store that changes: in threads, after other processes died, many at once, and for a long time."""
+
+import gc
+import json
+import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from living import Child, content_of, reader, words
+from sets import make_set
+
+import fpstore
+
+OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128}
+GOLDEN = Path(__file__).parents[1] / "data" / "v1" / "store"
+
+
+def build(path, fingerprints, ids=None, **options):
+    fpstore.build(path, words(fingerprints), ids, **OPTIONS, **options).close()
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return build(tmp_path / "s.fps", make_set("families"))
+
+
+def seen(store, *fingerprints):
+    return [fingerprint in store for fingerprint in fingerprints]
+
+
+def generations(path):
+    return [entry.name for entry in path.iterdir() if entry.name.startswith("gen-")]
+
+
+# --- Threads --------------------------------------------------------------------------------------
+
+PAIRS = np.unique(np.random.default_rng(2).integers(0, 2**64, 40, np.uint64))
+
+
+def ask_for_pairs(store, stop):
+    """Ask for fingerprints that are inserted and deleted together; return how often they were there and not."""
+    twins = np.stack([PAIRS, ~PAIRS], 1)
+    counts = [0, 0]
+    while not stop.is_set() or not all(counts):
+        for columns in (twins, twins[:, ::-1]):
+            matches = store.probe_many(columns.ravel(), 0, threads=1)
+            there = (np.diff(matches.lims) > 0).reshape(-1, 2)
+            assert (there[:, 0] == there[:, 1]).all()
+            lims, ids = matches.ids()
+            assert (np.diff(lims) == 1).all()
+            assert sorted(ids.tolist()) == sorted(np.repeat(np.flatnonzero(there[:, 0]) + 1000, 2).tolist())
+            counts[0] += int(there[:, 0].sum())
+            counts[1] += int((~there[:, 0]).sum())
+        content = content_of(store)
+        assert all((pair in content) == (pair ^ (2**64 - 1) in content) for pair in PAIRS.tolist())
+        assert len(store.snapshot().with_ids(words([1003]))[0]) in (0, 2)
+        if stop.wait(0):
+            break
+    return counts
+
+
+@pytest.mark.parametrize("others", ["writer", "reader", "both"])
+def test_threads_see_consistent_moments(path, others):
+    stop = threading.Event()
+    rng = np.random.default_rng(3)
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as other, ThreadPoolExecutor(4) as pool:
+        asked = {"writer": [store] * 3, "reader": [other] * 3, "both": [store, other, other]}[others]
+        results = [pool.submit(ask_for_pairs, each, stop) for each in asked]
+        try:
+            for step in range(40):
+                chosen = np.flatnonzero(rng.random(len(PAIRS)) < 0.5)
+                values = np.concatenate([PAIRS[chosen], ~PAIRS[chosen]])
+                ids = np.concatenate([chosen, chosen]) + 1000
+                if step % 3 == 0:
+                    store.insert(values, ids)
+                elif step % 3 == 1:
+                    store.delete(fingerprints=values)
+                elif step % 2 == 0:
+                    store.delete(ids=ids)
+                else:
+                    store.probe_insert_many(values, ids, radius=0)
+                if step % 10 == 9:
+                    store.merge()
+        finally:
+            stop.set()
+        for result in results:
+            result.result()
+        assert store.verify().ok
+
+
+def test_a_thread_sees_what_was_committed_before_it_asked(path):
+    with fpstore.open(path, "r+") as store, fpstore.open(path) as other, ThreadPoolExecutor(3) as pool:
+        committed = [10**6]
+        stop = threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                before = committed[0]
+                assert before in other or before == 10**6
+                assert before in store or before == 10**6
+
+        asking = [pool.submit(ask) for _ in range(3)]
+        try:
+            for value in range(10**6 + 1, 10**6 + 90):
+                store.insert(value)
+                committed[0] = value
+                if value % 40 == 0:
+                    store.merge()
+        finally:
+            stop.set()
+        for thread in asking:
+            thread.result()
+
+
+# --- Stores that were never changed ---------------------------------------------------------------
+
+
+def test_a_golden_store_is_changed(tmp_path):
+    ids = json.loads(GOLDEN.with_suffix(".json").read_text())["ids"]
+    path = shutil.copytree(GOLDEN, tmp_path / "copy")
+    wanted = {int(fingerprint, 16): set(names) for fingerprint, names in ids.items()}
+    with fpstore.open(path) as other:
+        child = reader(path, lambda store: content_of(store))
+        assert content_of(other) == child.ask() == wanted
+        with fpstore.open(path, "r+") as store:
+            assert content_of(other) == child.ask() == wanted
+            store.insert([7, 8], ["document 0", "new"])
+            wanted |= {7: {"document 0"}, 8: {"new"}}
+            assert content_of(other) == child.ask() == content_of(store) == wanted
+            store.delete(ids="document 0")
+            wanted = {f: names - {"document 0"} for f, names in wanted.items() if names != {"document 0"}}
+            assert content_of(other) == child.ask() == content_of(store) == wanted
+            store.merge()
+            assert content_of(other) == child.ask() == content_of(store) == wanted
+            assert store.verify().ok
+        assert other.verify().ok
+        assert child.end() == 0
+    with fpstore.open(path) as again:
+        assert content_of(again) == wanted
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_reader_keeps_answering_from_a_store_that_was_replaced(path, changed):
+    if changed:
+        with fpstore.open(path, "r+") as store:
+            store.insert(5)
+    child = reader(path, lambda store, queries: (content_of(store), store.probe(queries[0])))
+    with fpstore.open(path) as other:
+        before = content_of(other)
+        matches = other.probe_many(make_set("families")[:5])
+        listed = list(matches)
+        build(path, [1, 2, 3], overwrite=True)
+        with fpstore.open(path, "r+") as store:
+            store.insert(99)
+            store.merge()
+            assert content_of(other) == child.ask([1])[0] == before
+            assert list(matches) == listed
+            assert len(other.probe(5)) == changed
+            assert content_of(store) == {1: {0}, 2: {1}, 3: {2}, 99: {3}}
+    assert child.end() == 0
+
+
+# --- Readers that die, and many -------------------------------------------------------------------
+
+
+def test_readers_that_are_killed_leave_nothing(path):
+    with fpstore.open(path, "r+") as store:
+        store.insert(1)
+        children = [reader(path, seen) for _ in range(3)]
+        assert all(child.ask(1) == [True] for child in children)
+        store.merge()
+        store.insert(2)
+        assert all(child.ask(2) == [True] for child in children[:2])
+        for child in children:
+            child.kill()
+        for value in range(3, 6):
+            store.insert(value)
+            store.merge()
+        assert generations(path) == ["gen-00000005"]
+
+
+def test_a_writer_removes_only_folders_of_generations(path):
+    ours = ["gen-00000009", "gen-00000009.tmp", "gen-00000009.joined", "gen-123456789"]
+    others = ["gen-notes", "gen-1", "gen-00000009.bak", "gen-0000000٩"]
+    for name in (*ours, *others):
+        (path / name).mkdir()
+    fpstore.open(path, "r+").close()
+    assert sorted(generations(path)) == sorted(["gen-00000001", *others])
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(400, marks=pytest.mark.slow)])
+def test_many_readers(path, count):
+    with fpstore.open(path, "r+") as store:
+        store.insert(1)
+        children = [reader(path, seen) for _ in range(count)]
+        store.insert(2)
+        assert all(child.ask(1, 2) == [True, True] for child in children)
+        store.merge()
+        store.insert(3)
+        assert all(child.ask(2, 3) == [True, True] for child in children)
+        assert {child.end() for child in reversed(children)} == {0}  # a later one has the pipes of those before it
+
+
+# --- For a long time ------------------------------------------------------------------------------
+
+
+def held(store, value):
+    """Return whether a fingerprint is there, and what the process holds: descriptors, and maps of files that are gone."""
+    there = value in store
+    gc.collect()
+    maps = [line for line in Path("/proc/self/maps").read_text().splitlines() if ".fps" in line and "deleted" in line]
+    return there, len(os.listdir("/proc/self/fd")), len(maps)  # noqa: PTH208
+
+
+@pytest.mark.parametrize("ids", ["strings", pytest.param("rows", marks=pytest.mark.slow)])
+def test_a_reader_that_follows_gives_everything_back(path, tmp_path, ids):
+    if ids == "strings":
+        path = build(tmp_path / "named.fps", make_set("families"), [f"n{i}" for i in range(len(make_set("families")))])
+    child = reader(path, held)  # before this process opens it: a fork has the maps of both
+    with fpstore.open(path, "r+") as store:
+        counts = []
+        for value in range(5):
+            store.insert(value, f"new {value}" if ids == "strings" else None)
+            store.merge()
+            there, *rest = child.ask(value)
+            assert there
+            counts.append((rest, held(store, value)[1:]))
+        for who in (0, 1):
+            descriptors, maps = zip(*(count[who] for count in counts[3:]), strict=True)
+            assert max(descriptors) - min(descriptors) <= 2, descriptors
+            assert max(maps) <= 2, maps
+    assert child.end() == 0
+
+
+def test_a_closed_writer_gives_everything_back(path):
+    def work(pipe):
+        counts = []
+        for value in range(4):
+            with fpstore.open(path, "r+", sync="batch") as store:
+                store.insert(value)
+                store.merge()
+                store.insert(value + 100)
+            gc.collect()
+            counts.append(len(os.listdir("/proc/self/fd")))  # noqa: PTH208
+        pipe.send(counts)
+
+    child = Child(work)
+    counts = child.receive()
+    assert counts[1:] == [counts[0]] * 3
+    assert child.end() == 0

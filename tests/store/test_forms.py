@@ -1,0 +1,124 @@
+"""One fingerprint in each of its forms, and lists of them, in every method of a store; those of another width are refused."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from speeds import crossed
+from wide import Bits, as_bits, as_uint8, numbers
+
+import fpstore
+from fpstore.base.width import WIDTHS, Width
+from fpstore.hashing import iter_documents
+from fpstore.io import SUFFIXES, open_reader
+
+COUNT = 20
+
+
+def forms_of(value, bits):
+    """Return every form of one fingerprint."""
+    data, width = value.to_bytes(bits // 8, "big"), Width(bits)
+    hashed = Bits(value, bits)
+    forms = [
+        value, data, bytearray(data), memoryview(data), np.void(data), as_uint8([value], bits)[0], as_bits([value], bits)[0],
+        hashed.hash, hashed,
+    ]  # fmt: skip
+    return [*forms, width.row(value)[0]] if bits > 64 else [*forms, np.uint64(value)]
+
+
+def lists_of(values, bits):
+    """Return lists of one array for each fingerprint."""
+    lists = [list(as_uint8(values, bits)), list(as_bits(values, bits)), [Bits(value, bits).hash for value in values]]
+    return [*lists, list(Width(bits).rows(values))] if bits > 64 else lists
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_every_form_of_one_fingerprint_is_one_for_each_method(tmp_path, bits):
+    values = sorted(set(numbers(bits, COUNT)))
+    query = values[3] ^ 1
+    fpstore.build(tmp_path / "s", values, width=bits).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        expected = store.nearest(query, 2)
+        for form in forms_of(query, bits):
+            assert store.nearest(form, 2) == expected
+            assert store.probe(form, 1) == store.probe(query, 1)
+            assert form not in store
+            assert (store.insert(form), form in store, len(store[form])) == (1, True, 1)
+            assert (store.upsert(form, 10**6), store[form]) == (1, [*store[query]])
+            assert store.delete(fingerprints=form).removed == 2
+        assert len(store.nearest(as_bits(values, bits), 2)) == len(values)
+
+
+@pytest.mark.parametrize(("bits", "ids"), crossed(WIDTHS, [False, True]))
+def test_lists_and_generators_of_rows_are_built_and_inserted(tmp_path, bits, ids):
+    values = sorted(set(numbers(bits, COUNT)))
+    names = [f"row {place}" for place in range(len(values))] if ids else None
+    for rows in lists_of(values, bits):
+        for given in (rows, tuple(rows), iter(rows)):
+            with fpstore.build(tmp_path / "s", given, names, width=bits, overwrite=True) as store:
+                assert list(store) == values
+                assert store[values[2]] == ["row 2" if ids else 2]
+        fpstore.build(tmp_path / "s", [], width=bits, overwrite=True).close()
+        with fpstore.open(tmp_path / "s", "r+") as store:
+            assert store.insert(rows, names) == len(values)
+            assert list(store) == values
+
+
+def test_ids_of_single_rows_are_as_many(tmp_path):
+    rows = as_uint8([1, 2, 3], 64)
+    for ids, message in (([1, 2], "2 ids for 3"), ([1, 2, 3, 4], "more ids"), ("abc", "one for each fingerprint, got str")):
+        with pytest.raises(fpstore.InputError, match=message):
+            fpstore.build(tmp_path / "s", iter(rows), ids)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_a_row_of_bytes_is_not_many_fingerprints(tmp_path, bits):
+    """A row of eight bytes was probed as eight small numbers, which found nothing."""
+    row = as_uint8([1], bits)[0]
+    with fpstore.build(tmp_path / "s", [1, 2], width=bits) as store:
+        for use in (store.probe_many, store.ids_of, lambda q: store.scan(q, 3), lambda q: list(store.probe_batches(q))):
+            with pytest.raises(fpstore.InputError, match=r"one fingerprint\? pass row.tobytes\(\); several\? use shape"):
+                use(row)
+    with pytest.raises(fpstore.InputError, match="several"):
+        fpstore.build(tmp_path / "new", row, width=bits)
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_one_fingerprint_of_another_width_is_named_with_both(tmp_path, bits):
+    other = 64 if bits == 256 else 256
+    with fpstore.build(tmp_path / "s", [1, 2], width=bits) as built:
+        path = built.path
+    with fpstore.open(path, "r+") as store:
+        for form in (bytes(other // 8), np.zeros(other // 8, np.uint8), np.zeros(other, bool), Bits(0, other)):
+            for use in (
+                store.probe, lambda q: store.nearest(q, 1), store.insert, store.__contains__, store.__getitem__,
+                lambda q: store.delete(fingerprints=q), lambda q: store.upsert(q, 7),
+            ):  # fmt: skip
+                with pytest.raises(fpstore.InputError, match=rf"of {other} bits .*, but this store holds {bits} bits$"):
+                    use(form)
+        with pytest.raises(
+            fpstore.InputError, match=rf"it has .* of {other} bits|of {other} bits .*this store holds {bits} bits$"
+        ):
+            store.probe_many(np.zeros((5, other // 8), np.uint8))
+
+
+def test_numbers_of_32_bits_are_not_fingerprints_of_64(tmp_path):
+    """They were widened, and probes found nothing."""
+    narrow = np.arange(5, dtype=np.uint32)
+    np.save(tmp_path / "a.npy", narrow)
+    pq.write_table(pa.table({"fingerprint": narrow}), tmp_path / "a.parquet")
+    for given in (
+        lambda: narrow, lambda: pa.array(narrow), lambda: open_reader(tmp_path / "a.npy"),
+        lambda: open_reader(tmp_path / "a.parquet"),
+    ):  # fmt: skip
+        with pytest.raises(fpstore.InputError, match=r"fingerprints of 32 bits.*, but the width is 64: pass width=32"):
+            fpstore.build(tmp_path / "s", given())
+    with fpstore.build(tmp_path / "s", [1, 2]) as store, pytest.raises(fpstore.InputError, match="but this store holds 64 bits"):
+        store.probe_many(narrow)
+
+
+def test_every_format_of_rows_is_skipped_among_texts(tmp_path):
+    """A .u32 file was read as a text."""
+    for suffix in SUFFIXES:
+        (tmp_path / f"a{suffix}").write_text("some words")
+    assert [document.id for document in iter_documents(tmp_path)] == [str(tmp_path / "a.txt")]

@@ -171,10 +171,24 @@ def test_docstring_examples(name, tmp_path, monkeypatch):
     assert result.failed == 0
 
 
-def test_pages_link_to_files_that_exist():
+def anchors(page):
+    """Return the names under which the headings of a page can be linked to."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pages_link_to_files_and_headings_that_exist():
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for target, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", page.read_text(encoding="utf-8")):
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name}: {target}"
+            assert not heading or heading in anchors(linked), f"{page.name}: {target}#{heading}"
+
+
+def test_pages_that_are_made_are_up_to_date():
+    for tool in ("make_benchmarks",):
+        done = subprocess.run([sys.executable, ROOT / "tools" / tool, "--check"], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), tool
 
 
 def test_stub_lists_what_the_kernel_has():

@@ -29,8 +29,7 @@ from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
 from fpstore.care.reports import Report
 from fpstore.care.stats import describe
 from fpstore.care.verify import verify_store
-from fpstore.change.opening import check_opening, close_dropped, open_writer
-from fpstore.change.writer import Deleted, StoreWriter
+from fpstore.change.writer import Deleted, StoreWriter, check_opening, close_dropped, open_writer
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
@@ -953,7 +952,7 @@ class Store:
         ------
         InputError, StoreExistsError, StorageError, ClosedStoreError
         """
-        from fpstore.change.split import split_store
+        from fpstore.change.join import split_store
 
         check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")

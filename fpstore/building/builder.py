@@ -27,14 +27,13 @@ from fpstore.building.external_sort import (
     sort_room,
 )  # fmt: skip
 from fpstore.building.file_column import FileColumn
-from fpstore.building.generation_writer import GenerationWriter, finish_store
+from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
+from fpstore.building.input import chunks, known_rows
 from fpstore.building.numbered import NumberedSorter
-from fpstore.building.rows import chunks, known_rows
 from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
-from fpstore.building.work import Work
 from fpstore.design.blocks import AUTO, HUFFMAN, Blocks, check_blocks
 from fpstore.design.dealing import make_for
 from fpstore.design.estimates import Requirements

@@ -17,15 +17,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from fpstore.base.arguments import check_sync
+from fpstore.base.diagnostics import logger
 from fpstore.base.threads import Worker
-from fpstore.change.obsolete import remove_obsolete
+from fpstore.disk.folders import remove_tree
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import FpstoreError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
-from fpstore.format.log_writer import LogWriter
-from fpstore.format.manifest import Manifest, generation_folder, read_manifest
+from fpstore.format.log_writer import LogWriter, supersede_log
+from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, is_generation_name, read_manifest
 from fpstore.format.record import Change, Totals, pack_change
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
@@ -242,3 +244,22 @@ class Committer:
         flusher = self._flusher  # at the end of the interpreter it would keep what it refers to
         if flusher is not None:
             flusher.wait()
+
+
+def remove_obsolete(path: Path, current: int) -> None:
+    """Remove the generations that are not current, and temporary files of a writer that died."""
+    for entry in list(path.iterdir()):
+        if is_generation_name(entry.name) and entry.name != generation_folder(current):
+            logger().info("%s: obsolete, removed", entry)
+            remove_generation(entry)
+    remove_tree(path / (MANIFEST_FILE + TEMPORARY))
+
+
+def remove_generation(folder: Path) -> None:
+    """Remove a generation, after marking its log so that its readers look for the current generation.
+
+    Processes that have its files open can go on reading them. The disk space is free when the last of them has closed the files.
+    """
+    supersede_log(folder / LOG_FILE)
+    with suppress(OSError):
+        remove_tree(folder)

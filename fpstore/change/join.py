@@ -1,28 +1,35 @@
-"""Joining whole stores into one: a merge of the content of several stores."""
+"""Whole stores: several joined into one, which is a merge of all their content, and one split into several."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
 from fpstore.base.strings import string_spans
 from fpstore.building.external_sort import COPY_ROWS
-from fpstore.building.generation_writer import GenerationWriter
-from fpstore.building.sources import Content, Joined, SortedSource
-from fpstore.building.streaming import PHASE_MERGE
+from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
 from fpstore.building.strings import StringSpool
-from fpstore.change.committer import Committer
+from fpstore.building.target import Target, refuse_inside_store
+from fpstore.change.committer import Committer, remove_generation
+from fpstore.change.content import PHASE_MERGE, JoinedContent, PrefixContent, SnapshotContent, SortedSource, write_sorted
 from fpstore.change.merge import Merge
-from fpstore.change.obsolete import remove_generation
+from fpstore.change.merged_strings import MergedStrings
 from fpstore.disk.files import RUN_REPAIR, allocate
+from fpstore.disk.folders import sync_folder
+from fpstore.disk.refusals import NOTHING_CHANGED, refusing
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.dictionary import NO_NUMBER
-from fpstore.format.manifest import JOINED, generation_folder
+from fpstore.format.manifest import IDENTITY_BYTES, JOINED, generation_folder
 from fpstore.format.record import LAST_ROW, Totals
 from fpstore.query.snapshot import Snapshot
+
+MOST_BITS = 8  # by which a store is split
 
 
 class Join(Merge):
@@ -95,7 +102,7 @@ class Join(Merge):
         return kind or snapshot.totals.id_kind
 
     def _sources(self, snapshot: Snapshot) -> SortedSource:
-        sources: list[SortedSource] = [Content(snapshot)]
+        sources: list[SortedSource] = [SnapshotContent(snapshot)]
         end_of_ids = _end_of_ids(snapshot) if self._renumber else 0
         delta = snapshot.delta
         if self._kind == "string":
@@ -105,18 +112,18 @@ class Join(Merge):
                 self._translation(snapshot, other, new, first, f"numbers-{place}") for place, other in enumerate(self._others)
             ]
             new.resolve(lambda rows: self._work.tick())
-            return Joined([*sources, *map(Content, self._others, translations)])
+            return JoinedContent([*sources, *map(SnapshotContent, self._others, translations)])
         for other in self._others:
             if self._renumber:
-                sources.append(Content(other, _shift(end_of_ids)))
+                sources.append(SnapshotContent(other, _shift(end_of_ids)))
                 end_of_ids += _end_of_ids(other)
                 if end_of_ids > 2**64:
                     raise InputError(f"{other.generation.path}: its ids would go over 2^64-1: merge without renumber")
                 self._next_row = max(self._next_row, min(end_of_ids, LAST_ROW))
             else:
-                sources.append(Content(other))
+                sources.append(SnapshotContent(other))
                 self._next_row = max(self._next_row, other.totals.next_row)
-        return Joined(sources)
+        return JoinedContent(sources)
 
     def _translation(
         self, snapshot: Snapshot, other: Snapshot, new: StringSpool, first: int, name: str
@@ -193,3 +200,38 @@ def _end_of_ids(snapshot: Snapshot) -> int:
 
 def _shift(by: int) -> Callable[[Words], Words]:
     return lambda ids: ids + np.uint64(by)
+
+
+# Splitting, the inverse of joining
+
+
+def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, resources: Resources) -> list[Path]:
+    """Write one store per value of the leading bits; return their paths."""
+    bits = check_whole(bits, 1, MOST_BITS, "bits")
+    refuse_inside_store(folder / "0.fps")
+    with refusing(folder, NOTHING_CHANGED):
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.absolute().parent)
+    paths = []
+    for prefix in range(1 << bits):
+        path = folder / f"{prefix:0{bits}b}.fps"
+        with Target(path, overwrite) as temporary:
+            _write_part(snapshot, PrefixContent(snapshot, bits, prefix), temporary, resources)
+        paths.append(path)
+    return paths
+
+
+def _write_part(snapshot: Snapshot, part: PrefixContent, folder: Path, resources: Resources) -> None:
+    generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
+    generation.mkdir()
+    delta, totals = snapshot.delta, snapshot.totals
+    writer = GenerationWriter(generation, manifest.blocks, Work(resources.progress))
+    used = np.zeros(delta.next_string, bool) if totals.id_kind == "string" else None
+    write_sorted(writer, part, manifest.design, resources, used)
+    if used is not None:
+        strings = MergedStrings(snapshot.generation.dictionary, delta.first_string, delta.strings, None, used)
+        writer.write_dictionary(strings, resources.threads, used)
+    if used is not None or manifest.index_ids:
+        writer.write_places(resources.memory)
+    record = writer.record(1, totals)
+    finish_store(folder, manifest._replace(identity=os.urandom(IDENTITY_BYTES), generation=record))

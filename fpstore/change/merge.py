@@ -14,14 +14,11 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes, Progress, Words
 from fpstore.base.resources import Resources
-from fpstore.building.generation_writer import GenerationWriter, create_generation_log
-from fpstore.building.merged_strings import MergedStrings
-from fpstore.building.sources import Content, SortedSource
-from fpstore.building.streaming import write_sorted
+from fpstore.building.generation_writer import GenerationWriter, Work, create_generation_log
 from fpstore.building.strings import StringSpool
-from fpstore.building.work import Work
-from fpstore.change.committer import Committer
-from fpstore.change.obsolete import remove_generation
+from fpstore.change.committer import Committer, remove_generation
+from fpstore.change.content import SnapshotContent, SortedSource, write_sorted
+from fpstore.change.merged_strings import MergedStrings
 from fpstore.design.dealing import make_for
 from fpstore.design.estimates import Requirements
 from fpstore.design.planner import choose
@@ -130,7 +127,7 @@ class Merge:
 
     def _source(self, snapshot: Snapshot) -> SortedSource:
         """Return the content of the new generation."""
-        return Content(snapshot)
+        return SnapshotContent(snapshot)
 
     def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
         """Return the totals of the new generation."""

@@ -1,7 +1,8 @@
-"""Rows to be added: which of their pairs and fingerprints are already stored."""
+"""Rows to be added: their numbers, which of their pairs and fingerprints are already stored, and inserts that probe in order."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +16,17 @@ from fpstore.base.width import comparable, equal, order_of, row_of_number
 from fpstore.errors import InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.record import IN_BASE, REMOVE, WIPE, Change, Row, Totals
-from fpstore.query.delta import ABSENT, PRESENT
+from fpstore.query.batches import MatchColumns, joined, no_matches
+from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.snapshot import Snapshot
 
 KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
 
+DROPPED = 2
 MANY_IDS = 64  # per row; if there are more, they are searched and not put into a set
 
 
-class Rows(NamedTuple):
+class NewRows(NamedTuple):
     """Rows to be added, with their ids as numbers, new strings, and the totals afterwards."""
 
     fingerprints: Words
@@ -103,7 +106,7 @@ def change_of(totals: Totals, rows: list[Row], strings: list[bytes], words: int)
     return Change(totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings)
 
 
-def replaced(snapshot: Snapshot, rows: Rows) -> tuple[Words, Words]:
+def replaced(snapshot: Snapshot, rows: NewRows) -> tuple[Words, Words]:
     """Return the stored pairs that have the id of a row, but not its fingerprint; the rows have distinct ids."""
     fingerprints, ids = snapshot.with_ids(rows.ids)
     order = np.argsort(rows.ids)
@@ -132,7 +135,7 @@ def is_fresh(snapshot: Snapshot) -> bool:
 
 def numbered(
     snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | Sequence[int | str] | None, reused: Callable[[int], object]
-) -> Rows:
+) -> NewRows:
     """Turn ids into numbers, and compute the totals afterwards; call ``reused`` with the number of each known string.
 
     Raises
@@ -148,14 +151,14 @@ def numbered(
         if end >= 2**64:
             raise InputError(f"{path}: the row numbers are used up: give ids")
         numbers = np.arange(totals.next_row, end, dtype=np.uint64)
-        return Rows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
+        return NewRows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
     kind = kind_with(snapshot, path, ids)
     if not len(ids) or not isinstance(ids[0], str):
         numbers = np.asarray(ids, np.uint64)
         totals = totals._replace(id_kind=kind)
-        return Rows(fingerprints, numbers, [], totals.counting(int(numbers.max())) if len(numbers) else totals)
+        return NewRows(fingerprints, numbers, [], totals.counting(int(numbers.max())) if len(numbers) else totals)
     numbers, strings = _numbers(snapshot, ids, reused)  # type: ignore[arg-type]
-    return Rows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
+    return NewRows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
 
 
 def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
@@ -201,3 +204,71 @@ def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[in
         return snapshot.delta.next_string, [encoded]
     reused(number)
     return number, []
+
+
+# Probes and inserts in order: the second of two near-duplicates finds the first
+
+
+class RowsInOrder(NamedTuple):
+    """The rows of a batch, and what the tables hold for each.
+
+    Attributes
+    ----------
+    fingerprints, ids : ndarray of uint64
+    in_base : ndarray of uint8
+        1 for each fingerprint that is in the tables.
+    returning : ndarray of bool
+        Which fingerprints are in the tables but deleted. Once such a row is inserted, later rows find it in the tables again.
+    dropped : ndarray of bool
+        Which rows are never inserted.
+    near : MatchColumns
+        The matches of each row in the tables, even those deleted since.
+    """
+
+    fingerprints: Words
+    ids: Words
+    in_base: Bytes
+    returning: npt.NDArray[np.bool_]
+    dropped: npt.NDArray[np.bool_]
+    near: MatchColumns
+
+
+def probe_insert_in_order(
+    delta: Delta, rows: RowsInOrder, radius: int, always: bool
+) -> tuple[MatchColumns, npt.NDArray[np.bool_]]:
+    """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
+
+    Parameters
+    ----------
+    delta : Delta
+    rows : RowsInOrder
+    radius : int
+    always : bool
+        Whether rows with matches are inserted too.
+    """
+    fingerprints = rows.fingerprints
+    ends = sorted({*(np.flatnonzero(rows.returning) + 1).tolist(), len(fingerprints)})
+    parts: list[MatchColumns] = []
+    masks = [np.zeros(0, bool)]
+    start = 0
+    while start < len(fingerprints):
+        end = ends[bisect_right(ends, start)]
+        near = delta.kernel.combine(_part(rows.near, start, end), no_matches(fingerprints[start:end]), delta.version)
+        matched = (np.diff(near[0]) > 0).astype(np.uint8)
+        matched[rows.dropped[start:end]] = DROPPED
+        version = delta.version + 1
+        lims, found, distances, inserted = delta.kernel.probe_insert(
+            fingerprints[start:end], rows.ids[start:end], matched, rows.in_base[start:end], radius, always, version
+        )
+        delta.version = version
+        taken = len(inserted)  # fewer than given, if a row has many matches
+        parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
+        masks.append(inserted.astype(bool))
+        start += taken
+    return joined(parts or [no_matches(fingerprints)]), np.concatenate(masks)
+
+
+def _part(columns: MatchColumns, start: int, end: int) -> MatchColumns:
+    lims, fingerprints, distances = columns
+    a, b = lims[start], lims[end]
+    return lims[start : end + 1] - a, fingerprints[a:b], distances[a:b]

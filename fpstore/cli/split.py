@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fpstore.change.split import MOST_BITS
+from fpstore.change.join import MOST_BITS
 from fpstore.cli import types
 from fpstore.cli.options import Talk, json_option, memory_option, store_argument, talk_options, threads_option
 from fpstore.cli.output import print_json, shown

@@ -30,7 +30,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
     "lmdb": ("disk/sealed.py",),
-    "zstandard": ("io/packed.py", "building/sample.py", "format/string_records.py", "format/strings.py"),
+    "zstandard": ("io/packed.py", "building/strings.py", "format/string_records.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
     "charset_normalizer": ("io/encodings.py",),
     "click": ("cli/",),
@@ -173,8 +173,8 @@ HEAVY = {
         "unittest",
     ),
     *("concurrent.futures", "logging", "shutil", "lzma", "bz2", "csv", "secrets", "random", "hashlib", "importlib.metadata"),
-    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.building.streaming"),
-    *("fpstore.change.merge", "fpstore.change.join", "fpstore.change.split"),
+    *("fpstore.care.backup", "fpstore.building.builder", "fpstore.building.generation_writer", "fpstore.change.content"),
+    *("fpstore.change.merge", "fpstore.change.join"),
     *("fpstore.io.reader", "fpstore.io.writers", "fpstore.hashing.documents", "fpstore.hashing.image_reader", "fpstore.cli"),
 }
 

@@ -11,7 +11,7 @@ from building import build, listing, make_rows, pieces, rows_of, run_python, tab
 from speeds import crossed
 
 import fpstore
-from fpstore.building.work import Work
+from fpstore.building.generation_writer import Work
 
 # --- Interruptions --------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from inplace import InPlace
 from pathlib import Path
 from fpstore.change import merge as merges
 from fpstore.change.writer import StoreWriter
-from fpstore.building import generation_writer, work
+from fpstore.building import generation_writer
 
-generation_writer.Pool = work.Pool = InPlace
+generation_writer.Pool = InPlace
 rng = np.random.default_rng(3)
 fresh = iter(rng.integers(0, 2**64, 4000, np.uint64).tolist())
 take = lambda count: [next(fresh) for _ in range(count)]

@@ -15,7 +15,7 @@ from small_stores import FINGERPRINTS, RNG, build, pairs, rows_of
 from speeds import crossed
 
 import fpstore
-from fpstore.change.opening import open_writer
+from fpstore.change.writer import open_writer
 from fpstore.cli import main
 from fpstore.disk.locks import WriterLock
 from fpstore.format.log import end_word
@@ -144,7 +144,7 @@ def test_a_writer_whose_store_is_replaced_while_it_takes_the_lock_is_told(tmp_pa
         return WriterLock(found)
 
     with monkeypatch.context() as patch:
-        patch.setattr("fpstore.change.opening.WriterLock", late)
+        patch.setattr("fpstore.change.writer.WriterLock", late)
         with pytest.raises(fpstore.StoreNotFoundError, match="was replaced while it was opened: open it again") as caught:
             fpstore.open(path, "r+")
     for place, start in ((path, 100), (tmp_path / "moved", 0)):
@@ -161,7 +161,7 @@ def test_a_writer_that_cannot_be_opened_keeps_nothing(tmp_path, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("fpstore.change.opening.StoreWriter", refuse)
+        patch.setattr("fpstore.change.writer.StoreWriter", refuse)
         with pytest.raises(MemoryError) as caught:
             fpstore.open(path, "r+")
     assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -11,7 +11,7 @@ from living import Model, check_merged, content_of, wait_for, words
 from sets import make_set
 
 import fpstore
-from fpstore.building.work import Work
+from fpstore.building.generation_writer import Work
 from fpstore.change.merge import Merge
 from fpstore.format.manifest import publish_manifest
 

@@ -19,7 +19,7 @@ from speeds import crossed
 import fpstore
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import StringColumn
-from fpstore.building.sample import Sample
+from fpstore.building.strings import StringSample
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.string_records import MOST_STRINGS, RecordReader, StringLayout, strings_per_record
@@ -130,8 +130,8 @@ def test_strings_without_anything_in_common_have_no_dictionary(tmp_path):
 
 
 def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
-    monkeypatch.setattr("fpstore.building.sample.SAMPLE_BYTES", 4000)
-    sample = Sample()
+    monkeypatch.setattr("fpstore.building.strings.SAMPLE_BYTES", 4000)
+    sample = StringSample()
     names = [f"{number:0100}" for number in range(4000)]
     for start in range(0, 4000, 1000):
         sample.add(StringColumn.of(names[start : start + 1000]))
@@ -140,7 +140,7 @@ def test_a_sample_is_spread_evenly_and_has_a_limit(monkeypatch):
     assert taken[0] == 0
     assert taken[-1] >= 3000
     assert all(len(record) == 10 * 101 for record in sample.records)
-    sample = Sample()
+    sample = StringSample()
     sample.add(StringColumn.of([b"x" * 5000]))
     assert sample.records == [b"x" * 5000 + b"\xff"]  # one is not halved
 
@@ -172,7 +172,7 @@ def test_more_strings_than_32_bits_count(tmp_path):
 
 LIMITS = {
     "building.strings.PIECE_BYTES": (1, 60, 5000),
-    "building.sample.SAMPLE_BYTES": (1, 60, 5000),
+    "building.strings.SAMPLE_BYTES": (1, 60, 5000),
     "format.strings.BATCH_RECORDS": (1, 3, 100),
     "format.strings.BATCH_BYTES": (1, 60, 5000),
     "format.strings.RECORDS_AT_ONCE": (1, 3, 100),

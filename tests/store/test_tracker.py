@@ -238,7 +238,7 @@ def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):
         if not merges:
             merges.append(path)
             with monkeypatch.context() as patch, fpstore.open(path, "r+") as store:
-                patch.setattr("fpstore.change.obsolete.remove_tree", lambda folder: None)
+                patch.setattr("fpstore.change.committer.remove_tree", lambda folder: None)
                 store.merge(design="flip-1")
         return LogReader(*arguments)
 

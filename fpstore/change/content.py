@@ -1,8 +1,9 @@
-"""Sources of sorted content for tables: a snapshot, several snapshots together, or a part of one."""
+"""The content that a merge, a join and a split write: sorted sources, and how they are streamed into a new generation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -10,13 +11,22 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
+from fpstore.base.resources import Resources
+from fpstore.base.threads import ahead
 from fpstore.base.width import leading_words, place_of, row_of_number, rows_like
-from fpstore.building.external_sort import COPY_ROWS, unless_stopped
+from fpstore.building.external_sort import COPY_ROWS, in_pieces, sort_room, unless_stopped
+from fpstore.building.generation_writer import GenerationWriter
+from fpstore.building.table_keys import TableKeys
+from fpstore.design.families import Design
 from fpstore.design.tables import REFERENCES, TableSpec
+from fpstore.errors import CorruptStoreError
+from fpstore.format.histogram import KeySummary
 from fpstore.format.stored_table import StoredTable
 from fpstore.format.table import TableReader
 from fpstore.query.snapshot import Snapshot, cut_groups
 
+PHASE_MERGE = "merging"
+WORD_BYTES = 8  # of a word of the sorted keys that are kept
 T = TypeVar("T")
 
 
@@ -38,7 +48,7 @@ class SortedSource(Protocol):
         """Return the number of fingerprints and their digest; None if that takes a pass."""
 
 
-class Content:
+class SnapshotContent:
     """The content of a snapshot: each table is brought up to date with the delta while it is decoded.
 
     Parameters
@@ -99,7 +109,7 @@ class Content:
         yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))
 
 
-class Joined:
+class JoinedContent:
     """Several sources as one; a fingerprint in several of them has the ids of all."""
 
     def __init__(self, sources: Sequence[SortedSource]) -> None:
@@ -123,7 +133,7 @@ class Joined:
         """Return None: the overlap of the sources is not known beforehand."""
 
 
-class Part:
+class PrefixContent:
     """The fingerprints of a snapshot that start with a prefix.
 
     Parameters
@@ -134,7 +144,7 @@ class Part:
     """
 
     def __init__(self, snapshot: Snapshot, bits: int, prefix: int) -> None:
-        self._content = Content(snapshot)
+        self._content = SnapshotContent(snapshot)
         all_bits = 64 * snapshot.width.words
         self.first = row_of_number(prefix << (all_bits - bits), snapshot.width.words)
         self.last = row_of_number(((prefix + 1) << (all_bits - bits)) - 1, snapshot.width.words)
@@ -222,3 +232,125 @@ def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
     new = np.ones(len(ids), bool)
     new[1:] = (np.diff(owner) != 0) | (np.diff(ids) != 0)
     return keys, np.bincount(owner[new], minlength=len(keys)).astype(np.uint64), ids[new]
+
+
+# Writing
+
+
+def write_sorted(
+    writer: GenerationWriter, source: SortedSource, design: Design, resources: Resources, used: npt.NDArray[np.bool_] | None
+) -> None:
+    """Write the tables and the ids of sorted content, and make them durable.
+
+    Parameters
+    ----------
+    writer : GenerationWriter
+    source : SortedSource
+    design : Design
+    resources : Resources
+    used : ndarray of bool, optional
+        Where to note which id numbers occur.
+
+    Raises
+    ------
+    OSError
+        The system refused a write.
+    """
+    with writer:
+        _Stream(writer, source, design, resources).write(used)
+        writer.finish()
+
+
+class _Stream:
+    def __init__(self, writer: GenerationWriter, source: SortedSource, design: Design, resources: Resources) -> None:
+        self._writer, self._source, self._design = writer, source, design
+        self._work = writer.work
+        self._threads = resources.threads
+        self._each = resources.for_each(min(resources.threads, len(design.tables)))
+        self._rooms: list[Words] = []  # for the keys of a table, free for the next ones
+
+    def write(self, used: npt.NDArray[np.bool_] | None) -> None:
+        self._work.expect(PHASE_MERGE, None)
+        shape, counted = self._source.shape(), None
+        if shape is None:
+            counted = self._counted()
+            shape = counted.count, counted.digest
+        self._work.expect(PHASE_MERGE, shape[0] * len(self._design.tables))
+        self._writer.begin(self._design, *shape)
+        parts: list[Callable[[], None]] = [partial(self._identity, counted, used)]
+        parts += [partial(self._table, table) for table in range(1, len(self._design.tables))]
+        try:
+            self._work.share(self._threads, parts)
+        finally:
+            self._rooms.clear()
+
+    def _sorted(self) -> Iterator[Words]:
+        keys = self._source.keys(self._design.tables[0], self._work.stop)
+        assert keys is not None, "the first table of every store is in order of the fingerprints"
+        return keys
+
+    def _counted(self) -> KeySummary:
+        """Return what a pass over the fingerprints tells."""
+        summary = KeySummary()
+        for piece in in_pieces(self._sorted()):
+            summary.add(piece)
+            self._work.tick()
+        return summary
+
+    def _identity(self, counted: KeySummary | None, used: npt.NDArray[np.bool_] | None) -> None:
+        histogram = (counted or self._counted()).histogram
+        groups = self._source.groups() if self._threads == 1 else ahead(self._source.groups())
+        self._writer.write_identity(histogram, groups if used is None else self._noting(groups, used))
+
+    def _noting(self, groups: Iterable[Groups], used: npt.NDArray[np.bool_]) -> Iterator[Groups]:
+        for keys, counts, ids in groups:
+            if len(ids) and int(ids.max()) >= len(used):
+                folder = self._writer.folder
+                raise CorruptStoreError(f"{folder}: id number {int(ids.max())} has no string", path=folder)
+            used[ids] = True
+            yield keys, counts, ids
+
+    def _table(self, number: int) -> None:
+        writer, spec, stop = self._writer, self._design.tables[number], self._work.stop
+        count = writer.fingerprints
+        keys = self._source.keys(spec, stop)
+        if keys is None:
+            # No source has this order.
+            made = TableKeys(self._sorted, count, spec, writer.folder / f"table-{number}.tmp", self._each, stop)
+            try:
+                writer.write_table(number, made)
+            finally:
+                made.close()
+        elif count * WORD_BYTES * spec.width.words <= self._each.memory:
+            room = self._room(count)
+            writer.write_table(number, _Kept(keys, room))
+            self._rooms.append(room)
+        else:
+            writer.write_table(number, lambda: self._source.keys(spec, stop) or ())
+
+    def _room(self, count: int) -> Words:
+        try:
+            return self._rooms.pop()
+        except IndexError:  # all are in use
+            return sort_room(count, self._design.width.words)
+
+
+class _Kept:
+    """Starts passes over keys that come only once: the first keeps them in an array of this length, which the next ones read."""
+
+    def __init__(self, keys: Iterable[Words], room: Words) -> None:
+        self._keys: Iterable[Words] | None = keys
+        self._room, self._rows = room, 0
+
+    def __call__(self) -> Iterator[Words]:
+        """Start a pass."""
+        if self._keys is None:
+            return in_pieces([self._room[: self._rows]])
+        keys, self._keys = self._keys, None
+        return self._keeping(keys)
+
+    def _keeping(self, keys: Iterable[Words]) -> Iterator[Words]:
+        for piece in in_pieces(keys):
+            self._room[self._rows : self._rows + len(piece)] = piece
+            self._rows += len(piece)
+            yield piece

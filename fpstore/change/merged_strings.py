@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.strings import StringColumn, string_spans
-from fpstore.building.sample import Sample
-from fpstore.building.sources import union_of_groups
-from fpstore.building.strings import StringSpool
+from fpstore.building.strings import StringSample, StringSpool
+from fpstore.change.content import union_of_groups
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.string_records import StringLayout
 from fpstore.format.strings import Strings, StringWriter
@@ -139,7 +138,7 @@ class MergedStrings:
 
     def _trained(self) -> StringLayout:
         """Return a layout for all strings in use, by a sample of them."""
-        sample, number = Sample(), 0
+        sample, number = StringSample(), 0
         for strings in self._all():
             sample.add(strings.filter(self._used[number : number + len(strings)]))
             number += len(strings)

@@ -996,7 +996,7 @@ class Store:
         back_up(self._tracker, target, overwrite, progress)
 
     def stats(self) -> dict[str, Any]:
-        """Return the contents and sizes of the store; docs/api.md lists the keys."""
+        """Return the contents and sizes of the store, by the keys that the page about the Python API lists."""
         snapshot, writer = self.snapshot(), self._writer
         watched = self._tracker.watched(None if writer is None else writer.committer.log.number)
         state = None if writer is None else writer.state()

@@ -8,6 +8,7 @@ import subprocess
 from contextlib import contextmanager
 
 import pytest
+import warm
 
 os.environ.pop("FPSTORE_SHOW_LEAKS", None)  # a worker has it from the process that started it
 import fpstore._kernel  # noqa: F401  # before the variable below, which is for the processes of the tests
@@ -26,6 +27,8 @@ pytest_plugins = [
 ]  # modules of helpers with fixtures of their own
 
 os.environ["FPSTORE_SHOW_LEAKS"] = "1"  # a process of a test that leaves objects behind says so
+
+warm.install()
 
 # A background job of a shell starts with these ignored, and so would the processes that the tests interrupt.
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

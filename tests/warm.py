@@ -1,0 +1,188 @@
+"""Children without a start: a warm process that has imported fpstore forks each Python child that a test asks for.
+
+A process of ``python -m fpstore ...`` or ``python -c ...`` takes half a second to start, most of it to import NumPy and fpstore.
+After ``install()``, ``subprocess`` has a warm process fork such a child instead. The child has the arguments, environment,
+folder, files and parent that it would have. A child starts truly if its own variables are among those that a start reads, if its
+script looks at what is imported, or if the test has unusual settings of ``subprocess``. With
+``FPSTORE_TRUE_STARTS=1`` all start truly.
+"""
+
+import contextlib
+import ctypes
+import gc
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+LONGEST_REQUEST = 100_000  # bytes: below what a socket takes as one message
+# What the interpreter, the loader, the C library, NumPy and the kernel read when a process starts.
+READ_AT_START = re.compile(
+    r"PYTHON(?!UNBUFFERED)|LD_|LC_|LANG|OPENBLAS|OMP_|MALLOC|GLIBC|FPSTORE_ISA|FPSTORE_SHOW_LEAKS|[ALTU]+SAN_"
+)
+# A script that names these asks what a start has imported, or how much memory a process without imports takes.
+ABOUT_STARTS = re.compile(r"sys\.modules|sys\.flags|importtime|ru_maxrss")
+TRUE_START = subprocess.Popen._execute_child
+
+
+class Warm:
+    """A warm process, and the socket to it."""
+
+    def __init__(self):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import warm; warm.serve({theirs.fileno()})"
+        command = [sys.executable, "-P", "-c", code + "; exec(*warm.asked)"]
+        with theirs:
+            theirs.set_inheritable(True)
+            os.spawnv(os.P_NOWAIT, sys.executable, command)  # ends when the socket does
+        self._socket, self._lock, self._owner = ours, threading.Lock(), os.getpid()
+        self._environment = started(os.environ)
+
+    def would_start_alike(self, environment):
+        return self._owner == os.getpid() and started(environment) == self._environment
+
+    def fork(self, request, files):
+        """Return the process id of a new child of this process."""
+        libc = ctypes.CDLL(None)
+        with self._lock:
+            libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the child's first parent ends at once, and this is the next
+            try:
+                socket.send_fds(self._socket, [request], files)
+                return int(self._socket.recv(64))
+            finally:
+                libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def started(environment):
+    """Return the variables that only a start reads."""
+    return {name: value for name, value in environment.items() if READ_AT_START.match(name)}
+
+
+def plain_python(args):
+    """Return whether a command is the interpreter with a module or a script of the command line."""
+    if isinstance(args, (str, bytes, os.PathLike)) or len(args) < 3 or args[0] != sys.executable:
+        return False
+    args = list(map(os.fsdecode, args[1:]))
+    if args[0] == "-P":
+        del args[0]
+    return args[:2] == ["-m", "fpstore"] or (len(args) > 1 and args[0] == "-c" and not ABOUT_STARTS.search(args[1]))
+
+
+def install():
+    """Let subprocess ask a warm process of this one."""
+    if os.environ.get("FPSTORE_TRUE_STARTS"):
+        return
+    warm = []
+
+    def execute_child(
+        self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
+        p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
+        start_new_session, process_group,
+    ):  # fmt: skip
+        environment = dict(os.environ if env is None else env)
+        usual = close_fds and restore_signals and not (executable or preexec_fn or pass_fds or shell or start_new_session)
+        usual = usual and gid is gids is uid is None and umask == process_group == -1 and plain_python(args)
+        if usual and not warm:
+            warm.append(Warm())
+        request = b""
+        if usual and warm[0].would_start_alike(environment):
+            folder = str(Path.cwd()) if cwd is None else os.fspath(cwd)
+            asked = {"arguments": list(map(os.fsdecode, args)), "folder": folder, "environment": environment}
+            request = json.dumps(asked).encode()
+        if not 0 < len(request) < LONGEST_REQUEST:
+            return TRUE_START(
+                self, args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell,
+                p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
+                start_new_session, process_group,
+            )  # fmt: skip
+        files = [own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
+        try:
+            self.pid = warm[0].fork(request, files)
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
+
+    subprocess.Popen._execute_child = execute_child
+
+
+# --- In the warm process ---------------------------------------------------------------------------
+
+asked = ()  # what a child is to run: its code, and the variables of its module
+
+
+def serve(number):
+    """Fork a child for each request; return in the child, which then has ``asked``."""
+    import fpstore.cli
+    import fpstore.jobs.dedup  # noqa: F401
+
+    requests = socket.socket(fileno=number)
+    gc.collect()
+    gc.freeze()  # or a collection would copy the pages of what is imported in each child
+    while True:
+        request, files, *_ = socket.recv_fds(requests, 2 * LONGEST_REQUEST, 3)
+        if not request:
+            os._exit(0)
+        reading, writing = os.pipe()
+        between = os.fork()
+        if not between:
+            if child := os.fork():
+                os.write(writing, str(child).encode())
+                os._exit(0)
+            requests.close()
+            os.close(reading)
+            os.close(writing)
+            return become(json.loads(request), files)
+        os.waitpid(between, 0)
+        requests.send(os.read(reading, 64))
+        for file in (reading, writing, *files):
+            os.close(file)
+
+
+def become(request, files):
+    """Be the process that was asked for."""
+    global asked
+    spare = [os.dup(file) for file in files]  # a number below 3 may be one of the others
+    for file in files:
+        os.close(file)
+    for number, file in enumerate(spare):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(
+            open(file, mode, 0 if unbuffered and file else -1, closefd=False),  # noqa: SIM115
+            "utf-8",
+            errors,
+            line_buffering=file == 2 or os.isatty(file),
+            write_through=unbuffered,
+        )
+        for file, mode, errors in ((0, "rb", "strict"), (1, "wb", "strict"), (2, "wb", "backslashreplace"))
+    )
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    arguments = request["arguments"][1:]
+    safe = arguments[0] == "-P"
+    how, what, *rest = arguments[safe:]
+    sys.path[:] = [path for path in sys.path if path != str(Path(__file__).parent)]
+    if not safe:
+        sys.path.insert(0, "" if how == "-c" else str(Path.cwd()))
+    main = sys.modules["__main__"]
+    sys.modules.pop("warm", None)
+    sys.excepthook = lambda kind, error, trace: sys.__excepthook__(kind, error.with_traceback(trace and trace.tb_next), None)
+    if how == "-m":
+        what = f"import runpy; runpy.run_module({what!r}, run_name='__main__', alter_sys=True)"
+    sys.argv = ["-c", *rest]
+    for name in set(vars(main)) - {"__name__", "__doc__", "__package__", "__loader__", "__spec__", "__builtins__", "warm", "sys"}:
+        delattr(main, name)
+    with contextlib.suppress(ValueError):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    asked = (compile(what, "<string>", "exec"), vars(main))

@@ -36,67 +36,20 @@ def is_held(lock: threading.RLock) -> bool:
     return held
 
 
-class Worker:
-    """A thread that is waited for even if an interrupt came while it was started."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work: Callable[[], object] | None = work
-        self._process = os.getpid()
-        self._started: list[int] = []
-        self._thread = 0
-        self._has_ended = False
-        self._end = _taken_lock()
-
-    def start(self) -> None:
-        """Start the thread.
-
-        Raises
-        ------
-        RuntimeError
-            The system has no more threads, or the interpreter ends.
-        """
-        # One step: without an interrupt between the start and the note of it.
-        self._started.extend(map(_thread.start_new_thread, (self._run,), ((),)))
-
-    def _run(self) -> None:
-        self._thread = threading.get_ident()
-        try:
-            assert self._work is not None
-            self._work()
-        finally:
-            self._work = None
-            self._has_ended = True
-            self._end.release()
-
-    def is_alive(self) -> bool:
-        """Whether the thread was started and has not ended; false in the child of a fork."""
-        return bool(self._started) and not self._has_ended and self._process == os.getpid()
-
-    def wait(self) -> None:
-        """Wait until the thread has ended, if it is not this one."""
-        while self.is_alive() and self._thread != threading.get_ident():
-            self._end.acquire(timeout=WAIT_SECONDS)
-
-
-def _taken_lock() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
-
-
 class Job(Generic[T]):
-    """Some work of a pool."""
+    """Work that some thread does once, and what came of it."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work: Callable[[], T] | None = work
         self._process = os.getpid()
-        self._end = _taken_lock()
+        self._end = threading.Lock()
+        self._end.acquire()
         self._result: T
         self.error: BaseException | None = None
         self.is_done = False
 
     def run(self) -> None:
-        """Do the work."""
+        """Do the work in this thread."""
         assert self._work is not None
         try:
             self._result = self._work()
@@ -133,6 +86,41 @@ class Job(Generic[T]):
 
 def _cancelled() -> Any:
     raise InterruptedError("cancelled")
+
+
+class Worker(Job[object]):
+    """Work with a thread of its own, which is waited for even if an interrupt came while it was started."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(work)
+        self._thread = 0
+        self._started: list[int] = []
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises
+        ------
+        RuntimeError
+            The system has no more threads, or the interpreter ends.
+        """
+        # One step: without an interrupt between the start and the note of it.
+        self._started.extend(map(_thread.start_new_thread, (self._run_alone,), ((),)))
+
+    def _run_alone(self) -> None:
+        self._thread = threading.get_ident()
+        self.run()
+        if self.error is not None:
+            raise self.error  # Python shows it
+
+    def is_alive(self) -> bool:
+        """Whether the thread was started and has work left; false in the child of a fork."""
+        return bool(self._started) and not self.is_done and self._process == os.getpid()
+
+    def wait(self) -> None:
+        """Wait until the work is done, if it is not that of this thread."""
+        while self.is_alive() and self._thread != threading.get_ident():
+            self._end.acquire(timeout=WAIT_SECONDS)
 
 
 class Pool:

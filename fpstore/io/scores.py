@@ -8,7 +8,7 @@ from decimal import Context, DecimalException, Inexact, InvalidOperation, Overfl
 import numpy as np
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import SIGN, distinct_places, joined
+from fpstore.base.arrays import SIGN, distinct_places
 from fpstore.base.width import empty_rows, words_of
 from fpstore.errors import InputError, show
 
@@ -90,7 +90,7 @@ def joined_keys(parts: Sequence[Words]) -> Words:
         out[:, words_of(part) :] = SIGN
         return out
 
-    return joined(list(map(widened, parts)))
+    return np.concatenate(list(map(widened, parts)))
 
 
 def ranks_of_keys(rows: Words) -> Words:

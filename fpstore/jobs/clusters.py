@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
 from fpstore.base.arguments import check_choice
-from fpstore.base.arrays import HALF_BITS, differs, filled, lists_of, places_where, put, stable_order, taken
+from fpstore.base.arrays import HALF_BITS, differs, lists_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, counted
@@ -205,7 +205,8 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ke
 
     def rows_of_members() -> Words:
         assert fingerprints is not None
-        return taken(fingerprints, members_at if documents.owners is None else taken(documents.owners, members_at))
+        places = members_at.view(np.intp)
+        return fingerprints[places if documents.owners is None else documents.owners[places]]
 
     members = grouped(members, grouping, rows_of_members, snapshot.names_of)
     return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
@@ -252,7 +253,7 @@ def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
 def _distinct(documents: Numbers) -> bool:
     """Return whether all numbers differ: told by a bit for each number where they are dense, otherwise by their order."""
     if len(documents) and int(documents.max()) >= DENSE * len(documents):
-        return bool(differs(taken(documents, stable_order(documents))).all())
+        return bool(differs(documents[stable_order(documents)]).all())
     return _kernel.are_distinct(documents)
 
 
@@ -269,11 +270,10 @@ def _united(documents: _Documents) -> _Documents:
     """Return each document once, with the sets of those of the same number united."""
     numbers, sets, _ = documents
     order = stable_order(numbers)
-    first = differs(taken(numbers, order))
-    again = places_where(~first)
+    first = differs(numbers[order])
+    again = np.flatnonzero(~first)
     united = _kernel.Sets(int(sets.max()) + 1)
-    united.unite(*(taken(sets, taken(order, places)).astype(np.uint64) for places in (again, again - 1)))
+    united.unite(*(sets[order[places]].astype(np.uint64) for places in (again, again - 1)))
     kept = np.zeros(len(sets), bool)
-    put(kept, order[first], lambda _: True)
-    names, left = united.names(), places_where(kept)
-    return _Documents(taken(numbers, left), filled(len(left), names.dtype, lambda piece: names[sets[left[piece]]]))
+    kept[order[first]] = True
+    return _Documents(numbers[kept], united.names()[sets[kept]])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fpstore.base.arguments import check_choice, check_flag, check_path, printable
-from fpstore.base.arrays import HALF_BITS, distinct_places, filled, places_where, put, taken
+from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
@@ -154,7 +154,7 @@ def write_outputs(
 
 def kept_of(corpus: Corpus, kept: Flags) -> Any:
     """Return the rows that are kept: those of a table as a table, and of files their numbers."""
-    return corpus.kept(kept) if isinstance(corpus, TableCorpus) else places_where(kept)
+    return corpus.kept(kept) if isinstance(corpus, TableCorpus) else np.flatnonzero(kept)
 
 
 class DedupJob(NamedTuple):
@@ -233,32 +233,28 @@ def find_duplicates(corpus: Corpus, job: DedupJob, resources: Resources, kept: C
     chosen, rules = job.chosen, job.rules
     refused = rules.unknown == "refuse"
     documents = read_documents(corpus, chosen, job.fingerprinter, resources, refused, kept)
-    rows = places_where(documents.known)
+    rows = np.flatnonzero(documents.known)
     resources.report("grouping", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
     sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources, kept)
     resources.report("grouping", 0)
-    members, _ = members_of(taken(sets, places), _numbers(len(rows)))
+    numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
+    members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
     members = grouped(
         members,
         Grouping(rules.radius, rules.group, rules.keep),
-        lambda: taken(documents.fingerprints, members.documents),
+        lambda: documents.fingerprints[members.documents.view(np.intp)],
         lambda wanted: wanted if documents.ids is None else names_of(documents.ids, wanted),
         documents.scores,
     )
     flags = np.full(len(documents.known), rules.unknown == "keep")
-    put(flags, rows, lambda _: True)
-    members_at = taken(rows, members.documents)
-    put(flags, members_at, lambda _: False)
-    put(flags, taken(members_at, members.lims[:-1]), lambda _: True)
+    flags[rows] = True
+    members_at = rows[members.documents.view(np.intp)]
+    flags[members_at] = False
+    flags[members_at[members.lims[:-1]]] = True
     if documents.ids is None:
-        names: Names = HeldIds(filled(len(members_at), np.uint64, lambda piece: members_at[piece]))
-        numbers = filled(len(members_at), np.uint64, lambda piece: np.arange(piece.start, piece.stop))
+        names: Names = HeldIds(members_at.view(np.uint64))
+        numbers = np.arange(len(members_at), dtype=np.uint64)
     else:
         names, numbers = documents.ids, members.documents
     return Duplicates(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows))
-
-
-def _numbers(count: int) -> Numbers:
-    """Return 0, 1, ... as numbers of 32 bits, if that many do."""
-    return filled(count, np.uint32 if count <= 1 << HALF_BITS else np.uint64, lambda piece: np.arange(piece.start, piece.stop))

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import joined
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
@@ -142,8 +141,8 @@ def read_documents(
     ids.finish()
     scores = [read.part.scores for read in reads if read.part.scores is not None]
     return Documents(
-        joined([read.part.known for read in reads]),
-        joined([read.fingerprints for read in reads]),
+        np.concatenate([read.part.known for read in reads]),
+        np.concatenate([read.fingerprints for read in reads]),
         None if chosen.id is None else ids if corpus.typed else _decided(ids),
         joined_keys(scores) if chosen.score is not None else None,
     )

@@ -11,19 +11,12 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import (
-    PIECE,
-    filled,
-    lists_of,
-    put,
-    spans,
-    stable_order,
-    taken,
-)
+from fpstore.base.arrays import lists_of, spans, stable_order
 from fpstore.base.width import WORD_BITS, words_of
 from fpstore.io.scores import ranks_of_keys
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
+PIECE = 1 << 20  # members of groups that are looked at together
 SAMPLED_IDS, IDS_BETWEEN = 1 << 14, 1 << 3  # of ids that are sorted: in a sample, and of it those between two bounds
 
 
@@ -127,12 +120,12 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
     if not len(ranks):
         return members
     order = stable_order(ranks)
-    order = taken(order, stable_order(taken(lists_of(members.lims), order)))
-    chosen = _kernel.group_greedily(taken(rows, order), members.lims.astype(np.uint64), radius)
+    order = order[stable_order(lists_of(members.lims)[order])]
+    chosen = _kernel.group_greedily(rows[order], members.lims.astype(np.uint64), radius)
     representatives = np.empty(len(order), np.uint64)
-    put(representatives, order, lambda piece: order[chosen[piece].astype(np.intp)])
+    representatives[order] = order[chosen.view(np.intp)]
     new, places = members_of(representatives, members.documents)
-    return represented(new, filled(len(places), np.uint8, lambda piece: representatives[places[piece]] != places[piece]))
+    return represented(new, representatives[places.view(np.intp)] != places)
 
 
 class Grouping(NamedTuple):
@@ -180,7 +173,7 @@ def grouped(
         ranks = _ranks_of_ids(ids(members.documents))
     elif grouping.representative == "highest":
         assert scores is not None
-        ranks = ranks_of_keys(taken(scores, members.documents))
+        ranks = ranks_of_keys(scores[members.documents.view(np.intp)])
     if grouping.group == "greedy":
         assert rows is not None
         return without_chains(members, rows, ranks, grouping.radius)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Lims, Words
-from fpstore.base.arrays import lims_of, stable_order, taken
+from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.threads import cached_property
 from fpstore.base.width import fingerprint_text, order_of, place_of, places_of, rows_to_numbers
 from fpstore.disk.files import RUN_REPAIR
@@ -263,7 +263,7 @@ class Snapshot:
         if self.totals.id_kind != "string":
             return Named(numbers)
         order = stable_order(numbers)
-        ascending = taken(numbers, order)
+        ascending = numbers[order]
         dictionary, delta = self.generation.dictionary, self.delta
         out, known, size = [""] * len(numbers), 0, 0
         if dictionary is not None:

@@ -18,19 +18,18 @@ MOMENTS = """
     import itertools, os, random, shutil, signal, sys, threading, time
     from pathlib import Path
     import fpstore
-    from fpstore.base import arrays
     from fpstore.care.stats import describe
     from fpstore.cli.cluster import listing_writer, write_listing
     from fpstore.cli.job_options import JobOptions
     from fpstore.cli.pairs import pairs_writer, write_pairs
     from fpstore.io.sink import Sink
-    from fpstore.jobs import joining, report
+    from fpstore.jobs import grouping, joining, report
     from fpstore.jobs.report_page import page_of
     from fpstore.jobs.report_files import Files
     from fpstore.base.resources import Resources
 
     name, moments = sys.argv[1], int(sys.argv[2])
-    joining.LEAST_ROWS, arrays.PIECE = 500, 700
+    joining.LEAST_ROWS, grouping.PIECE = 500, 700
     store, few = fpstore.open("s.fps"), fpstore.open("few.fps")
 
     def written(batches, out):

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import InputError, Store
-from fpstore.base import arrays
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.design.joins import JoinDesign, dealt, designs, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.io import check_fingerprints
-from fpstore.jobs import between, joining, linking
+from fpstore.jobs import between, grouping, joining, linking
 from fpstore.jobs.between import given_rows, join_of
 from fpstore.jobs.clusters import clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of
@@ -85,8 +84,8 @@ class JoinAsker:
     def small_steps(self) -> Iterator[None]:
         """Let small sets be shared by threads, and found in many batches."""
         rows, found = int(self.rng.choice([1, 40, joining.LEAST_ROWS])), int(self.rng.choice([1, 3000, joining.BATCH_PAIRS]))
-        piece = int(self.rng.choice([1, 9, arrays.PIECE]))
-        with changed((joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": found}), (arrays, {"PIECE": piece})):
+        piece = int(self.rng.choice([1, 9, grouping.PIECE]))
+        with changed((joining, {"LEAST_ROWS": rows, "BATCH_PAIRS": found}), (grouping, {"PIECE": piece})):
             yield
 
     def drawn(self, rows: Words, radius: int) -> JoinDesign:

@@ -1,4 +1,4 @@
-"""Work on long arrays a piece at a time gives what NumPy does, whatever the pieces."""
+"""Orders and distinct values of long arrays are those of NumPy; groups are right, whatever the parts they are taken in."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,8 @@ import pytest
 import fpstore
 from fpstore.base import arrays
 from fpstore.base.arrays import lims_of, spans
+from fpstore.jobs import grouping
 from fpstore.jobs.grouping import Members, distances_to_majority, represented
-
-
-@pytest.fixture(params=[1, 7, 1 << 20])
-def piece(request, monkeypatch):
-    monkeypatch.setattr(arrays, "PIECE", request.param)
 
 
 @pytest.fixture
@@ -29,48 +25,43 @@ def some_arrays(rng, count):
     yield rng.integers(0, 2, count).astype(bool)
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 50])
-def test_like_numpy(piece, rng, count):
-    for values in some_arrays(rng, count):
-        order = arrays.stable_order(values)
-        assert order.tolist() == np.argsort(values, kind="stable").tolist(), values.dtype
-        ascending = arrays.taken(values, order)
-        assert ascending.tolist() == np.sort(values).tolist()
-        first = np.append(True, ascending[1:] != ascending[:-1])[:count]
-        assert arrays.differs(ascending).tolist() == first.tolist()
-        assert arrays.places_where(first).tolist() == np.flatnonzero(first).tolist()
-        assert arrays.joined([values[:3], values[3:4], values[4:]]).tolist() == values.tolist()
-        out, wanted = np.zeros(8, values.dtype), np.zeros(8, values.dtype)
-        places = rng.integers(0, 8, count)
-        wanted[places] = values
-        arrays.put(out, places, values.__getitem__)
-        assert out.tolist() == wanted.tolist()
+def test_orders_are_those_of_numpy(rng):
+    for count in (0, 1, 2, 50):
+        for values in some_arrays(rng, count):
+            order = arrays.stable_order(values)
+            assert order.tolist() == np.argsort(values, kind="stable").tolist(), values.dtype
+            ascending = values[order]
+            first = np.append(True, ascending[1:] != ascending[:-1])[:count]
+            assert arrays.differs(ascending).tolist() == first.tolist()
 
 
-@pytest.mark.parametrize("words", [1, 2, 4])
-@pytest.mark.parametrize("count", [0, 1, 60])
-def test_distinct_rows(piece, rng, words, count):
-    shape = count if words == 1 else (count, words)
-    rows = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), shape)
-    distinct, which = arrays.distinct_places(rows)
-    wanted, numbers = np.unique(rows.reshape(count, words), axis=0, return_inverse=True)
-    assert distinct.reshape(-1, words).tolist() == wanted.tolist()
-    assert which.tolist() == numbers.reshape(-1).tolist()
-    assert distinct.shape[1:] == rows.shape[1:]
+def test_distinct_rows_are_those_of_numpy(rng):
+    for words in (1, 2, 4):
+        for count in (0, 1, 60):
+            shape = count if words == 1 else (count, words)
+            rows = rng.choice(np.array([0, 1, 2**63, 2**64 - 1], np.uint64), shape)
+            distinct, which = arrays.distinct_places(rows)
+            wanted, numbers = np.unique(rows.reshape(count, words), axis=0, return_inverse=True)
+            assert distinct.reshape(-1, words).tolist() == wanted.tolist()
+            assert which.tolist() == numbers.reshape(-1).tolist()
+            assert distinct.shape[1:] == rows.shape[1:]
 
 
-def test_lists(piece, rng):
+def test_lists(rng):
     sizes = rng.integers(1, 12, 40)
     lims = lims_of(sizes)
     assert arrays.lists_of(lims).tolist() == np.repeat(np.arange(40), sizes).tolist()
-    cut = list(spans(lims, arrays.PIECE))
-    assert [n for span in cut for n in range(span.start, span.stop)] == list(range(40))
-    assert all(lims[s.stop] - lims[s.start] <= arrays.PIECE or s.stop == s.start + 1 for s in cut)
     assert arrays.lists_of(np.zeros(1, np.int64)).tolist() == []
+    for most in (1, 7, 1 << 20):
+        cut = list(spans(lims, most))
+        assert [n for span in cut for n in range(span.start, span.stop)] == list(range(40))
+        assert all(lims[s.stop] - lims[s.start] <= most or s.stop == s.start + 1 for s in cut)
 
 
-def test_groups(piece, rng):
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_groups(piece, monkeypatch, rng):
     """The first of least rank comes first, and the others stay in order; each bit of the majority is counted."""
+    monkeypatch.setattr(grouping, "PIECE", piece)
     lims = lims_of(rng.integers(2, 12, 40))
     documents = np.arange(lims[-1], dtype=np.uint64) * np.uint64(3)
     ranks = rng.integers(0, 3, len(documents))
@@ -97,5 +88,5 @@ def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
         wanted = [list(store.clusters(group=group, representative=rule)) for group, rule in asked]
         assert wanted[0]
         for size in (1, 3, 100):
-            monkeypatch.setattr(arrays, "PIECE", size)
+            monkeypatch.setattr(grouping, "PIECE", size)
             assert [list(store.clusters(group=group, representative=rule)) for group, rule in asked] == wanted

@@ -12,8 +12,8 @@ HUFFMAN = "huffman"  # differing bits, Huffman-coded (Manku, section 3.3)
 ELIAS_FANO = "elias-fano"
 CODECS = (HUFFMAN, ELIAS_FANO)
 AUTO = "auto"
-DEFAULT_BLOCK_BYTES = 512  # of fingerprints of up to 64 bits
-DEFAULT_WIDE_BLOCK_BYTES = 1024  # of wider ones, so that a block has as many
+DEFAULT_BLOCK_BYTES = 512  # up to 64 bits
+DEFAULT_WIDE_BLOCK_BYTES = 1024  # above 64 bits: a block then has as many fingerprints
 BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 
 
@@ -36,7 +36,7 @@ class Blocks(NamedTuple):
     filter: bool | str = AUTO
 
     def preferring(self, prefer: str, storage: str = "hot") -> Blocks:
-        """Return the same with the filters that are wanted where ``filter`` is ``auto``: with ``speed`` all, with ``space`` none.
+        """Return these blocks with ``filter`` decided where it is ``auto``: ``speed`` wants all filters, ``space`` none.
 
         None either where tables are read from disk: each look-up would read a page of a filter, too.
         """
@@ -45,7 +45,7 @@ class Blocks(NamedTuple):
 
 
 def default_block_bytes(width: int) -> int:
-    """Return the size of blocks where none is asked for."""
+    """Return the default size of blocks."""
     return DEFAULT_BLOCK_BYTES if width <= 64 else DEFAULT_WIDE_BLOCK_BYTES
 
 

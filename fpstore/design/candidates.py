@@ -17,7 +17,7 @@ from fpstore.errors import InputError
 
 MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared, too
 COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
-MOST_TABLES = 100  # of the designs that are compared
+MOST_TABLES = 100  # a design with more tables is not compared
 
 
 def candidates_for(

@@ -19,7 +19,7 @@ from fpstore.design.families import Design
 from fpstore.design.sample import Sample
 from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec, row_bucket_bits
 
-DIRECTORY_BYTES = 4  # of a bucket
+DIRECTORY_BYTES = 4  # for each bucket
 TAG_BYTES = 2
 PAGE_SHARE = 1 + 8 / _kernel.PAGE_BYTES  # with the checksums of the pages
 LINE_TAGS = 32  # tags in a cache line
@@ -30,10 +30,10 @@ class ColumnWork(NamedTuple):
 
     queries: float  # 1
     lookups: float  # a bucket found, and the first line of its tags
-    misses: float  # of them, those that the cache does not have
+    misses: float  # look-ups whose tags the cache does not have
     lines: float  # further cache lines of tags
     copies: float  # entries whose distance was computed from a copy
-    rows: float  # from a row
+    rows: float  # entries whose distance was computed from a row
 
     @property
     def candidates(self) -> float:
@@ -44,7 +44,7 @@ class ColumnWork(NamedTuple):
 # Fitted by `python tools/bench column-costs`, AVX2.
 NANOSECONDS = ColumnWork(queries=220.0, lookups=45.0, misses=75.0, lines=18.0, copies=11.0, rows=90.0)
 ORDERED_QUERIES = _kernel.ORDERED_QUERIES  # smaller batches are asked as they come
-CACHED_LINE = 2.5  # nanoseconds of a line of tags that the cache has: by runs of tools/bench join
+CACHED_LINE = 2.5  # nanoseconds to compare a line of tags that is in the cache: by runs of tools/bench join
 
 
 def entry_bytes(spec: TableSpec, fingerprint_count: int) -> int:
@@ -64,7 +64,7 @@ def file_bytes(spec: TableSpec, fingerprint_count: int) -> int:
 
 
 def work(design: Design, fingerprint_count: int, radius: int, sample: Sample | None = None) -> ColumnWork:
-    """Return the work of one query of a radius: of a uniform set, or the average of one like the sample."""
+    """Return the work of one query in a uniform set, or the mean work in a set like the sample."""
     if sample is not None:
         return _work_in_sample(design, fingerprint_count, radius, sample)
     flips = design.thresholds(radius)
@@ -153,7 +153,7 @@ def cheapest(costs: Sequence[npt.NDArray[np.float64]], total: int) -> npt.NDArra
 
 
 def _near(bits: int, most: int) -> float:
-    """Return the share of random tags that differ in at most so many bits."""
+    """Return the share of random tags that differ from a tag in at most some number of bits."""
     return sum(comb(bits, count) for count in range(min(most, bits) + 1)) / 2.0**bits
 
 
@@ -163,7 +163,7 @@ def nanoseconds(done: ColumnWork) -> float:
 
 
 def batch_nanoseconds(done: ColumnWork, design: Design, queries: int) -> float:
-    """Return the same of a query in a batch, which meets the buckets of a table in order: queries share what they meet.
+    """Return the time of a query in a batch, which meets the buckets of a table in order: queries share buckets.
 
     With d queries per bucket, (1 - exp(-d)) / d buckets are read for each.
     """
@@ -177,7 +177,7 @@ def batch_nanoseconds(done: ColumnWork, design: Design, queries: int) -> float:
 
 
 def bucket_bits(block_count: int, width: int, fingerprint_count: int) -> list[int]:
-    """Return the numbers of bucket bits that are worth considering for so many blocks."""
+    """Return the numbers of bucket bits that are worth considering for a number of blocks."""
     length = width // block_count
     most = min(length, MOST_BUCKET_BITS)
     if width <= WORD_BITS:  # shorter buckets leave more bits to the rest

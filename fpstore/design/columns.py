@@ -31,7 +31,7 @@ def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: i
 def column_tables(
     cut: Sequence[Sequence[int]], bucket_bits: int, radius: int, bits: int, family: str = "columns"
 ) -> list[TableSpec]:
-    """Return the column tables of disjoint blocks of source bits, all as long.
+    """Return the column tables of disjoint blocks of source bits of equal length.
 
     The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the next block are its tag.
 
@@ -65,7 +65,7 @@ def column_tables(
 
 
 def deal_in_turn(block_count: int, bits: int) -> tuple[list[list[int]], int]:
-    """Return disjoint blocks, all as long, of bits dealt in turn, and how many lead undealt: the first two of copies.
+    """Return disjoint blocks of equal length, of bits dealt in turn, and the number of leading blocks that stay: two for copies.
 
     Raises
     ------

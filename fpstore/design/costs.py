@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 
-SPEED_FOR_TWICE_THE_BYTES = 3  # `auto` accepts twice the bytes for this many times the speed
-BATCH_QUERIES = 1 << 12  # the size of the costed batch, a small one: larger ones share more blocks
-COLD_READ_NS = 100_000.0  # one random page read from a solid-state disk, not overlapped
-COLD_BYTE_NS = 1.0  # of a file that is read from its start to its end
+SPEED_FOR_TWICE_THE_BYTES = 3  # `auto` takes twice the bytes for this many times the speed
+BATCH_QUERIES = 1 << 12  # the batch that is priced; larger batches share more blocks
+COLD_READ_NS = 100_000.0  # a random page of a solid-state disk, read alone
+COLD_BYTE_NS = 1.0  # a byte of a file that is read from its start to its end
 
 # As in the kernel (Portable, Avx2 and Avx512 in _native/isa).
 EXPAND_FROM = 64  # a look-up that expects this many entries compares whole blocks
-SWEEP_LOOKUPS = 1 << 11  # the fewest look-ups in one table that sweep it
-SWEEP_DENSITY = 4 / 5  # look-ups per block of the table from which they do
+SWEEP_LOOKUPS = 1 << 11  # a table with fewer look-ups is not swept
+SWEEP_DENSITY = 4 / 5  # a table with fewer look-ups per block is not swept
 
 
 class Work(NamedTuple):
@@ -33,7 +33,7 @@ class Work(NamedTuple):
     compared: float  # entries of these blocks compared
 
 
-# By codec; fitted by `python tools/bench costs` (docs/benchmarks.md, "Planner constants"), AVX2.
+# By codec; fitted by `python tools/bench costs`, AVX2.
 NANOSECONDS = {
     HUFFMAN: Work(lookups=43.0, blocks=270.0, decoded=0.4, expanded=56.0, compared=0.19),
     ELIAS_FANO: Work(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
@@ -42,9 +42,9 @@ NANOSECONDS = {
 # Of a look-up that asks a filter, and what each that the cache does not have adds: by `tools/bench filters`, times 1.8, by
 # which the processor of the other prices was slower.
 FILTER_NS, FILTER_MISS_NS = 28.0, 45.0
-OPENED_TESTS = 25.0  # what a block that is opened costs when the shape of a filter is chosen, in tests of a word
-CACHE_BYTES = 32 << 20  # of a processor, a typical share
-CALL_NS = 3_000.0  # of Python, around a probe alone
+OPENED_TESTS = 25.0  # the price of an opened block, in tests of a word, when the shape of a filter is chosen
+CACHE_BYTES = 32 << 20  # a typical share of a processor's cache
+CALL_NS = 3_000.0  # the Python code around a single probe
 
 # Of one query in one entry of a scan, in a batch that shares the decoding of the blocks, and of decoding an entry; and what each
 # further word of a fingerprint adds. Fitted in the same way.
@@ -53,7 +53,7 @@ DECODE_ENTRY_NS, DECODE_WORD_NS = 3.4, 1.8
 
 
 def scan_nanoseconds(fingerprint_count: int, words: int, queries: int) -> float:
-    """Return the estimated time of one of so many queries of a scan, tables in memory, on one thread; words of a fingerprint.
+    """Return the estimated time of one query of a scan in a batch of ``queries``, tables in memory, on one thread.
 
     All queries share the decoding of the blocks.
     """
@@ -94,15 +94,15 @@ def lookup_nanoseconds(fingerprint_count: int, per_block: float, codec: str, fou
 
 
 def filter_nanoseconds(size: int) -> float:
-    """Return the estimated time of one look-up in filters of so many bytes in all."""
+    """Return the estimated time of one look-up, for the size of all filters together."""
     return FILTER_NS + FILTER_MISS_NS * max(1 - CACHE_BYTES / max(size, 1), 0.0)
 
 
 def mean_nanoseconds(in_batch: float, alone: float) -> float:
-    """Return the mean time of a probe in a batch and of one alone with its call from Python: stores are asked in both ways."""
+    """Return the mean of the time of a probe in a batch and of a single probe with its call from Python."""
     return (in_batch + alone + CALL_NS) / 2
 
 
 def weighted(time: float, size: float) -> float:
-    """Return time x bytes^e, such that twice the bytes weigh as much as SPEED_FOR_TWICE_THE_BYTES times the time."""
+    """Return time x bytes^e, with e such that twice the bytes weigh as much as SPEED_FOR_TWICE_THE_BYTES times the time."""
     return time * float(size ** log2(SPEED_FOR_TWICE_THE_BYTES))

@@ -1,4 +1,4 @@
-"""Whether tables are exact for a radius: wherever so many errors fall, some table must meet the pair."""
+"""Whether tables are exact for a radius: wherever its errors fall, some table must meet the pair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_VISITS = 1 << 18  # classes of bits that a proof visits, about three seconds
 
 
 class Effort:
-    """What is left of the work that proofs may take together."""
+    """The work that is left for proofs."""
 
     def __init__(self, visits: int = MAX_VISITS) -> None:
         self._left = visits
@@ -77,7 +77,7 @@ def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = Non
 
 
 def _blocks_apart(tables: Sequence[TableSpec]) -> list[tuple[int, int]] | None:
-    """Return the leading bits and flips of tables that share no leading bit; None if there are others.
+    """Return the leading bits and flips of tables that share no leading bit; None if two tables share one.
 
     Tables whose pairs all meet in another one are left out: that one leads with some of their bits and has as many flips.
     """

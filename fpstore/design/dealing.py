@@ -19,7 +19,7 @@ from fpstore.design.families import DEALT, Design, design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.design.tables import spread
 
-PAIRS = 1 << 15  # of the sample
+PAIRS = 1 << 15  # pairs of the sample that are compared
 TRIALS = 1 << 11  # exchanges of two bits
 SEED = 0
 
@@ -27,7 +27,7 @@ Bits = npt.NDArray[np.uint8]
 
 
 def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Design:
-    """Return column tables with the bits dealt to their blocks so that look-ups meet few of the sample.
+    """Return column tables whose blocks have the bits with which look-ups meet few fingerprints of the sample.
 
     Bits are dealt in turn; then two bits of different blocks are exchanged wherever that helps.
 
@@ -60,7 +60,7 @@ def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Des
 
 
 def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sample: Sample) -> None:
-    """Exchange bits of blocks, whose first so many are a bucket, as long as that lowers what look-ups are expected to meet.
+    """Exchange bits of blocks as long as that lowers the expected number of entries that look-ups meet.
 
     The share of pairs within t of b bits is at most the mean of w^(d - t) over their distances d, for every w below 1; the
     bound is least at about w = t / (b - t) (Chernoff). It is far more certain than a count of the few pairs that are so near.
@@ -68,7 +68,7 @@ def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sa
     planes = sample.differences(PAIRS)
     planes = planes[:, : planes.shape[1] // 2 * 2]
     weights = (threshold / max(bucket_bits - threshold, threshold + 1)) ** np.arange(256)
-    of_two = np.add.outer(weights, weights).ravel()  # of two distances, whose bytes are one number: half as many look-ups
+    of_two = np.add.outer(weights, weights).ravel()  # for two distances at once: their two bytes are one index
 
     def cost(distances: Bits) -> float:
         return float(of_two.take(distances.view(np.uint16)).sum())
@@ -91,7 +91,7 @@ def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sa
 
 
 def make_for(described: str | Iterable[Any] | Design, radius: int, count: int, width: Width, sample: Words | None) -> Design:
-    """Return the design of a name or of tables for so many fingerprints, with its bits dealt by the sample if its name says so.
+    """Return the design of a name or of tables for ``count`` fingerprints; its name may say that the sample deals the bits.
 
     A design that is made stays as it is.
 

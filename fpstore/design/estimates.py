@@ -30,19 +30,19 @@ from fpstore.design.filters import FilterShape, filter_shapes
 from fpstore.design.sample import Sample
 from fpstore.design.tables import TableLookup
 
-ENTRY_BITS = {  # of uniform keys, above log2(2^width / n)
+ENTRY_BITS = {  # for uniform keys, above log2(2^width / n)
     HUFFMAN: 3.40,  # the code of h, 3.29 in the mean, and the bits behind it, which are 0.11 more than log2 of the gap
     ELIAS_FANO: 1.96,  # between 1.91 and 2, as the mean gap is between two powers of two
 }
-DIRECTORY_BYTES = 0.75  # of a block: a slot of four to eight bytes for eight keys
+DIRECTORY_BYTES = 0.75  # for each block: a slot of four to eight bytes for eight keys
 ID_BYTES = 4.0
 Shapes = Mapping[int, FilterShape]  # by table
 NO_FILTERS: Shapes = MappingProxyType({})
-FOLDER_BYTES = 20_480  # all else of a store: what an empty id map, an empty log and a manifest take
+FOLDER_BYTES = 20_480  # an empty id map, an empty log and a manifest
 
 
 class Requirements(NamedTuple):
-    """What a design is chosen by, besides the number of fingerprints and the radius; see :func:`fpstore.plan`."""
+    """What decides about a design besides the number of fingerprints and the radius; see :func:`fpstore.plan`."""
 
     width: Width = WIDTH_64
     disk_budget: int | None = None
@@ -60,27 +60,27 @@ class Plan:
     ----------
     design : Design
     filters : int
-        How many of its tables have a filter.
+        The number of tables with a filter.
     bytes_per_fingerprint : float
-        Of all tables and filters, without ids.
+        The bytes of all tables and filters, without ids.
     disk_bytes : int
-        Tables, dense ids, and the files of an empty store.
+        The bytes of tables, dense ids, and the files of an empty store.
     lookups : int
         Prefix look-ups per probe.
     candidates : float
         Entries compared per probe.
     microseconds : float
-        Estimated time of one probe in a batch of 4,096, one thread, tables in memory, on a processor with AVX2.
+        The estimated time of a probe in a batch of 4,096, with one thread, tables in memory, and a processor with AVX2.
     single_microseconds : float
-        The same of a probe alone, which shares no block with others; without what every probe takes, whatever the design.
+        The estimated time of a single probe, without the call from Python, which takes as long for every design.
     cold_milliseconds : float
-        Estimated time of one probe when every block comes from a solid-state disk, one read at a time.
+        The estimated time of a probe when every block comes from a solid-state disk, one read at a time.
     fits : bool
         Whether the design is within the budgets.
     reason : str
-        Why it is not, or an empty string.
+        Why the design does not fit, or an empty string.
     chosen : bool
-        Whether ``design="auto"`` takes this one, by :func:`~fpstore.design.preference.preferred`.
+        Whether ``design="auto"`` takes this design.
     """
 
     design: Design
@@ -107,7 +107,7 @@ class Plan:
 
     @property
     def mean_microseconds(self) -> float:
-        """The mean of both times, the second with 3 microseconds of the call from Python: designs are ranked by it."""
+        """The mean of both times, the second with 3 microseconds for the call from Python. Designs are ranked by it."""
         return mean_nanoseconds(1000 * self.microseconds, 1000 * self.single_microseconds) / 1000
 
 
@@ -129,9 +129,9 @@ def table_bits(fingerprint_count: int, blocks: Blocks | None = None, width: int 
     n = max(fingerprint_count, 1)
     block_bytes, codec, _ = blocks or Blocks(default_block_bytes(width))
     entry = max(width - log2(max(n, 2)), 1.0) + ENTRY_BITS[codec]
-    key_bytes = Width(width).words * 8  # in the index
-    room = block_bytes * 8 - min(entry, WORD_BITS) / 2  # half of what is coded of an entry is left over
-    # With a code, a header of 16 bytes, with the leading word of the first entry in it; else one of 8 bytes.
+    key_bytes = Width(width).words * 8  # in the key index
+    room = block_bytes * 8 - min(entry, WORD_BITS) / 2  # half of the coded part of an entry is left over
+    # The header has 16 bytes with a code, the leading word of the first entry included; 8 bytes without one.
     per_block = 1 + (room - 64 - key_bytes * 8) / entry if codec == HUFFMAN else (room - 64) / entry
     # A file has whole blocks, and at least one.
     bits = max((block_bytes + key_bytes + DIRECTORY_BYTES) * 8 / per_block, (block_bytes + 16 + key_bytes) * 8 / n)
@@ -141,7 +141,7 @@ def table_bits(fingerprint_count: int, blocks: Blocks | None = None, width: int 
 def estimate(
     candidate: Design, fingerprint_count: int, required: Requirements | None = None, sample: Sample | None = None
 ) -> Plan:
-    """Return the estimated costs of a design over n fingerprints: uniform ones, or a set like the sample."""
+    """Return the estimated costs of a design over n fingerprints: a uniform set, or a set like the sample."""
     n = max(fingerprint_count, 1)
     required = required or Requirements(candidate.width)
     blocks = required.blocks or Blocks(default_block_bytes(candidate.width.bits))
@@ -160,7 +160,7 @@ def estimate(
 
 
 class _Costs(NamedTuple):
-    """Of all tables of a design, and of one query."""
+    """The work of one query in all tables of a design."""
 
     bytes: int
     lookups: int
@@ -188,11 +188,11 @@ def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Block
 
 
 class _Met(NamedTuple):
-    """What a probe meets in one table."""
+    """The entries that a probe meets in one table."""
 
     lookup: TableLookup
-    found: float  # entries, by one of its variants
-    passing: float  # the share of its variants that open a block
+    found: float  # entries, for one variant of the prefix
+    passing: float  # the share of the variants that open a block
 
 
 def _met(design: Design, n: int, radius: int, shapes: Shapes, sample: Sample | None) -> list[_Met]:
@@ -225,11 +225,11 @@ def _reads_all(met: list[_Met]) -> bool:
 class _Packed(NamedTuple):
     per_block: float  # entries
     codec: str
-    filter_bytes: int  # of all tables
+    filter_bytes: int  # the filters of all tables
 
 
 def _packed(bits: float, n: int, blocks: Blocks, shapes: Shapes) -> _Packed:
-    """Return how tables of n entries of so many bits are packed."""
+    """Return how tables of n entries of a width are packed."""
     filter_bytes = sum(shape.file_bytes(n) for shape in shapes.values())
     return _Packed(max(blocks.bytes * 8 / bits, 1.0), blocks.codec, filter_bytes)
 
@@ -248,7 +248,7 @@ def _block_nanoseconds(design: Design, n: int, met: list[_Met], packed: _Packed,
 
 
 def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
-    """Return the shapes of the filters that the tables of a design have, by table: those that are wanted, or that pay."""
+    """Return the shapes of filters by table: all filters if they are wanted, otherwise the filters that pay."""
     if blocks.filter is False or fingerprint_count == 0:
         return NO_FILTERS
     shapes = filter_shapes(design, fingerprint_count)
@@ -265,7 +265,7 @@ def _weighted(costs: _Costs) -> float:
 def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
     done = column_costs.work(candidate, n, candidate.radius, sample)
     left = done.copies + done.rows
-    # A page of the directory, one or more of tags, and one of each entry that is left.
+    # A page of the directory, one or more pages of tags, and one page for each entry that is left.
     reads = 2 * done.lookups + done.candidates * column_costs.TAG_BYTES / _kernel.PAGE_BYTES + left
     tables_bytes = sum(column_costs.file_bytes(table, n) for table in candidate.tables)
     time = column_costs.nanoseconds(done)
@@ -273,7 +273,7 @@ def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
 
 
 def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queries: int, blocks: Blocks) -> float:
-    """Return the estimated time of one of so many queries of a radius over a uniform set, tables in memory, on one thread.
+    """Return the estimated time of one query of a batch over a uniform set, tables in memory, on one thread.
 
     The radius is at most the design's.
     """

@@ -127,7 +127,7 @@ class Design:
 
 
 # With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about 2^FLIP_SLACK_BITS entries of a
-# block that it has opened anyway, and fewer look-ups are needed. Swept by `tools/bench sweep`; see docs/design.md.
+# block that it has opened anyway, and fewer look-ups are needed.
 FLIP_SLACK_BITS = 2
 
 

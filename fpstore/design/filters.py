@@ -17,7 +17,7 @@ from fpstore.design.costs import OPENED_TESTS
 from fpstore.design.families import FLIP_SLACK_BITS, MAX_VARIANTS, Design, needed_tables
 from fpstore.design.tables import TableSpec
 
-# Measured by `tools/bench filters`; see docs/design.md.
+# Measured by `tools/bench filters`.
 BITS_PER_PREFIX = 6
 FINER_BITS = 6  # behind the log2 n leading bits: one in 64 of the prefixes that a look-up may have are then in the table
 MOST_PREFIX_BITS = 40
@@ -45,7 +45,7 @@ class FilterShape(NamedTuple):
     bits_per_prefix: int
 
     def passing(self, found: float) -> float:
-        """Return the share of look-ups that pass, of those that meet so many entries with their prefix on average."""
+        """Return the share of look-ups that pass, if a look-up meets ``found`` entries with its prefix on average."""
         in_table = 1 - exp(-found)
         # A word has the prefixes of a Poisson distribution: the mean of the cube of its share of set bits, to the second order.
         unset, mean = exp(-SET_BITS / self.bits_per_prefix), 64 / self.bits_per_prefix

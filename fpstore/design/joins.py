@@ -1,4 +1,4 @@
-"""Designs of joins: the permuted tables in which all pairs within a radius meet, and which to take.
+"""Designs of joins: the permuted tables in which all pairs within a radius meet, and the choice among them.
 
 A join sorts its own tables, compares the rows of near buckets, and frees the tables. Its tables are a ring of
 column tables: the bits of a bucket, and behind them a tag of the next block (see ``_native/columns/request.hpp`` for why that
@@ -25,10 +25,10 @@ from fpstore.design.sample import Sample
 from fpstore.design.tables import COPIES, LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, spread
 
 MOST_BLOCKS = 40
-SAMPLED_PLANS = 8  # the best for a uniform set, which are compared by the sample
-DEALT_PLANS = 3  # the best of them, of which those with dealt bits are compared, too
+SAMPLED_PLANS = 8  # the sample compares this many of the best plans for a uniform set
+DEALT_PLANS = 3  # of this many, plans with dealt bits are compared, too
 SAMPLED_FROM = 1 << 15  # of fewer rows, every pair can be compared in about a second: planning from a sample takes as long
-DEALING_NANOSECONDS = 1e9  # what it takes to deal bits for these plans
+DEALING_NANOSECONDS = 1e9  # the time to deal bits for these plans
 PIECE_ROWS = 1 << 16
 
 
@@ -45,7 +45,7 @@ class JoinWork(NamedTuple):
 NANOSECONDS = JoinWork(sorted=10.0, meetings=6.0, candidates=0.1, survivors=4.0)
 FRESH = 20.0  # a row of the arrays that are sorted in: the system clears their pages when they are first written
 SINGLE_BIT = 0.4  # of the price of a candidate, where tags differ in one bit at most
-SPLIT_ROWS, GROUP_ROWS = 512, 96  # a bucket of more rows is split, and a row compared with about so many
+SPLIT_ROWS, GROUP_ROWS = 512, 96  # a bucket of more rows is split, and a row is compared with about GROUP_ROWS others
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[
 
 
 def designs(count: int, radius: int, width: int, bits: Sequence[int] | None = None) -> Iterator[JoinDesign]:
-    """Yield the designs that are worth comparing for a set of so many.
+    """Yield the designs that are worth comparing for a set of ``count`` rows.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _plain(blocks: int, bucket: int, radius: int, width: int, bits: Sequence[int
 
 
 def dealt(design: JoinDesign, sample: Sample, bits: Sequence[int] | None = None) -> JoinDesign:
-    """Return a design of as many blocks, with the bits dealt to them by a sample, so that all blocks tell as much."""
+    """Return a design with as many blocks whose bits a sample has dealt, so that all blocks separate rows equally well."""
     telling = sample.telling(range(design.width.bits) if bits is None else bits)
     blocks = len(design.tables)
     length = len(telling) // blocks
@@ -170,7 +170,7 @@ def _ring(name: str, tables: Sequence[TableSpec], radius: int) -> JoinDesign:
 
 
 def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWork:
-    """Return the work of comparing one row with a set of so many, uniform or like the sample."""
+    """Return the work of comparing one row with a set of ``count`` rows, uniform or like the sample."""
     met = candidates = survivors = 0.0
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
         met += sum(comb(table.prefix_bits, f) for f in range(flips + 1))
@@ -193,12 +193,12 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
 
 
 def _within(bits: int, limit: int) -> float:
-    """Return the share of uniform values of so many bits that differ from one in at most so many."""
+    """Return the share of uniform values that differ from a value in at most ``limit`` bits."""
     return sum(comb(bits, d) for d in range(min(limit, bits) + 1)) / 2.0**bits
 
 
 def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float:
-    """Return the estimated time on one thread, of the join of a set of so many with itself or with another of so many.
+    """Return the estimated time of the join of a set of ``count`` rows with itself, or with ``queries`` others, on one thread.
 
     In a join with itself, each pair of buckets is compared once, for rows of both.
     """
@@ -208,7 +208,7 @@ def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float
 
 
 def join_nanoseconds(design: JoinDesign, count: int, queries: int) -> float:
-    """Return the estimated time of the join of a uniform set of so many with another of so many, on one thread."""
+    """Return the estimated time of the join of two uniform sets, on one thread."""
     return nanoseconds(work(design, count), count, queries)
 
 

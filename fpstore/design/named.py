@@ -32,7 +32,7 @@ def named_like(known: Mapping[int, TableSpec], table_count: int, radius: int | N
 
 
 def _column_names(table_count: int, kept: TableSpec) -> list[str]:
-    """Return the names of designs of columns with so many tables, one of which is known."""
+    """Return the names of designs of columns with a number of tables, one of which is known."""
     block_count = table_count - (kept.width.bits > WORD_BITS)
     if kept.kind == ROWS or block_count < 1:  # nothing tells the bits of the buckets
         return [f"columns-{block_count}"]
@@ -42,7 +42,7 @@ def _column_names(table_count: int, kept: TableSpec) -> list[str]:
 
 
 def _block_names(table_count: int, width: int) -> list[str]:
-    """Return the names of designs of blocks that may have so many tables."""
+    """Return the names of designs of blocks that may have a number of tables."""
     names = [*MANKU, *(f"flip-{m}" for m in range(1, lookup_radius(width) + 2))]
     for m in range(1, width + 1):
         names += [f"blocks-{m}-{c}" for c in range(1, m + 1) if comb(m, c) == table_count]

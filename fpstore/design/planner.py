@@ -24,7 +24,7 @@ from fpstore.io import check_fingerprints
 STORAGE = ("hot", "cold")
 PREFER = ("balance", "speed", "space")
 NO_BUDGET = 1 << 62
-DEALT_PLANS = 2  # the best column tables, of which those with dealt bits are compared, too
+DEALT_PLANS = 2  # plans with dealt bits are made from this many of the best column tables
 
 
 def plan(
@@ -134,12 +134,12 @@ def _plans(n: int, radius: int, required: Requirements, sample: Sample | None = 
 
 
 class Crossover(NamedTuple):
-    """Where a scan becomes cheaper than every design with look-ups.
+    """The set and the radius at which a scan becomes cheaper than every design with look-ups.
 
     Attributes
     ----------
     radius : int
-        The smallest radius for which it is, for so many fingerprints.
+        The smallest radius at which a scan is cheaper, for this number of fingerprints.
     fingerprints : int or None
         The largest number for which it is, to two digits, at this radius; None if it is for every number.
     """
@@ -149,7 +149,7 @@ class Crossover(NamedTuple):
 
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
-    """Return where a scan becomes cheaper, for n fingerprints and for a radius, on uniform data and without budgets."""
+    """Return the crossings with a scan, for n fingerprints and for a radius, on uniform data and without budgets."""
     blocks, most_radius = Blocks(default_block_bytes(width)).preferring("speed", storage), lookup_radius(width)
     required = Requirements(Width(width), memory_budget=NO_BUDGET, blocks=blocks)
 

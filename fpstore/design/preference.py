@@ -1,4 +1,4 @@
-"""Which of the plans that fit is the best."""
+"""The choice among the plans that fit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fpstore.design.costs import weighted
 from fpstore.design.estimates import Plan
 
-# Of those of columns, what packed tables in their place may take.
+# The bytes and the time of packed tables that may take the place of column tables, as multiples.
 MORE_BYTES, MORE_TIME = 1.15, 2.0
 
 
@@ -48,7 +48,7 @@ def balance(plans: Sequence[Plan], storage: str = "hot") -> Plan:
 
 
 def preferred(plans: Sequence[Plan], storage: str = "hot", prefer: str = "balance") -> Plan:
-    """Return the plan that ``auto`` takes of those that fit, one at least: the balance, the fastest or the smallest."""
+    """Return the plan that ``auto`` takes of the plans that fit: the balance, the fastest or the smallest."""
     if prefer == "speed":
         return min(plans, key=lambda p: (cost(p, storage), p.bytes_per_fingerprint, p.name))
     if prefer == "space":

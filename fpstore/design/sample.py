@@ -15,12 +15,12 @@ from fpstore.design.tables import TableSpec
 
 SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries
-POINTS = 1 << 12  # fingerprints of the sample that they are compared with
+POINTS = 1 << 12  # fingerprints of the sample that stand for the set
 FEWEST_PAIRS = 64  # a share that fewer pairs of the sample show is too uncertain
 
 
 def evenly(rows: Words, count: int) -> Words:
-    """Return at most so many of the rows, evenly spread."""
+    """Return at most ``most`` of the rows, evenly spread."""
     return rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
 
 
@@ -50,7 +50,7 @@ class EvenRows:
         return sum(map(len, self._parts))
 
     def rows(self) -> Words:
-        """Return those that are kept: all of a short stream, otherwise at least SAMPLE_SIZE."""
+        """Return the kept rows: all of a short stream, otherwise at least SAMPLE_SIZE."""
         return np.concatenate(self._parts)
 
 
@@ -83,7 +83,7 @@ class Sample:
         return max(pairs / (m * (m - 1)), 2.0**-prefix_bits)
 
     def within(self, table: TableSpec, prefix_bits: int, flips: int) -> float:
-        """Return the share of the set that differs from one of its fingerprints in at most so many of a table's leading bits."""
+        """Return the share of the set that differs from a fingerprint of it in at most ``flips`` of a table's leading bits."""
         pairs = self._within(table.permutation[:prefix_bits])
         near = int(pairs[min(flips, len(pairs) - 1)]) if len(pairs) else 0
         if near >= FEWEST_PAIRS:
@@ -112,11 +112,11 @@ class Sample:
         return out
 
     def telling(self, bits: Iterable[int]) -> list[int]:
-        """Return bits in the order of how even their values are: the first ones tell most fingerprints apart."""
+        """Return bits by how evenly their values are spread: the first bits separate most fingerprints."""
         return sorted(bits, key=lambda bit: (-self._evenness[bit], bit))
 
     def differences(self, pairs: int) -> Bytes:
-        """Return for each bit, a row, whether it differs in about so many pairs of fingerprints: 0 or 1."""
+        """Return for each bit, a row, whether it differs in each of some pairs of fingerprints: 0 or 1."""
         queries, points = self._pairs()
         some = evenly(points, max(pairs // max(len(queries), 1), 1))
         differences = (queries[:, None] ^ some[None]).reshape(-1, self.width.words)

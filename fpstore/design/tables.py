@@ -20,11 +20,11 @@ from fpstore.errors import InputError
 BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
 KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
 TAG_BITS = _kernel.TAG_BITS
-MOST_COLUMN_ENTRIES = (1 << 32) - 1  # of a column table: the directory has the place of each bucket in 32 bits
+MOST_COLUMN_ENTRIES = (1 << 32) - 1  # the directory of a column table has the place of each bucket in 32 bits
 MOST_BUCKET_BITS = _kernel.MOST_BUCKET_BITS  # a directory of 2^19 buckets stays in the cache
 LEAST_BUCKET_BITS = _kernel.LEAST_BUCKET_BITS
-MOST_RING = _kernel.MOST_RING  # column tables of a design that are looked up
-ROWS_SHARE_BITS = 4  # a bucket of a row file has at least about so many rows, as a power of two
+MOST_RING = _kernel.MOST_RING  # the most column tables of a design that are looked up
+ROWS_SHARE_BITS = 4  # log2 of the fewest rows, about, in a bucket of a row file
 
 
 def identity(bits: int) -> bytes:
@@ -167,6 +167,6 @@ def row_bucket_bits(fingerprint_count: int) -> int:
 
 
 def spread(block_count: int, radius: int) -> list[int]:
-    """Return thresholds t_i for so many blocks, at least -1 each, with sum(t_i + 1) = radius + 1 (GPH, ICDE 2018)."""
+    """Return a threshold t_i for each block, at least -1, with sum(t_i + 1) = radius + 1 (GPH, ICDE 2018)."""
     base, extra = divmod(radius + 1, block_count)
     return [base - 1 + (place >= block_count - extra) for place in range(block_count)]

@@ -57,11 +57,10 @@ def build(
     path : path-like
         The folder to create.
     fingerprints : array, sequence, iterable of arrays, or reader of ``fpstore.io`` or ``fpstore.hashing``
-        Of 64 bits uint64, shape (n,); of 32 bits uint32; of 128 and 256 bits uint8, shape (n, width / 8), big-endian, or uint64,
-        shape (n, width / 64), the most significant word first. At every width a sequence of int, bytes, rows of these arrays,
-        or ``imagehash`` hashes; and an iterable of rows.
-        An array of numpy, or a column of pyarrow, polars or pandas, in which strings are hexadecimal digits. Duplicates are
-        allowed: a fingerprint keeps the ids of all its rows.
+        Rows of the width: uint64 (n,) for 64 bits, uint32 (n,) for 32, and for 128 and 256 bits uint8 (n, width / 8), big-endian,
+        or uint64 (n, width / 64), the most significant word first. At every width a sequence of int, bytes, rows of these arrays,
+        or ``imagehash`` hashes; and an iterable of rows. An array of numpy, or a column of pyarrow, polars or pandas, in which
+        strings are hexadecimal digits. Duplicates are allowed: a fingerprint keeps the ids of all its rows.
     ids : optional
         One per row: non-negative integers below 2^64, or non-empty strings or paths. With an iterable of arrays, an
         iterable of as many arrays. By default the row number.
@@ -70,7 +69,7 @@ def build(
     width : int, optional
         Bits of a fingerprint: 32, 64, 128 or 256; by default those of the fingerprinter, or 64.
     design : str or iterable of table descriptions
-        See :func:`fpstore.design.families.design`. ``auto`` is the planner's choice.
+        A name, or the tables; ``auto`` is the planner's choice.
     memory : int or str, optional
         Budget such as ``"2GiB"`` (at least 64 MiB); by default a quarter of this machine's memory. Larger inputs are
         sorted through temporary files beside the target. The ids of one fingerprint are never split: while they are
@@ -198,7 +197,7 @@ def open(
     path : path-like
         The folder of the store.
     mode : {"r", "r+"}
-        ``"r"``: read only. ``"r+"``: also insert, delete, merge. There is one writer at a time, beside any number of readers.
+        ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time, beside any number of readers.
     sync : {"commit", "batch", "none"}
         When changes are durable: see :meth:`fpstore.Store.insert`. Both this and ``merge_at`` need ``mode="r+"``.
     merge_at : float, optional
@@ -206,10 +205,10 @@ def open(
         65,536 changes. By default only :meth:`fpstore.Store.merge` merges. A process that keeps a store open for writing
         should use one of the two: no other process can merge, so ``fpstore merge`` is refused.
     pages : {"lazy", "populated", "huge"}
-        How the tables and their filters get into memory. ``"lazy"``: each page when a probe first needs it; the store opens
-        at once, and its first probes are slower. ``"populated"``: opening reads the tables and maps all their pages, which
-        takes a moment when the system has them in memory, and as long as reading them when it has not. ``"huge"``: opening
-        copies the tables into memory of this process, in pages of 2 MiB where the system gives them. Where the file system
+        How tables and filters get into memory: page by page, all at opening, or as a copy. ``"lazy"``: each page when a probe
+        first needs it; the store opens at once, and its first probes are slower. ``"populated"``: opening reads the tables and
+        maps all their pages, which takes a moment when the system has them in memory, and as long as reading them when it has
+        not. ``"huge"``: opening copies the tables into memory of this process, in pages of 2 MiB where the system gives them. Where the file system
         has large pages in the page cache (ext4 from Linux 6.16 on, XFS), probes are no faster for that. It takes as much
         memory as the tables have bytes, which no other process shares. Each generation that a merge makes is opened in the
         same way, while the one before is still open.
@@ -281,13 +280,13 @@ def dedup(
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256. A `fingerprinter` has its own width, and this is left out.
     keep : {"first", "smallest", "central", "highest"}
-        Of each group keep the first row; the one with the smallest id; the one whose fingerprint is nearest to the majority of
-        the group, bit by bit; or the one with the highest score. Of several such rows, the first.
+        The row that is kept of a group: the first; the one with the smallest id; the one whose fingerprint is nearest to the
+        majority of the group, bit by bit; or the one with the highest score. Of several such rows, the first.
     group : {"connected", "greedy"}
         As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or groups in which every row
         is within the radius of the one that is kept.
     unknown : {"keep", "drop", "refuse"}
-        What becomes of a row whose text is null or has no words, or whose fingerprint or id is null. It is not compared.
+        What becomes of a row that is not compared, because its text is null or has no words, or its fingerprint or id is null.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`); by default ``SimHash(width=width)``.
     decimal : bool
@@ -295,7 +294,8 @@ def dedup(
     signed : bool
         Signed integers are read as the bits of fingerprints.
     encoding : str, optional
-        That of files of lines and of texts: see :class:`fpstore.hashing.TextReader` and :func:`fpstore.hashing.iter_documents`.
+        The encoding of files of lines and of texts, see :class:`fpstore.hashing.TextReader` and
+        :func:`fpstore.hashing.iter_documents`.
         Lines are written in UTF-8.
     html : bool or str
         Texts are pages of HTML, which are compared by their titles and main texts: see :class:`fpstore.hashing.MainText`,

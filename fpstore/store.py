@@ -52,7 +52,7 @@ MOST_LIMIT = 2**63 - 1
 
 
 class Store:
-    """An exact Hamming-radius index on disk; made by :func:`fpstore.build`, opened by :func:`fpstore.open`.
+    """An exact Hamming-radius index on disk, which :func:`fpstore.build` makes and :func:`fpstore.open` opens.
 
     A context manager. Any number of processes can read a store at once, beside one writer, and each sees a commit at its next
     question. A store survives ``fork``. After :meth:`close`, every use is an error.
@@ -167,7 +167,7 @@ class Store:
 
     @property
     def design(self) -> Design:
-        """The tables and why they suffice."""
+        """The design of the tables: a :class:`fpstore.Design`."""
         return self._tracker.design if self._closed else self.snapshot().generation.design
 
     @property
@@ -217,7 +217,7 @@ class Store:
     @overload
     def probe(self, fingerprint: int, radius: int | None = None, *, limit: int) -> MatchList: ...
     def probe(self, fingerprint: int, radius: int | None = None, *, limit: int | None = None) -> list[Match]:
-        """Find every stored fingerprint within ``radius`` bits of one.
+        """Find every stored fingerprint within ``radius`` bits of a fingerprint.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class Store:
         radius : int, optional
             0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
         limit : int, optional
-            Keep only so many matches, the nearest.
+            Keep at most this many matches, the nearest.
 
         Returns
         -------
@@ -310,7 +310,7 @@ class Store:
         threads : int, optional
             By default one per processor.
         limit : int, optional
-            Keep only so many matches of each query, the nearest; ``more`` tells which queries have more.
+            Keep at most this many matches of each query, the nearest; ``more`` marks the queries that have more.
 
         Returns
         -------
@@ -366,8 +366,8 @@ class Store:
     def scan(self, fingerprints: Any, radius: int, threads: int | None = None, *, limit: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.
 
-        The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, only so
-        many matches of each query are kept, the nearest, in memory that is bounded by it; ``more`` tells which have more.
+        The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, at most
+        that many matches of each query are kept, the nearest, in bounded memory; ``more`` marks the queries that have more.
 
         Raises
         ------
@@ -393,8 +393,8 @@ class Store:
     ) -> list[Match] | Matches:
         """Find the ``count`` stored fingerprints that are nearest to each query; of equally distant ones, the smallest.
 
-        It looks in growing radii, as far as that is cheaper than a scan for this store. Queries that have too few matches by then
-        are answered by one scan, without a warning.
+        It probes with growing radii, while that is cheaper than a scan of this store. One scan, without a warning, answers the
+        queries that still have too few matches.
 
         Parameters
         ----------
@@ -402,7 +402,7 @@ class Store:
         count : int
             At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
         max_radius : int, optional
-            0 to the width, which is the default: the largest distance of a match.
+            The largest distance of a match, 0 to the width; by default the width.
         threads : int, optional
             By default one per processor.
 
@@ -433,7 +433,7 @@ class Store:
     # Ids
 
     def ids_of(self, fingerprints: Any) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
-        """Return (lims, ids) of stored fingerprints; those of the m-th are ``ids[lims[m]:lims[m + 1]]``.
+        """Return (lims, ids) of stored fingerprints: the ids of fingerprint m are ``ids[lims[m]:lims[m + 1]]``.
 
         Raises
         ------
@@ -443,7 +443,7 @@ class Store:
         return self.snapshot().ids_of(check_fingerprints(fingerprints, self._width))
 
     def fingerprints_of(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
-        """Return (lims, fingerprints); those that have the m-th id are ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
+        """Return (lims, fingerprints) of ids: id m has ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
 
         It finds strings, and integers of a store built with ``index_ids=True``, through an index. Otherwise it reads the whole id
         map once, whatever the number of ids.
@@ -451,7 +451,7 @@ class Store:
         Parameters
         ----------
         ids : array of integers, or sequence of int or str
-            Ids that are not stored have no fingerprints. So have ids of the other kind, such as integers in a store whose ids
+            Ids that are not stored have no fingerprints, nor have ids of the other kind, such as integers in a store whose ids
             are strings.
 
         Raises
@@ -464,7 +464,7 @@ class Store:
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
         """Yield everything stored now as pieces (fingerprints, lims, ids), in ascending order of fingerprint.
 
-        A piece has at most 65,536 ids, or of strings about 4 MiB. The last fingerprint of a piece may have more ids in the next.
+        A piece has at most 65,536 ids, or about 4 MiB of strings. The last fingerprint of a piece may have more ids in the next.
         """
         return ((self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items())
 
@@ -480,7 +480,7 @@ class Store:
         progress: Progress | None = None,
         resume: str | os.PathLike[str] | None = None,
     ) -> Iterator[Pairs]:
-        """Yield every pair of stored fingerprints within the radius, once, in batches. Later changes are not seen.
+        """Yield every pair of stored fingerprints within the radius, once, in batches, as of the moment of the call.
 
         The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*,
         VLDB 2018), which are sorted for it: the store's own design and radius do not matter. Pairs are not held.
@@ -490,7 +490,7 @@ class Store:
         radius : int, optional
             0 to the width; by default the store's.
         duplicates : bool
-            Also yield each fingerprint that several documents have, first of all, as a pair with itself at distance 0. Its
+            Also yield each fingerprint of several documents, as a pair with itself at distance 0, before all other pairs. Its
             ``rows_of_ids`` and tables list each pair of its ids once: n (n - 1) / 2 rows of n ids, 65,536 at a time.
         memory : int or str, optional
             For the fingerprints and the tables that are sorted, such as "8GiB"; by default a quarter of this machine's memory.
@@ -552,15 +552,15 @@ class Store:
         radius : int, optional
             0 to the width; by default the store's.
         group : {"connected", "greedy"}, optional
-            The connected components; or, without chains, groups in which every member is within the radius of its
-            representative: of what is connected, the first document by the rule below represents a group and takes all
-            within the radius, the first of the others represents the next one, and so on. By default "greedy" for pictures, of
-            which chains connect many that are not alike, and "connected" for all others.
+            Connected components; or groups without chains, in which every member is within the radius of its
+            representative. In each component, the first document by the rule below represents a group and takes all documents
+            within the radius, the first of the others represents the next group, and so on. By default "greedy" for pictures,
+            because chains connect many unlike pictures, and "connected" for all others.
         representative : {"first", "smallest", "central"}
-            The document that stands for its group: the one with the least number, which is the id where ids are integers, and
-            where they are strings the one whose id the store saw first; the one with the least id, strings by code points; or
-            the one whose fingerprint is nearest to the majority of the group, bit by bit (of connected documents where groups
-            are greedy). With ``group="greedy"`` and with "central", each document must have one fingerprint.
+            The document that stands for its group. "first": the least integer id, or the string id that the store saw first.
+            "smallest": the least id, strings by code points. "central": the document whose fingerprint is nearest to the
+            majority of the group, bit by bit (of the component if groups are greedy). With ``group="greedy"`` and with
+            "central", each document must have one fingerprint.
         memory, threads, progress, resume : optional
             As for :meth:`pairs`. Besides, about 12 bytes per document are held, and what clusters themselves take.
 
@@ -603,12 +603,12 @@ class Store:
         Parameters
         ----------
         other : Store, fingerprints, or a reader of ``fpstore.io``
-            Of the same width. Fingerprints are one, or an array or sequence of them, as for :func:`fpstore.build`. Not a path:
+            The other set, of the same width. Fingerprints are given as for :func:`fpstore.build`. Not a path:
             open it with :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
         radius : int, optional
             0 to the width; by default the store's.
         ids : optional
-            Of the other fingerprints, unless they are a store: integers or strings, one for each. By default the row number.
+            The ids of the other fingerprints, unless they are a store: integers or strings. By default the row number.
         memory, threads, progress, resume : optional
             As for :meth:`pairs`.
 
@@ -683,7 +683,7 @@ class Store:
         return writer.insert(rows, checked, sync)
 
     def upsert(self, fingerprints: Any, ids: Any, sync: str | None = None) -> int:
-        """Give ids to fingerprints, and take them from the fingerprints that had them: documents that have changed.
+        """Give ids to fingerprints, and take the ids from the fingerprints that had them: for documents that have changed.
 
         All rows of a call are one change. An id that occurs several times in it gets its last fingerprint.
 
@@ -729,7 +729,7 @@ class Store:
     def probe_insert(
         self, fingerprint: int, id: int | str, radius: int | None = None, always: bool = False, sync: str | None = None
     ) -> list[Match]:
-        """Insert a fingerprint unless a near-duplicate is stored; probe and insert are one step.
+        """Insert a fingerprint unless a near-duplicate is stored. Probe and insert are one step.
 
         Parameters
         ----------
@@ -768,14 +768,14 @@ class Store:
         threads: int | None = None,
         sync: str | None = None,
     ) -> Matches:
-        """Do :meth:`probe_insert` for each row in order, as one step: the second of two near-duplicates finds the first.
+        """Do :meth:`probe_insert` for each row in order, as one change: the second of two near-duplicates finds the first.
 
         Parameters
         ----------
         fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         ids : array or sequence of as many, optional
-            By default the next row numbers, one for each row, in a store whose ids are row numbers; those of rows that are not
-            inserted stay unused, except after the last row that is.
+            By default the next row numbers, in a store whose ids are row numbers. The numbers of rows that are not
+            inserted stay unused, except after the last inserted row.
         radius, always, sync
             See :meth:`probe_insert`.
         threads : int, optional
@@ -799,7 +799,7 @@ class Store:
         return self._matches(snapshot, rows, columns, inserted=inserted)
 
     def delete(self, *unnamed: Any, ids: Any = None, fingerprints: Any = None, sync: str | None = None) -> Deleted:
-        """Remove documents by their ids, fingerprints with all their ids, or pairs of both. Then no answer contains them.
+        """Remove documents by their ids, fingerprints with all their ids, or pairs of fingerprint and id.
 
         Parameters
         ----------
@@ -807,7 +807,7 @@ class Store:
             Every fingerprint loses these ids, and is removed when it has none left. For integer ids without an index
             (``index_ids``), each call reads the whole id map once: give many ids at a time.
         fingerprints : one fingerprint, or array or sequence of them, optional
-            They are removed with all their ids. With ``ids``, one for each fingerprint, the pairs of each row are removed, and
+            Fingerprints to remove with all their ids. With ``ids``, one for each fingerprint, only the pair of each row goes, and
             the other ids of these fingerprints and the other fingerprints of these ids stay.
         sync : str, optional
             See :meth:`insert`.
@@ -843,7 +843,7 @@ class Store:
         return writer.delete_pairs(*self._rows(fingerprints, ids), sync)
 
     def flush(self) -> None:
-        """Make durable, and show to other processes, the changes made with ``sync`` other than ``"commit"``.
+        """Make the changes of ``sync="batch"`` and ``"none"`` durable, and show them to other processes.
 
         Raises
         ------
@@ -880,7 +880,7 @@ class Store:
             Change to another design; ``auto`` is the planner's choice. By default the design stays, unless ``auto`` chose it
             for less than half or more than twice as many fingerprints: then it is chosen again.
         at : float, optional
-            Merge only if the delta has reached this share of the tables and 65,536 changes, as with ``merge_at`` of
+            Merge only if the delta has reached this share of the tables, and 65,536 changes, as with ``merge_at`` of
             :func:`fpstore.open`; in any case, wait for a merge in the background.
         memory : int or str, optional
             Budget, as for :func:`fpstore.build`.
@@ -929,7 +929,7 @@ class Store:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> list[Path]:
-        """Write the content to several stores, by leading bits: the inverse of joining them with :meth:`merge`.
+        """Write the content to several stores, one for each value of the leading bits: the inverse of :meth:`merge`.
 
         Parameters
         ----------
@@ -965,7 +965,7 @@ class Store:
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Copy the store as it is at one moment, even while other processes insert and merge.
+        """Copy the store as of one moment, even while other processes insert and merge.
 
         The copy is an ordinary store with everything that was committed before the call. It appears complete or not at all.
 
@@ -1005,7 +1005,7 @@ class Store:
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
     def verify(self, progress: Progress | None = None) -> Report:
-        """Read every byte that is used, and check it.
+        """Read and check every byte that is used.
 
         It checks checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
 

@@ -60,7 +60,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     Parameters
     ----------
     shingle : {"auto", "words", "chars"}
-        The unit.
+        The unit of a shingle: words (characters in scripts without spaces), only words, or characters.
     size : int
         Units in a shingle, 1 to 255.
     weighting : {"count", "log", "set"}
@@ -79,25 +79,25 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     case : {"fold", "lower", "keep"}
         Fold case, change to lower case, or neither.
     punctuation : {"space", "keep", "remove"}
-        What stands for characters that are neither word characters nor white space.
+        What becomes of characters that are neither word characters nor white space: a space, themselves, or nothing.
     marks : {"keep", "punctuation"}
         Whether combining marks, such as the vowel signs of Hindi, are word characters or punctuation.
     digits : {"keep", "zero"}
         ``"zero"`` makes all decimal digits alike, so that texts that differ in dates and counts only are the same.
     spaces : {"single", "remove"}
-        What stands for white space; ``"remove"`` is for characters only.
+        What becomes of white space: a single space, or nothing. ``"remove"`` is for characters only.
     stop_words : iterable of str
         If there are any, only shingles with one of them count: adverts and menus have few (Theobald, Siddharth, Paepcke,
         *SpotSigs*, SIGIR 2008). Words only. They are brought to their normal form: ``"Don't"`` stands for "don" and "t".
     weights : FeatureWeights, optional
         Weights of shingles, by which the others are multiplied; see `learn_weights`.
     tokenizer : {"jieba", "unicode"} or callable, optional
-        Cuts the text. ``"unicode"`` finds the words of Unicode Standard Annex 29 (package regex), and `size` makes shingles of
-        them. ``"jieba"`` finds Chinese keywords with TF-IDF weights of 1 to 5 (package jieba), each a feature. A callable takes
-        the text and returns features, or pairs of a feature and a weight; a store cannot remember it. These two take the text as
-        it is, so parameters of shingles and of the normal form are refused beside them.
+        Cuts the text into features. ``"unicode"`` finds the words of Unicode Standard Annex 29 (package regex), and `size`
+        makes shingles of them. ``"jieba"`` finds Chinese keywords with TF-IDF weights of 1 to 5 (package jieba), each a feature.
+        A callable takes the text and returns features, or pairs of a feature and a weight; a store cannot remember it. These two
+        take the text as it is, so parameters of shingles and of the normal form are refused beside them.
     order : {"sorted", "given"}
-        The order in which weights are added, on which the rounding of floats depends: by hash and weight, so that features may
+        The order in which weights are added, which decides how floats are rounded. By hash and weight, so that features may
         come in any order; or as they are given, with integers up to 50 added up in batches of 200, as the package simhash does.
 
     Raises

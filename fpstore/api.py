@@ -208,9 +208,9 @@ def open(
         How tables and filters get into memory: page by page, all at opening, or as a copy. ``"lazy"``: each page when a probe
         first needs it; the store opens at once, and its first probes are slower. ``"populated"``: opening reads the tables and
         maps all their pages, which takes a moment when the system has them in memory, and as long as reading them when it has
-        not. ``"huge"``: opening copies the tables into memory of this process, in pages of 2 MiB where the system gives them. Where the file system
-        has large pages in the page cache (ext4 from Linux 6.16 on, XFS), probes are no faster for that. It takes as much
-        memory as the tables have bytes, which no other process shares. Each generation that a merge makes is opened in the
+        not. ``"huge"``: opening copies the tables into memory of this process, in pages of 2 MiB where the system gives them. It
+        takes as much memory as the tables have bytes, which no other process shares. Where the file system has large pages in
+        the page cache (ext4 from Linux 6.16 on, XFS), probes are no faster for that. Each generation of a merge is opened in the
         same way, while the one before is still open.
 
     Raises

@@ -22,6 +22,7 @@ pytest_plugins = [
     "logs",
     "faultline",
     "repairing",
+    "sealing",
     "resuming",
     "sets",
 ]  # modules of helpers with fixtures of their own

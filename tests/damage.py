@@ -14,7 +14,7 @@ import pytest
 import xxhash
 
 import fpstore
-from fpstore.disk import seal as sealing
+from fpstore.disk import sealed as sealing
 
 TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
 FILTERS = ("gen-00000001/filter-000.fpf", "gen-00000001/filter-001.fpf", "gen-00000001/filter-002.fpf")

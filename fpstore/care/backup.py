@@ -14,7 +14,7 @@ from fpstore.building.generation_writer import write_store_files
 from fpstore.building.target import Target, lies_inside
 from fpstore.disk.files import missing, open_file, open_folder, read_at, write_all
 from fpstore.disk.refusals import refused
-from fpstore.disk.seal import opened_seal
+from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.filter import filter_name

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from fpstore.disk.files import opened, read_if_possible
-from fpstore.disk.seal import opened_seal
+from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StoreNotFoundError
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import (
@@ -313,6 +313,6 @@ def seal_digest(path: Path) -> int | None:
     """Return the digest of a sealed file whose own checksums are right, else None."""
     try:
         with opened(path) as descriptor:
-            return opened_seal(path, descriptor)[0].digest
+            return opened_seal(path, descriptor).digest
     except DAMAGE:
         return None

@@ -1,7 +1,7 @@
 """What is left of a damaged store: intact blocks of tables, id records and strings, each vouched for by its checksum.
 
-LMDB files are read page by page (:mod:`fpstore.disk.lmdb_pages`): what is looked for has a checksum of its own, so it does not
-matter which page it is found on.
+LMDB files are read page by page (:func:`fpstore.disk.sealed.left_items`): what is looked for has a checksum of its own, so it
+does not matter which page it is found on.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ from fpstore.building.target import sorting_folder
 from fpstore.care.word_array import SortedArray, WordArray
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS
-from fpstore.disk import lmdb_pages as pages
 from fpstore.disk.files import open_file, opened, read_at, read_if_possible
-from fpstore.disk.seal import opened_seal
-from fpstore.disk.sealed import WORD_BYTES
+from fpstore.disk.sealed import WORD_BYTES, left_items, opened_seal
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
 from fpstore.format.column_file import ColumnFile, block_counts
@@ -181,7 +179,7 @@ class IdRecords:
 
     def _intact(self) -> Iterator[tuple[int, int, int]]:
         """Yield (key, start, size) of each record, in the order of the pages."""
-        for item in pages.entries(self._path, self._descriptor, lambda key: len(key) == self._width.bytes):
+        for item in left_items(self._path, self._descriptor, self._width.bytes):
             key = int.from_bytes(item.key, "big")
             if item.size >= LEAST_BYTES and self._unpacked(key, item.start, item.size) is not None:
                 yield key, item.start, item.size
@@ -248,16 +246,16 @@ class SalvagedStrings:
         path, descriptor = self._path, self._descriptor
         size = os.fstat(descriptor).st_size
         end = size if first_free is None else min(first_free, size)
-        copies: dict[bytes, bytes] = {}
-        for item in pages.entries(path, descriptor, lambda key: len(key) == 8):
+        copies: dict[int, bytes] = {}
+        for item in left_items(path, descriptor, WORD_BYTES):
             record = int.from_bytes(item.key, "big")
-            if item.size > size or not (record < end or item.key in LAYOUT_KEYS):
+            if item.size > size or not (record < end or record in LAYOUT_KEYS):
                 continue
             value = read_if_possible(descriptor, path, item.start, item.size)
-            if checked(item.key, value) is None:
+            if checked(record, value) is None:
                 continue
-            if item.key in LAYOUT_KEYS:
-                copies[item.key] = value
+            if record in LAYOUT_KEYS:
+                copies[record] = value
             elif not self._places[2 * record + 1]:
                 self._places[2 * record], self._places[2 * record + 1] = item.start, item.size
                 self.records += 1
@@ -315,4 +313,4 @@ def check_seal(path: Path) -> None:
     CorruptStoreError, StoreNotFoundError
     """
     with opened(path) as descriptor:
-        opened_seal(path, descriptor)[0].check_all()
+        opened_seal(path, descriptor).check_all()

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 
 from fpstore.base.threads import Worker
-from fpstore.disk.fork import around_fork
 
 SLOW_BYTES = 1 << 20  # from this size on, a file is worth a thread
 DROPPED_SECONDS = 0.05  # what is dropped together with a descriptor, such as a mapping, is gone by then
@@ -54,4 +53,4 @@ def _after_fork_in_child() -> None:
         os.close(_left.pop())
 
 
-around_fork(in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_after_fork_in_child)

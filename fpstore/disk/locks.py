@@ -10,7 +10,6 @@ from pathlib import Path
 from weakref import WeakSet, finalize
 
 from fpstore.disk.files import open_regular
-from fpstore.disk.fork import around_fork
 from fpstore.errors import StoreLockedError
 
 LOCK_FILE = "writer.lock"
@@ -108,4 +107,4 @@ def _after_fork_in_child() -> None:
         lock.release()
 
 
-around_fork(in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,8 +1,9 @@
-"""Sealed LMDB files: opened once per process and inode, shared through weak references; the only file that imports lmdb.
+"""Sealed files: LMDB files that never change again, ended by checksums of their pages.
 
-LMDB allows one open handle per process and file, forbids the use of a handle after ``fork``, and needs a map size fixed in
-advance. So readers share one handle, which is closed with the last of them, a forked child opens its own, and a writer that has
-the file to itself grows the map when it is full.
+LMDB writes them (this is the only file that imports it) and the kernel reads them, without LMDB: it checks each page before it
+follows it. After the pages and a hole, a sealed file has the XXH64 of each 4 KiB of the pages (level 1), the XXH64 of each 512
+of these (level 2), and last the digest: the XXH64 of level 2, seeded with the number of sealed bytes
+(docs/format.md is normative).
 """
 
 from __future__ import annotations
@@ -10,107 +11,328 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, TypeVar
-from weakref import WeakSet, WeakValueDictionary, finalize
+from typing import NamedTuple
+from weakref import WeakSet, finalize
 
 import lmdb
-import numpy as np
-import numpy.typing as npt
+import xxhash
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import rows_to_numbers, words_of
 from fpstore.disk.closing import close_file
-from fpstore.disk.files import RUN_REPAIR, disk_bytes, missing, open_file
-from fpstore.disk.fork import around_fork
-from fpstore.disk.refusals import TOO_MANY_FILES, refused
-from fpstore.disk.seal import PAD_BYTES, CheckedPages, seal, tail_bytes
-from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError, StoreNotFoundError
+from fpstore.disk.files import RUN_REPAIR, disk_bytes, missing, open_file, read_at, read_if_possible
+from fpstore.disk.refusals import TOO_MANY_FILES, refused, refusing
+from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
 
-T = TypeVar("T")
-
-FIRST_MAP_BYTES = 1 << 24
 WORD_BYTES = 8
-BATCH_ITEMS = 256
-KEYS_AT_ONCE = 128  # few enough that their buffers do not trigger the garbage collector
+CHUNK_BYTES = 4096
+GROUP_CHUNKS = 512
+HASH_BYTES = DIGEST_BYTES = 8
+PAD_BYTES = 1 << 18
+PIECE_BYTES = GROUP_CHUNKS * CHUNK_BYTES
+LEAST_LONGEST = PAD_BYTES // 2  # values of so many bytes are read from every file
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
-MOST_MARKS = 1 << 26  # keys of which it is noted that they have been checked
+BATCH_ITEMS = 256
+FIRST_MAP_BYTES = 1 << 24
 FULL_BYTES = 1 << 16  # a disk with less room than this is called full
-# One lock around all reading, so that no thread closes or forks in the middle of a read. Reads are short and mostly hold the GIL.
-_lock = threading.RLock()
-_forks = 0  # between the first process and this one
-_shared: WeakValueDictionary[tuple[int, int], lmdb.Environment] = WeakValueDictionary()
+
+# --- Reading ----------------------------------------------------------------------------------------
+
+
+class SealedReader:
+    """A sealed file, open for reading; it never changes.
+
+    Parameters
+    ----------
+    path : Path
+    shape : dict
+        The ``bytes``, the ``digest`` and the ``largest`` value that :meth:`SealedWriter.finish` returned. No other file can take
+        its place.
+    key_words : int
+        Words of a key.
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, StorageError
+    """
+
+    def __init__(self, path: Path, shape: dict[str, int], key_words: int = 1) -> None:
+        self.path = path
+        self._last_key = (1 << 8 * WORD_BYTES * key_words) - 1
+        self._longest = max(shape["largest"], LEAST_LONGEST)
+        self._key_words = key_words
+        self._descriptor = open_file(path)
+        self._given_back = finalize(self, close_file, self._descriptor)
+        try:
+            size = os.fstat(self._descriptor).st_size
+            if size != shape["bytes"]:
+                raise self._misfit(f"is cut short or damaged ({size} bytes, expected {shape['bytes']})", shape["bytes"], size)
+            self._file: _kernel.SealedFile | None = self._opened()
+            self._check(self._file, shape)
+        except BaseException:
+            self.close()
+            raise
+
+    def _opened(self) -> _kernel.SealedFile:
+        return opened_seal(self.path, self._descriptor, self._key_words, self._longest)
+
+    def _check(self, file: _kernel.SealedFile, shape: dict[str, int]) -> None:
+        """Refuse the file of another store, and one that is small and damaged."""
+        if file.digest != shape["digest"]:
+            what = "is damaged, or a file of another store (digest differs)"
+            raise self._misfit(what, shape["digest"], file.digest)
+        if shape["largest"] > (room := file.room - PAD_BYTES):
+            what = (
+                f"is damaged: the longest value cannot have {shape['largest']} bytes, {room} are behind the pages: {RUN_REPAIR}"
+            )
+            raise self._misfit(what, shape["largest"], room)
+        if file.used <= CHECKED_AT_OPEN:
+            file.check_all()
+
+    def _misfit(self, what: str, expected: int, got: int) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path}: LMDB file {what}", path=self.path, expected=expected, got=got)
+
+    @property
+    def file(self) -> _kernel.SealedFile:
+        """The kernel's reader, which has the look-ups; ClosedStoreError once it is closed."""
+        if self._file is None:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        return self._file
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
+        return disk_bytes(os.fstat(self._descriptor) if self._given_back.alive else self.path.lstat())
+
+    def verify(self) -> None:
+        """Read the file again, and check every page and checksum."""
+        _ = self.file
+        self._opened().check_all()
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (key, value) in the order of the keys."""
+        self.file.check_all()
+        first = 0
+        while first <= self._last_key:
+            rows, values = self.file.range(first, self._last_key, BATCH_ITEMS)
+            keys = rows_to_numbers(rows)
+            yield from zip(keys, values, strict=True)
+            first = keys[-1] + 1 if len(keys) == BATCH_ITEMS else self._last_key + 1
+
+    def close(self) -> None:
+        """Close the file. Closing twice is allowed, and whoever reads meanwhile can finish."""
+        self._file = None
+        self._given_back()
+
+
+def opened_seal(path: Path, descriptor: int, key_words: int = 1, longest: int = 0) -> _kernel.SealedFile:
+    """Check the metadata and the seal of an open file, and return the kernel's reader; for parameters see :class:`SealedReader`.
+
+    Raises
+    ------
+    CorruptStoreError, StorageError
+    """
+    with refusing(path):
+        own = os.dup(descriptor)
+    return _kernel.SealedFile(own, printable(path), key_words, longest)
+
+
+# --- What is left of a damaged file -----------------------------------------------------------------
+
+PAGE_HEAD, NODE_HEAD = 16, 8  # bytes of a page before its pointers, and of a node before its key
+PAGE_SIZE_AT = 40  # in a metadata page
+PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
+LEAF = b"\x02\x00"
+BIG = 1  # flag of a node: its value lies on pages of its own
+
+
+class Item(NamedTuple):
+    """A key, and where its value lies in the file."""
+
+    key: bytes
+    start: int
+    size: int
+
+
+def left_items(path: Path, descriptor: int, key_bytes: int) -> Iterator[Item]:
+    """Yield the items with keys of this size on every page that can be read, in use or not; nothing vouches for them."""
+    size = os.fstat(descriptor).st_size
+    page_bytes = _page_bytes(path, descriptor)
+    for number in range(size // page_bytes + 1):
+        data = read_if_possible(descriptor, path, number * page_bytes, page_bytes)
+        if len(data) < PAGE_HEAD or data[10:12] != LEAF:
+            continue
+        for key, start, length, big in _left_nodes(data):
+            at = number * page_bytes + start
+            if big:
+                (first,) = struct.unpack_from("<Q", data, start)
+                at = first * page_bytes + PAGE_HEAD
+            if len(key) == key_bytes and at + length <= size:
+                yield Item(key, at, length)
+
+
+def _left_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:
+    """Yield (key, start, size, whether it lies elsewhere) of each node of a leaf page that lies inside the page."""
+    count = min(max((int.from_bytes(data[12:14], "little") - PAGE_HEAD) // 2, 0), (len(data) - PAGE_HEAD) // 2)
+    for at in range(PAGE_HEAD, PAGE_HEAD + 2 * count, 2):
+        pointer = int.from_bytes(data[at : at + 2], "little")
+        if pointer + NODE_HEAD > len(data):
+            continue
+        low, high, flags, key_bytes = struct.unpack_from("<HHHH", data, pointer)
+        start, size = pointer + NODE_HEAD + key_bytes, low | high << 16
+        if start + (8 if flags & BIG else size) <= len(data):
+            yield data[pointer + NODE_HEAD : start], start, size, bool(flags & BIG)
+
+
+def _page_bytes(path: Path, descriptor: int) -> int:
+    """Return the size of pages: what the metadata says, if it can be believed."""
+    for start in (0, *PAGE_SIZES):
+        data = read_if_possible(descriptor, path, start + PAGE_SIZE_AT, 4)
+        if len(data) == 4 and (size := int.from_bytes(data, "little")) in PAGE_SIZES:
+            return size
+    return PAGE_SIZES[0]
+
+
+# --- Writing ----------------------------------------------------------------------------------------
+
+
+class SealedWriter:
+    """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` seals it and makes it durable.
+
+    LMDB forbids the use of a handle after a fork: a fork waits until nothing is being written, and a child closes the handles of
+    its parent.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._largest = 0
+        self._turn = threading.RLock()  # held while LMDB writes
+        with _translated(path):
+            self._environment = lmdb.open(
+                os.fsencode(path), subdir=False, lock=False, sync=False, metasync=False, map_size=FIRST_MAP_BYTES
+            )
+        _writing.add(self)
+
+    def append(self, keys: Words, values: list[bytes]) -> None:
+        """Write values under ascending keys, which are above all that were written before; if the map is full, it grows."""
+        data, size = keys.astype(">u8").tobytes(), WORD_BYTES * words_of(keys)
+        items = [(data[size * i : size * (i + 1)], value) for i, value in enumerate(values)]
+        self._largest = max(self._largest, max(map(len, values), default=0))
+        with self._turn:
+            while True:
+                try:
+                    with _translated(self.path, lmdb.MapFullError), self._environment.begin(write=True) as transaction:
+                        transaction.cursor().putmulti(items, append=True)
+                    return
+                except lmdb.MapFullError:
+                    self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
+
+    def finish(self) -> dict[str, int]:
+        """Sync, seal and close the file, padded with a hole for reads of damaged lengths; return its shape for a reader."""
+        with self._turn:
+            with _translated(self.path):
+                self._environment.sync(True)
+            page = int(self._environment.stat()["psize"])
+            used = (int(self._environment.info()["last_pgno"]) + 1) * page
+        self.abort()
+        size, digest = seal(self.path, used, -(-self._largest // page) * page)
+        return {"bytes": size, "digest": digest, "largest": self._largest}
+
+    def abort(self) -> None:
+        """Close without syncing."""
+        with self._turn:
+            self._environment.close()
+            _writing.discard(self)
+
+    def before_fork(self) -> None:
+        """Wait until nothing is being written."""
+        self._turn.acquire()
+
+    def after_fork(self, in_child: bool) -> None:
+        """Go on, or close the handle."""
+        if in_child:
+            self._environment.close()
+        self._turn.release()
+
+
 _writing: WeakSet[SealedWriter] = WeakSet()
 _waited_for: list[SealedWriter] = []  # by the thread that forks
 
 
 def _before_fork() -> None:
-    """Wait until nothing is read or written."""
-    _lock.acquire()
     for writer in list(_writing):
-        writer.turn.acquire()
+        writer.before_fork()
         _waited_for.append(writer)
 
 
-def _after_fork() -> None:
+def _after_fork(in_child: bool) -> None:
     while _waited_for:
-        _waited_for.pop().turn.release()
-    _lock.release()
+        _waited_for.pop().after_fork(in_child)
 
 
-def _after_fork_in_child() -> None:
-    """Close the parent's handles: LMDB forbids their use, and they would keep their files from being opened again."""
-    global _forks, _lock
-    _forks += 1
-    _lock = threading.RLock()
-    inherited = [*_shared.values(), *(writer.environment for writer in _waited_for)]
-    _shared.clear()
-    _waited_for.clear()
-    for environment in inherited:
-        environment.close()
+os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True))
 
 
-around_fork(before=_before_fork, in_parent=_after_fork, in_child=_after_fork_in_child)
+def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
+    """Pad a finished file after its ``used`` bytes, append their checksums, and return its size and its digest."""
+    groups, second = [], []
+    with os.fdopen(open_file(path, os.O_RDWR), "r+b") as file:
+        for start in range(0, used, PIECE_BYTES):
+            groups.append(_hashes(read_at(file.fileno(), path, start, min(used - start, PIECE_BYTES))))
+            second.append(xxhash.xxh64_intdigest(groups[-1]).to_bytes(HASH_BYTES, "little"))
+        level = b"".join(second)
+        digest = xxhash.xxh64_intdigest(level, used)
+        size = used + room + PAD_BYTES + tail_bytes(used)
+        file.truncate(used)
+        file.truncate(size)
+        file.seek(size - tail_bytes(used))
+        file.writelines([*groups, level, digest.to_bytes(DIGEST_BYTES, "little")])
+        file.flush()
+        os.fsync(file.fileno())
+    return size, digest
+
+
+def tail_bytes(used: int) -> int:
+    """Return the size of the checksums at the end of a file, from the size of its pages."""
+    chunks = -(-used // CHUNK_BYTES)
+    return HASH_BYTES * (chunks + -(-chunks // GROUP_CHUNKS)) + DIGEST_BYTES
+
+
+def _hashes(data: bytes) -> bytes:
+    """Return the XXH64 of each chunk."""
+    view = memoryview(data)
+    return b"".join(
+        xxhash.xxh64_intdigest(view[at : at + CHUNK_BYTES]).to_bytes(HASH_BYTES, "little")
+        for at in range(0, len(data), CHUNK_BYTES)
+    )
 
 
 @contextmanager
-def translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
+def _translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
     """Turn LMDB's errors into fpstore's, except those named, which the caller handles."""
     try:
         yield
     except but:
         raise
     except lmdb.Error as error:
-        raise _translate(path, error) from error
-
-
-DAMAGED = (
-    lmdb.CorruptedError,
-    lmdb.InvalidError,
-    lmdb.PageNotFoundError,
-    lmdb.VersionMismatchError,
-    lmdb.BadTxnError,
-    lmdb.PanicError,
-    lmdb.BadDbiError,
-    lmdb.BadValsizeError,
-)
-
-
-def _translate(path: Path, error: lmdb.Error) -> CorruptStoreError | StorageError | StoreNotFoundError:
-    if isinstance(error, DAMAGED):
-        return CorruptStoreError(f"{path}: LMDB file is damaged ({error})", path=path)
-    if os.strerror(errno.ENOENT) in str(error):
-        return missing(path)
-    for number in TOO_MANY_FILES:
-        if os.strerror(number) in str(error):
-            return refused(path, OSError(number, os.strerror(number)))
-    return StorageError(f"{path}: {_reason(path, error)}", path=path)
+        if os.strerror(errno.ENOENT) in str(error):
+            raise missing(path) from error
+        for number in TOO_MANY_FILES:
+            if os.strerror(number) in str(error):
+                raise refused(path, OSError(number, os.strerror(number))) from error
+        raise StorageError(f"{path}: {_reason(path, error)}", path=path) from error
 
 
 def _reason(path: Path, error: lmdb.Error) -> str:
@@ -126,362 +348,3 @@ def _reason(path: Path, error: lmdb.Error) -> str:
     if full:
         return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
     return str(error).removeprefix(f"{path}: ")
-
-
-def record_key(key: int, words: int = 1) -> bytes:
-    """Return the LMDB key of a number of so many words: its bytes, big-endian."""
-    return key.to_bytes(WORD_BYTES * words, "big")
-
-
-def record_keys(keys: Words) -> list[bytes]:
-    """Return the LMDB keys of rows; see :func:`record_key`."""
-    data = keys.astype(">u8").tobytes()
-    size = WORD_BYTES * words_of(keys)
-    return [data[at : at + size] for at in range(0, len(data), size)]
-
-
-class _Handle:
-    """What a reader has open."""
-
-    environment: lmdb.Environment | None = None
-    transaction: lmdb.Transaction | None = None
-
-
-def _give_back(handle: _Handle, descriptor: int) -> None:
-    """Close what a reader has open, under the lock: a fork in the middle would leave the file half closed in the child."""
-    with _lock:
-        handle.transaction = handle.environment = None
-    close_file(descriptor)
-
-
-class SealedReader:
-    """A sealed LMDB file, open for reading; it never changes.
-
-    Parameters
-    ----------
-    path : Path
-    file_bytes : int, optional
-        The size that the file must have; by default that of its pages and PAD_BYTES. The last 8 bytes are a digest.
-    digest : int, optional
-        The digest that the file must have, if it is known, so that no other file can take its place.
-    largest : int
-        The longest value in the file. LMDB has no checksums and follows the lengths it reads: a damaged one leads at most this
-        far and two 16-bit offsets further, where the padding lies. Longer values are refused unread.
-    key_words : int
-        Words of a key: see :func:`record_key`.
-    """
-
-    def __init__(
-        self, path: Path, file_bytes: int | None = None, digest: int | None = None, largest: int = 0, key_words: int = 1
-    ) -> None:
-        self.path = path
-        self._name = printable(path)  # in messages of the kernel
-        self._file_bytes = file_bytes
-        self._digest = digest
-        self._key_bytes = WORD_BYTES * key_words
-        self._pages: CheckedPages
-        self.in_memory: _kernel.SealedFile | None = None  # until it is closed
-        self._whole = False  # every page has been checked
-        self._largest, self._longest = largest, max(largest, PAD_BYTES // 2)
-        self._reached = bytearray()  # by the number of a key: whether the pages on the way to it have been checked
-        self._closed = False
-        self._forks = -1  # the process that owns what follows, by its number of forks
-        self._given_back: finalize[[_Handle, int], SealedReader] | None = None
-        self._descriptor = -1  # of the file that was opened, even if the path names another one later
-        self._handle = _Handle()
-        with _lock:
-            try:
-                self._open()
-            except BaseException:
-                self.close()
-                raise
-
-    def _open(self) -> None:
-        if self._descriptor < 0:
-            self._descriptor = open_file(self.path)
-            self._given_back = finalize(self, _give_back, self._handle, self._descriptor)
-        status = os.fstat(self._descriptor)
-        inode = (status.st_dev, status.st_ino)
-        if self._forks < 0:
-            self._check_file(status.st_size)
-        environment = _shared.get(inode)
-        if environment is None:
-            with translated(self.path):
-                environment = lmdb.open(self._way(), subdir=False, readonly=True, lock=False, readahead=False)
-        try:
-            with translated(self.path):
-                self._handle.transaction = environment.begin(buffers=True)
-        except BaseException:
-            if inode not in _shared:  # the error would keep the file open, and it can be opened only once
-                environment.close()
-            raise
-        _shared[inode] = self._handle.environment = environment
-        self._forks = _forks
-
-    def _way(self) -> bytes:
-        """Return a path of the very file that was opened: before a fork, a merge may have removed it, or the store was renamed.
-
-        Raises
-        ------
-        StorageError
-            There is none, where the system has no path that leads through a descriptor.
-        """
-        through = Path(f"/proc/self/fd/{self._descriptor}")
-        if through.exists():
-            return os.fsencode(through)
-        try:
-            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
-                return os.fsencode(self.path)
-        except OSError:
-            pass
-        raise StorageError(f"{self.path}: was replaced before this process read it: open the store again", path=self.path)
-
-    def _check_file(self, size: int) -> None:
-        """Refuse a file that is cut short, or of another store, or small and damaged, before LMDB reads it."""
-        expected = self._file_bytes
-        if expected in (None, size):
-            self._pages = CheckedPages(self.path, self._descriptor, self._key_bytes)
-        if expected is None:
-            expected = self._pages.used + PAD_BYTES + tail_bytes(self._pages.used)
-        if size != expected:
-            raise CorruptStoreError(
-                f"{self.path}: LMDB file is cut short or damaged ({size} bytes, expected {expected})",
-                path=self.path,
-                expected=expected,
-                got=size,
-            )
-        if self._digest not in (None, got := self._pages.seal.digest):
-            raise CorruptStoreError(
-                f"{self.path}: LMDB file is damaged, or a file of another store (digest differs)",
-                path=self.path,
-                expected=self._digest,
-                got=got,
-            )
-        if self._largest > (room := size - self._pages.used - PAD_BYTES - tail_bytes(self._pages.used)):
-            raise CorruptStoreError(
-                f"{self.path}: the longest value cannot have {self._largest} bytes, {room} are behind the pages: {RUN_REPAIR}",
-                path=self.path,
-                expected=self._largest,
-                got=room,
-            )
-        if self._pages.used <= CHECKED_AT_OPEN:
-            self._check_all()
-        self.in_memory = self._pages.in_memory(size, self._longest, self._whole)
-
-    def _check_all(self) -> None:
-        """Check every page, once, before all of them are read."""
-        if not self._whole:
-            self._pages.seal.check_all()
-            self._whole = True
-
-    def _ready(self) -> Any:
-        """Return the transaction, opened in this process; the caller holds the lock."""
-        if self._closed:
-            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        if self._forks != _forks:
-            self._open()
-        return self._handle.transaction
-
-    @property
-    def entries(self) -> int:
-        """The number of values, as the file says: not more than fit into its pages."""
-        return self._pages.entries
-
-    @property
-    def file_bytes(self) -> int:
-        """Bytes that the file takes on disk; its padding is a hole if the file system has holes."""
-        status = os.fstat(self._descriptor) if self._descriptor >= 0 and not self._closed else self.path.lstat()
-        return disk_bytes(status)
-
-    def verify(self) -> None:
-        """Check every page, without LMDB."""
-        if self._closed:
-            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        CheckedPages(self.path, self._descriptor, self._key_bytes).seal.check_all()
-
-    def _copied(self, value: memoryview[int]) -> bytes:
-        if len(value) > self._longest:
-            raise CorruptStoreError(
-                f"{self.path}: LMDB file is damaged (a value of {len(value)} bytes)", path=self.path, got=len(value)
-            )
-        return bytes(value)
-
-    def get(self, key: bytes, number: int | None = None) -> bytes | None:
-        """Return the value of a key, or None.
-
-        Parameters
-        ----------
-        key : bytes
-        number : int, optional
-            The rank of the key among all keys, by which is noted what has been found or checked already.
-        """
-        in_memory = self.in_memory
-        if in_memory is not None and (found := in_memory.get(key, number)) is not None:
-            return found
-        with _lock:
-            transaction: Any = self._handle.transaction if self._forks == _forks else self._ready()
-            if not self._whole and not self._has_reached(number):
-                self._pages.reach(int.from_bytes(key, "big"))
-                self._note_reached(number)
-            try:
-                value = transaction.get(key)
-            except lmdb.Error as error:
-                raise _translate(self.path, error) from error
-            if value is None:
-                return None
-            return self._copied(value)
-
-    def get_many(self, keys: Words, numbers: Words, enough: int | None = None) -> list[bytes | None]:
-        """Return the value of each key, or None; see :meth:`get`. Ascending keys are found fastest.
-
-        With ``enough``, only those of the first keys are returned that have about so many bytes together.
-        """
-        out: list[bytes | None] = []
-        taken = 0
-        for start in range(0, len(keys), KEYS_AT_ONCE):
-            if enough is not None and taken >= enough:
-                break
-            part = record_keys(keys[start : start + KEYS_AT_ONCE])
-            with _lock, translated(self.path):
-                transaction = self._ready()
-                if not self._whole:
-                    self._reach_many(keys[start : start + KEYS_AT_ONCE], numbers[start : start + KEYS_AT_ONCE])
-                found = transaction.cursor().getmulti(part)
-                values = _kernel.copied(found, self._longest, self._name)
-                taken += sum(map(len, values))
-                if len(found) != len(part):
-                    there = dict(zip((bytes(key) for key, _ in found), values, strict=True))
-                    out += map(there.get, part)
-                else:
-                    out += values
-        return out
-
-    def range(self, first: bytes, last: bytes) -> list[bytes]:
-        """Return the values of all keys from one to another, both included."""
-        with _lock, translated(self.path):
-            transaction = self._ready()
-            if not self._whole:
-                self._pages.reach_range(int.from_bytes(first, "big"), int.from_bytes(last, "big"))
-            cursor = transaction.cursor()
-            if not cursor.set_range(first):
-                return []
-            found = list(takewhile(lambda item: bytes(item[0]) <= last, cursor.iternext()))
-            return _kernel.copied(found, self._longest, self._name)
-
-    def _has_reached(self, number: int | None) -> bool:
-        return number is not None and number < len(self._reached) and self._reached[number] != 0
-
-    def _note_reached(self, number: int | None) -> None:
-        if number is not None and number < MOST_MARKS:
-            if number >= len(self._reached):
-                self._reached += bytes(number + 1 - len(self._reached))
-            self._reached[number] = 1
-
-    def _reach_many(self, rows: Words, numbers: Words) -> None:
-        """Check the pages on the way to keys; ascending keys take fewer steps."""
-        low = after = 0
-        keys = rows_to_numbers(rows)
-        for i in np.flatnonzero(~self._have_reached(numbers)).tolist():
-            key = keys[i]
-            if not low <= key < after:
-                low, after = key, self._pages.reach(key)
-            self._note_reached(int(numbers[i]))
-
-    def _have_reached(self, numbers: Words) -> npt.NDArray[np.bool_]:
-        known = np.frombuffer(self._reached, np.bool_)
-        out = np.zeros(len(numbers), bool)
-        noted = numbers < len(known)
-        out[noted] = known[numbers[noted]]
-        return out
-
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (key, value) in key order."""
-        if self._closed:
-            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
-        self._check_all()  # without the lock, since it takes long
-        last = b""
-        while True:
-            with _lock, translated(self.path):
-                cursor = self._ready().cursor()
-                # First the key after the empty one, later the key after the last one.
-                found = cursor.set_range(last) and (bytes(cursor.key()) > last or cursor.next())
-                items = islice(cursor.iternext(), BATCH_ITEMS) if found else ()
-                batch = [(bytes(key), self._copied(value)) for key, value in items]
-            for key, value in batch:
-                if key <= last:
-                    raise CorruptStoreError(f"{self.path}: keys are out of order", path=self.path, expected=last, got=key)
-                yield key, value
-                last = key
-            if not batch:
-                return
-
-    def close(self) -> None:
-        """Release the handle; the file is closed with its last reader. Closing twice is allowed."""
-        with _lock:
-            self._closed, self._forks, self.in_memory = True, -1, None
-            if self._given_back is not None:
-                self._given_back()
-
-
-class SealedWriter:
-    """An LMDB file that only this process writes; the map grows as needed, and :meth:`finish` makes the file durable.
-
-    Attributes
-    ----------
-    largest : int
-        The length of the longest value that :meth:`append` has written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.largest = 0
-        self.turn = threading.RLock()  # held while LMDB writes
-        with _lock, translated(path):
-            self.environment = lmdb.open(
-                os.fsencode(path),
-                subdir=False,
-                lock=False,
-                sync=False,
-                metasync=False,
-                map_size=FIRST_MAP_BYTES,
-            )
-            _writing.add(self)
-
-    def run(self, work: Callable[[lmdb.Transaction], T]) -> T:
-        """Run ``work(transaction)`` and commit; if the map is full, grow it and run the work again."""
-        with self.turn:
-            while True:
-                try:
-                    with translated(self.path, lmdb.MapFullError), self.environment.begin(write=True) as transaction:
-                        return work(transaction)
-                except lmdb.MapFullError:
-                    self.environment.set_mapsize(self.environment.info()["map_size"] * 2)
-
-    def append(self, keys: Words, values: list[bytes]) -> None:
-        """Write values under ascending keys, which are above all that were written before."""
-        items = list(zip(record_keys(keys), values, strict=True))
-        self.run(lambda transaction: transaction.cursor().putmulti(items, append=True))
-        self.largest = max(self.largest, max(map(len, values), default=0))
-
-    def finish(self, largest: int = 0) -> tuple[int, int]:
-        """Sync and close the file, pad it with a hole for reads of damaged lengths, and return its size and digest.
-
-        Parameters
-        ----------
-        largest : int
-            The length of the longest value that :meth:`run` has written.
-        """
-        largest = max(largest, self.largest)
-        with self.turn:
-            with translated(self.path):
-                self.environment.sync(True)
-            page = int(self.environment.stat()["psize"])
-            used = (int(self.environment.info()["last_pgno"]) + 1) * page
-        self.abort()
-        return seal(self.path, used, -(-largest // page) * page)
-
-    def abort(self) -> None:
-        """Close without syncing."""
-        with _lock, self.turn:
-            self.environment.close()
-            _writing.discard(self)

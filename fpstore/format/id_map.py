@@ -17,7 +17,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Counts, Lims, Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import Width, rows_to_numbers
-from fpstore.disk.sealed import SealedReader, SealedWriter, record_key, record_keys
+from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.stored_table import StoredTable
 
@@ -26,7 +26,6 @@ PENDING_BLOCKS = 1 << 11
 PENDING_IDS = 1 << 20
 TICK_ROWS = 1 << 14
 FIND_BLOCKS = 1 << 12
-LOCKED_BLOCKS = 1 << 8  # read at once while other readers wait
 
 
 def record_seed(set_digest: int, key: int) -> int:
@@ -93,8 +92,7 @@ class IdMapWriter:
     def finish(self) -> dict[str, int]:
         """Write the remaining records, make the file durable, and return its size, digest and largest record."""
         self._flush()
-        size, digest = self._writer.finish()
-        return {"bytes": size, "digest": digest, "largest": self._writer.largest}
+        return self._writer.finish()
 
     def abort(self) -> None:
         """Close without finishing."""
@@ -114,8 +112,7 @@ class IdMap:
     """
 
     def __init__(self, path: Path, table: StoredTable, shape: dict[str, int]) -> None:
-        self._words = Width(table.kernel.width).words
-        self._reader = SealedReader(path, shape["bytes"], shape["digest"], shape["largest"], self._words)
+        self._reader = SealedReader(path, shape, Width(table.kernel.width).words)
         self._open_table: StoredTable | None = table
         self._digest = table.kernel.set_digest
         self.path = path
@@ -128,14 +125,14 @@ class IdMap:
         return self._open_table
 
     @property
-    def in_memory(self) -> _kernel.SealedFile | None:
-        """The file of the records, for look-ups of single ones; None once it is closed."""
-        return self._reader.in_memory
+    def file(self) -> _kernel.SealedFile:
+        """The file of the records, for look-ups of single ones; ClosedStoreError once it is closed."""
+        return self._reader.file
 
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
         key = self._table.kernel.key_of(block)
-        record = self._reader.get(record_key(key, self._words), block)
+        record = self._reader.file.get(key, block)
         if record is None:
             raise self._missing(block)
         return _kernel.unpack_rank(record, record_seed(self._digest, key), rank, self.name)
@@ -147,11 +144,9 @@ class IdMap:
 
     def _records(self, first: int, keys: Words) -> list[bytes]:
         """Return the records of successive blocks with these keys. A missing one shows as damage of those that follow."""
-        records: list[bytes] = []
-        for start in range(0, len(keys), LOCKED_BLOCKS):
-            part = keys[start : start + LOCKED_BLOCKS]
-            first_key, last_key = record_keys(np.concatenate([part[:1], part[-1:]]))
-            records += self._reader.range(first_key, last_key)
+        if not len(keys):
+            return []
+        _, records = self._reader.file.range(*rows_to_numbers(np.concatenate([keys[:1], keys[-1:]])))
         if len(records) != len(keys):
             raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
         return records
@@ -172,7 +167,7 @@ class IdMap:
         """Return (lims, ids) of many places; each record is read once."""
         distinct, record = np.unique(blocks, return_inverse=True)
         keys = self._table.kernel.keys_of(distinct)
-        records = self._reader.get_many(keys, distinct)
+        records = self._reader.file.get_many(keys, distinct)
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
             raise self._missing(int(distinct[records.index(None)]))
@@ -198,7 +193,7 @@ class IdMap:
         for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
             block_key = next(block_keys, None)
             key, record = next(records, (None, b""))
-            if block_key is None or key != record_key(block_key, self._words):
+            if block_key is None or key != block_key:
                 raise self._missing(block)
             counts, ids = _kernel.unpack_record(record, record_seed(self._digest, block_key), self.name)
             if len(counts) != expected:

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 SEPARATOR = b"\xff"  # occurs in no UTF-8
 RECORD_BYTES = 1 << 10  # about so many bytes of strings share a record, which one look-up decompresses
 MOST_STRINGS = 1 << 8  # in a record
-LAYOUT_KEYS = b"\xff" * 7 + b"\xfe", b"\xff" * 8  # two copies: without the layout, no record can be read
+LAYOUT_KEYS = 2**64 - 2, 2**64 - 1  # two copies: without the layout, no record can be read
 _LAYOUT = struct.Struct("<IQ")  # strings in a record; how many strings there were when the zstandard dictionary was trained
 CHECKSUM_BYTES = 4
 CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 Buffers = Any  # a sequence of buffers of zstandard
 
 
-def with_checksum(key: bytes, content: bytes) -> bytes:
+def with_checksum(key: int, content: bytes) -> bytes:
     """Return the value of a key: the low half of the XXH64 of the content, seeded with the key, then the content."""
-    return struct.pack("<I", xxhash.xxh64_intdigest(content, int.from_bytes(key, "big")) & 0xFFFFFFFF) + content
+    return struct.pack("<I", xxhash.xxh64_intdigest(content, key) & 0xFFFFFFFF) + content
 
 
-def checked(key: bytes, value: bytes) -> bytes | None:
+def checked(key: int, value: bytes) -> bytes | None:
     """Return the content of a value, or None if it is damaged."""
     content = value[CHECKSUM_BYTES:]
     return content if with_checksum(key, content) == value else None

@@ -14,7 +14,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
-from fpstore.disk.sealed import SealedReader, SealedWriter, record_key
+from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import CorruptStoreError
 from fpstore.format.string_records import (
     LAYOUT_KEYS,
@@ -109,10 +109,9 @@ class StringWriter:
         """Make the file durable, and return its size, digest and largest value."""
         self._compress(self._waiting)
         self._flush()
-        keys = np.array([int.from_bytes(key, "big") for key in LAYOUT_KEYS], np.uint64)
-        self._writer.append(keys, [with_checksum(key, self._layout.pack()) for key in LAYOUT_KEYS])
-        size, digest = self._writer.finish()
-        return {"bytes": size, "digest": digest, "largest": self._writer.largest}
+        values = [with_checksum(key, self._layout.pack()) for key in LAYOUT_KEYS]
+        self._writer.append(np.array(LAYOUT_KEYS, np.uint64), values)
+        return self._writer.finish()
 
     def abort(self) -> None:
         """Close without finishing."""
@@ -143,10 +142,10 @@ class Strings:
     def __init__(self, path: Path, shape: dict[str, int], count: int) -> None:
         self.path = path
         self.count = count
-        self._reader = SealedReader(path, file_bytes=shape["bytes"], digest=shape["digest"], largest=shape["largest"])
-        if count > MOST_STRINGS * self._reader.entries:
+        self._reader = SealedReader(path, shape)
+        if count > MOST_STRINGS * (entries := self._reader.file.entries):
             self.close()
-            raise self._damaged(f"{self._reader.entries} records cannot hold {count} strings")
+            raise self._damaged(f"{entries} records cannot hold {count} strings")
         self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and what it decompresses to
 
     @cached_property
@@ -157,7 +156,7 @@ class Strings:
         ------
         CorruptStoreError
         """
-        layout = parse_layout(map(self._reader.get, LAYOUT_KEYS))
+        layout = parse_layout(map(self._reader.file.get, LAYOUT_KEYS))
         if layout is None:
             raise self._damaged("the layout of the strings is damaged")
         return layout
@@ -217,7 +216,7 @@ class Strings:
         record = number // per_record
         last, content = self._last
         if last != record:
-            value = self._reader.get(record_key(record), record)
+            value = self._reader.file.get(record, record)
             read = None if value is None else self._records.content(record, value)
             if read is None:
                 raise self._damaged_record(record)
@@ -273,7 +272,7 @@ class Strings:
         first = size = 0
         while first < len(distinct):
             some = distinct[first : first + RECORDS_AT_ONCE]
-            values = self._reader.get_many(some, some, VALUE_BYTES)
+            values = self._reader.file.get_many(some, some, VALUE_BYTES)
             some, bounds = some[: len(values)], lims[first : first + len(values) + 1]
             for part, contents in self._contents(some, values):
                 rows = slice(int(bounds[part.start]), int(bounds[part.stop]))
@@ -314,7 +313,7 @@ class Strings:
         first, size = 0, 0
         values: list[bytes] = []
         for record, (key, value) in enumerate(items):
-            if key != record_key(record):
+            if key != record:
                 raise self._damaged(f"record {record} of the strings is missing")
             values.append(value)
             size += len(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
-from fpstore.disk.fork import around_fork
 from fpstore.errors import InputError
 
 _PAGE = 256  # code points whose normal forms are found together
@@ -287,7 +287,7 @@ def char_map(form: NormalForm) -> CharMap:
     return CharMap(form)
 
 
-around_fork(in_child=char_map.cache_clear)  # a thread that is not in the child may have held a lock
+os.register_at_fork(after_in_child=char_map.cache_clear)  # a thread that is not in the child may have held a lock
 
 
 def nfkc(text: str) -> str:

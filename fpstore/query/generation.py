@@ -173,9 +173,9 @@ class Generation:
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
         """Return what answers one query at a time with the ids of its matches, and note it; None if only :meth:`prober` does."""
-        prober, identity, ids = self.prober(radius), self.identity, self.ids.in_memory
+        prober, identity, ids = self.prober(radius), self.identity, self.ids.file
         single = None
-        if ids is not None and isinstance(prober, _kernel.Prober) and isinstance(identity, _kernel.Table):
+        if isinstance(prober, _kernel.Prober) and isinstance(identity, _kernel.Table):
             single = _kernel.SingleProber(prober, identity, ids, radius, Match)
         self.single_probers[radius] = single
         return single

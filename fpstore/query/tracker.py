@@ -14,7 +14,6 @@ from weakref import WeakSet, finalize
 
 from fpstore.base.threads import Worker, is_held
 from fpstore.design.families import Design
-from fpstore.disk.fork import around_fork
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
@@ -49,7 +48,7 @@ def _after_fork_in_child() -> None:
         tracker.after_fork()
 
 
-around_fork(in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 # (words, seen, snapshot): while the word at END equals ``seen``, the snapshot is current. Every question unpacks it, so it is a

@@ -47,7 +47,7 @@ OWNERS = {
     "resiliparse": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("disk/pages.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
-    "xxhash": ("disk/folders.py", "disk/seal.py", "format/"),
+    "xxhash": ("disk/folders.py", "disk/sealed.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "resiliparse", "trafilatura"}

@@ -170,7 +170,7 @@ def place_of(generation, what):
         STRINGS_FILE: (dictionary.strings._reader, 77 // dictionary.strings.per_record),
         NUMBERS_FILE: (dictionary.mapping.numbers._reader, dictionary.mapping.table.kernel.key_of(block)),
     }[what]
-    record = reader.get(key.to_bytes(8, "big"))
+    record = reader.file.get(key)
     return (generation.folder / what).read_bytes().rfind(record) + 18  # before may lie a page that is not in use
 
 

@@ -1,201 +1,232 @@
-"""Sealed files in memory: each value is found, and what is damaged or lies is no value, never a wrong one or a crash."""
+"""Sealed files: each value is found and no other, by every way to ask; what becomes of files, threads and forks."""
 
 import os
 import threading
-from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sealing import COUNT, PAGE, WAYS, key_of, opened, overwrite, rows, value_of, written
 
-from fpstore.disk import lmdb_pages as pages
+import fpstore
+from fpstore.base.width import Width
 from fpstore.disk import sealed
-from fpstore.disk.files import opened
-from fpstore.disk.seal import GROUP_CHUNKS, PAD_BYTES, CheckedPages, seal
+from fpstore.disk.sealed import CHUNK_BYTES, PAD_BYTES, SealedReader
 
-PAGE = 4096
+HIGHEST = 2**64 - 1
+DAMAGED = fpstore.CorruptStoreError
 
-
-def key_of(number, words=1):
-    """Return a key, which differs from the next one in its last word."""
-    return number.to_bytes(8, "big") * (words - 1) + (number * 3_000_017 + 5).to_bytes(8, "big")
+# --- What is there, and what is not ---------------------------------------------------------------
 
 
-def value_of(number):
-    return b"value %d " % number * (1 + number % 7)
-
-
-def written(path, items):
-    """Write a sealed file with these keys and values, which ascend."""
-    writer = sealed.SealedWriter(path)
-    writer.run(lambda transaction: transaction.cursor().putmulti(items, append=True))
-    writer.finish(max((len(value) for _, value in items), default=0))
-    return path
-
-
-@contextmanager
-def in_memory(path, words=1, longest=PAD_BYTES, whole=False):
-    with opened(path) as descriptor:
-        yield CheckedPages(path, descriptor, 8 * words).in_memory(path.stat().st_size, longest, whole)
-
-
-def parsed(data, kind):
-    """Return the pages of a kind: number, and what Nodes it has."""
-    found = {}
-    for number in range(2, len(data) // PAGE):
-        nodes = pages.parse_page(data[number * PAGE : (number + 1) * PAGE], number, kind)
-        if nodes is not None:
-            found[number] = nodes
-    return found
-
-
-def last_page_of(path):
-    with opened(path) as descriptor:
-        return pages.latest(path, descriptor).last_page
-
-
-@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("words", [1, 2, 4])
 @pytest.mark.parametrize("count", [0, 1, 2, 20, 900, 20_000])
-def test_each_value_is_found_and_no_other(tmp_path, count, words, whole):
-    path = written(tmp_path / "f", [(key_of(number, words), value_of(number)) for number in range(count)])
-    with in_memory(path, words, whole=whole) as file:
-        for number in (*range(min(count, 300)), *range(max(count - 300, 0), count)):
-            assert file.get(key_of(number, words)) == value_of(number)
-        for number in (0, 1, count // 2, count):  # between two keys, before the first and behind the last
-            near = int.from_bytes(key_of(number, words), "big")
-            assert [file.get((near + by).to_bytes(8 * words, "big")) for by in (-1, 1)] == [None, None]
-        assert [file.get(key) for key in (bytes(8 * words), b"\xff" * 8 * words, b"", bytes(8 * words + 1))] == [None] * 4
-        assert file.get(key_of(count, words)) is None
+def test_each_value_is_found_and_no_other(tmp_path, count, words):
+    keys = [key_of(number, words) for number in range(count)]
+    values = [value_of(number) for number in range(count)]
+    written(tmp_path / "f", list(zip(keys, values, strict=True)), words)
+    file = opened(tmp_path / "f", words)
+    file.check_all()
+    last = 2 ** (64 * words) - 1
+    assert file.entries == count
+    for number in (*range(min(count, 300)), *range(max(count - 300, 0), count)):
+        assert file.get(keys[number]) == values[number]
+    numbers = np.arange(count, dtype=np.uint64)
+    for order in (slice(None), slice(None, None, -1), slice(None, None, 7)):
+        for _ in range(2):  # the second time from what has been noted
+            assert file.get_many(rows(keys[order], words), np.ascontiguousarray(numbers[order])) == values[order]
+    found, in_range = file.range(0, last)
+    assert (in_range, Width(64 * words).numbers(found)) == (values, keys)
+    for number in (0, 1, count // 2, count):  # between two keys, before the first and behind the last
+        near = key_of(number, words)
+        assert [file.get(near + by) for by in (-1, 1)] == [None, None]
+        assert file.get_many(rows([near - 1, near + 1], words), np.array([0, 1], np.uint64)) == [None, None]
+        assert file.range(near + 1, key_of(number + 1, words) - 1)[1] == []
+        assert file.range(near, key_of(number + 2, words))[1] == values[number : number + 3]
+        assert file.range(near - 1, key_of(number + 2, words) + 1, 2)[1] == values[number : number + 2]
+    assert [file.get(key) for key in (0, last, key_of(count, words))] == [None] * 3
+    assert file.range(last, 0)[1] == []
+
+
+def test_the_first_values_that_are_enough(tmp_path):
+    values = [bytes(100 + number % 3) for number in range(1000)]
+    written(tmp_path / "f", list(enumerate(values)))
+    file, numbers = opened(tmp_path / "f"), np.arange(1000, dtype=np.uint64)
+    for enough in (0, 1, 100, 101, 5000, 10**6):
+        count = next((n for n in range(1001) if sum(map(len, values[:n])) >= enough), 1000)
+        assert file.get_many(numbers, numbers, enough) == values[:count]
 
 
 def test_a_noted_place_is_only_that_of_its_own_key(tmp_path):
     """Numbers that are given the same place, and wrong ones, change nothing."""
     count = 1000
-    path = written(tmp_path / "f", [(key_of(number), value_of(number)) for number in range(count)])
-    with in_memory(path) as file:
-        for of in (lambda number: number, lambda number: 7, lambda number: number << 40, lambda number: count - number):
-            for _ in range(2):
-                for number in range(count):
-                    assert file.get(key_of(number), of(number)) == value_of(number)
-                    assert file.get(key_of(count + number), of(number)) is None
+    written(tmp_path / "f", [(key_of(number), value_of(number)) for number in range(count)])
+    file = opened(tmp_path / "f")
+    for of in (lambda number: number, lambda number: 7, lambda number: number << 40, lambda number: count - number):
+        for _ in range(2):
+            for number in range(count):
+                assert file.get(key_of(number), of(number)) == value_of(number)
+                assert file.get(key_of(count + number), of(number)) is None
 
 
 def test_values_that_lie_on_pages_of_their_own(tmp_path):
-    values = {number: bytes([number]) * (number * 1500 + 1) for number in range(1, 30)}
-    path = written(tmp_path / "f", [(key_of(number), value) for number, value in values.items()])
+    values = {key_of(number): bytes([number]) * (number * 1500 + 1) for number in range(1, 30)}
+    written(tmp_path / "f", list(values.items()))
     assert max(map(len, values.values())) > 2 * PAGE
-    with in_memory(path) as file:
-        for _ in range(2):
-            assert {number: file.get(key_of(number), number) for number in values} == values
-    with in_memory(path, longest=10_000) as file:
-        assert {n: file.get(key_of(n)) for n in values} == {n: v if len(v) <= 10_000 else None for n, v in values.items()}
+    file = opened(tmp_path / "f")
+    for _ in range(2):
+        assert {key: file.get(key, key) for key in values} == values
+    assert file.range(0, HIGHEST)[1] == list(values.values())
 
 
-COUNT = 20_000
+@pytest.mark.parametrize("longest", [2100, PAD_BYTES // 2 + 1])  # on pages of its own, and longer than what is always read
+def test_the_longest_value_is_read_and_none_longer(tmp_path, longest):
+    path, value = tmp_path / "v", b"x" * longest
+    shape = written(path, [(key_of(7), value)])
+    assert shape["largest"] == longest
+    room = opened(path).room - PAD_BYTES
+    assert longest <= room < longest + PAGE  # who follows a damaged length to its end reads the hole
+    for way in WAYS.values():
+        reader = SealedReader(path, shape)
+        assert way(reader, [7]) == [value]
+        reader.close()
+        if longest > sealed.LEAST_LONGEST:
+            reader = SealedReader(path, {**shape, "largest": longest - 1})
+            with pytest.raises(DAMAGED, match=f"a value of {longest} bytes"):
+                way(reader, [7])
+            reader.close()
+    with pytest.raises(DAMAGED, match=f"cannot have {room + 1} bytes"):
+        SealedReader(path, {**shape, "largest": room + 1})
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """Return a tree of three levels, and which of its leaves has each key."""
-    path = written(tmp_path_factory.mktemp("tree") / "t", [(key_of(number), value_of(number)) for number in range(COUNT)])
-    leaves = parsed(path.read_bytes(), pages.LEAF)
-    of_key = {key: leaf for leaf, nodes in leaves.items() for key in nodes.keys}
-    return path, [of_key[key_of(number)] for number in range(COUNT)]
+# --- Files ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def copy(good, tmp_path):
-    path = tmp_path / "t"
-    path.write_bytes(good[0].read_bytes())
-    return path
+def test_a_file_of_another_length_or_digest_is_refused(tree):
+    path, shape, _ = tree
+    size, digest = shape["bytes"], shape["digest"]
+    SealedReader(path, shape).close()
+    with pytest.raises(DAMAGED, match="a file of another store"):
+        SealedReader(path, {**shape, "digest": digest ^ 1})
+    for wrong in (size - 1, size + 1):
+        with pytest.raises(DAMAGED, match=f"{size} bytes, expected {wrong}"):
+            SealedReader(path, {**shape, "bytes": wrong})
 
 
-def flip(path, at):
+def test_a_file_that_is_cut_short_is_refused(tmp_path):
+    path = tmp_path / "f"
+    shape = written(path, [(number, value_of(number)) for number in range(1000)])
     data = path.read_bytes()
-    with path.open("r+b") as file:
-        file.seek(at)
-        file.write(bytes([data[at] ^ 4]))
+    for length in (0, 1, 15, 4095, 4096, 4097, 8191, 8192, len(data) // 2, len(data) - 1):
+        path.write_bytes(data[:length])
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            opened(path)
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            SealedReader(path, {**shape, "bytes": length})
+        with pytest.raises(DAMAGED, match=f"{length} bytes, expected {len(data)}"):
+            SealedReader(path, shape)
 
 
-def test_a_damaged_page_is_no_value_and_others_are_read(copy, good):
-    leaf_of = good[1]
-    bad = leaf_of[COUNT // 2]
-    flip(copy, bad * PAGE + 3000)
-    with in_memory(copy) as file:
-        for _ in range(2):
-            for number in range(0, COUNT, 7):
-                assert file.get(key_of(number)) == (None if leaf_of[number] == bad else value_of(number))
+def test_a_file_that_changes_its_length_while_it_is_open(tmp_path):
+    path = tmp_path / "f"
+    shape = written(path, [(number, value_of(number)) for number in range(1000)])
+    size, data = shape["bytes"], path.read_bytes()
+    for length in (0, 4096, size // 2, size - 1, size + 1, size + 4096):
+        reader = SealedReader(path, shape)
+        os.truncate(path, length)
+        with pytest.raises(DAMAGED, match=r"cut short|damaged"):
+            reader.verify()
+        os.truncate(path, size)
+        overwrite(path, 0, data)
+        reader.verify()
+        reader.close()
 
 
-def test_damaged_checksums_are_no_value(tmp_path):
-    values = {key_of(number): bytes([number % 251]) * 900 for number in range(3000)}  # four on a page
-    path = written(tmp_path / "f", list(values.items()))
-    leaf_of = {key: leaf for leaf, nodes in parsed(path.read_bytes(), pages.LEAF).items() for key in nodes.keys}
-    pages_of_file = last_page_of(path) + 1
-    assert GROUP_CHUNKS < pages_of_file < 2 * GROUP_CHUNKS
-    flip(path, path.stat().st_size - 8 - 2 * 8 - 8)  # of the last page: the checksums of the second group do not fit theirs
-    with in_memory(path) as file:
-        found = {key: file.get(key) for key in values}
-    assert {key: value for key, value in found.items() if value is not None and found[key] != values[key]} == {}
-    assert all(found[key] is None for key in values if leaf_of[key] >= GROUP_CHUNKS)
-    assert 0 < sum(value is not None for value in found.values()) < len(values)
+def test_the_hole_of_a_file_takes_nothing_on_disk(tmp_path):
+    """Where the file system has holes; `stats` counts what is taken."""
+    path = tmp_path / "f"
+    reader = SealedReader(path, shape := written(path, [(1, b"x")]))
+    taken = min(shape["bytes"], path.stat().st_blocks * 512)
+    assert reader.file_bytes == taken
+    reader.close()
+    assert reader.file_bytes == taken
 
 
-def test_what_lies_under_right_checksums_is_no_crash(copy, good):
-    """What a faulty writer would leave: any field of any page, and the checksums made anew."""
-    rng, sound = np.random.default_rng(3), copy.read_bytes()
-    last = last_page_of(copy)
-    branches, leaves = (sorted(parsed(sound, kind)) for kind in (pages.BRANCH, pages.LEAF))
-    known = {value_of(number) for number in range(COUNT)}
-    asked = [key_of(number) for number in range(0, COUNT, 997)]
-    right = 0
-    for turn in range(200):
-        data = bytearray(sound[: (last + 1) * PAGE])
-        for page in (*branches, *leaves[:: max(len(leaves) // 40, 1)]):
-            for _ in range(rng.integers(0, 4)):
-                place = int(rng.integers(0, 64 if turn % 2 else PAGE - 8)) // 2 * 2
-                data[page * PAGE + place : page * PAGE + place + 2] = int(
-                    rng.choice([0, 1, 2, 7, 8, 4088, 4095, 4096, 32768, 65535])
-                ).to_bytes(2, "little")
-        copy.write_bytes(data)
-        seal(copy, len(data))
-        with in_memory(copy) as file:
-            found = [file.get(key, number) for _ in range(2) for number, key in enumerate(asked)]
-            right += sum(value in known for value in found)
-            assert all(value is None or len(value) <= PAD_BYTES for value in found)
-    assert right > 0  # where nothing on the way was changed
+def test_a_closed_file_is_not_read_and_given_back(tree):
+    path, shape, _ = tree
+
+    def is_open():
+        return any(os.path.realpath(link) == str(path) for link in Path("/proc/self/fd").iterdir())
+
+    reader = SealedReader(path, shape)
+    items = reader.items()
+    next(items)
+    assert is_open()
+    reader.close()
+    reader.close()
+    for use in (lambda: reader.file, lambda: next(reader.items()), reader.verify, lambda: list(items)):
+        with pytest.raises(fpstore.ClosedStoreError):
+            use()
+    assert not is_open()
+    with pytest.raises(DAMAGED):
+        SealedReader(path, {**shape, "digest": 0})
+    assert not is_open()
 
 
-def test_a_closed_descriptor_hides_pages_that_were_not_read(good):
-    path, leaf_of = good
-    with in_memory(path) as file:
-        assert file.get(key_of(5)) == value_of(5)
-    other = next(number for number in range(COUNT) if leaf_of[number] != leaf_of[5])
-    same = [number for number in range(COUNT) if leaf_of[number] == leaf_of[5]]
-    assert [file.get(key_of(number)) for number in same] == list(map(value_of, same))
-    assert file.get(key_of(other)) is None
+def test_threads_that_check_the_same_pages(tree):
+    file, wrong = opened(tree[0]), []
 
+    def look(order):
+        numbers = range(0, COUNT, 3)[::order]
+        wrong.extend(number for number in numbers if file.get(key_of(number), number) != value_of(number))
+        if file.get_many(rows(map(key_of, numbers)), rows(numbers)) != list(map(value_of, numbers)):
+            wrong.append("many")
 
-def test_threads_that_check_the_same_pages(good):
-    path, _ = good
-    wrong = []
-
-    def look(file, order):
-        wrong.extend(number for number in range(0, COUNT, 3)[::order] if file.get(key_of(number), number) != value_of(number))
-
-    with in_memory(path) as file:
-        threads = [threading.Thread(target=look, args=(file, order)) for order in (1, -1) * 4]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    threads = [threading.Thread(target=look, args=(order,)) for order in (1, -1) * 4]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert wrong == []
 
 
-def test_a_child_of_a_fork_reads_on(good):
-    with in_memory(good[0]) as file:
-        assert file.get(key_of(1)) == value_of(1)
+def test_a_child_of_a_fork_reads_on(tree):
+    file = opened(tree[0])
+    assert file.get(key_of(1)) == value_of(1)
+    child = os.fork()
+    if not child:
+        os._exit(0 if [file.get(key_of(n)) for n in (1, 9000)] == [value_of(1), value_of(9000)] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_fork_waits_for_writers_and_a_child_closes_their_handles(tmp_path):
+    writer, stop = sealed.SealedWriter(tmp_path / "f"), threading.Event()
+    written_to = []
+
+    def write():
+        while not stop.is_set():
+            writer.append(rows([len(written_to)]), [b"x" * 999])
+            written_to.append(1)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    for _ in range(20):
         child = os.fork()
         if not child:
-            os._exit(0 if [file.get(key_of(n)) for n in (1, 9000)] == [value_of(1), value_of(9000)] else 1)
+            writer.abort()  # closed already
+            os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
+    stop.set()
+    thread.join()
+    reader = SealedReader(tmp_path / "f", writer.finish())
+    assert len(list(reader.items())) == len(written_to)
+    reader.close()
+
+
+def test_a_map_that_is_full_grows(tmp_path):
+    values = [bytes([number % 256]) * 60_000 for number in range(500)]
+    assert sum(map(len, values)) > sealed.FIRST_MAP_BYTES
+    assert CHUNK_BYTES == PAGE
+    reader = SealedReader(tmp_path / "f", written(tmp_path / "f", list(enumerate(values))))
+    assert [value for _, value in reader.items()] == values
+    reader.close()

@@ -94,18 +94,6 @@ def test_other_forms_of_a_fingerprint(tmp_path):
                 store.probe(wrong)
 
 
-def test_no_lock_is_taken(tmp_path, monkeypatch):
-    rng = np.random.default_rng(7)
-    stored = numbers(rng, COUNT, 64)
-    with fpstore.build(tmp_path / "s", stored, list(map(str, range(COUNT))), design="manku-4") as store:
-        expected = answers(store, stored)
-        monkeypatch.setattr(sealed, "_lock", None)
-        try:
-            assert [store.probe(value) for value in stored] == expected
-        finally:
-            monkeypatch.undo()
-
-
 def test_threads_have_the_answers_of_one(tmp_path):
     rng = np.random.default_rng(8)
     stored = numbers(rng, COUNT, 64)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_store import sealed_value
 
-import fpstore
 from fpstore import _kernel
 from fpstore.base.strings import StringColumn, hash_of
 
@@ -182,11 +181,3 @@ def test_a_frame_that_does_not_say_its_size_or_says_nothing_is_refused():
     for options in ({"write_checksum": True}, {"dict_data": known}):
         frame = zstandard.ZstdCompressor(**options).compress(b"text")
         assert _kernel.checked_frame(sealed_value(0, frame), 0) is None
-
-
-def test_values_that_are_copied_and_one_that_is_too_long():
-    items = [(memoryview(b"k"), memoryview(b"value")), (memoryview(b"l"), memoryview(b""))]
-    assert _kernel.copied(items, 5, "there") == [b"value", b""]
-    with pytest.raises(fpstore.CorruptStoreError, match="there: LMDB file is damaged \\(a value of 5 bytes\\)") as raised:
-        _kernel.copied(items, 4, "there")
-    assert raised.value.got == 5

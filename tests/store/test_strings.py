@@ -178,7 +178,7 @@ LIMITS = {
     "format.strings.RECORDS_AT_ONCE": (1, 3, 100),
     "format.strings.VALUE_BYTES": (1, 60, 5000),
     "format.string_records.CONTENT_BYTES": (1, 60, 5000),
-    "disk.sealed.KEYS_AT_ONCE": (1, 3, 100),
+    "disk.sealed.BATCH_ITEMS": (1, 3, 100),
 }
 
 

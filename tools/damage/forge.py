@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import lmdb
+import numpy as np
 import xxhash
 
 from damage.files import Damage
@@ -354,11 +355,10 @@ def _forge_records(path: Path, change: Callable[[dict[bytes, bytes]], None]) -> 
     change(records)
     path.unlink()
     writer = SealedWriter(path)
-    items = sorted(records.items())
-    writer.run(lambda transaction: transaction.cursor().putmulti(items, append=True))
-    largest = max(map(len, records.values()), default=0)
-    size, digest = writer.finish(largest)
-    _shape(path, size, digest, largest)
+    keys = np.array([list(struct.unpack(f">{len(key) // 8}Q", key)) for key in sorted(records)], np.uint64)
+    writer.append(keys.ravel() if keys.shape[-1] == 1 else keys, [records[key] for key in sorted(records)])
+    shape = writer.finish()
+    _shape(path, shape["bytes"], shape["digest"], shape["largest"])
 
 
 def _forge_id_record(field: str, chance: random.Random, path: Path) -> None:
@@ -386,7 +386,8 @@ def _forge_id_record(field: str, chance: random.Random, path: Path) -> None:
 
 def _forge_strings(field: str, chance: random.Random, path: Path) -> None:
     def change(records: dict[bytes, bytes]) -> None:
-        keys = LAYOUT_KEYS if field in LAYOUT else [chance.choice([key for key in sorted(records) if key not in LAYOUT_KEYS])]
+        layout = [key.to_bytes(8, "big") for key in LAYOUT_KEYS]
+        keys = layout if field in LAYOUT else [chance.choice([key for key in sorted(records) if key not in layout])]
         data = bytearray(records[keys[0]])
         if field in LAYOUT:
             at, size = LAYOUT[field]
@@ -394,8 +395,8 @@ def _forge_strings(field: str, chance: random.Random, path: Path) -> None:
         elif field == "content":
             _another(chance, data, 4 + chance.randrange(min(len(data) - 4, 16)), 1)
         for key in keys:
-            moved = (int.from_bytes(key, "big") + chance.choice([1, 255, 2**40])).to_bytes(8, "big") if field == "key" else key
-            records[moved] = with_checksum(moved, bytes(data[4:]))
+            moved = int.from_bytes(key, "big") + (chance.choice([1, 255, 2**40]) if field == "key" else 0)
+            records[moved.to_bytes(8, "big")] = with_checksum(moved, bytes(data[4:]))
 
     _forge_records(path, change)
 

@@ -255,7 +255,7 @@ void change_columns(fuzz::Input input, const fuzz::Chance& chance) {
 
 // Sealed files ----------------------------------------------------------------------------------
 
-constexpr uint64_t kPage = 4096, kChunk = 4096;
+constexpr uint64_t kPage = 4096, kChunk = 4096, kPad = 1 << 18, kLongest = 1 << 16;
 
 // A file of pages in memory, under their checksums: leaves with values, of which some lie on pages of their own, below a branch.
 class Sealed {
@@ -276,20 +276,22 @@ class Sealed {
       store16(way, static_cast<uint16_t>(number));  // of its six bytes
       set_key(way, keys_[first]);
     }
-    const uint64_t used = pages_.size(), groups = (used / kChunk + 511) / 512;
-    std::vector<uint64_t> sums;
+    for (unsigned number = 0; number < 2; ++number) set_metadata(page(number), number);
+    const uint64_t used = pages_.size(), groups = (used / kChunk + 511) / 512, level_one = used + kPad;
+    std::vector<uint64_t> sums, level_two;
     for (uint64_t at = 0; at < used; at += kChunk) sums.push_back(xxh64(pages_.data() + at, kChunk, 0));
     for (uint64_t g = 0; g < groups; ++g)
-      level_two_.push_back(xxh64(reinterpret_cast<uint8_t*>(sums.data() + 512 * g), 8 * std::min<size_t>(sums.size() - 512 * g, 512), 0));
-    bytes_ = used + 8 * (sums.size() + groups) + 8;
+      level_two.push_back(xxh64(reinterpret_cast<uint8_t*>(sums.data() + 512 * g), 8 * std::min<size_t>(sums.size() - 512 * g, 512), 0));
+    level_two.push_back(xxh64(reinterpret_cast<uint8_t*>(level_two.data()), 8 * groups, used));  // the digest
+    bytes_ = level_one + 8 * (sums.size() + groups + 1);
     descriptor_ = memfd_create("sealed", 0);
     REQUIRE(descriptor_ >= 0 && ftruncate(descriptor_, static_cast<off_t>(bytes_)) == 0);
     void* const mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
     REQUIRE(mapped != MAP_FAILED);
     data = static_cast<uint8_t*>(mapped);
     memcpy(data, pages_.data(), used);
-    memcpy(data + used, sums.data(), 8 * sums.size());
-    memcpy(data + used + 8 * sums.size(), level_two_.data(), 8 * groups);
+    memcpy(data + level_one, sums.data(), 8 * sums.size());
+    memcpy(data + level_one + 8 * sums.size(), level_two.data(), 8 * (groups + 1));
   }
   Sealed(const Sealed&) = delete;
   Sealed& operator=(const Sealed&) = delete;
@@ -298,9 +300,8 @@ class Sealed {
     close(descriptor_);
   }
 
-  SealedShape shape() const { return {bytes_, kPage, pages_.size() / kPage - 1, 2, 2, words_, uint64_t{1} << 16, keys_.size()}; }
-  int descriptor() const { return descriptor_; }
-  const std::vector<uint64_t>& level_two() const { return level_two_; }
+  int descriptor() const { return dup(descriptor_); }
+  unsigned words() const { return words_; }
   uint64_t used() const { return pages_.size(); }
   const std::vector<uint64_t>& keys() const { return keys_; }
 
@@ -313,6 +314,18 @@ class Sealed {
     store16(p + 10, static_cast<uint16_t>(flags));
     store16(p + 12, 16);
     store16(p + 14, kPage);
+  }
+  void set_metadata(uint8_t* p, unsigned number) {
+    store64(p, number);
+    store16(p + 10, 8);
+    store64(p + 16, 0x1BEEFC0DE);
+    store32(p + 40, kPage);
+    store16(p + 44, 0x4008);
+    store16(p + 94, 2);  // levels
+    store64(p + 120, keys_.size());
+    store64(p + 128, 2);
+    store64(p + 136, pages_.size() / kPage - 1);
+    store64(p + 144, number);
   }
   // A node of so many bytes, number i of its page, from the end of the page on.
   uint8_t* node(uint64_t number, unsigned i, size_t bytes) {
@@ -349,7 +362,7 @@ class Sealed {
 
   unsigned words_;
   std::vector<uint8_t> pages_;
-  std::vector<uint64_t> keys_, level_two_;
+  std::vector<uint64_t> keys_;
   uint64_t bytes_;
   int descriptor_;
 };
@@ -358,15 +371,21 @@ void change_sealed(fuzz::Input input) {
   const uint64_t seed = input.byte();
   const Sealed made(&input, seed);
   if (made.keys().empty()) return;
-  const SealedShape shape = made.shape();
-  const unsigned how = input.byte();
-  const SealedFile file(made.descriptor(), shape, reinterpret_cast<const uint8_t*>(made.level_two().data()), 8 * made.level_two().size(), how & 1);
+  const unsigned how = input.byte(), words = made.words();
+  SealedFile file(made.descriptor(), "made", words, kLongest);
+  if (how & 1) file.check_all(nullptr);
   std::vector<uint8_t> value;
+  const auto row_of = [&](size_t i, uint64_t* row) {
+    std::fill(row, row + words, 0);
+    row[words - 1] = made.keys()[i];
+  };
   const auto read = [&](size_t i, bool noted) {
-    uint64_t row[kMaxWords] = {};
-    row[shape.key_words - 1] = made.keys()[i];
+    uint64_t row[kMaxWords];
+    row_of(i, row);
     file.fetch(i);
-    return file.read(row, noted ? i : SealedFile::kNoNumber, &value);
+    const SealedFile::Value found = file.find(row, noted ? i : SealedFile::kNoNumber);
+    if (found.data) value.assign(found.data, found.data + found.size);
+    return found.data != nullptr;
   };
   IdRecord record;
   Fault fault;
@@ -378,8 +397,25 @@ void change_sealed(fuzz::Input input) {
   changing.add(made.data, made.used());
   changing.start();
   for (unsigned n = 4; n; --n) {
-    if (!read(input.byte() % made.keys().size(), how & 4)) continue;
-    REQUIRE(value.size() <= shape.longest);
+    try {
+      if (how & 8) {  // all of them, one way or the other
+        std::vector<uint64_t> rows, numbers, keys;
+        for (size_t i = 0; i < made.keys().size(); ++i) {
+          rows.resize(rows.size() + words);
+          row_of(i, rows.data() + i * words);
+          numbers.push_back(i);
+        }
+        std::vector<SealedFile::Value> values;
+        if (how & 16) file.find_many(rows.data(), numbers.data(), numbers.size(), UINT64_MAX, nullptr, &values);
+        else file.range(rows.data(), rows.data() + rows.size() - words, UINT64_MAX, nullptr, &values, &keys);
+        for (const SealedFile::Value& one : values) value.assign(one.data, one.data + one.size);
+        continue;
+      }
+      if (!read(input.byte() % made.keys().size(), how & 4)) continue;
+    } catch (const SealedError&) {
+      continue;
+    }
+    REQUIRE(value.size() <= kLongest);
     if (open_record(value.data(), value.size(), seed, &record, &fault) != Status::ok) continue;
     // What was copied is what was checked.
     uint64_t sum = 0;

@@ -1,70 +1,108 @@
-// Sealed LMDB files: the value of one key, found in the mapped file without LMDB or a lock (docs/format.md, "LMDB files").
+// Sealed LMDB files, mapped and read without LMDB (docs/format.md, "LMDB files"): values of keys, one or many, and ranges of keys.
 #pragma once
 #include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "format/row.hpp"
+#include "isa/runtime.hpp"
 
 namespace fpstore {
 
-// What the metadata and the seal of a file say; they have been checked.
-struct SealedShape {
-  uint64_t file_bytes;
-  uint32_t page_bytes;
-  uint64_t last_page;
-  uint64_t root;
-  unsigned depth;  // 0 where nothing is stored
-  unsigned key_words;
-  uint64_t longest;  // the most bytes of a value
-  uint64_t entries;  // about so many keys
+// What is wrong with a file; error is that of the system where it could not read a place, and 0 elsewhere.
+struct SealedError {
+  std::string message, path;
+  uint64_t expected, got;
+  int error;
 };
 
 // A page is read with pread and compared with its checksum before anything in the mapped file leads to or through it: a disk that
 // cannot read it is no signal then. A value on pages of its own is not read before: its record has a checksum of its own. Whatever
-// is not as it should be, and a key that is not there, is no value: whoever asks then reads the file in a slower way that tells what
-// is wrong. Values are copied out of the file, which may change at any time: what is checked of one is what is read of it. Threads may
-// share it.
+// is not as it should be is a SealedError. The file may change at any time: what bounds an access is read once. Threads may share it.
 class SealedFile {
  public:
-  // level_two has the checksums of the groups of checksums. The descriptor is borrowed: once it is closed, no further page is found.
-  // whole: all pages have been checked.
-  SealedFile(int descriptor, const SealedShape& shape, const uint8_t* level_two, uint64_t level_two_bytes, bool whole);
+  // Checks the metadata and the seal of an open file, whose descriptor it takes over. Keys have so many words; a value that is longer
+  // than this is damage.
+  SealedFile(int descriptor, std::string path, unsigned key_words, uint64_t longest);
   ~SealedFile();
   SealedFile(const SealedFile&) = delete;
   SealedFile& operator=(const SealedFile&) = delete;
 
-  // Copies the value of a key; false if it was not found. The key is a row of key_words words, of which the file has the bytes,
-  // big-endian. Its number among all keys, if it is known, is where its place is noted: the next time it takes no walk.
+  unsigned key_words() const { return key_words_; }
+  uint64_t file_bytes() const { return file_bytes_; }
+  uint64_t used() const { return (last_page_ + 1) * page_bytes_; }  // bytes of pages
+  uint64_t room() const { return level_one_ - used(); }             // bytes of zeros behind them
+  uint64_t entries() const { return entries_; }                     // keys, as the file says: not more than fit into the pages
+  uint64_t digest() const { return digest_; }
+
+  // A value in the mapped file; nullptr where the key has none.
+  struct Value {
+    const uint8_t* data;
+    uint64_t size;
+  };
+  // The value of a key, a row of key_words words, of which the file has the bytes, big-endian. Its number among all keys, if it is
+  // known, is where its place is noted: the next time it takes no walk.
   static constexpr uint64_t kNoNumber = UINT64_MAX;
-  bool read(const uint64_t* key, uint64_t number, std::vector<uint8_t>* value) const;
-  // Fetches ahead what read() will read, if the place is noted.
+  Value find(const uint64_t* key, uint64_t number) const;
+  // Fetches ahead what find() will read, if the place is noted.
   void fetch(uint64_t number) const;
-  const SealedShape& shape() const { return shape_; }
+  // What follows may end early, if the stopper says so, which remembers that.
+  //
+  // The values of the first keys that have this many bytes together, or of all. Ascending keys are found fastest.
+  void find_many(const uint64_t* keys, const uint64_t* numbers, size_t count, uint64_t enough, Stopper* stop, std::vector<Value>* values) const;
+  // The values, and the rows of the keys, from one key to another, both included, but at most so many.
+  void range(const uint64_t* first, const uint64_t* last, uint64_t most, Stopper* stop, std::vector<Value>* values, std::vector<uint64_t>* keys) const;
+  // Checks every page and every checksum.
+  void check_all(Stopper* stop);
 
  private:
   static constexpr uint64_t kChunkBytes = 4096, kGroupChunks = 512, kMostPlaces = uint64_t{1} << 22;
+  static constexpr unsigned kMostDepth = 32;
 
-  struct Node {
-    const uint8_t* node = nullptr;
-    const uint8_t* page_end = nullptr;
+  // On the way from the root to a node of a leaf: a page, how many nodes it has, and which of them leads on.
+  struct Step {
+    const uint8_t* page = nullptr;
+    unsigned count = 0, at = 0;
   };
-  Node walk(const uint64_t* key) const;
-  bool copy_value(const Node& of, std::vector<uint8_t>* value) const;
-  const uint8_t* checked_page(uint64_t page, unsigned flags, unsigned* nodes) const;
-  bool check_chunk(uint64_t chunk) const;
+  struct Way {
+    Step steps[kMostDepth];
+  };
+  [[noreturn]] void fail(const std::string& what, uint64_t got, uint64_t expected = 0, int error = 0) const;
+  [[noreturn]] void damaged(uint64_t page) const;
+  void read_at(uint64_t at, uint8_t* to, uint64_t count) const;
+  void open_metadata();
+  void open_seal();
+  void release();
+  Value noted(const uint64_t* key, uint64_t number) const;
+  Value look_up(const uint64_t* key, uint64_t number, Way* way) const;
+  bool seek(const uint64_t* key, Way* way) const;
+  bool seek_inside(Step* leaf, const uint64_t* key) const;
+  bool next(Way* way) const;
+  bool is_inside(const Step& leaf, const uint64_t* key) const;
+  uint64_t page_of(const uint8_t* node) const { return static_cast<uint64_t>(node - data_) / page_bytes_; }
+  const uint8_t* node(const Step& step, unsigned i) const;
+  unsigned nodes_up_to(const Step& step, bool is_leaf, const uint64_t* key) const;
+  uint64_t child(const Step& step) const;
+  Value value_of(const uint8_t* node) const;
+  Step checked_page(uint64_t page, unsigned flags) const;
+  void check_chunk(uint64_t chunk) const;
   const uint64_t* group_sums(uint64_t group) const;
-  uint64_t used() const { return (shape_.last_page + 1) * shape_.page_bytes; }
   uint64_t chunks() const { return (used() + kChunkBytes - 1) / kChunkBytes; }
   uint64_t groups() const { return (chunks() + kGroupChunks - 1) / kGroupChunks; }
+  uint64_t chunk_bytes(uint64_t chunk) const { return used() - chunk * kChunkBytes < kChunkBytes ? used() - chunk * kChunkBytes : kChunkBytes; }
 
-  int descriptor_;
-  bool whole_;
-  SealedShape shape_;
+  int descriptor_ = -1;
+  std::string path_;
+  unsigned key_words_;
+  uint64_t longest_, file_bytes_ = 0, last_page_ = 0, root_ = 0, entries_ = 0, digest_ = 0;
+  uint32_t page_bytes_ = 0;
+  unsigned depth_ = 0;      // 0 where nothing is stored
   uint64_t level_one_ = 0;  // where the checksums of the chunks begin
   const uint8_t* data_ = nullptr;
-  std::unique_ptr<uint64_t[]> level_two_;
-  std::unique_ptr<std::atomic<uint8_t>[]> checked_;         // of each chunk
+  std::atomic<bool> whole_{false};                        // all pages have been checked
+  std::unique_ptr<uint64_t[]> level_two_;                 // checksums of the groups of checksums
+  std::unique_ptr<std::atomic<uint8_t>[]> checked_;       // of each chunk
   std::unique_ptr<std::atomic<const uint64_t*>[]> sums_;  // of each group, once they have been read
   // Where the nodes of keys begin in the file, 0 where that is not known, by the low bits of their numbers. Memory that is never
   // written takes none.

@@ -339,6 +339,7 @@ NB_MODULE(_kernel, m) {
   });
   bind_tables(m);
   bind_probers(m);
+  bind_sealed(m);
   bind_single(m);
   bind_columns(m);
   bind_encoder(m);

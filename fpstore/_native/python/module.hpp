@@ -243,7 +243,8 @@ nb::tuple located(size_t n, Find find, Check check) {
 // Adds the classes of tables (module_tables.cpp), and of look-ups in them (module_probers.cpp).
 void bind_tables(nb::module_& m);
 void bind_probers(nb::module_& m);
-// Adds the classes of sealed files and of single probes (module_single.cpp).
+// Adds the classes of sealed files (module_sealed.cpp), and of single probes (module_single.cpp).
+void bind_sealed(nb::module_& m);
 void bind_single(nb::module_& m);
 // Adds the classes of column tables, and what their writer needs (module_columns.cpp).
 void bind_columns(nb::module_& m);

@@ -1,42 +1,10 @@
-// The classes of single probes, from the number to the matches with their ids in one call, and of the files that have the ids.
+// The class of single probes, from the number to the matches with their ids in one call.
 #include "format/idpack.hpp"
 #include "format/sealed_file.hpp"
 #include "python/single.hpp"
 
 namespace fpstore {
 namespace {
-
-struct Sealed {
-  SealedFile file;
-
-  Sealed(int descriptor, uint64_t file_bytes, std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t> tree, unsigned key_words,
-         uint64_t longest, nb::bytes level_two, bool whole)
-      : file(descriptor, shape_of(file_bytes, tree, key_words, longest), reinterpret_cast<const uint8_t*>(level_two.c_str()),
-             level_two.size(), whole) {}
-
-  static SealedShape shape_of(uint64_t file_bytes, const std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t>& tree,
-                              unsigned key_words, uint64_t longest) {
-    if (key_words < 1 || key_words > kMaxWords) throw nb::value_error("a key has 1 to 4 words");
-    const auto [page_bytes, last_page, root, depth, entries] = tree;
-    if (!page_bytes || last_page >= file_bytes / page_bytes) throw nb::value_error("the pages do not fit the file");
-    return {file_bytes, page_bytes, last_page, root, depth, key_words, longest, entries};
-  }
-
-  // None if it was not found.
-  nb::object get(nb::bytes key, std::optional<uint64_t> number) const {
-    const unsigned words = file.shape().key_words;
-    if (key.size() != 8 * words) return nb::none();
-    uint64_t row[kMaxWords];
-    for (unsigned i = 0; i < words; ++i) row[i] = load64be(reinterpret_cast<const uint8_t*>(key.c_str()) + 8 * i);
-    std::vector<uint8_t> value;
-    bool found;
-    {
-      BrieflyReleasedGil released;  // its pages may come from a disk
-      found = file.read(row, number.value_or(SealedFile::kNoNumber), &value);
-    }
-    return found ? nb::object(nb::bytes(reinterpret_cast<const char*>(value.data()), value.size())) : nb::none();
-  }
-};
 
 // What a single probe writes to. A thread keeps it for the next one, unless it has become large.
 struct Room {
@@ -137,8 +105,8 @@ class SingleProber {
  public:
   SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius, nb::object match_type)
       : tables_(single_tables(std::move(prober), std::move(identity))), ids_object_(std::move(ids)),
-        ids_(&nb::cast<const Sealed*>(ids_object_)->file), radius_(radius), matches_(std::move(match_type)) {
-    if (ids_->shape().key_words != words()) throw nb::value_error("ids of tables of another width");
+        ids_(nb::cast<const SealedFile*>(ids_object_)), radius_(radius), matches_(std::move(match_type)) {
+    if (ids_->key_words() != words()) throw nb::value_error("ids of tables of another width");
   }
 
   // The matches by distance and fingerprint; None if the ids of one cannot be found in the file as it should be.
@@ -153,7 +121,12 @@ class SingleProber {
     Status status;
     const auto ask = [&] {
       status = search(row.words, room, &counters, &fault, &path);
-      if (status == Status::ok) with_ids = find_ids(room);
+      if (status != Status::ok) return;
+      try {
+        with_ids = find_ids(room);
+      } catch (const SealedError&) {
+        with_ids = false;
+      }
     };
     if (tables_.is_brief) {
       BrieflyReleasedGil released;
@@ -272,7 +245,9 @@ class SingleProber {
       uint64_t key[kMaxWords], seed = tables_.set_digest;
       copy_key(room->places[i].block, key);
       for (unsigned j = 0; j < words(); ++j) seed += key[j];
-      if (!ids_->read(key, room->places[i].block, &room->record)) return false;
+      const SealedFile::Value value = ids_->find(key, room->places[i].block);
+      if (!value.data) return false;
+      room->record.assign(value.data, value.data + value.size);  // what is checked of it is what is read of it
       IdRecord record;
       Fault fault;
       const uint32_t rank = room->places[i].rank;
@@ -295,10 +270,6 @@ class SingleProber {
 }  // namespace
 
 void bind_single(nb::module_& m) {
-  nb::class_<Sealed>(m, "SealedFile")
-      .def(nb::init<int, uint64_t, std::tuple<uint32_t, uint64_t, uint64_t, unsigned, uint64_t>, unsigned, uint64_t, nb::bytes, bool>(),
-           "descriptor"_a, "file_bytes"_a, "tree"_a, "key_words"_a, "longest"_a, "level_two"_a, "whole"_a)
-      .def("get", &Sealed::get, "key"_a, "number"_a = nb::none());
   nb::class_<SingleProber>(m, "SingleProber")
       .def(nb::init<nb::object, nb::object, nb::object, unsigned, nb::object>(), "prober"_a, "identity"_a, "ids"_a, "radius"_a,
            "match_type"_a)

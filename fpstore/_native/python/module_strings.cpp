@@ -27,22 +27,6 @@ class View {
   Py_buffer buffer_;
 };
 
-// The values of (key, value) pairs, of which none may be longer than this.
-nb::list copied(nb::list items, size_t longest, const std::string& path) {
-  nb::list out;
-  for (nb::handle item : items) {
-    const View value(item, 1);
-    if (value.size() > longest) {
-      nb::dict facts;
-      facts["path"] = path;
-      facts["got"] = value.size();
-      raise("CorruptStoreError", path + ": LMDB file is damaged (a value of " + std::to_string(value.size()) + " bytes)", facts);
-    }
-    out.append(bytes_of(value.data(), value.size()));
-  }
-  return out;
-}
-
 // The frame of a value; None if it is damaged.
 nb::object checked_frame(nb::bytes value, uint64_t seed) {
   uint64_t content_bytes;
@@ -318,7 +302,6 @@ nb::object join_contents(nb::object contents, Words counts) {
 }  // namespace
 
 void bind_strings(nb::module_& m) {
-  m.def("copied", &copied, "items"_a, "longest"_a, "path"_a);
   m.def("checked_frame", &checked_frame, "value"_a, "seed"_a);
   m.def("checked_frames", &checked_frames, "values"_a, nb::arg("seeds").noconvert(), "most_bytes"_a);
   m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);

@@ -1,0 +1,96 @@
+// The class of sealed LMDB files.
+#include <cerrno>
+
+#include "format/sealed_file.hpp"
+#include "python/module.hpp"
+
+namespace fpstore {
+namespace {
+
+using Values = std::vector<SealedFile::Value>;
+
+nb::object copy_of(const SealedFile::Value& value) {
+  return value.data ? nb::object(nb::bytes(reinterpret_cast<const char*>(value.data), value.size)) : nb::none();
+}
+
+// The bytes may still change while they are copied: each value has a checksum of its own.
+nb::list copies_of(const Values& values) {
+  nb::list out;
+  for (const SealedFile::Value& value : values) out.append(copy_of(value));
+  return out;
+}
+
+nb::object get(const SealedFile& file, nb::handle key, std::optional<uint64_t> number) {
+  const OneRow row(key, file.key_words());
+  SealedFile::Value value;
+  {
+    BrieflyReleasedGil released;  // its pages may come from a disk
+    value = file.find(row.words, number.value_or(SealedFile::kNoNumber));
+  }
+  return copy_of(value);
+}
+
+nb::list get_many(const SealedFile& file, Rows keys, Words numbers, std::optional<uint64_t> enough) {
+  need_words(keys, file.key_words());
+  if (numbers.size() != count_of(keys)) throw nb::value_error("columns of different lengths");
+  Values values;
+  until_stopped(nullptr, [&](Stopper* stop) {
+    file.find_many(keys.data(), numbers.data(), numbers.size(), enough.value_or(UINT64_MAX), stop, &values);
+  });
+  return copies_of(values);
+}
+
+// (keys, values)
+nb::tuple range(const SealedFile& file, nb::handle first, nb::handle last, std::optional<uint64_t> most) {
+  const OneRow from(first, file.key_words()), to(last, file.key_words());
+  Values values;
+  std::vector<uint64_t> keys;
+  until_stopped(nullptr, [&](Stopper* stop) {
+    file.range(from.words, to.words, most.value_or(UINT64_MAX), stop, &values, &keys);
+  });
+  Buffer<uint64_t> rows(keys.size());
+  std::copy(keys.begin(), keys.end(), rows.get());
+  return nb::make_tuple(rows.array(values.size(), file.key_words()), copies_of(values));
+}
+
+void check_all(SealedFile& file) {
+  until_stopped(nullptr, [&](Stopper* stop) { file.check_all(stop); });
+}
+
+[[noreturn]] void raise_sealed(const SealedError& error) {
+  nb::dict facts;
+  facts["path"] = error.path;
+  facts["expected"] = error.expected;
+  facts["got"] = error.got;
+  const bool is_damage = !error.error || error.error == EIO || error.error == EBADMSG || error.error == EUCLEAN;
+  raise(is_damage ? "CorruptStoreError" : "StorageError", error.message + (is_damage && error.error ? ": run fpstore repair" : ""), facts);
+}
+
+}  // namespace
+
+void bind_sealed(nb::module_& m) {
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const SealedError& error) {
+      try {
+        raise_sealed(error);
+      } catch (nb::python_error& raised) {
+        raised.restore();
+      }
+    }
+  });
+  nb::class_<SealedFile>(m, "SealedFile")
+      .def(nb::init<int, std::string, unsigned, uint64_t>(), "descriptor"_a, "path"_a, "key_words"_a, "longest"_a)
+      .def_prop_ro("file_bytes", &SealedFile::file_bytes)
+      .def_prop_ro("used", &SealedFile::used)
+      .def_prop_ro("room", &SealedFile::room)
+      .def_prop_ro("entries", &SealedFile::entries)
+      .def_prop_ro("digest", &SealedFile::digest)
+      .def("get", &get, "key"_a, "number"_a = nb::none())
+      .def("get_many", &get_many, nb::arg("keys").noconvert(), nb::arg("numbers").noconvert(), "enough"_a = nb::none())
+      .def("range", &range, "first"_a, "last"_a, "most"_a = nb::none())
+      .def("check_all", &check_all);
+}
+
+}  // namespace fpstore

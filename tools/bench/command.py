@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import sys
 import tempfile
@@ -150,8 +151,9 @@ def main() -> None:
             pictures=Path(folder) if args.smoke else args.plots_to, processor_time=args.processor_time,
         )  # fmt: skip
         bench = Bench(options)
+        command = re.sub(r" --(?:json-out|folder)[ =]\S+", "", shlex.join(["python", "tools/bench", *sys.argv[1:]]))
         bench.report.update(
-            command=shlex.join(["python", "tools/bench", *sys.argv[1:]]), machine=machine(), versions=versions(), seed=args.seed,
+            command=command, machine=machine(), versions=versions(), seed=args.seed,
             log2=args.log2, width=args.width, repeats=options.repeats, smoke=args.smoke,
         )  # fmt: skip
         for name in names:

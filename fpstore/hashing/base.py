@@ -72,11 +72,11 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     @abstractmethod
     def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
-        """Cut items into batches that fit into memory; InputError names the position of one that has a wrong type."""
+        """Cut items into batches that fit into memory; InputError names the position of an item of a wrong type."""
 
     @abstractmethod
     def lack(self, item: Item_contra, /) -> str:
-        """Say why an item has no fingerprint, as the rest of a sentence that begins with it."""
+        """Return why an item has no fingerprint, as the rest of a sentence that begins with the item."""
 
     @overload
     def fingerprint(self, item: Item_contra, /, *, empty: Literal["refuse"] = ...) -> int: ...

@@ -1,4 +1,4 @@
-"""Batches of texts, and what is refused in place of a text."""
+"""Batches of texts, and the refusal of values that are no texts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fpstore.errors import InputError
 Item = TypeVar("Item")
 
 BATCH_CHARS = 1 << 20
-_SLICE = 1 << 10  # values of a column that are made at a time
+_SLICE = 1 << 10  # values of a column that become Python values together
 
 
 def not_text(got: object, wanted: str) -> InputError:
-    """Return the error of a value that is no text."""
+    """Return the error for a value that is no text."""
     advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
     return InputError(f"expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
 

@@ -1,4 +1,4 @@
-"""Bit sampling: fingerprints of binary vectors that are wider than a store."""
+"""Bit sampling: fingerprints of binary vectors that are wider than a fingerprint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_BITS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class BitSample(VectorFingerprinter):
-    """A sample of the bits of binary vectors: fingerprints whose distance tells of the Hamming distance of the vectors.
+    """A sample of the bits of binary vectors: the distance of fingerprints estimates the Hamming distance of the vectors.
 
     Of vectors that differ in D of `dimension` bits, the fingerprints differ in ``D * width / dimension`` on average over
     seeds. Their distance is hypergeometric: its variance is

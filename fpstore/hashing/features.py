@@ -12,12 +12,12 @@ from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.normal import encoded
 
-#: Hashes of features, and the widest fingerprint that each makes.
+#: Hashes of features, and the widest fingerprint that each hash makes.
 HASHES = {"xxh64": WIDTHS[-1], "fnv1a": WIDTHS[-1], "md5": 128, "blake2b": WIDTHS[-1]}
 IN_KERNEL = ("xxh64", "fnv1a")
 SEEDED = ("xxh64", "blake2b")
 
-Hash = Callable[[bytes], bytes | int]  # that a caller gives
+Hash = Callable[[bytes], bytes | int]  # a hash function of the caller
 
 
 def shingles(text: str, words: bool, size: int, stop_words: frozenset[str] = frozenset()) -> Iterator[str]:

@@ -14,13 +14,13 @@ from fpstore.hashing.text import SimHash
 from fpstore.hashing.weights import MOST_WEIGHT
 
 Row = Mapping[str, str | None]
-Texts = tuple[str | None, ...]  # of a row, in the order of the fields
+Texts = tuple[str | None, ...]  # the texts of a row, in the order of the fields
 TextColumns = str | Sequence[str] | Mapping[str, int]  # how a caller names columns of texts
 
 
 @dataclass(frozen=True)
 class Fields(Fingerprinter[Row]):
-    """Simhash of rows with several texts, whose weights say how much each text counts.
+    """Simhash of rows with several texts. Each field has a weight, by which the features of its text count.
 
     Version 1 is, exactly: each text has the features of `fingerprinter`, with the weights that they have there. The weight of a
     feature is multiplied by that of its field, and the weights of a feature that several fields have add up. Bit i of the
@@ -117,7 +117,7 @@ class Fields(Fingerprinter[Row]):
         return replace(self, fingerprinter=self.fingerprinter.learn_from_rows(texts, most))
 
     def hashed(self, items: Sequence[Texts]) -> Hashed:
-        """Return the fingerprints of some rows, of which `batches` has made tuples of texts."""
+        """Return the fingerprints of some rows, as tuples of texts that `batches` has made."""
         return self.fingerprinter.hashed_fields(items, tuple(self.weights.values()))
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
@@ -132,7 +132,7 @@ class Fields(Fingerprinter[Row]):
         return batched(rows, lambda row: length_of(row) + 8 * len(row), BATCH_CHARS)
 
     def lack(self, item: Texts) -> str:  # type: ignore[override]
-        """Say that no text of a row has features."""
+        """Return the message that no text of a row has features."""
         given = show(dict(zip(self.weights, item, strict=True)))
         return f"the row {given} has no features in any field, and so no fingerprint: leave it out (is_empty() finds such rows)"
 
@@ -188,7 +188,7 @@ def _no_name(got: object) -> InputError:
 
 
 def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fingerprinter[Any], str | tuple[str, ...]]:
-    """Return what makes the fingerprints of columns of texts, and the columns that it needs.
+    """Return the fingerprinter of columns of texts, and the columns that it needs.
 
     Parameters
     ----------
@@ -224,5 +224,5 @@ def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fing
 
 
 def shown_fields(weights: Mapping[str, int]) -> str:
-    """Return fields as the command line has them."""
+    """Return fields as options of the command line."""
     return ", ".join(f"{name}={weight}" for name, weight in weights.items())

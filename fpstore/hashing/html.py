@@ -1,4 +1,4 @@
-"""Fingerprints of HTML pages: those of their main texts, without menus, footers and advertisements."""
+"""Fingerprints of HTML pages, made of their main texts without menus, footers and advertisements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOGGERS = ("trafilatura", "htmldate")
 
 @dataclass(frozen=True)
 class MainText(Fingerprinter[str]):
-    """Fingerprints of HTML pages: of each, a fingerprinter of texts takes the title and the main text.
+    """Fingerprints of HTML pages: a fingerprinter of texts hashes the title and the main text of each page.
 
     A store that is built with it remembers that its texts are pages, and which package finds the main text. Readers of texts make
     it of their fingerprinter with ``html=True``, or with the name of the package. Another version of the package may find another
@@ -82,7 +82,7 @@ class MainText(Fingerprinter[str]):
         return {"fingerprinter": self.fingerprinter.describe(), "extractor": self.extractor}
 
     def lack(self, item: str) -> str:
-        """Say that a page has no main text."""
+        """Return the message that a page has no main text."""
         return f"the page {show(item)} has no main text, and so no fingerprint: leave it out (is_empty() finds such pages)"
 
     def hashed(self, items: Sequence[str]) -> Hashed:
@@ -95,7 +95,7 @@ class MainText(Fingerprinter[str]):
 
 
 def of_pages(fingerprinter: Fingerprinter[Any], html: bool | str) -> Fingerprinter[Any]:
-    """Return the fingerprinter of texts that are pages of HTML if ``html`` says so, and otherwise the one given."""
+    """Return a fingerprinter of pages of HTML if ``html`` says so, and otherwise the given fingerprinter of texts."""
     extractor = extractor_of(html)
     if extractor is None:
         return fingerprinter
@@ -130,7 +130,7 @@ def main_texts(pages: Sequence[str], extractor: str = EXTRACTORS[0]) -> list[str
 def _main_text(extractor: Callable[[str], tuple[str, str]], page: str) -> str:
     try:
         title, text = extractor(page)
-    except (ValueError, TypeError, RecursionError):  # what no parser understands
+    except (ValueError, TypeError, RecursionError):  # a page that no parser understands
         return ""
     title, text = " ".join(title.split()), text.strip()
     return f"{title}\n{text}" if title and text and not text.startswith(title) else text
@@ -150,7 +150,7 @@ def _extractor(name: str) -> Callable[[str], tuple[str, str]]:
         return by_resiliparse
     import logging
 
-    for logged in _LOGGERS:  # which would write to standard error where nobody has asked for it
+    for logged in _LOGGERS:  # these loggers would write to standard error
         logger = logging.getLogger(logged)
         if not logger.handlers:
             logger.addHandler(logging.NullHandler())
@@ -160,7 +160,7 @@ def _extractor(name: str) -> Callable[[str], tuple[str, str]]:
         parsed = trafilatura.load_html(page)
         if parsed is None:
             return "", ""
-        title = parsed.findtext(".//title") or ""  # before the tree is pruned
+        title = parsed.findtext(".//title") or ""  # read the title before the tree is pruned
         # Without the other algorithms that are tried for short texts: they take a third of the time, and find no more copies.
         found = trafilatura.bare_extraction(parsed, with_metadata=False, include_comments=False, fast=True)
         return title, "" if found is None else found.text or ""

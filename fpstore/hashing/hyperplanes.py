@@ -21,15 +21,15 @@ from fpstore.hashing.draws import draws
 Floats = npt.NDArray[Any]  # float32 or float64
 Sides = npt.NDArray[np.bool_]
 
-_WORDS, _QUARTERS = 16, 4  # of a weight: random words, and numbers of 16 bits in each
+_WORDS, _QUARTERS = 16, 4  # random words of a weight, and numbers of 16 bits in each word
 _MIDDLE = _WORDS * _QUARTERS * 0xFFFF // 2
-_DRAWN = 1 << 18  # words at once
-_PIECE = 512  # components whose products are added in one go: fewer roundings on the way of each
-_SUMS = 1 << 16  # at once
-_PAIRS = 1 << 20  # components at once that are multiplied again
+_DRAWN = 1 << 18  # random words drawn at once
+_PIECE = 512  # components whose products are added together: each sum is then rounded fewer times
+_SUMS = 1 << 16  # sums made at once
+_PAIRS = 1 << 20  # components multiplied again at once
 _SINGLE, _DOUBLE = 2.0**-24, 2.0**-53  # units of rounding
 _LENGTH_SLACK = 1.02  # a computed length is below the true one by less
-_LEAST_SINGLE, _LEAST_DOUBLE = 2.0**-124, 2.0**-1000  # more than what results near 0 may lose, for each component
+_LEAST_SINGLE, _LEAST_DOUBLE = 2.0**-124, 2.0**-1000  # a bound of what results near 0 may lose, for each component
 _MOST_SHIFT = 1000
 _MANTISSA = 53
 
@@ -54,7 +54,7 @@ def weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
 
 @lru_cache(maxsize=2)
 def hyperplanes(dimension: int, width: int, seed: int) -> Hyperplanes:
-    """Return the hyperplanes of a seed, which are kept."""
+    """Return the hyperplanes of a seed, and keep them."""
     return Hyperplanes(weights(dimension, width, seed))
 
 
@@ -147,5 +147,5 @@ def exact_sum(vector: Floats, normal: npt.NDArray[np.float32]) -> int:
 
 
 def _most_error(roundings: int, unit: float) -> float:
-    """Return the relative error that so many roundings can sum up to."""
+    """Return the relative error that a number of roundings can sum up to."""
     return roundings * unit / (1 - roundings * unit)

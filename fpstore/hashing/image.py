@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 METHODS = ("average", "difference", "difference-vertical", "perceptual", "wavelet", "color", "pdq")
 FRAMES = ("first", "all")
-PDQ_QUALITY = 50  # the least that the authors of PDQ recommend
-DETAIL = 4  # grey levels: what docs/images.md measures on gradients, icons and photographs
+PDQ_QUALITY = 50  # the least quality that the authors of PDQ recommend
+DETAIL = 4  # grey levels; docs/images.md measures it on gradients, icons and photographs
 
 _FUNCTIONS = {
     "average": "average_hash",
@@ -36,9 +36,9 @@ _FUNCTIONS = {
     "color": "colorhash",
 }
 _WIDTHS = {"color": (64,), "pdq": (256,)}
-_SQUARES = (64, 256)  # of the other methods: 8 x 8 and 16 x 16 bits
+_SQUARES = (64, 256)  # the other methods have 8 x 8 and 16 x 16 bits
 _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
-# What tools/image_distances shows: nearly all copies that are scaled, compressed or blurred, and about 1 % of other pairs.
+# These radii find nearly all copies that are scaled, compressed or blurred, and about 1% of other pairs (tools/image_distances).
 _RADII = {"average": 5, "difference": 8, "difference-vertical": 8, "perceptual": 10, "wavelet": 4, "color": 2}
 _PDQ_RADIUS = 31
 _SIDE = 32
@@ -175,7 +175,7 @@ class ImageHash(Fingerprinter["Picture"]):
         return _PDQ_RADIUS if self.method == "pdq" else _RADII[self.method] * self.width // 64
 
     def lack(self, item: Picture | Given) -> str:
-        """Say why a picture has no fingerprint."""
+        """Return why a picture has no fingerprint."""
         picture = given(item)
         (found,) = self.of_frames(picture, every=False)
         assert isinstance(found, Lack)
@@ -198,7 +198,7 @@ class ImageHash(Fingerprinter["Picture"]):
         return batched((given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES)
 
     def of_frames(self, picture: Given, *, every: bool) -> list[int | Lack]:
-        """Return the fingerprint of the first frame or of every one, or why it has none; InputError as in `refusals`."""
+        """Return the fingerprint of the first frame, or of every frame, or why there is none; InputError as in `refusals`."""
         with refusals(picture.place + picture.name, picture.path):
             return [self._of_image(image) for image in frames(picture.source, every=every)]
 
@@ -224,7 +224,7 @@ class ImageHash(Fingerprinter["Picture"]):
         if self.method == "wavelet" and min(image.size) < size:
             return Lack("small", f"has {image.width} x {image.height} pixels, and the method wavelet needs {size} x {size}")
         grey = image.convert("L")
-        # As the package does it: what it gets has the size that it scales to, and stays as it is.
+        # The package scales a picture to this size itself, and leaves a picture of this size as it is.
         scaled = grey if self.method == "wavelet" else grey.resize(self._scaled(size), package.ANTIALIAS)
         if self._is_blank(scaled):
             return _BLANK
@@ -251,7 +251,7 @@ class ImageHash(Fingerprinter["Picture"]):
         return low == high
 
     def _pdq(self, image: Image) -> int | Lack:
-        colours = image if image.mode == "RGB" else image.convert("RGB")  # which would copy
+        colours = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy
         bits, quality = import_package("pdqhash", "ImageHash with the method pdq").compute(np.asarray(colours))
         assert self.min_quality is not None
         if quality < self.min_quality or not quality:

@@ -1,4 +1,4 @@
-"""Pictures of any kind that Pillow reads, upright, frame by frame; what cannot be read is refused with a reason."""
+"""Pictures of any kind that Pillow reads, upright, frame by frame; a picture that cannot be read is refused with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Picture = str | os.PathLike[str] | bytes | IO[bytes] | Image
 
 _ORIENTATION = 0x0112  # the tag of Exif
-_TURNS = {  # what makes a picture with this orientation upright
+_TURNS = {  # the turn that makes a picture with this orientation upright
     2: "FLIP_LEFT_RIGHT",
     3: "ROTATE_180",
     4: "FLIP_TOP_BOTTOM",
@@ -34,7 +34,7 @@ _PROGRAMS = {"EPS"}
 
 
 class Given(NamedTuple):
-    """A picture, what messages call it, and its place among others for those that come without one."""
+    """A picture, and its name in messages: its place among others if it has no name of its own."""
 
     source: Path | bytes | Image
     name: str

@@ -46,7 +46,7 @@ def is_unspaced(char: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class NormalForm:
-    r"""What a text becomes before it is cut into features.
+    r"""The normal form of a text, which is cut into features.
 
     In this order: NFKC (if `normalize`); case; then each character is a word character (``str.isalnum``, ``_``, or a mark), white
     space (``str.isspace``) or punctuation (all others), and what stands for each is joined. Runs of spaces become one space, and
@@ -93,7 +93,7 @@ class NormalForm:
         return " ".join(self.translated(text).split())
 
     def translated(self, text: str) -> str:
-        """Return it with all of its spaces."""
+        """Return the normal form of a text with all of its spaces."""
         if self.normalize and not text.isascii():
             text = nfkc(text)
         if self.case != "keep":
@@ -101,7 +101,7 @@ class NormalForm:
         return text.translate(_pieces(self))
 
     def piece(self, char: str) -> str:
-        """Return what stands for a character of which case and NFKC are done."""
+        """Return the replacement of a character that has its case and its NFKC form already."""
         if char.isspace():
             return " " if self.spaces == "single" else ""
         is_mark = self.marks == "keep" and unicodedata.category(char)[0] == "M"
@@ -113,7 +113,7 @@ class NormalForm:
 
 
 class _Pieces(dict[int, str]):
-    """What stands for each character, found when it is first met."""
+    """The replacement of each character, found when the character is first met."""
 
     def __init__(self, form: NormalForm) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def _joined(parts: Sequence[bytes]) -> Encoded:
 
 
 class Made(NamedTuple):
-    """What the kernel made of rows of texts (`_native/text/simhash.hpp`)."""
+    """The fingerprints that the kernel made of rows of texts (`_native/text/simhash.hpp`)."""
 
     rows: Words
     states: NDArray[np.uint8]
@@ -184,7 +184,7 @@ class CharMap:
         self._tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
 
     def hashed(self, texts: Sequence[str], work: Work, fields: int = 1) -> tuple[Words, NDArray[np.bool_]]:
-        """Return what the kernel makes of the normal forms of rows of texts.
+        """Return the fingerprints that the kernel makes of the normal forms of rows of texts.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class CharMap:
 
     def _entry(self, char: str, pool: bytearray) -> int:
         composed = unicodedata.normalize("NFKC", char) if self._form.normalize else char
-        if self._form.case == "lower" and "\u03a3" in composed:  # the letter before or behind it decides
+        if self._form.case == "lower" and "\u03a3" in composed:  # the neighbouring letters decide on the form of a sigma
             return _UNKNOWN
         piece, changes, combining = self._form.translated(char), False, 0
         if self._form.normalize:

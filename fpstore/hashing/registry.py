@@ -71,9 +71,9 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
 
 
 def _inner(description: Any) -> Fingerprinter[Any]:
-    """Return the fingerprinter that another one has."""
+    """Return the fingerprinter inside another fingerprinter."""
     name, version, parameters = _checked(description)
-    if _kind(name, version) and "fingerprinter" in parameters:  # which would have one in turn, and so on
+    if _kind(name, version) and "fingerprinter" in parameters:  # fingerprinters must not be nested further
         raise InputError(f"a fingerprinter in another one is one of texts, got {show(description)}", got=description)
     return from_description(description)
 

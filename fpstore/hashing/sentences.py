@@ -18,7 +18,7 @@ from fpstore.hashing.features import rows_of
 from fpstore.hashing.normal import NormalForm
 
 _MOST_SENTENCES = 255
-# What ends a sentence: also an ideographic full stop, and a full stop before white space.
+# The end of a sentence: also an ideographic full stop, and a full stop before white space.
 _ENDS = re.compile(r"[!?;\n\r\u2028\u2029\u2026\u3002\uff01\uff1b\uff1f]+|\.(?=\s|$)")
 _FORM = NormalForm(units="chars", normalize=True, case="fold", punctuation="remove", marks="keep", digits="keep", spaces="remove")
 
@@ -84,11 +84,11 @@ class LongestSentences(Fingerprinter[str]):
         return sorted(forms, key=lambda form: (-len(form), form))[: self.n]
 
     def features(self, text: str) -> dict[str, int]:
-        """Return these sentences, each with the weight 1."""
+        """Return the hashed sentences, each with the weight 1."""
         return dict.fromkeys(self.sentences(text), 1)
 
     def lack(self, item: str) -> str:
-        """Say that a text has no words."""
+        """Return the message that a text has no words."""
         return f"the text {show(item)} has no words, and so no fingerprint: leave it out (is_empty() finds such texts)"
 
     def hashed(self, items: Sequence[str]) -> Hashed:

@@ -168,7 +168,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
 
     @classmethod
     def of_simhash_package(cls, width: int = 64, hashfunc: Hash | None = None) -> SimHash:
-        """Return what makes the fingerprints of ``Simhash(value, width, hashfunc=hashfunc)`` of the package ``simhash``.
+        """Return a fingerprinter that equals ``Simhash(value, width, hashfunc=hashfunc)`` of the package ``simhash``.
 
         They are the same bit for bit. Values are texts, lists of features, pairs of a feature and a weight, and mappings of
         features to weights. Weights are integers from 0, or floats. The fingerprints differ where the package has a negative
@@ -267,7 +267,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         return self.learn_from_rows(([text] for text in texts), most)
 
     def learn_from_rows(self, rows: Iterable[Sequence[str | None]], most: int = 4096) -> SimHash:
-        """Return the same from documents that have several texts: see `learn_weights`."""
+        """Return a fingerprinter with weights from documents that have several texts: see `learn_weights`."""
         plain = replace(self, weights=None)
         documents = (np.unique(plain._keys(found)) for row in rows if (found := plain._features_of(row)))
         return replace(self, weights=FeatureWeights.learn(documents, most))
@@ -276,7 +276,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         return {feature: 1 for text in row if text is not None for feature in self.features(text)}
 
     def lack(self, item: str | WeightedFeatures) -> str:
-        """Say that a text has no features."""
+        """Return the message that a text has no features."""
         if not isinstance(item, str):
             return "a collection without features has no fingerprint: leave it out"
         if self.stop_words:
@@ -368,7 +368,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         ))  # fmt: skip
 
     def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:
-        """Yield the features of a text as they occur, those with a weight of their own as pairs."""
+        """Yield the features of a text as they occur; a feature with a weight comes as a pair."""
         if callable(self.tokenizer) or self.tokenizer == "jieba":
             cut = self.tokenizer if callable(self.tokenizer) else tokenizer_named(self.tokenizer)
             yield from map(_of_tokenizer, _iterated(cut(text)))

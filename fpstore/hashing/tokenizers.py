@@ -28,9 +28,9 @@ def _jieba() -> Tokenizer:
     import warnings
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it leaves a file open
+        warnings.simplefilter("ignore")  # jieba leaves a file open
         analyse = import_package("jieba.analyse", "tokenizer='jieba'")
-    import_package("jieba", "tokenizer='jieba'").setLogLevel(logging.WARNING)  # it tells how long it took to load its dictionary
+    import_package("jieba", "tokenizer='jieba'").setLogLevel(logging.WARNING)  # jieba logs loading times
 
     def keywords(text: str) -> list[tuple[str, int]]:
         found = analyse.extract_tags(text, topK=_KEYWORDS, withWeight=True)

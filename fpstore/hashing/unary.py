@@ -1,4 +1,4 @@
-"""Unary codes: fingerprints of vectors of small integers, whose distance tells of the Manhattan distance."""
+"""Unary codes: fingerprints of vectors of small integers. Their distance is or estimates the Manhattan distance."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fpstore.hashing.draws import draws
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, check_bits, check_dimension, check_seed, packed
 
 _MOST_VALUE = 1 << 31
-_FRACTION = 32  # bits
+_FRACTION = 32  # bits behind the point
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unary(VectorFingerprinter):
-    """Unary codes of vectors of bounded integers: fingerprints whose distance tells of the Manhattan distance of the vectors.
+    """Unary codes of vectors of bounded integers: the distance of fingerprints is, or estimates, the Manhattan distance.
 
     The unary code of a component x has ``high - low`` bits, of which the first ``x - low`` are 1. So the codes of two vectors,
     of ``N = dimension * (high - low)`` bits, differ in as many bits as their Manhattan distance says.
@@ -108,7 +108,7 @@ class Unary(VectorFingerprinter):
 
 @lru_cache(maxsize=8)
 def _thresholds(unary: Unary) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return, for each bit that is used, its component, and which value this must exceed."""
+    """Return the component of each bit that is used, and the value that the component must exceed."""
     levels, width = unary.high - unary.low, unary.width
     code = unary.dimension * levels
     places = list(range(min(code, width)))

@@ -1,4 +1,4 @@
-"""Hyperplane hashing: fingerprints of vectors, whose distance tells of the angle between these."""
+"""Hyperplane hashing: fingerprints of vectors whose distance estimates the angle between the vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fpstore.hashing.base import Flags
 from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, check_bits, check_dimension, check_seed, packed
 
-_SMALL = 1e-20  # of a squared length in float32: a vector with one below may have lost all of it to underflow
+_SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost it to underflow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +90,11 @@ class HyperplaneHash(VectorFingerprinter):
         return asdict(self)
 
     def lack(self, item: Any) -> str:
-        """Say that a vector has no direction."""
+        """Return the message that a vector has no direction."""
         return "all components of the vector are 0, so it has no fingerprint: leave it out (is_empty() finds such vectors)"
 
     def recall(self, cosine: float, radius: int) -> float:
-        """Return which share of pairs of vectors at an angle have fingerprints within a radius.
+        """Return the share of pairs of vectors at an angle that have fingerprints within a radius.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ from fpstore.errors import InputError, show
 
 MOST_WEIGHT = 2**16 - 1
 MOST_FEATURES = 2**16
-_STEPS = 16  # of a weight, for each doubling of the documents per document that has the feature
+_STEPS = 16  # a weight grows by as much when half as many documents have the feature
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,7 @@ class FeatureWeights:
 
 
 def _added(hashes: Words, counts: Any, held: list[Words]) -> tuple[Words, Any]:
-    """Return hashes and counts with those of more documents."""
+    """Return hashes and counts after the features of more documents were added."""
     found, number = np.unique(np.concatenate([hashes, *held]), return_counts=True)
     number[np.searchsorted(found, hashes)] += counts - 1
     return found, number

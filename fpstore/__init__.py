@@ -1,12 +1,10 @@
 """fpstore: exact, compressed, on-disk Hamming-radius search over fingerprints of 32, 64, 128 or 256 bits."""
 
+from typing import TYPE_CHECKING
+
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
 from fpstore.api import build, dedup, open, repair
-from fpstore.care.reports import RepairReport, Report
-from fpstore.change.writer import Deleted
-from fpstore.design.estimates import Plan
 from fpstore.design.families import Design
-from fpstore.design.planner import plan
 from fpstore.design.tables import TableSpec
 from fpstore.errors import (
     ClosedStoreError,
@@ -24,12 +22,18 @@ from fpstore.errors import (
     StoreLockedError,
     StoreNotFoundError,
 )
-from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, SimHash, Unary
-from fpstore.jobs.clusters import Clusters, Deduplication
-from fpstore.jobs.pairs import Pair, Pairs
 from fpstore.query.ids import Ids
 from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.store import Store
+
+if TYPE_CHECKING:
+    from fpstore.care.reports import RepairReport, Report
+    from fpstore.change.writer import Deleted
+    from fpstore.design.estimates import Plan
+    from fpstore.design.planner import plan
+    from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, SimHash, Unary
+    from fpstore.jobs.clusters import Clusters, Deduplication
+    from fpstore.jobs.pairs import Pair, Pairs
 
 __version__ = "0.2.0"
 
@@ -75,3 +79,28 @@ __all__ = [
     "plan",
     "repair",
 ]
+
+_LATER = {
+    "care.reports": ("RepairReport", "Report"),
+    "change.writer": ("Deleted",),
+    "design.estimates": ("Plan",),
+    "design.planner": ("plan",),
+    "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "SimHash", "Unary"),
+    "jobs.clusters": ("Clusters", "Deduplication"),
+    "jobs.pairs": ("Pair", "Pairs"),
+}
+
+if not TYPE_CHECKING:  # a type checker knows all names
+
+    def __getattr__(name):
+        """Import a name that opening and probing a store do not need, when it is first used."""
+        from importlib import import_module
+
+        for module, names in _LATER.items():
+            if name in names:
+                value = globals()[name] = getattr(import_module(f"fpstore.{module}"), name)
+                return value
+        raise AttributeError(f"module 'fpstore' has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

@@ -12,19 +12,18 @@ from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path, check_progress
 from fpstore.base.resources import Resources, parse_memory, parse_size, parse_threads
 from fpstore.base.width import WORD_BITS, check_width
-from fpstore.care.reports import RepairReport
 from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.pages import LAZY
 from fpstore.errors import FormatVersionError, InputError
-from fpstore.jobs.checkpoint import checkpoint_in
-from fpstore.jobs.clusters import Deduplication
 from fpstore.query.generation import Loading
 from fpstore.store import Store
 
 if TYPE_CHECKING:
+    from fpstore.care.reports import RepairReport
     from fpstore.hashing import Fingerprinter
+    from fpstore.jobs.clusters import Deduplication
 
 PathLike = str | os.PathLike[str]
 
@@ -343,7 +342,9 @@ def dedup(
     """
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.corpus import Chosen
+    from fpstore.jobs.checkpoint import checkpoint_in
     from fpstore.jobs.choices import Rules
+    from fpstore.jobs.clusters import Deduplication
     from fpstore.jobs.dedup import (
         check_output,
         check_outside,

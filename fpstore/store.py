@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 from weakref import finalize
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Progress, Words
 from fpstore.base.arguments import (
     check_flag,
+    check_opening,
     check_optional_sync,
     check_path,
     check_progress,
@@ -26,27 +26,23 @@ from fpstore.base.arguments import (
 )
 from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
-from fpstore.care.reports import Report
-from fpstore.care.stats import describe
-from fpstore.care.verify import verify_store
-from fpstore.change.writer import Deleted, StoreWriter, check_opening, close_dropped, open_writer
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
-from fpstore.jobs.between import join_of
-from fpstore.jobs.checkpoint import JobIdentity
-from fpstore.jobs.clusters import Clusters, clusters_identity, clusters_of, grouping_of
-from fpstore.jobs.pairs import Pairs, pairs_identity, pairs_of
-from fpstore.jobs.store_job import job_of, side_of
-from fpstore.query.advice import scan_advice, warn
 from fpstore.query.generation import ON_DEMAND, Loading
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import Match, Matches, MatchList
-from fpstore.query.nearest import nearest
 from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
+
+if TYPE_CHECKING:  # the others are imported where they are used: opening and probing a store need few modules
+    from fpstore.care.reports import Report
+    from fpstore.change.writer import Deleted, StoreWriter
+    from fpstore.jobs.checkpoint import JobIdentity
+    from fpstore.jobs.clusters import Clusters
+    from fpstore.jobs.pairs import Pairs
 
 MOST_LIMIT = 2**63 - 1
 
@@ -77,6 +73,8 @@ class Store:
         self._warned = False
         self._writer: StoreWriter | None = None
         if mode == "r+":
+            from fpstore.change.writer import close_dropped, open_writer
+
             try:
                 self._writer = open_writer(self._tracker, sync, merge_at)
                 # A store that is dropped, or left open at the end of the interpreter.
@@ -291,6 +289,8 @@ class Store:
         if radius > self._radius and not self._warned:
             self._warned = True
             try:
+                from fpstore.query.advice import scan_advice, warn
+
                 warn(scan_advice(snapshot.totals.fingerprints, self._radius, radius, self._width))
             except BaseException:  # where warnings are errors, each probe is one
                 self._warned = False
@@ -426,6 +426,8 @@ class Store:
         queries = self._many(fingerprints)
         count = check_whole(count, 1, MOST_LIMIT, "count")
         radius = self.width if max_radius is None else check_radius(max_radius, self.width)
+        from fpstore.query.nearest import nearest
+
         columns = nearest(snapshot, queries, count, radius, parse_threads(threads))
         matches = self._matches(snapshot, queries, columns)
         return next(iter(matches)) if is_one(fingerprints, self._width) else matches
@@ -526,10 +528,10 @@ class Store:
         >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
         [(8, 11, 2)]
         """
+        from fpstore.jobs.store_job import job_of
+
         job = job_of(self, radius, memory, threads, progress)
-        duplicates = check_flag(duplicates, "duplicates")
-        work = partial(pairs_of, job.snapshot, job.radius, job.resources, duplicates)
-        return job.iterated(resume, pairs_identity(duplicates), work)
+        return job.pairs(check_flag(duplicates, "duplicates"), resume)
 
     def clusters(
         self,
@@ -580,9 +582,10 @@ class Store:
         >>> list(store.clusters(radius=2))
         [['a', 'b', 'c']]
         """
+        from fpstore.jobs.store_job import job_of
+
         job = job_of(self, radius, memory, threads, progress)
-        grouping = grouping_of(job.radius, group, representative, self.fingerprinter)
-        return job.done(resume, clusters_identity(grouping), partial(clusters_of, job.snapshot, grouping, job.resources)).held()
+        return job.clusters(group, representative, self.fingerprinter, resume)
 
     def join(
         self,
@@ -629,10 +632,10 @@ class Store:
         >>> [tuple(pair) for batch in store.join([0b1011, 0b1000], radius=2) for pair in batch]
         [(8, 8, 0), (8, 11, 2)]
         """
+        from fpstore.jobs.store_job import job_of, side_of
+
         job = job_of(self, radius, memory, threads, progress)
-        side, identity = side_of(self, other, ids)
-        work = partial(join_of, job.snapshot, side, job.radius, job.resources)
-        return job.iterated(resume, {} if resume is None else identity(), work)
+        return job.join(*side_of(self, other, ids), resume)
 
     # Changing
 
@@ -1002,6 +1005,8 @@ class Store:
         state = None if writer is None else writer.state()
         if writer is not None and writer.merging.error is not None:
             watched["merge_error"] = writer.merging.error
+        from fpstore.care.stats import describe
+
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
     def verify(self, progress: Progress | None = None) -> Report:
@@ -1020,4 +1025,6 @@ class Store:
             ``ok``, and the faults, each with its file and block.
         """
         check_progress(progress)
+        from fpstore.care.verify import verify_store
+
         return verify_store(self.snapshot(), self._tracker.log, progress)

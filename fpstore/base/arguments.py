@@ -94,6 +94,17 @@ def check_share(value: object, what: str) -> float | None:
     return number
 
 
+def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:
+    """Return ``merge_at``; InputError if a store cannot be opened with these."""
+    check_choice(mode, ("r", "r+"), "mode")
+    check_sync(sync)
+    merge_at = check_share(merge_at, "merge_at")
+    for name, given in {"sync": sync != "commit", "merge_at": merge_at is not None}.items():
+        if given and mode == "r":
+            raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
+    return merge_at
+
+
 def check_progress(value: object) -> None:
     """Refuse a value that cannot be called."""
     if value is not None and not callable(value):

@@ -34,11 +34,11 @@ from fpstore.building.sorted_columns import SortedColumns
 from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
-from fpstore.design.blocks import AUTO, HUFFMAN, Blocks, check_blocks
+from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, Blocks, check_blocks
 from fpstore.design.dealing import make_for
 from fpstore.design.estimates import Requirements
 from fpstore.design.families import Design, check_design, check_radius
-from fpstore.design.planner import PREFER, STORAGE, choose
+from fpstore.design.planner import choose
 from fpstore.design.sample import EvenRows
 from fpstore.design.tables import REFERENCES
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder

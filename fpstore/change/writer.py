@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import check_choice, check_share, check_sync
 from fpstore.base.diagnostics import logger
 from fpstore.base.resources import Resources
 from fpstore.base.threads import Worker, is_held
@@ -41,7 +40,7 @@ from fpstore.change.new_rows import (
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
-from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError, StoreNotFoundError
+from fpstore.errors import ClosedStoreError, FpstoreError, ReadOnlyError, StoreLockedError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
@@ -410,17 +409,6 @@ class StoreWriter:
 
 
 # Opening
-
-
-def check_opening(mode: str, sync: str, merge_at: float | None) -> float | None:
-    """Return ``merge_at``; InputError if a store cannot be opened with these."""
-    check_choice(mode, ("r", "r+"), "mode")
-    check_sync(sync)
-    merge_at = check_share(merge_at, "merge_at")
-    for name, given in {"sync": sync != "commit", "merge_at": merge_at is not None}.items():
-        if given and mode == "r":
-            raise InputError(f"{name} is for changing a store: open it with mode='r+', or leave {name} out")
-    return merge_at
 
 
 def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:

@@ -15,8 +15,7 @@ from fpstore.base.arguments import check_path
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli import types
 from fpstore.cli.streams import CLOSED, output_is_closed
-from fpstore.design.blocks import AUTO, CODECS, HUFFMAN
-from fpstore.design.planner import PREFER, STORAGE
+from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io import FORMATS
 from fpstore.io.source import LINE_FORMATS

@@ -11,7 +11,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole
 from fpstore.base.resources import parse_size, total_memory
 from fpstore.base.width import WORD_BITS, Width, check_width
-from fpstore.design.blocks import AUTO, HUFFMAN, Blocks, check_blocks, default_block_bytes
+from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, Blocks, check_blocks, default_block_bytes
 from fpstore.design.candidates import candidates_for
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
@@ -21,8 +21,6 @@ from fpstore.design.sample import Sample
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
 
-STORAGE = ("hot", "cold")
-PREFER = ("balance", "speed", "space")
 NO_BUDGET = 1 << 62
 DEALT_PLANS = 2  # plans with dealt bits are made from this many of the best column tables
 

@@ -13,9 +13,8 @@ import xxhash
 
 from fpstore import _kernel
 from fpstore.base.width import WIDTHS, WORD_BITS
-from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, Blocks
+from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, PREFER, STORAGE, Blocks
 from fpstore.design.families import MAX_TABLES, Design
-from fpstore.design.planner import PREFER, STORAGE
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
 from fpstore.disk.files import RUN_REPAIR, create_anew, open_file, read_at
 from fpstore.disk.refusals import refusing

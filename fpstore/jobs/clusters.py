@@ -15,7 +15,6 @@ from fpstore.base.arrays import HALF_BITS, differs, lists_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, counted
-from fpstore.hashing.image import ImageHash
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
@@ -177,6 +176,8 @@ def grouping_of(radius: int, group: str | None, representative: str, fingerprint
     By default they are those of chains, and greedy for pictures: chains of icons and drawings lead from one to any other.
     """
     if group is None:
+        from fpstore.hashing.image import ImageHash
+
         group = "greedy" if fingerprinter is not None and fingerprinter["name"] == ImageHash.name else "connected"
     return Grouping(
         radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, REPRESENTATIVES, "representative")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_path, check_progress, printable
@@ -13,11 +13,12 @@ from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.width import Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
-from fpstore.jobs.between import GivenRows, given_rows
+from fpstore.jobs.between import GivenRows, given_rows, join_of
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
+from fpstore.jobs.clusters import Clusters, clusters_identity, clusters_of, grouping_of
+from fpstore.jobs.pairs import Pairs, pairs_identity, pairs_of
 from fpstore.query.snapshot import Snapshot
 
-T = TypeVar("T")
 Folder = str | os.PathLike[str] | None
 
 
@@ -57,15 +58,23 @@ class StoreJob(NamedTuple):
         """Return what tells this job from any other: its own arguments, and what it has of the store."""
         return {**own, **self.identity}
 
-    def iterated(self, folder: Folder, own: JobIdentity, work: Callable[[Checkpoint | None], Iterator[T]]) -> Iterator[T]:
-        """Yield what some work yields; with a folder, the work keeps what is done there until it has ended."""
-        with self._checkpoint(folder, own) as kept:
-            yield from work(kept)
+    def pairs(self, duplicates: bool, folder: Folder) -> Iterator[Pairs]:
+        """Yield the pairs; with a folder, what is done is kept there until the job has ended. So it is for the other jobs."""
+        with self._checkpoint(folder, pairs_identity(duplicates)) as kept:
+            yield from pairs_of(self.snapshot, self.radius, self.resources, duplicates, kept)
 
-    def done(self, folder: Folder, own: JobIdentity, work: Callable[[Checkpoint | None], T]) -> T:
-        """Return what some work returns, likewise."""
-        with self._checkpoint(folder, own) as kept:
-            return work(kept)
+    def clusters(
+        self, group: str | None, representative: str, fingerprinter: Mapping[str, Any] | None, folder: Folder
+    ) -> Clusters:
+        """Return the clusters, with all ids in memory."""
+        grouping = grouping_of(self.radius, group, representative, fingerprinter)
+        with self._checkpoint(folder, clusters_identity(grouping)) as kept:
+            return clusters_of(self.snapshot, grouping, self.resources, kept).held()
+
+    def join(self, side: Snapshot | GivenRows, identity: Callable[[], JobIdentity], folder: Folder) -> Iterator[Pairs]:
+        """Yield the pairs with another side, of :func:`side_of`."""
+        with self._checkpoint(folder, {} if folder is None else identity()) as kept:
+            yield from join_of(self.snapshot, side, self.radius, self.resources, kept)
 
     def _checkpoint(self, folder: Folder, own: JobIdentity) -> AbstractContextManager[Checkpoint | None]:
         return checkpoint_in(None if folder is None else check_path(folder, "resume"), lambda: self.full_identity(own))

@@ -1,1 +1,1 @@
-"""What every other folder stands on: types, widths, arrays and strings, checks of arguments, resources, threads."""
+"""The base of all other folders: types, widths, arrays and strings, checks of arguments, resources, threads."""

@@ -82,7 +82,7 @@ def check_whole(value: object, least: int, most: int, what: str) -> int:
 
 
 def check_share(value: object, what: str) -> float | None:
-    """Return a positive, finite number, or None."""
+    """Return the value, which must be a positive, finite number or None."""
     if value is None:
         return None
     try:

@@ -25,7 +25,7 @@ def logger() -> logging.Logger:
 
 
 def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:
-    """Say that a filter is left out, to the log and to whoever else listens: probes are right without it."""
+    """Report to the log and to the listener that a filter is left out: probes are right without it."""
     logger().warning(_LEFT_OUT, path, reason)
     if left_out_listener is not None:
         left_out_listener(_LEFT_OUT % (path, reason))

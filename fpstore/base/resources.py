@@ -25,7 +25,7 @@ class Resources(NamedTuple):
     progress: Progress | None = None
 
     def for_each(self, parts: int) -> Resources:
-        """Return what each of some parts may take that are worked on at once.
+        """Return the budget of each of some parts that are worked on at once.
 
         With two threads for a part, one works while the other waits for the disk.
         """

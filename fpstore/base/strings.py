@@ -11,7 +11,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of, spans
 
-PIECE_BYTES = 1 << 22  # of strings that are made, copied or written together: memory is bounded in bytes, not in strings
+PIECE_BYTES = 1 << 22  # strings that are made, copied or written together: memory is bounded in bytes, not in strings
 
 
 def hash_of(string: bytes) -> int:

@@ -24,7 +24,7 @@ WORD_BITS = 64
 
 @dataclass(frozen=True)
 class Width:
-    """A width of fingerprints, of which there are four; see :func:`check_width`.
+    """A width of fingerprints: 32, 64, 128 or 256 bits; see :func:`check_width`.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ class Width:
     # One fingerprint: as users know it, a number below 2^bits, and as the kernel does, a number of whole words
 
     def inner(self, value: int) -> int:
-        """Return the number that the kernel knows a fingerprint by."""
+        """Return the number of a fingerprint in the kernel."""
         return value << self._unused
 
     def outer(self, number: int) -> int:
-        """Return the fingerprint that the kernel knows by a number."""
+        """Return the fingerprint of a number in the kernel."""
         return number >> self._unused
 
     def row(self, value: int) -> Words:
@@ -73,7 +73,7 @@ class Width:
     # Many
 
     def empty(self, count: int) -> Words:
-        """Return an uninitialised array of so many rows."""
+        """Return an uninitialised array of ``count`` rows."""
         return empty_rows(count, self.words)
 
     def rows(self, values: Iterable[int]) -> Words:
@@ -123,7 +123,7 @@ Distances = npt.NDArray[Any]  # uint8, or uint16 for fingerprints of 256 bits, w
 
 
 def check_width(value: object) -> Width:
-    """Return a width; InputError if there is no such."""
+    """Return a width; InputError if fingerprints cannot have it."""
     if isinstance(value, Width):
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value not in WIDTHS:
@@ -146,7 +146,7 @@ def words_of(rows: Words) -> int:
 
 
 def empty_rows(count: int, words: int) -> Words:
-    """Return an uninitialised array of rows of so many words."""
+    """Return an uninitialised array of rows of ``words`` words."""
     return np.empty(count if words == 1 else (count, words), np.uint64)
 
 
@@ -156,7 +156,7 @@ def row_of_number(number: int, words: int) -> Words:
 
 
 def rows_like(rows: Words, count: int) -> Words:
-    """Return an uninitialised array of so many rows of the same width."""
+    """Return an uninitialised array of ``count`` rows of the same width."""
     return np.empty((count, *rows.shape[1:]), np.uint64)
 
 
@@ -181,7 +181,7 @@ def ascending(rows: Words) -> npt.NDArray[np.bool_]:
 
 
 def equal(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
-    """Return which rows are those at the same place of other ones."""
+    """Return which rows equal the rows at the same place of other rows."""
     same: npt.NDArray[np.bool_] = rows == others if rows.ndim == 1 else np.all(rows == others, axis=1)
     return same
 
@@ -190,7 +190,7 @@ def equal(rows: Words, others: Words) -> npt.NDArray[np.bool_]:
 
 
 def comparable(rows: Words) -> npt.NDArray[Any]:
-    """Return rows as an array of one dimension, whose elements NumPy can sort, search for and tell apart."""
+    """Return rows as an array of one dimension, whose elements NumPy can sort, search and compare."""
     if rows.ndim == 1:
         return rows
     return np.ascontiguousarray(rows).astype(">u8").view(f"S{8 * rows.shape[1]}").reshape(-1)
@@ -201,12 +201,12 @@ def _rows_again(values: npt.NDArray[Any], like: Words) -> Words:
 
 
 def place_of(rows: Words, row: Words, side: str = "left") -> int:
-    """Return where one row (an array of it alone) belongs among ascending ones."""
+    """Return where one row (an array of one row) belongs among ascending rows."""
     return int(places_of(rows, row, side)[0])
 
 
 def places_of(rows: Words, others: Words, side: str = "left") -> npt.NDArray[np.intp]:
-    """Return where rows belong among ascending ones."""
+    """Return where rows belong among ascending rows."""
     places: npt.NDArray[np.intp] = np.searchsorted(comparable(rows), comparable(others), side=side)  # type: ignore[call-overload]
     return places
 

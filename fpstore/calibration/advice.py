@@ -14,7 +14,7 @@ from fpstore.errors import InputError, show
 
 
 class Wish(NamedTuple):
-    """What is wanted of a setting and a radius.
+    """The wish for a setting and a radius.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Wish(NamedTuple):
         return self.documents / 100 if self.recall is None and self.false_pairs is None else self.false_pairs
 
     def checked(self) -> Wish:
-        """Return the same; InputError for a value out of range."""
+        """Return the wish; InputError for a value out of range."""
         if self.documents == 1:
             raise InputError("the number of documents must be 2 or more: one has no pair", got=self.documents)
         if (check_share(self.recall, "recall") or 0) > 1:
@@ -63,7 +63,7 @@ class Suggestion(NamedTuple):
     most_false : float
         The same with the upper end of the confidence interval of the observed share.
     plan : Plan, optional
-        The design that ``auto`` takes for so many fingerprints, with its costs.
+        The design that ``auto`` takes for the number of documents, with its costs.
     """
 
     measured: Measured

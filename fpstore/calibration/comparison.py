@@ -80,7 +80,7 @@ class Comparison:
 
     @property
     def weighted_jaccard(self) -> float:
-        """The same with weights: the sum of the smaller weight of each feature by that of the greater one."""
+        """The weighted Jaccard coefficient: the sum of the smaller weights of the features by the sum of the greater weights."""
         pairs = [(self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names]
         most = sum(max(pair) for pair in pairs)
         return sum(min(pair) for pair in pairs) / most if most else 1.0

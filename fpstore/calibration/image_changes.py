@@ -55,7 +55,7 @@ def _crop(case: _Case) -> Image:
 
 
 def _blur(case: _Case) -> Image:
-    """Blur with a Gaussian whose standard deviation is so many pixels."""
+    """Blur with a Gaussian of this standard deviation in pixels."""
     from PIL.ImageFilter import GaussianBlur
 
     return case.picture.filter(GaussianBlur(case.amount))

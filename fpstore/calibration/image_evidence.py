@@ -61,7 +61,7 @@ class ImageSample(NamedTuple):
 
 
 class LookedAt(NamedTuple):
-    """What decoding the pictures of a sample has told.
+    """The result of decoding the pictures of a sample.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def _skipped(file: File, error: InputError) -> Skipped:
 
 
 class ImageWork(NamedTuple):
-    """What is done with each picture of a sample: settings, changes, and the most copies of each kind with their seed."""
+    """The work on each picture of a sample: settings, changes, and the most copies of each kind with their seed."""
 
     settings: Sequence[Setting]
     changes: Sequence[ImageChange]

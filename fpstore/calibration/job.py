@@ -62,7 +62,7 @@ class Amounts(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a calibration was made from.
+    """The facts about the corpus of a calibration.
 
     Attributes
     ----------

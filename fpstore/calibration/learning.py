@@ -13,7 +13,7 @@ from fpstore.io.corpus import Chosen, Rows
 
 
 class Learning(NamedTuple):
-    """What weights are learnt from.
+    """The sample from which weights are learnt.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ BOUND = 0.5
 
 
 class Evidence(NamedTuple):
-    """What the settings are measured on.
+    """The items on which settings are measured.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from fpstore.calibration.spans import Span, sentences, words
 from fpstore.errors import InputError, show
 from fpstore.hashing.normal import is_unspaced
 
-MOST_CHANGED = 4  # one in so many words or sentences of a text may be changed: else the copy would be another text
+MOST_CHANGED = 4  # at most one in four words or sentences is changed: otherwise the copy would be another text
 _POOL_WORDS, _POOL_TEXTS, _POOL_CHARS = 4096, 256, 1 << 14  # of a text, for the pool
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 _MONTHS = (
@@ -32,7 +32,7 @@ _OTHER_SPACES = (" ", "  ", "\n", "\t", "\u00a0")
 
 
 class Material:
-    """What changes take from the other texts of a corpus: words, characters, beginnings and ends.
+    """The parts of other texts of a corpus that changes use: words, characters, beginnings and ends.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class _Case(NamedTuple):
         return max(1, round(self.amount * of)) if of else 0
 
     def chosen(self, spans: Sequence[Span], count: int) -> list[Span]:
-        """Return some of the places in the text."""
+        """Draw some of the places in the text."""
         return [spans[place] for place in self.draws.places(len(spans), count)]
 
 

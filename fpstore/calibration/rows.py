@@ -18,7 +18,7 @@ Places = npt.NDArray[np.intp]
 
 
 def in_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Yield so many rows with the place of the first that their pairs with all rows fit into memory."""
+    """Yield slices of rows with the place of the first row, so that the pairs of a slice with all rows fit into memory."""
     step = max(_BLOCK_PAIRS // max(len(rows), 1), 1)
     for start in range(0, len(rows), step):
         yield start, rows[start : start + step]

@@ -16,7 +16,7 @@ from fpstore.format.dictionary import Dictionary
 from fpstore.format.string_records import StringLayout
 from fpstore.format.strings import Strings, StringWriter
 
-TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when there are so many times as many strings
+TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when the number of strings has grown by this factor
 
 
 class MergedStrings:

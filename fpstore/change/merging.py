@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
 _advised: set[bytes] = set()  # the stores of which this process has logged that a merge is due
-MOST_CHANGES = 1 << 63  # no store has so many, and a number that is no longer finite is no whole number
+MOST_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
 
 
 def changes_due(snapshot: Snapshot, share: float) -> int:

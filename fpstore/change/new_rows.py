@@ -100,7 +100,7 @@ def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[l
 
 
 def change_of(totals: Totals, rows: list[Row], strings: list[bytes], words: int) -> Change:
-    """Return a change of a few rows, whose fingerprints have so many words."""
+    """Return a change of a few rows, whose fingerprints have ``words`` words."""
     kinds, fingerprints, ids = zip(*rows, strict=True)
     values = np.concatenate([row_of_number(fingerprint, words) for fingerprint in fingerprints])
     return Change(totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings)

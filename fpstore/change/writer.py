@@ -52,7 +52,7 @@ from fpstore.query.tracker import Tracker
 
 
 class Deleted(NamedTuple):
-    """What a call of :meth:`fpstore.Store.delete` did.
+    """The result of :meth:`fpstore.Store.delete`.
 
     Attributes
     ----------

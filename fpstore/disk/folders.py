@@ -20,7 +20,7 @@ MOST_NAME_BYTES = 255
 
 
 def short_name(name: str, room: int) -> str:
-    """Return a name that leaves room for so many more bytes: where it is too long, its beginning and a hash of all of it."""
+    """Return a name that leaves room for some more bytes: a longer name becomes its beginning and a hash of all of it."""
     if len(os.fsencode(name)) + room <= MOST_NAME_BYTES:
         return name
     ending = f"~{xxhash.xxh64_hexdigest(os.fsencode(name))}"

@@ -338,7 +338,7 @@ def check_references(
 
 
 def block_counts(entries: int) -> Counts:
-    """Return how many of so many successive entries each block of ids has."""
+    """Return the number of entries of each block of ids, for a number of successive entries."""
     size = _kernel.ROWS_IN_BLOCK
     counts = np.full(-(-entries // size), size, np.uint32)
     if entries % size:

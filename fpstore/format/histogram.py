@@ -1,4 +1,4 @@
-"""What the writer of a table must know of its keys before the first: the histogram for its code, their number, their digest."""
+"""The facts that a writer of a table needs before the first key: the histogram of its code, the number of keys, their digest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Histogram:
 
 
 class KeySummary:
-    """What the writer of a table of distinct keys must know of them: :meth:`add` them all, ascending.
+    """The facts about distinct keys that the writer of a table needs: :meth:`add` all keys, ascending.
 
     Attributes
     ----------

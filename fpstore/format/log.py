@@ -82,7 +82,7 @@ class LogHeader(NamedTuple):
 
     @property
     def words(self) -> int:
-        """Of a fingerprint; 0: any."""
+        """The words of a fingerprint; 0: any."""
         return Width(self.width).words if self.width else 0
 
     def pack(self) -> bytes:

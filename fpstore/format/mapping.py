@@ -60,7 +60,7 @@ class MappingFiles(NamedTuple):
 
 
 def open_mapping(files: MappingFiles, key_count: int, key_digest: int, shape: dict[str, int]) -> Mapping:
-    """Open a mapping whose table has so many keys with this set digest; ``shape`` is of the file of the numbers.
+    """Open a mapping whose table has ``key_count`` keys with this set digest; ``shape`` is that of the file of the numbers.
 
     Raises
     ------

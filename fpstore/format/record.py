@@ -77,7 +77,7 @@ def pack_change(change: Change) -> bytes:
 
 
 def pack_one(totals: Totals, row: Row, strings: list[bytes], words: int) -> bytes:
-    """Return the payload of a record of one row of so many words: the same as from :func:`pack_change`, but without arrays."""
+    """Return the payload of a record of one row, as :func:`pack_change` does, but without arrays."""
     kind, fingerprint, number = row
     head = totals.fingerprints, totals.ids, totals.next_row, 1, len(strings), ID_KINDS.index(totals.id_kind), words
     if words == 1:

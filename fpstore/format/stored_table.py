@@ -144,7 +144,7 @@ class ColumnTableReader:
         self._reader.map_cached()
 
     def skewed(self, bound: float) -> bool:
-        """Whether look-ups meet so many times the other entries that they would meet if the bits were random."""
+        """Whether look-ups meet many more other entries than they would meet if the bits were random."""
         counts = np.diff(self._reader.directory.astype(np.float64))
         n = float(counts.sum())
         return n > 0 and float(counts @ (counts - 1)) * len(counts) > bound * n * n

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict, ZstdDecompressor
 
 SEPARATOR = b"\xff"  # occurs in no UTF-8
-RECORD_BYTES = 1 << 10  # about so many bytes of strings share a record, which one look-up decompresses
+RECORD_BYTES = 1 << 10  # the strings of a record, about; one look-up decompresses them
 MOST_STRINGS = 1 << 8  # in a record
 LAYOUT_KEYS = 2**64 - 2, 2**64 - 1  # two copies: without the layout, no record can be read
 _LAYOUT = struct.Struct("<IQ")  # strings in a record; how many strings there were when the zstandard dictionary was trained
@@ -36,7 +36,7 @@ def checked(key: int, value: bytes) -> bytes | None:
 
 
 class StringLayout(NamedTuple):
-    """What all records of a file share.
+    """The parameters that all records of a file share.
 
     Attributes
     ----------

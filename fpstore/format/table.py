@@ -44,7 +44,7 @@ def key_columns(keys: Words) -> list[Words]:
 
 
 class _Placed(Protocol):
-    """What the header of every table says."""
+    """The fields that the header of every table has."""
 
     @property
     def table(self) -> int: ...

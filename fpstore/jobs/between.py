@@ -165,7 +165,7 @@ def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, ke
 
 
 def plan_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
-    """Return the design for the pairs of rows and so many others, which give a sample and the bits that vary if they are here."""
+    """Return the design for the pairs of rows and other rows; other rows in memory give a sample and the bits that vary."""
     if others is None:
         return plan_join(count, radius, width.bits, queries=len(rows))
     sample = Sample(others, width) if count >= SAMPLED_FROM else None

@@ -25,7 +25,7 @@ from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, nam
 from fpstore.query.snapshot import Snapshot
 
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
-DENSE = 16  # numbers of documents that are below so many times their count are told apart by a bit for each
+DENSE = 16  # a bitmap finds the different numbers if they are below this many times their count
 
 
 class Clusters(Tabular):
@@ -50,7 +50,7 @@ class Clusters(Tabular):
         return names_of(self._names, self._numbers)
 
     def held(self) -> Clusters:
-        """Return the same, with all ids in memory."""
+        """Return the clusters with all ids in memory."""
         return Clusters(self.lims, HeldIds(self.ids), np.arange(len(self._numbers), dtype=np.uint64), self.documents)
 
     @property

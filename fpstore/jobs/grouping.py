@@ -50,7 +50,7 @@ def members_of(sets: Numbers, documents: Numbers) -> tuple[Members, Words]:
 
 
 def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
-    """Return the same groups, in each of them the member of the least rank first; of equal ranks, the first.
+    """Return the groups with the member of the least rank first in each group; of equal ranks, the first member.
 
     Parameters
     ----------

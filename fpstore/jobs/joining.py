@@ -42,14 +42,14 @@ class PairColumns(NamedTuple):
 
 
 class Search(Protocol):
-    """What finds pairs, some at a time."""
+    """A search for pairs, some at a time."""
 
     @property
     def done(self) -> bool:
         """Whether there are no more."""
 
     def more(self, room: int, stop: _kernel.Stop | None = None) -> tuple[Words, Words, npt.NDArray[np.uint16]]:
-        """Return about so many at most."""
+        """Return the next pairs, about ``room`` at most."""
 
 
 Start = Callable[[Sequence[SortedTable], Span], Search]  # of the search in some buckets of a table
@@ -111,7 +111,7 @@ def links_within(
 
 
 class _Rules(NamedTuple):
-    """What the kernel is told of a table, and of those before it: the first in which a pair meets reports it."""
+    """The parameters of the kernel for a table and the tables before it: the first table in which a pair meets reports it."""
 
     permutation: Bytes
     bucket_masks: Words
@@ -259,7 +259,7 @@ class _Search:
         self.done = False
 
     def more(self, stop: _kernel.Stop | None = None) -> PairColumns:
-        """Return some pairs."""
+        """Return the next pairs."""
         if self._search is None:
             self._search, self._end = self._start(stop)
         columns = PairColumns(*self._search.more(BATCH_PAIRS, stop=stop))

@@ -23,8 +23,8 @@ from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.query.names import HeldIds, Names, StoredIds, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot, slices
 
-MOST_ROWS = 1 << 16  # of pairs of ids in a batch
-MOST_LONG = 1 << 10  # of them, where strings are so long that a record has one
+MOST_ROWS = 1 << 16  # pairs of ids in a batch
+MOST_LONG = 1 << 10  # pairs of ids in a batch, where strings are so long that a record has one
 
 
 class Pair(NamedTuple):
@@ -69,7 +69,7 @@ class Side(StoredIds, Protocol):
 
 
 class _IdNumbers(NamedTuple):
-    """What :class:`PairIds` has, with the numbers of the ids."""
+    """Like :class:`PairIds`, with the numbers of the ids."""
 
     lims: Lims
     numbers: Words
@@ -77,11 +77,11 @@ class _IdNumbers(NamedTuple):
 
     @property
     def sizes(self) -> Lims:
-        """How many ids the fingerprint of each pair has."""
+        """The number of ids of the fingerprint of each pair."""
         return np.diff(self.lims)[self.places]
 
     def of(self, pairs: slice) -> _IdNumbers:
-        """Return those of some of the pairs."""
+        """Return the id numbers of a slice of the pairs."""
         used, places = np.unique(self.places[pairs], return_inverse=True)
         sizes = np.diff(self.lims)[used]
         return _IdNumbers(lims_of(sizes), slices(self.numbers, self.lims[:-1][used], sizes), places)
@@ -135,7 +135,7 @@ class Pairs(Tabular):
         return self._ids(0)
 
     def ids_b(self) -> PairIds:
-        """Return the ids of the second fingerprints of the pairs, likewise."""
+        """Return the ids of the second fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
         return self._ids(1)
 
     def _ids(self, side: int) -> PairIds:
@@ -168,7 +168,7 @@ class Pairs(Tabular):
         return lims_of(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
 
     def bounded(self, most: int) -> Iterator[Pairs]:
-        """Yield the same in batches of at most so many rows."""
+        """Yield the pairs in batches of at most ``most`` rows."""
         lims = self._lims
         for pairs in spans(lims, most):
             columns = self._columns.part(pairs.start, pairs.stop)

@@ -1,4 +1,4 @@
-"""What a join has found, kept in the parts of a checkpoint: what was searched before is read from there."""
+"""The pairs of a join in the parts of a checkpoint; a span that was searched before is read from there."""
 
 from __future__ import annotations
 

@@ -88,13 +88,13 @@ class SpanSorter:
         self._out, self._scratch = rows_like(rows, 0), rows_like(rows, 0)
 
     def _grow(self, least: int, used: int) -> None:
-        """Make room for so many rows, and keep those that are used."""
+        """Make room for a number of rows, and keep the used rows."""
         out = rows_like(self._rows, least)
         out[:used] = self._out[:used]
         self._out, self._scratch = out, rows_like(self._rows, least + _kernel.TAG_ROOM)
 
     def _room(self, count: int) -> Words:
-        """Return what was needed for sorting so many rows and is not any more: the tags are put there."""
+        """Return the scratch of the sort, which the tags of the rows take over."""
         if len(self._scratch) < count + _kernel.TAG_ROOM:
             self._scratch = rows_like(self._rows, count + _kernel.TAG_ROOM)
         return self._scratch
@@ -137,7 +137,7 @@ class SpanSorter:
 
 
 def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
-    """Return at most so many spans of the buckets of a table, which have about as many rows each.
+    """Return at most ``most`` spans of the buckets of a table, with about as many rows each.
 
     None if a bucket, which cannot be cut, has far more rows than that.
     """

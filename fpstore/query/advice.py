@@ -1,4 +1,4 @@
-"""What to build instead of scanning."""
+"""The advice which store to build instead of scanning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fpstore.design.planner import choose
 from fpstore.errors import ScanWarning
 
 SILENT = "Store.scan and fpstore scan give no such notice"
-FEWEST_TOLD = 1 << 12  # of fewer fingerprints, most bytes are those that every store has
+FEWEST_TOLD = 1 << 12  # with fewer fingerprints, most bytes are in files that every store has
 
 
 def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> str:

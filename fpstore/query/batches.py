@@ -29,7 +29,7 @@ SCAN_QUERIES = 1 << 8
 
 
 def queries_at_once(design: Design, fingerprint_count: int = 0) -> int:
-    """Return the most queries of one kernel call, which share the blocks of a store of so many fingerprints.
+    """Return the most queries of one kernel call, which share the blocks of the store.
 
     A call holds all its matches. Without a count it is as for a small store: where matches are bounded.
     """

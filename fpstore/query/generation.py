@@ -220,12 +220,12 @@ class Generation:
         return 0 if self.places is None else self.places.file_bytes
 
     def sample(self, count: int) -> Words:
-        """Return about so many fingerprints or fewer, evenly spread over the sorted set: one of a block at most."""
+        """Return about ``most`` fingerprints or fewer, evenly spread over the sorted set: at most one of a block."""
         table = self.tables[0]
         return table.sample_keys(max(table.kernel.block_count // count, 1))
 
     def full_sample(self) -> Words:
-        """Return at least SAMPLE_SIZE fingerprints, if there are so many; for this, a small table is read as a whole."""
+        """Return at least SAMPLE_SIZE fingerprints, or all of a smaller set; a small table is read as a whole."""
         table = self.tables[0]
         if table.kernel.block_count >= SAMPLE_SIZE:
             return self.sample(SAMPLE_SIZE)

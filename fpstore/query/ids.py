@@ -1,4 +1,4 @@
-"""Look-ups of ids: which fingerprints have an id, and which ids matches have."""
+"""Look-ups of ids: the fingerprints of an id, and the ids of matches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fpstore.query.tracker import Tracker
 
 
 class Ids:
-    """Look-ups by id; what :attr:`fpstore.Store.ids` returns.
+    """Look-ups by id, which :attr:`fpstore.Store.ids` returns.
 
     String ids, and integers in a store built with ``index_ids=True``, are found through an index, in microseconds. Without it,
     each call reads the whole id map once: for many ids, call :meth:`fpstore.Store.fingerprints_of` once.
@@ -78,7 +78,7 @@ def fingerprints_of(snapshot: Snapshot, ids: Any) -> tuple[Lims, Words]:
 
 
 def is_one_id(ids: object) -> bool:
-    """Return whether a value is one id, where many are taken too."""
+    """Return whether a value is one id, and not a collection of ids."""
     return isinstance(ids, (int, str, os.PathLike, np.integer))
 
 

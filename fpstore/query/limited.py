@@ -29,7 +29,7 @@ def shortened(columns: MatchColumns, limit: int) -> Kept:
 
 
 class Everything(NamedTuple):
-    """What a scan reads.
+    """The tables and changes that a scan reads.
 
     Attributes
     ----------

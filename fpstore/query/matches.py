@@ -39,7 +39,7 @@ class Match(NamedTuple):
 
 
 class MatchList(list[Match]):
-    """The matches of one query that was asked for at most so many.
+    """The matches of one query with a ``limit``.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Matches(Tabular):
 
     @property
     def queries(self) -> npt.NDArray[Any]:
-        """The fingerprints that were asked for, in the form of :attr:`fingerprints`."""
+        """The queries, in the form of :attr:`fingerprints`."""
         return self._width.outside(self._queries)
 
     def ids(self) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
@@ -106,7 +106,7 @@ class Matches(Tabular):
         return lims, names_of(self._stored, numbers)
 
     def rows_of_ids(self) -> Iterator[tuple[npt.NDArray[np.intp], Words | list[str]]]:
-        """Yield (matches, ids): a row per match and id, at most 65,536 at once, and of strings about 4 MiB."""
+        """Yield (matches, ids) with a row for each match and id, at most 65,536 rows or about 4 MiB of strings at once."""
         lims, numbers = self._stored.stored_id_numbers(self.rows)
         match = np.repeat(np.arange(len(self.rows)), np.diff(lims))
         for rows, (ids,) in names_in_slices([(self._stored, numbers)]):

@@ -11,7 +11,7 @@ from fpstore.base.aliases import Lims, Words
 from fpstore.base.strings import PIECE_BYTES
 from fpstore.io.tables import values_at
 
-NAMED_ROWS = 1 << 16  # in a slice
+NAMED_ROWS = 1 << 16  # the rows of a slice
 
 
 class Named(NamedTuple):
@@ -29,7 +29,7 @@ class Named(NamedTuple):
 
 
 class Names(Protocol):
-    """Whatever has the ids of id numbers."""
+    """A source of the ids of id numbers."""
 
     def named_within(self, numbers: Words, most: int | None, /) -> Named | None:
         """Return the ids of some numbers; None if they are strings that take more than ``most`` bytes together."""
@@ -43,7 +43,7 @@ def names_of(names: Names, numbers: Words) -> Words | list[str]:
 
 
 class StoredIds(Names, Protocol):
-    """Whatever has the ids of fingerprints."""
+    """A source of the ids of fingerprints."""
 
     def stored_id_numbers(self, fingerprints: Words, /) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of fingerprints; KeyError if one is not stored."""
@@ -61,7 +61,7 @@ class HeldIds:
         self.ids = ids
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
-        """Return some of the ids; see :class:`Names`."""
+        """Return the ids of some numbers; see :class:`Names`."""
         found = values_at(self.ids, numbers)
         size = sum(map(len, found)) if isinstance(found, list) else 0
         return Named(found, size) if most is None or size <= most else None

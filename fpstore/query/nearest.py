@@ -17,7 +17,7 @@ from fpstore.query.snapshot import Snapshot
 
 
 def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads: int) -> MatchColumns:
-    """Return the ``count`` nearest fingerprints of each query, if there are so many within the radius.
+    """Return the ``count`` nearest fingerprints of each query, or fewer if fewer are within the radius.
 
     Radii grow as far as look-ups cost less than a scan; the queries that have too few matches by then are answered by one scan.
     """

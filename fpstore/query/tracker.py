@@ -35,7 +35,7 @@ ATTEMPTS = 100
 NEVER = 0  # no word at END: each question looks again
 PAUSE_SECONDS = 0.002
 # Beside a busy caller, a thread waits 5 ms for the interpreter after each step. While a thread opens what is coming, every
-# so many questions sleep for a moment, in which it has it.
+# QUESTIONS_BETWEEN questions one sleeps for a moment, in which the thread has the interpreter.
 QUESTIONS_BETWEEN, YIELD_SECONDS = 16, 1e-4
 DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which tell by what bits to look up changes
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
@@ -63,12 +63,12 @@ class _Opened(NamedTuple):
     generation: Generation
     log: LogReader
     snapshot: Snapshot
-    place: int  # the end of what was read of the log
-    number: int  # of the last record
+    place: int  # the end of the read part of the log
+    number: int  # the number of the last record
     seen: int  # the word at END before the log was read
 
     def read_on(self) -> _Opened:
-        """Return it with the new records of the log. After an error, half of one may have been applied."""
+        """Return the generation with the new records of the log. After an error, a part of a record may have been applied."""
         seen = self.log.word
         snapshot, place, number = self.snapshot, self.place, self.number
         for records in self.log.read(place, number + 1):

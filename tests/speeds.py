@@ -22,3 +22,11 @@ def crossed(*dimensions, share=None):
         case = [values[place] for values, place in zip(dimensions, places, strict=True)]
         cases.append(slow(*case) if sum(places) % share else pytest.param(*case))
     return cases
+
+
+SOME_WIDTHS = [
+    slow(32),
+    64,
+    slow(128),
+    256,
+]  # in tests outside of the kernel: one word, and several

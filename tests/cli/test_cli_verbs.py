@@ -130,11 +130,11 @@ def test_plan(folder: Path) -> None:
     assert lines[-2].startswith("bytes/fp leaves out ids")
 
 
-@pytest.mark.parametrize("columns", [80, 60, 40])
 @pytest.mark.parametrize(
-    "arguments", [("2^24",), ("1e9", "--disk-budget", "20GB", "--memory-budget", "4GiB"), ("2^34", "-r", "12")]
+    ("columns", "arguments"),
+    crossed([80, 60, 40], [("2^24",), ("1e9", "--disk-budget", "20GB", "--memory-budget", "4GiB"), ("2^34", "-r", "12")]),
 )
-def test_plan_on_a_terminal_breaks_no_word(arguments: tuple[str, ...], columns: int) -> None:
+def test_plan_on_a_terminal_breaks_no_word(columns: int, arguments: tuple[str, ...]) -> None:
     """Its lines of 170 characters were broken by the terminal, wherever that was."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "dumb"}

@@ -7,9 +7,10 @@ import click
 import numpy as np
 import pytest
 from commandline import failure, fine, folder, prepared, run
+from speeds import SOME_WIDTHS
 from wide import numbers
 
-from fpstore.base.width import WIDTHS, Width
+from fpstore.base.width import Width
 from fpstore.cli import delete, match_writers, queries
 from fpstore.cli.given_ids import lines_of
 from fpstore.query.matches import Matches
@@ -18,7 +19,7 @@ from fpstore.query.names import HeldIds
 __all__ = ["folder", "prepared"]
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_fingerprints_are_given_as_arguments_and_lines(bits, tmp_path):
     width, values = Width(bits), numbers(bits, 3)
     words = width.texts(width.rows(values))
@@ -44,7 +45,7 @@ class OneId(HeldIds):
         return np.array([0, 1]), np.zeros(1, np.uint64)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     width, values = Width(bits), numbers(bits, 2)
     path = tmp_path / "out.jsonl"

@@ -200,7 +200,7 @@ FULL = """
 
 
 @pytest.mark.parametrize(
-    ("size_kib", "kind"), crossed([4, 16, 48, 128, 320, 640, 8192], [("spilled", "strings"), ("memory", "rows")])
+    ("size_kib", "kind"), crossed([4, 16, 48, 128, 320, 640, 8192], [("spilled", "strings"), ("memory", "rows")], share=4)
 )
 def test_a_full_disk_leaves_nothing(small_disk, size_kib, kind):
     disk, limit = small_disk(size_kib << 10)

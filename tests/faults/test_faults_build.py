@@ -118,7 +118,7 @@ def check_outcomes(outcomes, calls):
 
 
 @pytest.mark.parametrize(
-    ("kind", "modes", "every"), [("rows", FEWER, 7), ("overwrite", MODES, 13), ("strings", FEWER, 19), ("spilled", FEWER, 29)]
+    ("kind", "modes", "every"), [("rows", FEWER, 13), ("overwrite", MODES, 23), ("strings", FEWER, 31), ("spilled", FEWER, 47)]
 )
 def test_a_fault_at_calls_of_a_build(sweep, kind, modes, every):
     calls, outcomes = sweep(SETUP + KINDS[kind], OPERATION, CHECK, modes, every)

@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from speeds import crossed, slow
+from speeds import SOME_WIDTHS, crossed, slow
 
 import fpstore
 from fpstore.base.width import WIDTHS, Width
@@ -135,7 +135,7 @@ def test_a_polars_table_with_views_in_other_types_is_written(tmp_path):
     )
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_parquet_files_of_every_kind_are_built_from(tmp_path, bits):
     wanted = sorted(widened(value, bits) for value in VALUES)
     for number, (kind, (fingerprints, how)) in enumerate(fingerprint_columns(bits).items()):
@@ -153,7 +153,7 @@ def test_parquet_files_of_every_kind_are_built_from(tmp_path, bits):
 
 
 @pytest.mark.parametrize("ids", ["strings", "integers"])
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_results_are_built_from_again(tmp_path, bits, ids):
     """Pairs, joins and matches, written as Parquet, hold the fingerprints and ids that a store takes back."""
     values = [widened(value, bits) for value in VALUES]

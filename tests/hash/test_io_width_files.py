@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from inputs import put
+from speeds import SOME_WIDTHS
 from wide import advice, as_bits, as_uint8, numbers
 
 from fpstore.base.width import WIDTHS, Width
@@ -49,7 +50,7 @@ def test_every_format_holds_every_width(tmp_path, name, bits):
     assert read(path, bits, chunk_rows=3) == (values, None)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.txt", "a.jsonl", "a.parquet"])
 def test_rows_of_matches_have_every_width(tmp_path, name, bits):
     values, path = numbers(bits, 3), tmp_path / name
@@ -66,14 +67,14 @@ def test_rows_of_matches_have_every_width(tmp_path, name, bits):
         assert f"{values[0]:0{bits // 4}x}" in path.read_text()
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_rows_of_any_width(tmp_path, name, bits):
     open_writer(tmp_path / name, columns=["fingerprint"], width=bits).close()
     assert read(tmp_path / name, bits) == ([], None)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_npy_is_what_numpy_and_faiss_expect(tmp_path, bits):
     with open_writer(tmp_path / "a.npy", columns=["fingerprint"], width=bits) as writer:
         writer.write({"fingerprint": numbers(bits, 0)})
@@ -85,7 +86,7 @@ def test_npy_is_what_numpy_and_faiss_expect(tmp_path, bits):
 # Arrays
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_npy_of_every_kind(tmp_path, bits):
     values = numbers(bits)
     data = as_uint8(values, bits)
@@ -154,7 +155,7 @@ def test_raw_numbers_are_little_endian(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "own"), [("a.u32", 32), ("a.u64", 64)])
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_raw_numbers_have_one_width(tmp_path, name, own, bits):
     if bits == own:
         return
@@ -186,7 +187,7 @@ def parquet(folder, column, ids=None):
     return folder / "a.parquet"
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_parquet_columns_of_every_kind(tmp_path, bits):
     values = numbers(bits)
     data = [value.to_bytes(bits // 8, "big") for value in values]
@@ -286,7 +287,7 @@ def test_rows_of_parquet_are_counted_over_batches(tmp_path, kind):
 # Text
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_json_holds_digits_and_numbers_of_every_width(tmp_path, bits):
     values = numbers(bits, 9)
     for kinds in ([int], [f"{{:0{bits // 4}x}}".format], [hex, int]):
@@ -295,7 +296,7 @@ def test_json_holds_digits_and_numbers_of_every_width(tmp_path, bits):
         assert read(path, bits) == (values, None)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 @pytest.mark.parametrize("quoted", [False, True])  # block by block, and line by line
 def test_lines_of_another_width_are_named(tmp_path, bits, quoted):
     good = f"{7:0{bits // 4}x}"
@@ -328,7 +329,7 @@ def test_numbers_in_json_that_do_not_fit_are_named(tmp_path, value, reason):
 # Writers
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_writers_refuse_other_widths(bits):
     with open_writer(stream := io.BytesIO(), columns=["fingerprint", "distance"], width=bits) as writer:
         with pytest.raises(InputError, match=f"column 'fingerprint': .*takes {bits + 1} bits, but the width is {bits}: "):

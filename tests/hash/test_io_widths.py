@@ -5,6 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
+from speeds import SOME_WIDTHS
 from wide import Bits, advice, as_bits, as_uint8, numbers
 
 from fpstore.base.width import WIDTHS, Width
@@ -18,7 +19,7 @@ NARROW = [bits for bits in WIDTHS if bits <= 64]
 # What is accepted
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_every_kind_of_array_and_list_becomes_the_same_rows(bits):
     width, values = Width(bits), numbers(bits)
     rows, data = width.rows(values), as_uint8(values, bits)
@@ -83,13 +84,13 @@ def test_rows_that_need_no_conversion_are_not_copied(bits):
     assert np.shares_memory(check_fingerprints(rows, Width(bits)), rows)
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_nothing_is_no_rows(bits):
     for given in ([], (), np.zeros((0, bits // 8), np.uint8), np.zeros(0, f"V{bits // 8}"), np.zeros((0, bits), bool)):
         assert check_fingerprints(given, Width(bits)).shape == Width(bits).empty(0).shape
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_one_fingerprint_of_any_kind_is_a_number(bits):
     width = Width(bits)
     for value in numbers(bits, 5):
@@ -291,7 +292,7 @@ def test_masked_bytes_of_one_fingerprint_are_refused(mask):
 # Text
 
 
-@pytest.mark.parametrize("bits", WIDTHS)
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_digits_of_every_width_are_read_and_written(bits):
     for value in numbers(bits, 20):
         text = format_fingerprint(value, bits)

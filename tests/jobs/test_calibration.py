@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.stats
+from speeds import SOME_WIDTHS
 
 import fpstore
 from fpstore.base.resources import Resources
-from fpstore.base.width import WIDTHS, Width
+from fpstore.base.width import Width
 from fpstore.calibration import calibrate
 from fpstore.calibration.advice import Wish, false_pairs, suggestions
 from fpstore.calibration.measures import Distances, Evidence, Measured, evidence_of_changes, fingerprints_of
@@ -69,7 +70,7 @@ def texts_of(count, seed=1, words=60):
     return [" ".join(rng.choices(vocabulary, k=words)) + "." for _ in range(count)]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 @pytest.mark.parametrize("count", [0, 1, 2, 50, 1500])
 def test_distances_of_rows(width, count):
     rng = random.Random(width + count)
@@ -141,7 +142,7 @@ def test_odd_tails_rise(counts):
     assert 0 <= shares[0] <= shares[-1] == 1
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_distances_are_those_of_brute_force(width):
     texts = [*texts_of(12, words=8), "...", "1 2 3 4 5 6 7 8 9"]
     maker = Letters(width)

@@ -5,6 +5,7 @@ import pytest
 from column_sets import as_given, bits_to_words, make_set
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
+from speeds import SOME_WIDTHS
 
 import fpstore
 from fpstore.base.resources import Resources
@@ -107,7 +108,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, shape, part):
     monkeypatch.setattr(joining, "LEAST_ROWS", 50)
     radii = (0, 1, 2, 3, 5, 8, 12, width // 3)
@@ -143,7 +144,7 @@ def test_a_million_documents_of_one_fingerprint(tmp_path):
             assert store.clusters(**options).sizes.tolist() == [count, 2]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 @pytest.mark.parametrize("count", [513, 700, 3000])
 def test_large_buckets_are_linked_group_by_group(width, count):
     """One bucket has all rows, so it is split by both parts of the tags into groups that are small, dense, or large."""

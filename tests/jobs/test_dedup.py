@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, run
 from near_pairs import brute, wanted_groups
+from speeds import SOME_WIDTHS
 
 import fpstore
 from fpstore import SimHash
-from fpstore.base.width import WIDTHS, Width
+from fpstore.base.width import Width
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.corpus import Chosen
 from fpstore.io.corpus_tables import TableCorpus
@@ -70,7 +71,7 @@ def expected(values, width, radius, keep="first", ids=None, scores=None):
     return [row for row in range(len(values)) if row not in gone], clusters
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 @pytest.mark.parametrize("keep", ["first", "smallest", "central", "highest"])
 def test_rows_that_are_kept(tmp_path, width, keep):
     rng = np.random.default_rng([width, len(keep)])
@@ -91,7 +92,7 @@ def test_rows_that_are_kept(tmp_path, width, keep):
 
 
 @pytest.mark.parametrize("radius", [0, 1, 3, 6])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_greedy_groups_have_no_chains(tmp_path, width, radius):
     rng = np.random.default_rng([width, radius])
     values = families(rng, width, 200, members=9, flips=5)

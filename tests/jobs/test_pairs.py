@@ -5,7 +5,7 @@ import pytest
 from children import in_child
 from column_sets import KINDS, as_given, make_set
 from near_pairs import brute, wanted_pairs, wanted_sets
-from speeds import crossed
+from speeds import SOME_WIDTHS, crossed
 
 from fpstore import _kernel
 from fpstore.base.resources import Resources
@@ -45,7 +45,7 @@ def some_designs(count, radius, width, bits=None):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_pairs_and_sets(width, kind):
     rng = np.random.default_rng([width, len(kind)])
     rows = as_given(make_set(kind, width, 400, rng))
@@ -80,7 +80,7 @@ def found_between(rows, others, design, threads=1, memory=1 << 40):
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2))])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_pairs_of_two_sets(width, kind, part):
     rng = np.random.default_rng([width, len(kind), 2, part])
     all_rows = as_given(make_set(kind, width, 500, rng))
@@ -110,7 +110,7 @@ def test_threads_share_a_join_of_two_sets():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 @pytest.mark.parametrize("isa", _kernel.available_isas())
 def test_pairs_and_sets_of_every_design(isa, width, kind):
     chosen = _kernel.isa()
@@ -145,7 +145,7 @@ def test_large_buckets(monkeypatch, isa, radius):
         _kernel.select_isa(chosen)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 31, 32, 33, 64, 65])
 def test_few_rows(width, count):
     rows = as_given(make_set("clustered", width, count, np.random.default_rng([width, count])))

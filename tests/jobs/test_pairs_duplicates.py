@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from commandline import fine, run
+from speeds import SOME_WIDTHS
 
 import fpstore
-from fpstore.base.width import WIDTHS, Width
+from fpstore.base.width import Width
 from fpstore.jobs.pairs import _combination
 
 
@@ -53,7 +54,7 @@ def plain(value):
 
 
 @pytest.mark.parametrize("kind", [int, str])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
     rng = np.random.default_rng([width, kind is str])
     rows = [(f"d{i}" if kind is str else i, f) for i, f in rows_near(width, rng, 240)]

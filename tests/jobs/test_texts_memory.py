@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from building import run_python
 from limited import LIMITED
+from speeds import crossed
 
 from fpstore.io import open_reader
 
@@ -86,8 +87,7 @@ def bombs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ["dictionary", "plain", "large"])
+@pytest.mark.parametrize(("name", "way"), crossed(["dictionary", "plain", "large"], list(WAYS)))
 def test_texts_that_are_small_in_the_file(bombs, tmp_path, name, way):
     words = [word.format(path=bombs / f"{name}.parquet", out=tmp_path / "out") for word in WAYS[way].split()]
     code, _, err = run_python(BOMB, ROOM, *words)

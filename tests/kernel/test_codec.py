@@ -8,6 +8,7 @@ import reference
 import tableimage
 from hypothesis import example, given
 from hypothesis import strategies as st
+from speeds import crossed
 from tableimage import (
     BLOCK_SIZES,
     IDENTITY,
@@ -83,9 +84,7 @@ def test_decode_equals_the_reference(fingerprints, permutation, block_bytes, cod
     assert (values.tolist(), counts.tolist(), end) == (readable.block(first), [len(values)], first + 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("block_bytes", BLOCK_SIZES)
-@pytest.mark.parametrize("lengths", [None, NO_CODE], ids=CODECS)
+@pytest.mark.parametrize(("kind", "block_bytes", "lengths"), crossed(KINDS, BLOCK_SIZES, [None, NO_CODE], share=5))
 def test_every_kind_of_set_in_every_block_size(kind, block_bytes, lengths):
     fingerprints = make_keys(kind, 7, 4000)
     image = tableimage.build(fingerprints, np.roll(IDENTITY, 21), block_bytes, lengths)

@@ -65,7 +65,7 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
             assert matches(built.prober.probe(as_given(queries[i : i + 1]), radius, None if i % 2 else chosen)) == [right[i]]
 
 
-@pytest.mark.parametrize(("isa", "kind", "width"), crossed(ISAS, KINDS, [64, 128], share=4), indirect=["isa"])
+@pytest.mark.parametrize(("isa", "kind", "width"), crossed(ISAS, KINDS, [64, 128], share=7), indirect=["isa"])
 def test_large_sets(tmp_path, isa, kind, width):
     rng = np.random.default_rng(7)
     words = make_set(kind, width, 100_000, rng)

@@ -6,6 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 from filtering import STORED, N, assert_alike, files_of, flipped, generation_of, given, inner, random_rows, shapes_of
+from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
@@ -26,9 +27,11 @@ SIZES = [0, 1, 15, 16, 17, 63, 64, 65, 300, 5_000]
 # --- Answers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(("name", "codec"), [*product(BLOCK_DESIGNS, ["huffman", "elias-fano"]), ("columns-4", "huffman")])
-def test_answers_are_the_same(tmp_path, name, width, codec):
+@pytest.mark.parametrize(
+    ("width", "made"), crossed(WIDTHS, [*product(BLOCK_DESIGNS, ["huffman", "elias-fano"]), ("columns-4", "huffman")])
+)
+def test_answers_are_the_same(tmp_path, width, made):
+    name, codec = made
     for count in SIZES:
         rows = random_rows(count, width, count)
         rows[count // 2 :] = flipped(rows[: count - count // 2], 3, 1)  # families

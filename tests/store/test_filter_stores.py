@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from commandline import fine
 from filtering import NEAR, STORED, N, assert_alike, files_of, generation_of, given, random_rows, shapes_of
+from speeds import SOME_WIDTHS
 
 import fpstore
 from fpstore import _kernel
-from fpstore.base.width import WIDTHS
 from fpstore.design.estimates import filters_of
 from fpstore.design.filters import FilterShape
 from fpstore.disk.pages import PAGES
@@ -208,7 +208,7 @@ def test_a_repair_keeps_the_setting(tmp_path, wanted):
     assert files_of(Path(report.output)) == files_of(path)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
     """In memory, on several threads, of sorted parts on disk, and by a merge."""
     stored = given(random_rows(6_000, width, 1), width)

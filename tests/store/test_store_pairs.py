@@ -8,10 +8,11 @@ import pytest
 from column_sets import as_given, make_set
 from commandline import failure, fine, run
 from near_pairs import brute, wanted_groups
+from speeds import SOME_WIDTHS
 
 import fpstore
 from fpstore import ImageHash, SimHash, _kernel
-from fpstore.base.width import WIDTHS, Width
+from fpstore.base.width import Width
 from fpstore.errors import ClosedStoreError, InputError
 
 
@@ -71,7 +72,7 @@ def test_clusters_of_a_store_with_changes(store, radius):
     assert columns["cluster"].tolist() == [c for c, members in enumerate(found) for _ in members]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_representatives_and_greedy_groups(tmp_path, width):
     rng = np.random.default_rng(width)
     rows = as_given(make_set("clustered", width, 300, rng))
@@ -159,7 +160,7 @@ def test_a_document_of_several_fingerprints_connects_them(tmp_path):
         assert list(store.clusters(0)) == []
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", SOME_WIDTHS)
 def test_forms_of_every_width(tmp_path, width):
     values = [3, 1, 1 << (width - 1), (1 << width) - 1]
     with fpstore.build(tmp_path / "s", values, width=width, radius=2) as store:

@@ -259,7 +259,7 @@ def test_families_are_shown_with_distances(tmp_path):
         words = "".join(Page(report(store, 1)).words)
     assert "20 documents" in words
     assert "and 14 more" in words
-    assert "4 documents00112223" in "".join(words.split())  # distance, id
+    assert "4documents00112223" in "".join(words.split())  # distance, id
 
 
 def test_families_come_first_and_codes_last(tmp_path):

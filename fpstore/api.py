@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -341,24 +340,24 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.io.corpus import Chosen
+    from fpstore.io.source import Projection
     from fpstore.jobs.checkpoint import checkpoint_in
     from fpstore.jobs.choices import Rules
     from fpstore.jobs.clusters import Deduplication
     from fpstore.jobs.dedup import (
         check_output,
         check_outside,
-        chosen_and_maker,
         dedup_job,
         find_duplicates,
         kept_of,
+        projection_and_maker,
         write_outputs,
     )
 
     check_progress(progress)
-    how = Chosen(id=id, score=score, width=check_width(width), encoding=encoding)
-    chosen, maker = chosen_and_maker(replace(how, decimal=decimal, signed=signed), text, fingerprint, fingerprinter)
-    job = dedup_job(chosen, Rules(radius, keep, group, unknown), maker, html)
+    how = Projection(id=id, score=score, width=check_width(width), decimal=decimal, signed=signed)
+    projection, maker = projection_and_maker(how, text, fingerprint, fingerprinter)
+    job = dedup_job(projection, Rules(radius, keep, group, unknown), maker, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
     folder = None if resume is None else check_outside(corpus, check_path(resume, "resume"))
     target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"), folder=folder)

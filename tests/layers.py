@@ -7,7 +7,7 @@ LAYERS = (
     ("_kernel",),  # raises the errors
     ("start",),
     ("base",),
-    ("disk", "pages"),
+    ("disk",),
     ("io",),
     ("design",),
     ("format",),

@@ -34,8 +34,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
     monkeypatch.setattr(between, "PROBED_ROWS", 100)
     monkeypatch.setattr(dedup_rows, "KEPT_ROWS", 100)
-    monkeypatch.setattr("fpstore.io.corpus_rows.PART_BYTES", 1 << 12)
-    monkeypatch.setattr("fpstore.io.lines.line_blocks.__defaults__", (1 << 14, b"\n", False, None))
+    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 12)
 
 
 @pytest.fixture(scope="session")

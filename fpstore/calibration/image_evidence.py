@@ -20,7 +20,7 @@ from fpstore.hashing.base import Hashed
 from fpstore.hashing.documents import Notice, id_of
 from fpstore.hashing.image import DETAIL, detail
 from fpstore.hashing.image_open import frames, opened, refusals
-from fpstore.hashing.image_reader import WAITING_FILES
+from fpstore.hashing.readers import WAITING_FILES
 from fpstore.hashing.walk import File, Skipped, Walk
 
 if TYPE_CHECKING:

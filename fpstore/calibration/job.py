@@ -29,8 +29,8 @@ from fpstore.hashing.corpora import open_corpus, paths_of
 from fpstore.hashing.documents import Notice
 from fpstore.hashing.html import extractor_of
 from fpstore.hashing.walk import Walk
-from fpstore.io.corpus import Chosen, Corpus
-from fpstore.jobs.dedup import chosen_columns
+from fpstore.io.source import Projection, RowSource
+from fpstore.jobs.dedup import projection_of
 
 SAMPLE, COPIES, MOST_SAMPLE = 1500, 300, 10_000
 
@@ -267,7 +267,7 @@ def calibrate(
         facts, looked_at = from_images(pictures, _work(made, changes, amounts), amounts, on_notice, resources)
         return calibrated(facts, looked_at.evidence, looked_at.each_measured(made), wish)
     corpus = None if source is None else open_corpus(source, text is True, None, on_notice, encoding, bool(html))
-    columns = None if corpus is None else chosen_columns(Chosen(id=id), text, None)
+    columns = None if corpus is None else projection_of(Projection(id=id), text, None)
     if pairs is not None:
         facts, evidence = from_pairs(open_corpus(pairs, texts=False), corpus, columns, amounts)
     elif corpus is not None and columns is not None:
@@ -294,7 +294,7 @@ def _work(settings: Sequence[Setting], changes: Iterable[str] | None, amounts: A
 
 
 def from_corpus(
-    corpus: Corpus, columns: Chosen, changes: Sequence[Change], amounts: Amounts, resources: Resources
+    corpus: RowSource, columns: Projection, changes: Sequence[Change], amounts: Amounts, resources: Resources
 ) -> tuple[Facts, Evidence]:
     """Return what a sample of a corpus tells, with copies that are changed."""
     found = sample_of(corpus, columns, amounts.sample, amounts.seed, resources.progress, html=amounts.html)
@@ -311,7 +311,9 @@ def from_images(
     return Facts(sample.pictures - found.blank - found.broken, found.blank, found.shrunk, "pictures"), found
 
 
-def from_pairs(pairs: Corpus, corpus: Corpus | None, columns: Chosen | None, amounts: Amounts) -> tuple[Facts, Evidence]:
+def from_pairs(
+    pairs: RowSource, corpus: RowSource | None, columns: Projection | None, amounts: Amounts
+) -> tuple[Facts, Evidence]:
     """Return what pairs with labels tell: of texts, or of ids of the documents of a corpus."""
     if corpus is None or columns is None:
         found = labelled_texts(pairs)

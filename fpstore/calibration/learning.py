@@ -9,7 +9,7 @@ from fpstore.base.aliases import Progress
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.hashing.html import extractor_of, main_texts
 from fpstore.hashing.text import SimHash
-from fpstore.io.corpus import Chosen, Rows
+from fpstore.io.source import Projection, RowSource
 
 
 class Learning(NamedTuple):
@@ -51,13 +51,15 @@ class Learnt(NamedTuple):
     documents: int
 
 
-def learnt_weights(rows: Rows, chosen: Chosen, simhash: SimHash, learning: Learning, progress: Progress | None = None) -> Learnt:
+def learnt_weights(
+    rows: RowSource, projection: Projection, simhash: SimHash, learning: Learning, progress: Progress | None = None
+) -> Learnt:
     """Return a fingerprinter with weights of features, learnt from a random sample of some rows, which are read once.
 
     Parameters
     ----------
-    rows : Rows
-    chosen : Chosen
+    rows : RowSource
+    projection : Projection
         Names one column of texts, or several: then a document has the features of all of them.
     simhash : SimHash
         Says what a feature is.
@@ -72,10 +74,10 @@ def learnt_weights(rows: Rows, chosen: Chosen, simhash: SimHash, learning: Learn
     """
     held = Reservoir[Any](learning.sample, Draws(learning.seed, "weights"))
     read = 0
-    for part in rows.parts(chosen):
-        for text in part.row_texts():
+    for batch in rows.batches(projection):
+        for text in batch.row_texts():
             held.see(text)
-        read += len(part.known)
+        read += len(batch.flags)
         if progress is not None:
             progress("reading", read, None)
 

@@ -13,8 +13,8 @@ from fpstore.base.strings import StringColumn
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.errors import InputError
 from fpstore.hashing.html import extractor_of, main_texts
-from fpstore.io.corpus import Chosen, Corpus, Part
 from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
+from fpstore.io.source import Batch, Projection, RowSource
 
 LONGEST = 1 << 18  # characters of a text that are looked at
 TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"
@@ -64,14 +64,14 @@ class LabelledPairs(NamedTuple):
 
 
 def sample_of(
-    corpus: Corpus, chosen: Chosen, size: int, seed: int, progress: Progress | None = None, *, html: bool | str = False
+    corpus: RowSource, projection: Projection, size: int, seed: int, progress: Progress | None = None, *, html: bool | str = False
 ) -> Sample:
     """Return a random sample of the texts of a corpus, which is read once.
 
     Parameters
     ----------
-    corpus : Corpus
-    chosen : Chosen
+    corpus : RowSource
+    projection : Projection
         Names the column of the texts.
     size : int
         The most texts in the sample.
@@ -83,10 +83,10 @@ def sample_of(
     """
     held = Reservoir[str](size, Draws(seed, "sample"))
     empty = rows = 0
-    for part in corpus.parts(chosen):
-        rows += len(part.known)
-        empty += len(part.known) - int(part.known.sum())
-        for text in part.row_texts():
+    for batch in corpus.batches(projection):
+        rows += len(batch.flags)
+        empty += len(batch.flags) - int(batch.flags.sum())
+        for text in batch.row_texts():
             if not text or text.isspace():
                 empty += 1
                 continue
@@ -101,7 +101,7 @@ def sample_of(
     return Sample([text[:LONGEST] for text in texts], held.seen - lost, empty + lost, shortened)
 
 
-def labelled_texts(pairs: Corpus) -> LabelledPairs:
+def labelled_texts(pairs: RowSource) -> LabelledPairs:
     """Return the pairs of a file with the columns ``text_a``, ``text_b`` and ``label``: 1 for near-duplicates, 0 for others."""
     labels, sides = _labelled(pairs, TEXT_COLUMNS, ids=False)
     places: dict[str, int] = {}
@@ -111,15 +111,15 @@ def labelled_texts(pairs: Corpus) -> LabelledPairs:
     return _checked(list(places), found, len(places), sum(not text.strip() for text in places), pairs)
 
 
-def labelled_ids(pairs: Corpus, corpus: Corpus, chosen: Chosen) -> LabelledPairs:
+def labelled_ids(pairs: RowSource, corpus: RowSource, projection: Projection) -> LabelledPairs:
     """Return the pairs of a file with the columns ``a``, ``b`` and ``label``, where a and b are ids of documents of a corpus."""
     labels, (firsts, seconds) = _labelled(pairs, ID_COLUMNS, ids=True)
     wanted = dict.fromkeys([*firsts, *seconds])
     texts: dict[str, str] = {}
     rows = filled = 0
-    for part in corpus.parts(chosen):
-        rows, filled = rows + len(part.known), filled + sum(bool(text.strip()) for text in part.row_texts())
-        texts |= {name: text for name, text in zip(_ids(part), part.row_texts(), strict=True) if name in wanted}
+    for batch in corpus.batches(projection):
+        rows, filled = rows + len(batch.flags), filled + sum(bool(text.strip()) for text in batch.row_texts())
+        texts |= {name: text for name, text in zip(_ids(batch), batch.row_texts(), strict=True) if name in wanted}
     missing = next((name for name in wanted if name not in texts), None)
     if missing is not None:
         raise InputError(f"{_name(pairs)}: no document of the corpus has the id {missing!r:.80}", got=missing)
@@ -128,16 +128,16 @@ def labelled_ids(pairs: Corpus, corpus: Corpus, chosen: Chosen) -> LabelledPairs
     return _checked(list(texts.values()), found, rows, rows - filled, pairs)
 
 
-def _labelled(pairs: Corpus, columns: tuple[str, str], *, ids: bool) -> tuple[list[bool], list[list[str]]]:
+def _labelled(pairs: RowSource, columns: tuple[str, str], *, ids: bool) -> tuple[list[bool], list[list[str]]]:
     """Return the labels and both sides of the pairs that have all three."""
     sides, known, labels = [], [], list[Key]()
     for column in columns:
         names: dict[str, Any] = {"id" if ids else "text": column}
-        chosen = Chosen(**names, score=LABEL, alike_scores=True)
-        parts = list(pairs.parts(chosen))
-        flags = np.concatenate([np.empty(0, bool), *(part.known for part in parts)])
-        values = iter([value for part in parts for value in (_ids(part) if ids else part.row_texts())])
-        keys = iter([key for part in parts for key in (() if part.scores is None else keys_of_rows(part.scores))])
+        projection = Projection(**names, score=LABEL, alike_scores=True)
+        parts = list(pairs.batches(projection))
+        flags = np.concatenate([np.empty(0, bool), *(batch.flags for batch in parts)])
+        values = iter([value for batch in parts for value in (_ids(batch) if ids else batch.row_texts())])
+        keys = iter([key for batch in parts for key in (() if batch.scores is None else keys_of_rows(batch.scores))])
         rows = [(next(values), next(keys)) if flag else ("", NULL) for flag in flags]
         sides.append([value for value, _ in rows])
         labels = [key for _, key in rows]
@@ -150,17 +150,17 @@ def _labelled(pairs: Corpus, columns: tuple[str, str], *, ids: bool) -> tuple[li
     return [label == one for label in compress(labels, both)], [list(compress(side, both)) for side in sides]
 
 
-def _ids(part: Part) -> list[str]:
-    ids = part.ids
+def _ids(batch: Batch) -> list[str]:
+    ids = batch.ids
     assert ids is not None
     return ids.texts() if isinstance(ids, StringColumn) else list(map(str, np.asarray(ids).tolist()))
 
 
-def _checked(texts: list[str], pairs: list[tuple[int, int, bool]], rows: int, empty: int, source: Corpus) -> LabelledPairs:
+def _checked(texts: list[str], pairs: list[tuple[int, int, bool]], rows: int, empty: int, source: RowSource) -> LabelledPairs:
     if not any(duplicate for _, _, duplicate in pairs):
         raise InputError(f"{_name(source)}: no pair has the label 1: nothing tells which fingerprints find near-duplicates")
     return LabelledPairs([text[:LONGEST] for text in texts], pairs, rows - empty, empty, sum(len(t) > LONGEST for t in texts))
 
 
-def _name(corpus: Corpus) -> str:
+def _name(corpus: RowSource) -> str:
     return ", ".join(map(printable, corpus.names[:3]))

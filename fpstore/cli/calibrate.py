@@ -210,7 +210,7 @@ def calibrate(
     $ fpstore calibrate photos --image --change resize=0.5 --change jpeg=20 --change crop=0.05
     $ fpstore calibrate photos --image --suffix .png --setting method=difference --setting method=perceptual,width=256
     """
-    from fpstore.calibration.shown import page_of
+    from fpstore.calibration.page import page_of
     from fpstore.io.sink import Sink
 
     _check_usage(inputs, given)
@@ -267,14 +267,14 @@ def _of_texts(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: L
     from fpstore.calibration.measures import each_measured
     from fpstore.calibration.perturbations import CHANGES, parse_change
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.io.corpus import Chosen as Columns
-    from fpstore.jobs.dedup import chosen_columns
+    from fpstore.io.source import Projection
+    from fpstore.jobs.dedup import projection_of
 
     with usage_errors():
         settings = chosen.parsed(image=False)
         changes = list(map(parse_change, chosen.changes)) or CHANGES
         amounts, wish = limits.amounts._replace(html=given.html or False), limits.wish
-        columns = chosen_columns(Columns(id=given.id_field), given.text or given.text_field, None) if inputs else None
+        columns = projection_of(Projection(id=given.id_field), given.text or given.text_field, None) if inputs else None
     corpus = None
     if inputs:
         html = given.html is not None
@@ -329,7 +329,7 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
 
 def print_calibration(found: Calibration) -> None:
     """Print the suggestions, what the first one finds, and what was looked at."""
-    from fpstore.calibration.shown import SUMMARY, facts_of, recall_table, summary_rows, wanted
+    from fpstore.calibration.tables import SUMMARY, facts_of, recall_table, summary_rows, wanted
 
     print_table(f"Settings for {wanted(found)}, the suggested one first", SUMMARY, summary_rows(found), left=(0, 6))
     first = found.suggestions[0]

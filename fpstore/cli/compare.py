@@ -90,13 +90,13 @@ def _read(path: str, notices: Notices, encoding: str | None, html: str | None) -
 
 
 def _read_file(path: str, notices: Notices, encoding: str | None, html: str | None) -> str:
-    from fpstore.hashing.documents import documents_of
+    from fpstore.hashing.documents import DocumentFiles
     from fpstore.hashing.walk import Walk
 
     if check_path(path).is_dir():
         raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
-    ((_, document),) = documents_of(Walk(Path(path), None, True, False, None, encoding), None, notices, html=html is not None)
-    assert document is not None  # a named file that is no text is an error
+    walk = Walk(Path(path), None, True, False, None, encoding)
+    (document,) = DocumentFiles(walk, on_note=notices, html=html is not None).documents()  # one that is no text is an error
     return document.text
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from fpstore.base.width import Width
     from fpstore.hashing import Fingerprinter
-    from fpstore.io.corpus import Chosen, Corpus
+    from fpstore.io.source import Projection, RowSource
     from fpstore.jobs.dedup import Duplicates
 
 SHOWN_FAMILIES, SHOWN_IDS = 5, 4
@@ -59,14 +59,11 @@ class CorpusColumns:
     encoding: str | None
     html: str | None
 
-    def chosen(self, width: Width) -> Chosen:
+    def projection(self, width: Width) -> Projection:
         """Return how columns are read, without the texts and fingerprints."""
-        from fpstore.io.corpus import Chosen
+        from fpstore.io.source import Projection
 
-        return Chosen(
-            id=self.id_field, score=self.score_field, width=width, decimal=self.decimal, signed=self.signed,
-            encoding=self.encoding,
-        )  # fmt: skip
+        return Projection(id=self.id_field, score=self.score_field, width=width, decimal=self.decimal, signed=self.signed)
 
 
 columns_options = grouped(
@@ -182,7 +179,7 @@ def dedup(
     from fpstore.base.width import check_width
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.tables import renamed
-    from fpstore.jobs.dedup import check_output, check_outside, chosen_and_maker, dedup_job, find_duplicates, write_outputs
+    from fpstore.jobs.dedup import check_output, check_outside, dedup_job, find_duplicates, projection_and_maker, write_outputs
 
     if columns.fingerprint_field:
         refuse(SIMHASH_PARAMETERS | {"html"}, "is for texts, not for fingerprints")
@@ -193,11 +190,11 @@ def dedup(
     if clusters is None:
         refuse({"names"}, "is for the columns of --clusters")
     maker: Fingerprinter[Any] | None = None if columns.fingerprint_field else shingles.fingerprinter(width)
-    how = columns.chosen(check_width(width))
+    how = columns.projection(check_width(width))
     with usage_errors():
         renamed(COLUMNS, names)  # told before the work
-        chosen, maker = chosen_and_maker(how, columns.text or columns.text_field, columns.fingerprint_field, maker)
-        job = dedup_job(chosen, rules, maker, columns.html or False)
+        projection, maker = projection_and_maker(how, columns.text or columns.text_field, columns.fingerprint_field, maker)
+        job = dedup_job(projection, rules, maker, columns.html or False)
     notices = Notices()
     html = columns.html is not None
     notices.source = corpus = open_corpus(inputs, columns.text, list(suffix) or None, notices, columns.encoding, html)
@@ -221,7 +218,7 @@ def dedup(
         print_summary(summary, output, rules.unknown)
 
 
-def _listing(clusters: str, corpus: Corpus, force: bool, folder: Path | None, target: Path, names: dict[str, str]) -> Path:
+def _listing(clusters: str, corpus: RowSource, force: bool, folder: Path | None, target: Path, names: dict[str, str]) -> Path:
     """Return the path of the list of clusters; an error of it is told before the work, and before a folder is made."""
     from fpstore.jobs.dedup import check_output
 

@@ -17,8 +17,8 @@ from fpstore.format.manifest import is_store
 from fpstore.hashing.walk import BINARY, HEAD_BYTES, is_binary
 from fpstore.io import Chunk
 from fpstore.io.encodings import decoded
+from fpstore.io.files import MOST_BYTES, InputFile
 from fpstore.io.packed import unpacked
-from fpstore.io.source import MOST_BYTES, InputFile
 
 if TYPE_CHECKING:
     from fpstore.hashing import DocumentReader, Fingerprinter, LongestSentences, SimHash

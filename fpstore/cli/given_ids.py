@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fpstore.errors import InputError
 from fpstore.io.check import parse_integer_id
-from fpstore.io.source import InputFile, located, storage_errors
+from fpstore.io.files import InputFile, located, storage_errors
 
 
 class Line(NamedTuple):

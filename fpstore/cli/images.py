@@ -18,7 +18,7 @@ from fpstore.cli.texts import READING_PARAMETERS
 from fpstore.cli.vectors import VECTOR_PARAMETERS
 from fpstore.errors import InputError, StorageError
 from fpstore.io import Chunk
-from fpstore.io.source import MOST_BYTES
+from fpstore.io.files import MOST_BYTES
 
 if TYPE_CHECKING:
     from fpstore.hashing import ImageHash, ImageReader

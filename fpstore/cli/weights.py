@@ -85,8 +85,8 @@ def weights(
     from fpstore.calibration.learning import Learning, learnt_weights
     from fpstore.hashing.corpora import open_corpus, open_rows
     from fpstore.hashing.weights_file import packed_weights
-    from fpstore.io.corpus import Chosen
     from fpstore.io.sink import Sink
+    from fpstore.io.source import Projection
 
     check_text_usage(inputs, text, texts)
     if not text and texts.text_field is None:
@@ -98,7 +98,7 @@ def weights(
     if texts.html and isinstance(columns, tuple):
         raise InputError("--html is for one column of pages, whose titles count too: name it alone")
     simhash, notices = features.simhash(width), texts.notices()
-    chosen = Chosen(text=columns, encoding=texts.encoding)
+    projection = Projection(text=columns)
     rows: Any
     if text:
         rows = open_corpus(inputs, True, list(texts.suffix) or None, notices, texts.encoding, texts.html is not None)
@@ -107,7 +107,7 @@ def weights(
     notices.source = rows
     learning = Learning(amounts.sample, amounts.most, amounts.seed, texts.html or False)
     with Bars(talk.bars, rows) as bars:
-        found = learnt_weights(rows, chosen, simhash, learning, bars)
+        found = learnt_weights(rows, projection, simhash, learning, bars)
     with Sink(output) as sink:
         sink.write(packed_weights(found.simhash))
     notices.report(talk)

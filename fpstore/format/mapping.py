@@ -18,9 +18,8 @@ from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format import huffman
 from fpstore.format.id_map import IdMap, IdMapWriter
-from fpstore.format.layout import NOWHERE, TableLayout
-from fpstore.format.packed_table import PackedTable
-from fpstore.format.table import Table, table_writer
+from fpstore.format.stored_table import StoredTable, table_writer
+from fpstore.format.table import NOWHERE, TableLayout, TableReader
 
 LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
@@ -67,7 +66,7 @@ def open_mapping(files: MappingFiles, key_count: int, key_digest: int, shape: di
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
-    table = PackedTable(files.table)
+    table = TableReader(files.table)
     table.check_place(MAPPING_DESIGN, 0, key_count, key_digest)
     return Mapping(table, files.numbers, shape)
 
@@ -149,7 +148,7 @@ class Mapping:
 
     Parameters
     ----------
-    table : Table
+    table : StoredTable
         The open table of the keys.
     numbers : Path
         The file of the numbers.
@@ -157,12 +156,12 @@ class Mapping:
         The expected ``bytes``, ``digest`` and ``largest`` record of the file of the numbers.
     """
 
-    def __init__(self, table: Table, numbers: Path, shape: dict[str, int]) -> None:
-        self._table: Table | None = table
+    def __init__(self, table: StoredTable, numbers: Path, shape: dict[str, int]) -> None:
+        self._table: StoredTable | None = table
         self.numbers = IdMap(numbers, table, shape)
 
     @property
-    def table(self) -> Table:
+    def table(self) -> StoredTable:
         """The table of the keys; ClosedStoreError once it is closed."""
         if self._table is None:
             raise ClosedStoreError(f"{self.numbers.path}: the store is closed", path=self.numbers.path)

@@ -15,10 +15,8 @@ from fpstore.hashing.unary import Unary
 from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:
-    from fpstore.hashing.documents import Document, DocumentReader, iter_documents
-    from fpstore.hashing.image_reader import ImageReader
-    from fpstore.hashing.text_reader import TextReader
-    from fpstore.hashing.vector_files import VectorReader
+    from fpstore.hashing.documents import Document, iter_documents
+    from fpstore.hashing.readers import DocumentReader, ImageReader, TextReader, VectorReader
 
 __all__ = [
     "BitSample",
@@ -39,15 +37,9 @@ __all__ = [
     "iter_documents",
 ]
 
-_MODULES = {
-    "ImageReader": "image_reader",
-    "TextReader": "text_reader",
-    "VectorReader": "vector_files",
-}  # the others are in documents
-
 
 def __getattr__(name: str) -> Any:
     """Load the readers of files on first use: `import fpstore` needs only the fingerprinters."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"fpstore.hashing.{_MODULES.get(name, 'documents')}"), name)
+    return getattr(import_module("fpstore.hashing." + ("readers" if name.endswith("Reader") else "documents")), name)

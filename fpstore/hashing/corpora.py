@@ -1,22 +1,23 @@
-"""What a caller gives as a corpus: files of rows, folders of them, folders of texts, or a table in memory."""
+"""What a caller gives as rows: files of rows, folders of them, folders of texts, or a table in memory."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from fpstore.base.arguments import check_path, is_iterable, printable
 from fpstore.errors import InputError, show
-from fpstore.hashing.corpus import TextCorpus
-from fpstore.hashing.documents import Notice
+from fpstore.hashing.documents import DocumentFiles, Notice
 from fpstore.hashing.walk import Walk
-from fpstore.io.corpus import Corpus, CorpusFiles, Rows
-from fpstore.io.corpus_rows import DelimitedCorpus, JsonlCorpus
-from fpstore.io.corpus_tables import BatchRows, ParquetCorpus, TableCorpus
-from fpstore.io.delimited import Dialect
+from fpstore.io.delimited import DelimitedText, Dialect
+from fpstore.io.jsonl import JsonLines
+from fpstore.io.lines import LineRows
+from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import format_of_input
+from fpstore.io.source import RowSource
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
 _SUFFIXES = tuple(f".{name}" for name in FORMATS)
@@ -29,8 +30,8 @@ def open_corpus(
     on_notice: Notice | None = None,
     encoding: str | None = None,
     html: bool = False,
-) -> Corpus:
-    """Return the corpus that a caller gives.
+) -> RowSource:
+    """Return rows that can be read more than once.
 
     Parameters
     ----------
@@ -40,18 +41,28 @@ def open_corpus(
     texts : bool
         Each file is one document.
     suffixes, on_notice, encoding, html : optional
-        As for `TextCorpus`; the encoding also as for `CorpusFiles`.
+        As for `DocumentFiles`; the encoding also as for `RowFiles`.
     """
     if hasattr(source, "__arrow_c_stream__"):
         _refuse_encoding(encoding)
-        return TableCorpus(source)
+        return TableRows(source, again=True)
     paths = paths_of(source)
-    corpus = TextCorpus(paths, suffixes, on_notice, encoding, html) if texts else _rows_of(paths, encoding=encoding)
+    corpus: RowSource
+    if texts:
+        corpus = DocumentFiles(Walk(paths, suffixes, True, False, None, encoding), on_notice, on_notice, html)
+        corpus.check_names()
+    else:
+        corpus = _rows_of(paths, None, True, encoding)
     corpus.folders = [Path(path) for path in paths if Path(path).is_dir()]
     return corpus
 
 
-def open_rows(source: Any, format: str | None = None, encoding: str | None = None) -> Rows:  # noqa: A002 - the word that users know
+def open_rows(
+    source: Any,
+    format: str | None = None,  # noqa: A002 - the word that users know
+    encoding: str | None = None,
+    unbuffered: bool = False,
+) -> RowSource:
     """Return rows that are read once: of files, of folders of them, of standard input, or of a table.
 
     Parameters
@@ -61,12 +72,14 @@ def open_rows(source: Any, format: str | None = None, encoding: str | None = Non
     format : str, optional
         One of :data:`FORMATS`; by default from the extension.
     encoding : str, optional
-        As for `CorpusFiles`.
+        As for `RowFiles`.
+    unbuffered : bool
+        As for `LineRows`, of JSON lines.
     """
     if hasattr(source, "__arrow_c_stream__"):
         _refuse_encoding(encoding)
-        return BatchRows(source)
-    return _rows_of(paths_of(source, again=False), format, again=False, encoding=encoding)
+        return TableRows(source)
+    return _rows_of(paths_of(source, again=False), format, False, encoding, unbuffered)
 
 
 def _refuse_encoding(encoding: str | None) -> None:
@@ -76,7 +89,7 @@ def _refuse_encoding(encoding: str | None) -> None:
         )
 
 
-def _rows_of(paths: list[str], format_name: str | None = None, again: bool = True, encoding: str | None = None) -> CorpusFiles:
+def _rows_of(paths: list[str], format_name: str | None, again: bool, encoding: str | None, unbuffered: bool = False) -> RowSource:
     """Return the rows of some files, and of folders of them."""
     files = [file for path in paths for file in _files(path)]
     forms = {format_of_input(file, format_name, FORMATS) for file in files}
@@ -85,10 +98,10 @@ def _rows_of(paths: list[str], format_name: str | None = None, again: bool = Tru
     form = forms.pop()
     if form == "parquet":
         _refuse_encoding(encoding)
-        return ParquetCorpus(files)
-    return (
-        JsonlCorpus(files, again, encoding) if form == "jsonl" else DelimitedCorpus(files, cast(Dialect, form), again, encoding)
-    )
+        return ParquetRows(files, again)
+    if form == "jsonl":
+        return LineRows(files, ".jsonl", JsonLines, again, encoding, unbuffered)
+    return LineRows(files, f".{form}", partial(DelimitedText, dialect=cast(Dialect, form)), again, encoding)
 
 
 def paths_of(source: Any, again: bool = True) -> list[str]:

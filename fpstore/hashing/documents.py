@@ -1,29 +1,36 @@
-"""Folders of text files, as documents or as a reader of fingerprints and ids."""
+"""Text files, and folders of them, as documents and as a source of rows."""
 
-import itertools
+from __future__ import annotations
+
+import errno
 import os
-from collections import Counter
+import shutil
 from collections.abc import Callable, Iterable, Iterator
+from glob import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.base.arguments import check_whole
-from fpstore.base.resources import parse_threads
-from fpstore.base.threads import in_order
-from fpstore.base.width import Width
-from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.walk import File, Paths, Skipped, Walk
-from fpstore.io import Chunk
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_path, printable
+from fpstore.base.strings import StringColumn
+from fpstore.base.threads import cached_property
+from fpstore.disk.folders import remove_abandoned, short_name, sync_folder, temporary_folder
+from fpstore.disk.refusals import refused
+from fpstore.errors import InputError, StorageError
+from fpstore.hashing.batches import batched
+from fpstore.hashing.walk import Paths, Skipped, Walk
+from fpstore.io.files import FileState
 from fpstore.io.packed import inner_name
+from fpstore.io.sink import Complete
+from fpstore.io.source import Batch, Flags, IdRule, KeptRows, Projection, RowSource, Skip
 
 Notice = Callable[[Path, str], None]
 
-_CHUNK_CHARS = 1 << 22
+BATCH_DOCUMENTS, BATCH_CHARS = 1024, 1 << 20
 _PAGES = (".html", ".htm", ".xhtml")
+_TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
 #: Why files and rows are left out.
 SENTENCES = {
@@ -40,6 +47,7 @@ SENTENCES = {
     "blank": "blank pictures",
     "quality": "nearly blank, of a quality below --min-quality",
     "small": "too few pixels",
+    "zero": "all components 0",
 }
 
 
@@ -71,26 +79,119 @@ class Document(NamedTuple):
     replaced: int = 0
 
 
-def documents_of(
-    walk: Walk, on_skip: Notice | None, on_note: Notice | None = None, *, html: bool = False
-) -> Iterator[tuple[File, Document | None]]:
-    """Yield each file with its document, or with None if it is skipped, after calling `on_skip`.
+class DocumentFiles(RowSource):
+    """Text files as rows: each is a document with a text, whose id is its path.
 
-    What was guessed or replaced is told to `on_note`, as `DocumentReader` has it, and so is a file whose name says that it is a
-    page of HTML, unless ``html`` says that all files are pages.
+    Parameters
+    ----------
+    walk : Walk
+        The files.
+    on_skip : callable, optional
+        Called with the path of each file that is skipped, and the reason.
+    on_note : callable, optional
+        Called with the path of a file that is read and what was guessed or replaced, as `DocumentReader` has it, or ``"tags"``
+        for one whose name says that it is a page of HTML.
+    html : bool
+        The files are pages of HTML, and nobody needs to be told of it.
     """
-    for file in walk.files():
-        found = walk.text(file)
-        if isinstance(found, Skipped):
-            if on_skip is not None:
-                on_skip(file.path, found.reason)
-            yield file, None
-        else:
-            if on_note is not None and (found.guessed or found.replaced):
-                on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
-            if on_note is not None and not html and inner_name(file.path).lower().endswith(_PAGES):
-                on_note(file.path, "tags")
-            yield file, Document(id_of(file.path), file.path, *found)
+
+    def __init__(self, walk: Walk, on_skip: Notice | None = None, on_note: Notice | None = None, html: bool = False) -> None:
+        self.walk = walk
+        self._on_skip, self._on_note, self._html = on_skip, on_note, html
+        self._read: list[FileState] = []
+        self.names = [str(path) for path in walk.paths]
+        self.encoding = walk.encoding
+
+    @cached_property
+    def paths(self) -> list[str]:  # type: ignore[override]
+        """The paths of all files, from a walk at the first use."""
+        return [str(file.path) for file in self.walk.files()]
+
+    @property
+    def label(self) -> str:
+        """The files and suffixes, for a message."""
+        return self.walk.names
+
+    @property
+    def bytes_total(self) -> int:  # type: ignore[override]
+        """The sizes of all files, from a walk at the first use."""
+        return self.walk.bytes_total
+
+    def documents(self, skip: Skip | None = None) -> Iterator[Document]:
+        """Yield the documents behind some that are read only to see whether they are texts."""
+        self.bytes_done, self._read = 0, []
+        for file in self.walk.files():
+            found = self.walk.text(file)
+            self.bytes_done += file.size
+            if isinstance(found, Skipped):
+                if self._on_skip is not None:
+                    self._on_skip(file.path, found.reason)
+                continue
+            if self._on_note is not None and (found.guessed or found.replaced):
+                self._on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
+            if self._on_note is not None and not self._html and inner_name(file.path).lower().endswith(_PAGES):
+                self._on_note(file.path, "tags")
+            self._read.append(file.state)  # before it was read
+            if skip is None or not skip.of(1):
+                yield Document(id_of(file.path), file.path, *found)
+
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+        """Yield the texts and the ids of the files."""
+        skip = Skip(skipped)
+        for held in batched(
+            self.documents(skip), lambda document: len(document.text) + BATCH_CHARS // BATCH_DOCUMENTS, BATCH_CHARS
+        ):
+            ids = StringColumn.of([document.id for document in held])
+            texts, paths = [document.text for document in held], [document.path for document in held]
+            yield Batch(ids=ids, known=np.ones(len(held), bool), texts=texts, paths=paths)
+        skip.finish()
+
+    def states(self) -> list[FileState]:
+        """Return the state of each file, in order."""
+        return [FileState.of(str(file.path)) for file in self.walk.files()]
+
+    def check_names(self) -> None:
+        """Raise InputError for inputs of one name, whose copies would collide."""
+        names = [path.resolve().name for path in self.walk.paths]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"two inputs have the name {twice!r}, so their copies would collide: name a folder above them")
+
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+        """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
+        flags = KeptRows(kept, progress)
+        folder = check_path(target, "the output").resolve()  # of a link, what it leads to
+        beginning = f".{short_name(folder.name, _TEMPORARY_BYTES)}."
+        try:
+            remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
+            with temporary_folder(folder.parent, beginning, ".tmp") as temporary:
+                for state in (state for state in self._read if flags.take(1)[0]):
+                    _copy(state, temporary / self._relative(Path(state.path)))
+                flags.finish()
+                if complete is not None:
+                    complete(temporary)
+                temporary.replace(folder)
+            sync_folder(folder.parent)
+        except StorageError:
+            raise
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
+            raise refused(folder if full else Path(error.filename or folder), error) from error
+
+    def _relative(self, path: Path) -> Path:
+        """Return the place of a file below the folder that was given; of several folders, with their names."""
+        for given in self.walk.paths:
+            if path.is_relative_to(given):
+                inside = path.relative_to(given)
+                return inside if len(self.walk.paths) == 1 and inside.parts else Path(given.resolve().name) / inside
+        raise InputError(f"{path}: is in none of the folders", path=path)
+
+
+def _copy(state: FileState, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(state.path, place)
+    if FileState.of(state.path) != state:
+        raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
 
 
 def id_of(path: Path) -> str:
@@ -160,150 +261,4 @@ def iter_documents(
     ['some text']
     """
     walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
-    return (document for _, document in documents_of(walk, on_skip) if document is not None)
-
-
-class DocumentReader:
-    """Text files as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
-
-    Each iteration resets the counts, walks the folders and reads the files again.
-
-    Parameters
-    ----------
-    paths : path or iterable of paths
-        Files and folders, as in `iter_documents`.
-    fingerprinter : Fingerprinter
-        A fingerprinter of texts, such as `SimHash`.
-    chunk_documents : int
-        The most documents in a chunk; a chunk also ends when it holds 4 million characters.
-    suffixes, recursive, follow_symlinks, max_bytes, encoding
-        As in `iter_documents`.
-    html : bool or str
-        The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
-        extractor.
-    threads : int, optional
-        Chunks of which fingerprints are made at the same time; by default one per processor. The result does not depend on it.
-    on_notice : callable, optional
-        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"``, ``"encoding"`` or
-        ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint
-        (``"html"`` for a page without a main text). Also with the path
-        of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
-        not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
-
-    Attributes
-    ----------
-    rows : None
-        Not known before the files are read.
-    has_ids : bool
-        True.
-    fingerprinter : Fingerprinter
-        With ``html=True`` a `MainText`.
-    bytes_total : int
-        The total size of the files to be read or skipped, from a walk at the first use.
-    bytes_done : int
-        The total size of those done so far.
-    skipped : int
-        Files that were binary, damaged, of no known encoding, files of rows, or larger than `max_bytes`.
-    empty : int
-        Texts without words, and pages without a main text.
-
-    Raises
-    ------
-    InputError, StorageError
-        As for `iter_documents`; also if `chunk_documents` is not a positive integer, or an iteration has found no text
-        with a fingerprint.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from fpstore.hashing import DocumentReader, SimHash
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     written = pathlib.Path(folder, "a.txt").write_text("some text")
-    ...     [len(chunk.ids) for chunk in DocumentReader(folder, SimHash())]
-    [1]
-    """
-
-    rows: None = None
-    has_ids = True
-
-    def __init__(
-        self,
-        paths: Paths,
-        fingerprinter: Fingerprinter[str],
-        chunk_documents: int = 1024,
-        *,
-        suffixes: Iterable[str] | None = None,
-        recursive: bool = True,
-        follow_symlinks: bool = False,
-        max_bytes: int | None = None,
-        encoding: str | None = None,
-        html: bool | str = False,
-        threads: int | None = None,
-        on_notice: Notice | None = None,
-    ) -> None:
-        self._chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
-        if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items != "texts":
-            raise InputError(f"fingerprinter must be one of texts such as SimHash(), got {type(fingerprinter).__name__}")
-        if on_notice is not None and not callable(on_notice):
-            raise InputError(f"on_notice must be a function of (path, reason), got {show(on_notice)}")
-        self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
-        self._threads = parse_threads(threads)
-        self.fingerprinter = of_pages(fingerprinter, html)
-        self._on_notice = on_notice
-        self._reasons: Counter[str] = Counter()
-        self.bytes_done = self.skipped = self.empty = self._made = 0
-
-    @property
-    def bytes_total(self) -> int:
-        """The sizes of all files, in bytes."""
-        return self._walk.bytes_total
-
-    def __iter__(self) -> Iterator[Chunk]:
-        self._reasons.clear()
-        self.bytes_done = self.skipped = self.empty = self._made = 0
-        for documents, found in in_order(self._hashed, self._batches(), self._threads):
-            yield from self._chunk(documents, found)
-        if not self._made:
-            left_out = ""
-            if self.skipped or self.empty:
-                reasons = (f"{number:,} ({SENTENCES[reason]})" for reason, number in sorted(self._reasons.items()))
-                left_out = f"; left out: {', '.join(reasons)}"
-            raise InputError(f"{self._walk.names}: no text to make a fingerprint of{left_out}")
-
-    def _batches(self) -> Iterator[list[Document]]:
-        held: list[Document] = []
-        chars = 0
-        for file, document in documents_of(self._walk, self._skip, self._notify, html=isinstance(self.fingerprinter, MainText)):
-            self.bytes_done += file.size
-            if document is None:
-                continue
-            held.append(document)
-            chars += len(document.text)
-            if len(held) >= self._chunk_documents or chars >= _CHUNK_CHARS:
-                yield held
-                held, chars = [], 0
-        yield held
-
-    def _hashed(self, documents: list[Document]) -> Hashed:
-        return self.fingerprinter.hashed([document.text for document in documents])
-
-    def _skip(self, path: Path, reason: str) -> None:
-        self.skipped += 1
-        self._reasons[reason] += 1
-        self._notify(path, reason)
-
-    def _notify(self, path: Path, reason: str) -> None:
-        if self._on_notice is not None:
-            self._on_notice(path, reason)
-
-    def _chunk(self, documents: list[Document], found: Hashed) -> Iterator[Chunk]:
-        for i in np.flatnonzero(~found.known).tolist():
-            self.empty += 1
-            reason = "html" if isinstance(self.fingerprinter, MainText) else "empty"
-            self._reasons[reason] += 1
-            self._notify(documents[i].path, reason)
-        kept = found.known
-        if kept.any():
-            self._made += int(kept.sum())
-            ids = [document.id for document in documents]
-            yield Chunk(Width(self.fingerprinter.width).outside(found.rows[kept]), list(itertools.compress(ids, kept)))
+    return DocumentFiles(walk, on_skip=on_skip).documents()

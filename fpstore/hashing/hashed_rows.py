@@ -5,80 +5,72 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from fpstore.base.aliases import Words
+from fpstore.base.strings import StringColumn
 from fpstore.base.threads import in_order
+from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.fields import length_of
 from fpstore.hashing.html import MainText, are_pages
-from fpstore.io.corpus import Chosen, Flags, Part, Rows
+from fpstore.io.source import Batch, IdRule, Projection, RowSource
 
-WAITING_PARTS = 4  # for each thread: what is read while others are hashed
-
-
-class Read(NamedTuple):
-    """Rows that were read and hashed; the part has neither texts nor fingerprints any more.
-
-    Attributes
-    ----------
-    part : Part
-    fingerprints : Words
-    chars : int
-        The length of the texts.
-    given : ndarray of bool, shape (rows,), optional
-        The rows that have a text, with words or without.
-    """
-
-    part: Part
-    fingerprints: Words
-    chars: int = 0
-    given: Flags | None = None
+WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
 
 
 def hashed_rows(
-    rows: Rows, chosen: Chosen, fingerprinter: Fingerprinter[Any] | None, threads: int, skipped: int = 0
-) -> Iterator[Read]:
-    """Yield rows with the fingerprints of the known ones.
+    source: RowSource,
+    projection: Projection,
+    fingerprinter: Fingerprinter[Any],
+    threads: int,
+    rule: IdRule | None = None,
+    skipped: int = 0,
+) -> Iterator[Batch]:
+    """Yield rows with the fingerprints of their texts in place of the texts; a row whose text has no words is not known.
 
     Parameters
     ----------
-    rows : Rows
-    chosen : Chosen
-    fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts; without it, the rows have a column of fingerprints.
+    source : RowSource
+    projection : Projection
+        Names one column of texts, or several.
+    fingerprinter : Fingerprinter
     threads : int
-    skipped : int
-        Rows at the beginning of which nothing is wanted.
+    rule, skipped
+        As for `RowSource.batches`.
     """
-    parts = rows.parts(chosen, skipped)
-    if fingerprinter is None:
-        for part in parts:
-            assert part.fingerprints is not None
-            yield Read(part._replace(fingerprints=None), part.fingerprints)
-        return
-    first = next(parts, None)
+    batches = source.batches(projection, rule, skipped)
+    first = next(batches, None)
     if first is not None and not isinstance(fingerprinter, MainText):
-        rows.tagged = are_pages(first.texts or ())
-    parts = parts if first is None else chain([first], parts)
+        source.tagged = are_pages(first.texts or ())
+    batches = batches if first is None else chain([first], batches)
     # Rows that are wanted as they come do not wait for others.
-    for _, read in in_order(partial(_fingerprinted, fingerprinter), parts, 1 if rows.arrives else threads, WAITING_PARTS):
-        yield read
+    for _, batch in in_order(partial(_hashed, fingerprinter), batches, 1 if source.arrives else threads, WAITING_BATCHES):
+        yield batch
 
 
-def _fingerprinted(fingerprinter: Fingerprinter[Any], part: Part) -> Read:
-    """Return the fingerprints of the texts of a part; a text without words is not known."""
-    assert part.texts is not None
-    chars = sum(map(length_of, part.texts))
-    rows, filled = fingerprinter.hashed(part.texts)
-    if part.text_of_row is not None:
-        rows, filled = rows[part.text_of_row], filled[part.text_of_row]
+def _hashed(fingerprinter: Fingerprinter[Any], batch: Batch) -> Batch:
+    assert batch.texts is not None
+    assert batch.known is not None
+    chars = sum(map(length_of, batch.texts))
+    rows, filled = fingerprinter.hashed(batch.texts)
+    if batch.text_of_row is not None:
+        rows, filled = rows[batch.text_of_row], filled[batch.text_of_row]
+    batch = batch._replace(fingerprints=rows, texts=None, text_of_row=None, given=batch.known, chars=chars)
     if filled.all():
-        return Read(part._replace(texts=None, text_of_row=None), rows, chars, part.known)
-    known = part.known.copy()
+        return batch
+    places, known, ids, wrong = np.flatnonzero(filled), batch.flags.copy(), batch.ids, batch.wrong
     known[np.flatnonzero(known)[~filled]] = False
-    ids = part.ids if part.ids is None else part.ids[filled] if isinstance(part.ids, np.ndarray) else part.ids.filter(filled)
-    scores = part.scores if part.scores is None else part.scores[filled]
-    return Read(Part(known, None, None, ids, scores), rows[filled], chars, part.known)
+
+    def of_filled(place: int, message: str) -> InputError:
+        assert wrong is not None
+        return wrong(int(places[place]), message)
+
+    return batch._replace(
+        fingerprints=rows[filled],
+        ids=ids.filter(filled) if isinstance(ids, StringColumn) else None if ids is None else ids[filled],
+        scores=None if batch.scores is None else batch.scores[filled],
+        known=known,
+        wrong=of_filled,
+    )

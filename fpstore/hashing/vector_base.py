@@ -15,7 +15,6 @@ from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Flags, Hashed
 from fpstore.io.convert import has_masked, unmasked
-from fpstore.io.vectors import arrays_of_column, is_arrow
 
 Array = npt.NDArray[Any]
 
@@ -73,7 +72,9 @@ class VectorFingerprinter(Fingerprinter[Any]):
         """Cut vectors into blocks, where so many others come before the first."""
         if hasattr(items, "to_arrow"):  # a column of Polars
             items = items.to_arrow()
-        if is_arrow(items):
+        if type(items).__module__.partition(".")[0] == "pyarrow" and hasattr(items, "null_count"):
+            from fpstore.io.arrow import arrays_of_column
+
             arrays: Iterable[Any] = arrays_of_column(items, self._block_rows)
         elif isinstance(items, np.ndarray):
             items = unmasked(items)

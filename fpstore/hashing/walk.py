@@ -13,10 +13,9 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError
 from fpstore.format.manifest import is_store
 from fpstore.io import SUFFIXES
-from fpstore.io.corpus import FileState
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
+from fpstore.io.files import MOST_BYTES, FileState
 from fpstore.io.packed import inner_name, reading
-from fpstore.io.source import MOST_BYTES
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 

@@ -13,7 +13,7 @@ from fpstore.errors import FormatVersionError, InputError
 from fpstore.hashing.features import IN_KERNEL
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.text import SimHash
-from fpstore.io.source import storage_errors
+from fpstore.io.files import storage_errors
 
 MOST_BYTES = 1 << 22  # the most features have about a megabyte
 

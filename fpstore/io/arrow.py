@@ -1,24 +1,39 @@
-"""Columns of Arrow tables: as fingerprints and ids, and the other way. pyarrow is imported when the first one is needed."""
+"""Columns of Arrow tables as rows, and the other way. pyarrow is imported when the first one is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of, spans
+from fpstore.base.arguments import MAX_ID_BYTES
+from fpstore.base.arrays import keys_of, lims_of, spans
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import WIDTH_64, WIDTHS, Width
+from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
-from fpstore.io.check import check_string_id, first_too_large, rows_of_array, unsigned
-from fpstore.io.columns import parse_texts
-from fpstore.io.digits import Digits, read_digits
+from fpstore.io.check import first_too_large, rows_of_array, unsigned
+from fpstore.io.digits import too_large, wrong_width
+from fpstore.io.files import at, located
 from fpstore.io.packages import import_package
-from fpstore.io.source import IdColumn, IdKind, IdRule
-from fpstore.io.wrong_width import too_large, wrong_width
+from fpstore.io.source import (
+    Batch,
+    Flags,
+    IdColumn,
+    IdKind,
+    IdRule,
+    Projection,
+    Wrong,
+    converted,
+    fingerprints_of,
+    ids_of,
+    scores_of,
+)
+
+Array = npt.NDArray[Any]
 
 
 def import_pyarrow(name: str, what: str = "Parquet") -> Any:
@@ -152,6 +167,13 @@ def cast_to(schema: Any, batch: Any) -> Any:
     return pyarrow.Table.from_batches([batch]).cast(plain).combine_chunks().to_batches()[0]
 
 
+def table_of(batches: list[Any], schema: Any) -> Any:
+    """Return record batches as a table."""
+    import pyarrow
+
+    return pyarrow.Table.from_batches(batches, schema=schema)
+
+
 def find_column(schema: Any, name: str) -> Any:
     """Return the type of a column; InputError names those there are."""
     count = schema.names.count(name)
@@ -161,90 +183,124 @@ def find_column(schema: Any, name: str) -> Any:
     return schema.field(name).type
 
 
-class FingerprintColumns:
-    """Turns Arrow arrays of fingerprints into rows.
+class ArrowColumns:
+    """Turns record batches into rows.
 
     Parameters
     ----------
-    name : str
-        The column, for messages.
-    width : Width
-    decimal : bool
-        Strings hold decimal digits.
-    signed : bool
-        Take int32 and int64, and decimal digits after a minus, as the bits of a fingerprint.
+    schema : pyarrow.Schema
+        Without views.
+    projection : Projection
+
+    Raises
+    ------
+    InputError
+        A column is missing, or has a type that it cannot have.
     """
 
-    def __init__(self, name: str, width: Width = WIDTH_64, decimal: bool = False, signed: bool = False) -> None:
-        self._name, self._width, self._signed = name, width, signed
-        self._digits = Digits(width, decimal, signed)
+    def __init__(self, schema: Any, projection: Projection) -> None:
+        self._projection = projection
+        self.shared = projection.text if isinstance(projection.text, str) else None  # of which distinct values are decoded once
+        for name in projection.texts:
+            found = plain_type(find_column(schema, name))
+            if not is_text(found) and not (len(projection.texts) > 1 and str(found) == "null"):
+                raise InputError(f"column {name!r} has type {found}, texts must be strings")
+        if projection.fingerprint is not None:
+            check_fingerprint_type(projection.fingerprint, find_column(schema, projection.fingerprint), projection)
+        if projection.id is not None:
+            id_kind(projection.id, find_column(schema, projection.id))
+        if projection.vector is not None:
+            self.dimension = list_size(find_column(schema, projection.vector))
+        if projection.score is not None:
+            found = plain_type(find_column(schema, projection.score))
+            if not is_ordered(found):
+                raise InputError(f"column {projection.score!r} has type {found}, scores must be numbers or times")
 
-    def check_type(self, column_type: Any) -> None:
-        """Raise InputError for a type whose values cannot be fingerprints of the width."""
-        from pyarrow import types
+    def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
+        """Return the rows of a batch that has so many before it in a file."""
+        known = np.ones(batch.num_rows, bool)
+        for group in self._projection.needed:
+            known &= np.logical_or.reduce([_given(batch.column(column)) for column in group])
+        places = np.flatnonzero(known)
 
-        width, received = self._width, f"column {self._name!r} has type {column_type}"
-        column_type = plain_type(column_type)
-        bits = 0
-        if is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
-            return  # their lengths decide
-        if types.is_fixed_size_binary(column_type):
-            bits = 8 * column_type.byte_width
-        elif types.is_unsigned_integer(column_type) or (self._signed and types.is_signed_integer(column_type)):
-            bits = column_type.bit_width
-            if (width.bits, bits) == (32, 64):
-                return  # their values decide
-        elif types.is_signed_integer(column_type):
-            how = f'write it with table.column({self._name!r}).cast("uint64", safe=False)'
-            if width.words == 1:
-                how += ", or read it with signed=True (--signed)"
-            raise InputError(f"{received}, fingerprints must be uint64; to keep the bits, {how}")
-        if bits == width.bits:
-            return
-        if bits in WIDTHS:
-            raise InputError(f"{received}: {wrong_width('fingerprints', bits, '', width)}")
-        integers = f"uint{width.bits}, " if width.words == 1 else ""
-        kinds = f"{integers}fixed_size_binary({width.bytes}), or strings of digits"
-        raise InputError(f"{received}, fingerprints of {width.bits} bits must be {kinds}")
+        def wrong(place: int, message: str) -> InputError:
+            return at(name, None, f"row {done + int(places[place]) + 1}: {message}")
 
-    def rows(self, column: Any, done: int) -> Words:
-        """Return the fingerprints of an array whose first value has ``done`` before it."""
-        from pyarrow import types
+        if not known.all():
+            batch = kept_rows(batch, known)
+        read, made = self._projection, Batch(known=known, wrong=wrong)
+        if isinstance(read.text, tuple):
+            fields = [_texts(dense(batch.column(column)), column, wrong)[0] for column in read.text]
+            made = made._replace(texts=list(zip(*fields, strict=True)))
+        elif read.text is not None:
+            texts, text_of_row = _texts(batch.column(read.text), read.text, wrong)
+            made = made._replace(texts=texts, text_of_row=text_of_row)
+        if read.fingerprint is not None:
+            made = made._replace(fingerprints=_fingerprints(batch.column(read.fingerprint), read, wrong))
+        if read.id is not None:
+            made = made._replace(ids=_ids(batch.column(read.id), rule, wrong))
+        if read.vector is not None:
+            with located(name):
+                made = made._replace(vectors=array_of_lists(batch.column(read.vector), done))
+        if read.score is not None:
+            made = made._replace(scores=_scores(batch.column(read.score), read, wrong))
+        return made
 
-        width, column = self._width, dense(column)
-        refuse_nulls(column, done, "fingerprint")
-        if is_text(column.type):
-            return self._rows_of_text(string_column(column, done, "fingerprint").texts(), done)
-        if types.is_fixed_size_binary(column.type):
-            data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
-            return width.from_bytes(data[column.offset * width.bytes : (column.offset + len(column)) * width.bytes])
-        if not types.is_integer(column.type):
-            bounds, content = pieces(column)
-            other = np.flatnonzero(np.diff(bounds) != width.bytes)
-            if len(other):
-                size, row = int(np.diff(bounds)[other[0]]), done + int(other[0]) + 1
-                if 8 * size in WIDTHS:
-                    raise InputError(f"row {row}: {wrong_width('a fingerprint', 8 * size, '', width)}")
-                raise InputError(f"row {row}: a fingerprint of {width.bits} bits has {width.bytes} bytes, got {size}")
-            return width.from_bytes(np.frombuffer(content, np.uint8))
-        values = column.to_numpy(zero_copy_only=False)
-        numbers = unsigned(values, width)
-        large = first_too_large(numbers, width)
-        if large is not None:
-            raise InputError(f"row {done + large + 1}: the fingerprint does not fit: {too_large(int(values[large]), width)}")
-        return rows_of_array(numbers, width)
 
-    def _rows_of_text(self, texts: list[str], done: int) -> Words:
-        rows = parse_texts(texts, self._digits) if texts else self._width.empty(0)
-        if rows is not None:
-            return rows
-        numbers: list[int] = []
-        for row, text in enumerate(texts, done + 1):
-            try:
-                numbers.append(read_digits(text, self._digits))
-            except InputError as error:
-                raise InputError(f"row {row}: {error}") from None
-        return self._width.rows(numbers)
+def check_fingerprint_type(name: str, column_type: Any, projection: Projection) -> None:
+    """Raise InputError for a column whose values cannot be fingerprints."""
+    from pyarrow import types
+
+    width, received = projection.width, f"column {name!r} has type {column_type}"
+    column_type = plain_type(column_type)
+    bits = 0
+    if is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
+        return  # their lengths decide
+    if types.is_fixed_size_binary(column_type):
+        bits = 8 * column_type.byte_width
+    elif types.is_unsigned_integer(column_type) or (projection.signed and types.is_signed_integer(column_type)):
+        bits = column_type.bit_width
+        if (width.bits, bits) == (32, 64):
+            return  # their values decide
+    elif types.is_signed_integer(column_type):
+        how = f'write it with table.column({name!r}).cast("uint64", safe=False)'
+        if width.words == 1:
+            how += ", or read it with signed=True (--signed)"
+        raise InputError(f"{received}, fingerprints must be uint64; to keep the bits, {how}")
+    if bits == width.bits:
+        return
+    if bits in WIDTHS:
+        raise InputError(f"{received}: {wrong_width('fingerprints', bits, '', width)}")
+    integers = f"uint{width.bits}, " if width.words == 1 else ""
+    kinds = f"{integers}fixed_size_binary({width.bytes}), or strings of digits"
+    raise InputError(f"{received}, fingerprints of {width.bits} bits must be {kinds}")
+
+
+def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
+    """Return the fingerprints of an array."""
+    from pyarrow import types
+
+    width, column = projection.width, dense(column)
+    refuse_nulls(column, "fingerprint", wrong)
+    if is_text(column.type):
+        return fingerprints_of(string_column(column, "fingerprint", wrong).texts(), projection.digits, wrong)
+    if types.is_fixed_size_binary(column.type):
+        data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+        return width.from_bytes(data[column.offset * width.bytes : (column.offset + len(column)) * width.bytes])
+    if not types.is_integer(column.type):
+        bounds, content = pieces(column)
+        other = np.flatnonzero(np.diff(bounds) != width.bytes)
+        if len(other):
+            size = int(np.diff(bounds)[other[0]])
+            message = f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {size}"
+            raise wrong(int(other[0]), wrong_width("a fingerprint", 8 * size, "", width) if 8 * size in WIDTHS else message)
+        return width.from_bytes(np.frombuffer(content, np.uint8))
+    values = column.to_numpy(zero_copy_only=False)
+    numbers = unsigned(values, width)
+    large = first_too_large(numbers, width)
+    if large is not None:
+        raise wrong(large, f"the fingerprint does not fit: {too_large(int(values[large]), width)}")
+    return rows_of_array(numbers, width)
 
 
 def id_kind(name: str, column_type: Any) -> IdKind:
@@ -259,26 +315,63 @@ def id_kind(name: str, column_type: Any) -> IdKind:
     raise InputError(f"column {name!r} has type {column_type}, ids must be integers or strings")
 
 
-def ids_of_column(column: Any, done: int, rule: IdRule) -> IdColumn:
-    """Return the ids of an array whose first value has ``done`` before it."""
+def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
+    """Return the ids of an array."""
     column = dense(column)
-    kind: IdKind = "str" if is_text(column.type) else "int"
-    rule.expect_kind(kind)
-    if kind == "int":
-        integers = _integers(column, done, "id")
-        return integers if rule.kind == "int" else StringColumn.of([str(number) for number in integers.tolist()])
-    refuse_nulls(column, done, "id")
-    strings = string_column(column, done, "id")
-    if rule.kind == "str" and strings.sizes.all():
-        return strings
-    parse = rule.integer if rule.kind == "int" else check_string_id
-    values: list[Any] = []
-    for row, text in enumerate(strings.texts(), done + 1):
-        try:
-            values.append(parse(text))
-        except InputError as error:
-            raise InputError(f"row {row}: {error}") from None
-    return np.array(values, dtype=np.uint64) if rule.kind == "int" else StringColumn.of(values)
+    refuse_nulls(column, "id", wrong)
+    if not is_text(column.type):
+        values = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind == "i" and len(values) and values.min() < 0:
+            row = int(np.argmax(values < 0))
+            raise wrong(row, f"the id {values[row]} is negative")
+        integers = np.ascontiguousarray(values, dtype=np.uint64)
+        return integers if rule is None else rule.settled(integers, wrong)
+    strings = string_column(column, "id", wrong)
+    sizes = strings.sizes
+    if len(sizes) and not (sizes.all() and sizes.max() <= MAX_ID_BYTES):
+        return ids_of(strings.texts(), rule, wrong)  # which names the row
+    return strings if rule is None else rule.settled(strings, wrong)
+
+
+def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
+    column = integers_of_times(dense(column))
+    plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
+    if plain and not projection.alike_scores:  # of all batches: they have one schema
+        known, values = np.asarray(column.is_valid()), np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))
+        if not np.isnan(values).any():  # below, an error names the row
+            return np.stack([known.astype(np.uint64), np.where(known, keys_of(values), np.uint64(0))], axis=1)
+    return scores_of(column.to_pylist(), str(projection.score), wrong)
+
+
+def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray[np.intp] | None]:
+    """Return the texts of an array, and which of them is that of each row: None if it has no dictionary."""
+    from pyarrow import types
+
+    try:
+        if not types.is_dictionary(column.type):
+            return dense(column).to_pylist(), None
+        used, which = np.unique(codes_of(column), return_inverse=True)
+        return dense(column.dictionary).take(_array(used)).to_pylist(), which
+    except UnicodeDecodeError as error:
+        reason = f"{name}: a text that is not valid UTF-8 ({error.reason})"
+    bad = next(place for place in range(len(column)) if not _is_utf8(column.slice(place, 1)))
+    raise wrong(bad, reason)
+
+
+def _is_utf8(column: Any) -> bool:
+    try:
+        dense(column).to_pylist()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _given(column: Any) -> Flags:
+    """Return which values are not null, also of a dictionary with a null among its values."""
+    given: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    if getattr(getattr(column, "dictionary", None), "null_count", 0):
+        given = given & column.dictionary.is_valid().to_numpy(zero_copy_only=False)[codes_of(column)]
+    return given
 
 
 def dense(column: Any) -> Any:
@@ -289,20 +382,10 @@ def dense(column: Any) -> Any:
     return column if plain == column.type else column.cast(plain)
 
 
-def _integers(column: Any, done: int, what: str) -> Words:
-    refuse_nulls(column, done, what)
-    values = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind == "i" and len(values) and values.min() < 0:
-        row = int(np.argmax(values < 0))
-        raise InputError(f"row {done + row + 1}: the {what} {values[row]} is negative")
-    return np.ascontiguousarray(values, dtype=np.uint64)
-
-
-def refuse_nulls(column: Any, done: int, what: str) -> None:
-    """Raise InputError that names the first null of an array whose first value has ``done`` before it."""
+def refuse_nulls(column: Any, what: str, wrong: Wrong) -> None:
+    """Raise InputError for the first null of an array."""
     if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise InputError(f"row {done + row + 1}: the {what} is null")
+        raise wrong(int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))), f"the {what} is null")
 
 
 def pieces(array: Any) -> tuple[npt.NDArray[Any], bytes]:
@@ -316,27 +399,24 @@ def _offsets(array: Any) -> npt.NDArray[Any]:
     return np.frombuffer(array.buffers()[1], kind)[array.offset :][: len(array) + 1] if len(array) else np.zeros(1, kind)
 
 
-def string_column(array: Any, done: int, what: str) -> StringColumn:
-    """Return the strings of an array of type string or large_string, which has no nulls, and whose first has ``done`` before it.
-
-    Raises
-    ------
-    InputError
-        One is not UTF-8: not all that is in a file is.
-    """
+def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
+    """Return the strings of an array of type string or large_string without nulls; InputError for one that is not UTF-8."""
     bounds, content = pieces(array)
     strings = StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
     try:
         if not content.isascii():
-            array.validate(full=True)
+            array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
-        for row, string in enumerate(strings.tolist(), done + 1):
-            try:
-                string.decode()
-            except UnicodeDecodeError as error:
-                raise InputError(f"row {row}: the {what} is not valid UTF-8 ({error.reason})") from None
+        converted(strings.tolist(), partial(_decoded, what), wrong)
         raise
     return strings
+
+
+def _decoded(what: str, string: bytes) -> str:
+    try:
+        return string.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"the {what} is not valid UTF-8 ({error.reason})") from None
 
 
 def codes_of(column: Any) -> npt.NDArray[np.intp]:
@@ -398,20 +478,64 @@ def _spans_of_distinct(column: Any, others: npt.NDArray[np.int64], most: int) ->
         yield slice(start, start := start + rows.stop)
 
 
-def distinct_texts(column: Any) -> tuple[list[str], npt.NDArray[np.intp] | None]:
-    """Return the texts of an array, and which of them is that of each row: None if it has no dictionary."""
-    from pyarrow import types
-
-    if not types.is_dictionary(column.type):
-        return dense(column).to_pylist(), None
-    used, which = np.unique(codes_of(column), return_inverse=True)
-    return dense(column.dictionary).take(_array(used)).to_pylist(), which
-
-
 def _array(values: npt.NDArray[Any]) -> Any:
     import pyarrow
 
     return pyarrow.array(values)
+
+
+def arrays_of_column(column: Any, rows: int) -> Iterator[Array]:
+    """Yield the vectors of an array of Arrow as arrays of so many rows, without copies where there are no nulls.
+
+    Raises
+    ------
+    InputError
+        The type is not that of lists of numbers, a vector or a number is null, or lists have different lengths; the message has
+        the position.
+    """
+    done = 0
+    for chunk in getattr(column, "chunks", [column]):
+        for start in range(0, len(chunk), rows):
+            part = chunk.slice(start, rows)
+            yield array_of_lists(part, done)
+            done += len(part)
+
+
+def list_size(column_type: Any) -> int | None:
+    """Return the length of vectors of an Arrow type, None if it has them of any length; InputError for other types."""
+    from pyarrow import types
+
+    fixed = types.is_fixed_size_list(column_type)
+    if not (fixed or types.is_list(column_type) or types.is_large_list(column_type)):
+        raise InputError(f"vectors must be lists of numbers, got a column of type {column_type}")
+    inner = column_type.value_type
+    if not (types.is_floating(inner) or types.is_integer(inner) or types.is_boolean(inner)):
+        raise InputError(f"vectors must be lists of numbers, got a column of type {column_type}")
+    return int(column_type.list_size) if fixed else None
+
+
+def array_of_lists(column: Any, done: int) -> Array:
+    """Return an array of lists of numbers, which has so many before it, as one of two dimensions."""
+    size = list_size(column.type)
+    if column.null_count:
+        place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise InputError(f"vector {done + place}: is null: leave such rows out")
+    if size is None:
+        lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+        size = int(lengths[0]) if len(lengths) else 0
+        other = np.flatnonzero(lengths != size)
+        if len(other):
+            place = int(other[0])
+            raise InputError(
+                f"vector {done + place}: has {int(lengths[place])} numbers, and vector {done} has {size}: "
+                "all must have as many as one another"
+            )
+    numbers = column.flatten()
+    if numbers.null_count:
+        place = int(np.argmax(numbers.is_null().to_numpy(zero_copy_only=False))) // max(size, 1)
+        raise InputError(f"vector {done + place}: holds a null: vectors have a number in every place")
+    array: Array = numbers.to_numpy(zero_copy_only=False).reshape(len(column), size)
+    return array
 
 
 def fingerprint_type(width: Width) -> Any:

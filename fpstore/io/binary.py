@@ -1,7 +1,8 @@
-"""Fingerprints without ids as raw numbers: NumPy's ``.npy`` and little-endian ``.u32`` and ``.u64`` files."""
+"""Raw numbers without ids: NumPy's ``.npy`` and little-endian ``.u32`` and ``.u64`` files."""
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO, Literal
 
@@ -10,31 +11,54 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import NamedColumns
 from fpstore.base.width import WIDTH_64, Width
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 from fpstore.io.check import dtype_problem, rows_of_array
+from fpstore.io.digits import wrong_width
+from fpstore.io.files import at, located, storage_errors
 from fpstore.io.sink import Encoder, Sink
-from fpstore.io.source import Batch, IdRule, InputFile, Source, at, located, storage_errors
-from fpstore.io.wrong_width import wrong_width
+from fpstore.io.source import Batch, IdRule, Projection, RowFiles
 
 RAW_BITS = {"u32": 32, "u64": 64}
 _NPY_HEADER_BYTES = 128
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 
 
-class NpySource(Source):
-    """An array of fingerprints in a ``.npy`` file, mapped into memory."""
+class NpyRows(RowFiles):
+    """An array in a ``.npy`` file, mapped into memory: fingerprints, or vectors as its rows."""
 
-    def __init__(self, file: InputFile, batch_rows: int, width: Width = WIDTH_64, signed: bool = False) -> None:
-        super().__init__(file)
-        self._width, self._signed = width, signed
-        if file.size is None:
+    def __init__(self, path: str, batch_rows: int) -> None:
+        super().__init__([path])
+        (self.file,), (self.name,) = self.files, self.names
+        if self.file.size is None:
             raise at(self.name, None, "a .npy input must be a regular file (for a stream use format='u64')")
         self._batch_rows = batch_rows
-        self._dtype, self._shape, self._order, self._offset = self._read_header(file.size)
-        self.rows = self._shape[0]
-        self.has_ids = False
+        self._dtype, self._shape, self._order, self._offset = self._read_header()
+        self.rows = self._shape[0] if self._shape else 0
 
-    def _read_header(self, size: int) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"], int]:
+    def resolved(self, projection: Projection) -> Projection:
+        """Return the columns without ids, which there are none of; InputError for an array of another type or shape."""
+        if projection.id is not None and not projection.optional_id:
+            raise at(self.name, None, f"a .npy file has no column {show(projection.id)}")
+        if self._dtype.hasobject:
+            raise at(self.name, None, "not a readable .npy file: it holds objects of Python")
+        if projection.vector is not None and len(self._shape) != 2:
+            raise at(self.name, None, f"an array of shape {self._shape}: vectors are rows of an array of two dimensions")
+        width, dtype = projection.width, self._dtype
+        problem = None if projection.vector is not None else dtype_problem(dtype, self._shape, width, projection.signed)
+        if problem:
+            if dtype.kind == "i" and width.words == 1 and not projection.signed:
+                problem += ", or read the file with signed=True (--signed)"
+            raise at(self.name, None, problem)
+        needed, size = self._offset + math.prod(self._shape) * dtype.itemsize, self.file.size or 0
+        if size < needed:
+            raise at(self.name, None, f"truncated: {size} bytes, but its header promises {needed}")
+        return replace(projection, id=None, optional_id=False)
+
+    def dimension(self, projection: Projection) -> int | None:
+        """Return the numbers in a vector."""
+        return self._shape[1]
+
+    def _read_header(self) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"], int]:
         with self.file.open() as stream, storage_errors(self.name):
             try:
                 version = np.lib.format.read_magic(stream)
@@ -47,23 +71,12 @@ class NpySource(Source):
             except (ValueError, EOFError, SyntaxError, TypeError) as error:
                 reason = str(error).splitlines()[0] if str(error) else "no header"
                 raise at(self.name, None, f"not a readable .npy file: {reason}") from None
-            offset = stream.tell()
-        problem = dtype_problem(dtype, shape, self._width, self._signed)
-        if problem:
-            if dtype.kind == "i" and self._width.words == 1 and not self._signed:
-                problem += ", or read the file with signed=True (--signed)"
-            raise at(self.name, None, problem)
-        needed = offset + math.prod(shape) * dtype.itemsize
-        if size < needed:
-            raise at(self.name, None, f"truncated: {size} bytes, but its header promises {needed}")
-        return dtype, shape, "F" if columns_first else "C", offset
+            return dtype, shape, "F" if columns_first else "C", stream.tell()
 
-    def batches(self, rule: IdRule) -> Iterator[Batch]:
-        """Yield slices of the mapped file; other types and byte orders are converted."""
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+        """Yield slices of the mapped file; fingerprints of other types and byte orders are converted."""
         if not self.rows:
             return
-        with located(self.name):
-            rule.expect(False)
         with storage_errors(self.name):
             mapped: npt.NDArray[Any] = np.memmap(
                 self.file.path, dtype=self._dtype, mode="r", offset=self._offset, shape=self._shape, order=self._order
@@ -72,43 +85,50 @@ class NpySource(Source):
         for start in range(0, self.rows, self._batch_rows):
             part = values[start : start + self._batch_rows]
             self.bytes_done = self._offset + (start + len(part)) * math.prod(self._shape[1:]) * self._dtype.itemsize
+            if projection.vector is not None:
+                yield Batch(vectors=part)
+                continue
             with located(self.name):
-                rows = rows_of_array(part, self._width, start, self._signed)
-            yield Batch(rows, None)
+                rows = rows_of_array(part, projection.width, start, projection.signed)
+            yield Batch(rows)
 
 
-class RawSource(Source):
+class RawRows(RowFiles):
     """Successive little-endian numbers of 32 or 64 bits in a file or a stream."""
 
-    def __init__(self, file: InputFile, batch_rows: int, name: str = "u64", width: Width = WIDTH_64) -> None:
-        super().__init__(file)
-        self._width = width
-        if RAW_BITS[name] != width.bits:
-            raise at(self.name, None, wrong_width("fingerprints", RAW_BITS[name], f" (.{name})", width))
-        self._batch_rows = batch_rows
-        self.has_ids = False
-        if file.size is not None:
-            self._check_size(file.size)
-            self.rows = file.size // width.bytes
+    def __init__(self, path: str, bits: int, batch_rows: int) -> None:
+        super().__init__([path])
+        (self.file,), (self.name,) = self.files, self.names
+        self._bytes, self._batch_rows = bits // 8, batch_rows
+        if self.file.size is not None:
+            self._check_size(self.file.size)
+            self.rows = self.file.size // self._bytes
 
-    def _check_size(self, size: int) -> None:
-        bits, taken = self._width.bits, self._width.bytes
-        if size % taken:
-            raise at(self.name, None, f"truncated: {size % taken} bytes are left over, uint{bits} takes {taken}")
+    def resolved(self, projection: Projection) -> Projection:
+        """Return the columns without ids, which there are none of; InputError for another width."""
+        bits = 8 * self._bytes
+        if projection.id is not None and not projection.optional_id:
+            raise at(self.name, None, f"a .u{bits} file has no column {show(projection.id)}")
+        if bits != projection.width.bits:
+            raise at(self.name, None, wrong_width("fingerprints", bits, f" (.u{bits})", projection.width))
+        return replace(projection, id=None, optional_id=False)
 
-    def batches(self, rule: IdRule) -> Iterator[Batch]:
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield the numbers in the order of the file."""
         with self.file.open() as stream:
             for data in iter(partial(self._read, stream), b""):
                 self.bytes_done += len(data)
                 self._check_size(len(data))  # only the last piece can be cut short
-                with located(self.name):
-                    rule.expect(False)
-                yield Batch(rows_of_array(np.frombuffer(data, dtype=f"<u{self._width.bytes}"), self._width), None)
+                yield Batch(rows_of_array(np.frombuffer(data, dtype=f"<u{self._bytes}"), projection.width))
+
+    def _check_size(self, size: int) -> None:
+        if size % self._bytes:
+            message = f"truncated: {size % self._bytes} bytes are left over, uint{8 * self._bytes} takes {self._bytes}"
+            raise at(self.name, None, message)
 
     def _read(self, stream: BinaryIO) -> bytes:
         with storage_errors(self.name):
-            return stream.read(self._batch_rows * self._width.bytes)
+            return stream.read(self._batch_rows * self._bytes)
 
 
 class RawEncoder(Encoder):

@@ -14,8 +14,7 @@ from fpstore.base.strings import string_spans
 from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width, check_width
 from fpstore.errors import InputError, counted, show
 from fpstore.io.convert import as_array, texts_of, unmasked
-from fpstore.io.digits import Digits, read_digits, rows_of_digits
-from fpstore.io.wrong_width import too_large, wrong_width
+from fpstore.io.digits import Digits, read_digits, rows_of_digits, too_large, wrong_width
 
 MAX_U64 = 2**64 - 1
 
@@ -161,7 +160,7 @@ def format_fingerprint(value: int, width: int = 64) -> str:
 
 
 def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
-    """Convert a caller's fingerprints to contiguous rows, as `fpstore.base.width` describes them.
+    """Convert a caller's fingerprints to contiguous rows, as `fpstore.width` describes them.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Regular delimited text, parsed a block at a time with NumPy.
 
 Every function here returns a result only if it is certain, and otherwise None: the caller then reads the same
-block line by line (`fpstore.io.text`), which finds the exact error or accepts the unusual line.
+block row by row (`fpstore.io.delimited`), which finds the exact error or accepts the unusual line.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ from fpstore.base.aliases import Words
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, WORD_BITS, Width
 from fpstore.io.digits import Digits
-from fpstore.io.source import IdColumn, IdKind
 
 _Positions = npt.NDArray[np.int64]
 _Bytes = npt.NDArray[np.uint8]
@@ -43,8 +42,8 @@ class Lines(NamedTuple):
 
 
 def parse_block(
-    block: bytes, separators: bytes, digits: Digits, kind: IdKind | None = None, plain: bool = False, end: bytes = b"\n"
-) -> tuple[Words, IdColumn] | None:
+    block: bytes, separators: bytes, digits: Digits, kind: str | None = None, plain: bool = False, end: bytes = b"\n"
+) -> tuple[Words, Words | StringColumn | None] | None:
     """Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each with its end.
 
     Returns None if a line of the block is irregular. Ids are strings unless ``kind`` is "int"; with ``plain``,
@@ -60,7 +59,7 @@ def parse_block(
         return fingerprints, None
     starts = lines.cuts + 1
     if kind == "int":
-        if plain and bool(((lines.buffer[starts] == _ZERO) & (lines.ends - starts > 1)).any()):
+        if plain and _leading_zeros(lines, starts):
             return None
         integers = _parse_decimal(lines, starts, lines.ends)
         return None if integers is None else (fingerprints, integers)
@@ -88,6 +87,19 @@ def parse_texts(texts: list[str], digits: Digits) -> Words | None:
     # One line and one row per text: none holds a line break, and no line was skipped as blank.
     alike = columns is not None and columns[1] is None and text.count("\n") == len(columns[0]) == len(texts)
     return columns[0] if columns is not None and alike else None
+
+
+def parse_integers(strings: StringColumn, plain: bool) -> Words | None:
+    """Parse one decimal integer per string; None if one is irregular, or with ``plain``, has leading zeros."""
+    data = _PAD + strings.data
+    ends = strings.ends.astype(np.int64) + len(_PAD)
+    starts = ends - strings.sizes.astype(np.int64)
+    lines = Lines(data, np.frombuffer(data, np.uint8), starts, ends, ends, has_ids=False)
+    return None if not strings.sizes.all() or (plain and _leading_zeros(lines, starts)) else _parse_decimal(lines, starts, ends)
+
+
+def _leading_zeros(lines: Lines, starts: _Positions) -> bool:
+    return bool(((lines.buffer[starts] == _ZERO) & (lines.ends - starts > 1)).any())
 
 
 def _split(block: bytes, separators: bytes, end: bytes) -> Lines | None:

@@ -1,14 +1,19 @@
-"""Rows of delimited text, ``.tsv``, ``.csv`` and ``.txt``: one reader, for files of fingerprints and for corpora."""
+"""Delimited text, ``.tsv``, ``.csv`` and ``.txt``: files of fingerprints with optional ids, and corpora with a header."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Literal
 
-from fpstore.errors import InputError, show
-from fpstore.io.lines import MAX_LINE_BYTES
-from fpstore.io.source import at
+from fpstore.errors import InputError, cut, show
+from fpstore.io.columns import parse_block
+from fpstore.io.digits import is_like_fingerprint
+from fpstore.io.files import at, located
+from fpstore.io.lines import MAX_LINE_BYTES, LineParser, Row
+from fpstore.io.source import Batch, IdRule, Projection, batch_of_values
 
 Dialect = Literal["tsv", "csv", "txt"]
 
@@ -28,44 +33,144 @@ _LINE = rb"[^%(end)s]*+%(end)s"
 _NO_ROWS = rb"(?:[ \t\r]*+%(end)s|#[^%(end)s]*+%(end)s)*+"
 
 
-class Row(NamedTuple):
-    """A row: its first line, its bytes as they stand in the file, and its cells."""
-
-    line: int
-    raw: bytes
-    cells: list[str]
-
-
-class DelimitedText:
-    """Takes blocks of lines apart: those of one file.
+class DelimitedText(LineParser):
+    """Takes delimited text apart: that of one file.
 
     Parameters
     ----------
-    name : str
-        The file, for messages.
+    name, end
+        As for `LineParser`. Lines that end with a zero byte have one row each.
     dialect : {"tsv", "csv", "txt"}
         Cells are separated by tabs, and are as they stand; or by commas, and may be quoted, with line breaks in them; or by tabs,
         commas or blanks.
-    end : bytes
-        The end of a line: a line feed or a zero byte. Those with a zero byte have one row each.
-    loose : bool
-        As files of fingerprints are: lines of blanks are no rows, and bytes that are not UTF-8 become surrogates. Otherwise they
-        are an error.
+    projection : Projection, optional
+        The file holds fingerprints, as `fpstore.io.open_reader` has them, with these columns: a header may be missing, and
+        lines of blanks or after a ``#`` are no rows. Otherwise, the file has a header.
 
-    Attributes
-    ----------
-    comments : bool
-        Whether lines that begin with ``#`` are no rows.
     """
 
-    def __init__(self, name: str, dialect: Dialect, end: bytes = b"\n", loose: bool = False) -> None:
-        self._name, self._dialect, self._end, self._loose = name, dialect, end, loose
+    typed = False
+
+    def __init__(self, name: str, dialect: Dialect, end: bytes = b"\n", projection: Projection | None = None) -> None:
+        super().__init__(name, end)
+        self._dialect, self._loose = dialect, projection
         self._in_quotes = dialect == "csv" and end == b"\n"  # whether rows may have more than one line
         self._break = "\n" if self._in_quotes else ""
         self._first_row = re.compile(_NO_ROWS % {b"end": end} + (_CSV_ROW if self._in_quotes else _LINE % {b"end": end}))
-        self.comments = loose
+        self._comments = projection is not None
+        self._places: dict[str, int] = {}  # of the columns that are read
+        self._cells: int | None = None  # in each row, by the header
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+        """Yield blocks that end where a row ends, and the number of the first line of each, without the header."""
+        began = False
+        for block, line in self._whole_rows(blocks):
+            row = None if began else next(self.rows(block, line), None)
+            if row is not None:
+                began = True
+                if self._is_header(row):
+                    continue
+            if began:
+                yield block, line
+        if not began and self._loose is None:
+            raise at(self.name, None, "is empty: a first line with the names of the columns is expected")
+
+    def _is_header(self, row: Row) -> bool:
+        """Whether the first row has the names of columns, which are noted."""
+        if self._loose is None:
+            self.header, self._cells = row, len(row.cells)
+            return True
+        with located(self.name, row.line):
+            return self._is_header_of_fingerprints(row.cells, self._loose)
+
+    def _is_header_of_fingerprints(self, cells: Sequence[str], projection: Projection) -> bool:
+        names = [cell.strip(" \t").lower() for cell in cells]
+        fingerprint, identifier = str(projection.fingerprint), str(projection.id)
+        self._places = {fingerprint: 0, identifier: 1}
+        if fingerprint.lower() not in names:
+            if projection.named:
+                raise InputError(f"no header line that names the column {show(fingerprint)}")
+            return False
+        if not projection.named and len(cells) < 3 and is_like_fingerprint(names[0], projection.digits):
+            return False  # a fingerprint with the id "fingerprint"
+        place = names.index(fingerprint.lower())
+        self._places = {fingerprint: place}
+        if identifier.lower() in names:
+            self._places[identifier] = names.index(identifier.lower())
+        elif not projection.optional_id:
+            raise InputError(f"the header does not name the column {show(identifier)}")
+        elif len(names) == 2:
+            self._places[identifier] = 1 - place
+        self._cells, self._comments = len(names), place == 0
+        return True
+
+    def find_columns(self, projection: Projection) -> None:
+        """Note the places of columns; InputError if the header lacks one."""
+        names = [] if self.header is None else self.header.cells
+        for name in projection.names if names else ():
+            if names.count(name) != 1:
+                what = f"{names.count(name)} columns" if name in names else "no column"
+                advice = ": these are JSON lines: give --format jsonl" if names[0].startswith("{") else ""
+                shown = ", ".join(map(cut, names[:8]))
+                raise at(self.name, None, f"{what} named {name!r} (columns here: {shown}){advice}")
+            self._places[name] = names.index(name)
+
+    def whole(self, block: bytes, first: int, projection: Projection, rule: IdRule | None) -> Batch | None:
+        """Return the rows of a block of fingerprints and ids that is regular."""
+        regular = [*self._places.values()] in ([0], [0, 1]) and self._cells in (1, 2, None)
+        if self._loose is None or rule is None or not regular or (self._dialect == "csv" and b'"' in block):
+            return None
+        plain = rule.asked == "auto"
+        columns = parse_block(block, SEPARATORS[self._dialect], projection.digits, rule.kind, plain, self.end)
+        if columns is None:
+            return None
+        fingerprints, ids = columns
+        if len(fingerprints):
+            if self._cells not in (None, 1 + (ids is not None)):
+                return None
+            rule.expect(ids is not None)
+
+        def wrong(place: int, message: str) -> InputError:
+            return at(self.name, next(islice(self.rows(block, first), place, None)).line, message)
+
+        return Batch(fingerprints, ids, wrong=wrong)
+
+    def batch(self, rows: list[Row], projection: Projection, rule: IdRule | None) -> Batch:
+        """Return the columns of some rows."""
+        wrong = self.wrong([row.line for row in rows])
+        for place, row in enumerate(rows):
+            if len(row.cells) != self._cells and (self._cells is not None or len(row.cells) > 2):
+                raise wrong(place, self._other_cells(row.cells))
+        if self._loose is None:
+            columns: dict[str, list[Any]] = {name: [row.cells[self._places[name]] for row in rows] for name in projection.names}
+            filled = {*projection.texts, *((projection.fingerprint, projection.id) if projection.strict else ())}
+            for name in columns.keys() - filled:
+                columns[name] = [cell or None for cell in columns[name]]
+            return batch_of_values(columns, projection, rule, wrong, typed=False)
+        fingerprint, identifier = str(projection.fingerprint), str(projection.id)
+        columns = {fingerprint: [row.cells[self._places[fingerprint]] for row in rows]}
+        place_of_id = self._places.get(identifier)
+        has_ids = [place_of_id is not None and place_of_id < len(row.cells) for row in rows]
+        if rule is not None:
+            rule.expect_each(has_ids, wrong)
+        if not has_ids[0]:
+            return batch_of_values(columns, replace(projection, id=None), rule, wrong, typed=False)
+        columns[identifier] = [row.cells[place_of_id or 0] for row in rows]
+        return batch_of_values(columns, projection, rule, wrong, typed=False)
+
+    def _other_cells(self, cells: Sequence[str]) -> str:
+        """Return that a row has another number of cells."""
+        if self._loose is None:
+            quoted = self._dialect == "tsv" and any(cell.startswith('"') for cell in cells)
+            advice = ": TSV has no quoted cells, write CSV if texts have line breaks or tabs" if quoted else ""
+            return f"has {len(cells)} cells, the header has {self._cells}{advice}"
+        if self._cells is not None:
+            return f"columns: {len(cells)}, but the header names {self._cells}"
+        return (
+            f"columns: {len(cells)}; expected a fingerprint and an optional id (more columns need a header line that names them)"
+        )
+
+    def _whole_rows(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
         """Yield blocks that end where a row ends, and the number of the first line of each.
 
         The first row is alone in its block: if it is a header, it may say that there are no comments.
@@ -81,7 +186,7 @@ class DelimitedText:
                 held.append(block[:start])
                 held_bytes += start
                 if held_bytes > MAX_LINE_BYTES:
-                    raise at(self._name, held_line, f"a row longer than {MAX_LINE_BYTES >> 20} MiB: is a quote not closed?")
+                    raise at(self.name, held_line, f"a row longer than {MAX_LINE_BYTES >> 20} MiB: is a quote not closed?")
                 if not rest:
                     continue
                 yield b"".join(held), held_line
@@ -92,9 +197,9 @@ class DelimitedText:
                 start, seen = first.end(), True
             stop = self._last_end(block, start)
             if stop > start:
-                yield block[start:stop], line + block.count(self._end, 0, start)
+                yield block[start:stop], line + block.count(self.end, 0, start)
             if stop < len(block):
-                held, held_line, held_bytes = [block[stop:]], line + block.count(self._end, 0, stop), len(block) - stop
+                held, held_line, held_bytes = [block[stop:]], line + block.count(self.end, 0, stop), len(block) - stop
         if held:
             yield b"".join(held), held_line
 
@@ -102,23 +207,15 @@ class DelimitedText:
         """Return where the last row of a block of lines ends."""
         if not self._in_quotes or block.find(b'"', start) < 0:
             return len(block)
-        found = (_CSV_ROWS_AND_COMMENTS if self.comments else _CSV_ROWS).match(block, start)
+        found = (_CSV_ROWS_AND_COMMENTS if self._comments else _CSV_ROWS).match(block, start)
         assert found
         return found.end()
 
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
-        """Yield the rows of a block; the error names the first line of a bad one.
-
-        Parameters
-        ----------
-        block : bytes
-            Whole rows.
-        first : int
-            The number of its first line.
-        """
+        """Yield the rows of a block; the error names the first line of a bad one."""
         import csv
 
-        lines = block.split(self._end)[:-1]
+        lines = block.split(self.end)[:-1]
         start = stop = 0
 
         def of_row() -> Iterator[str]:
@@ -131,7 +228,7 @@ class DelimitedText:
         quoted = csv.reader(of_row(), strict=True)
         while stop < len(lines):
             start, text = stop, self._without_return(lines[stop])
-            if not (text.strip(_BLANK) if self._loose else text) or (self.comments and text.startswith(b"#")):
+            if not (text.strip(_BLANK) if self._loose else text) or (self._comments and text.startswith(b"#")):
                 stop += 1
                 continue
             if self._dialect == "csv" and b'"' in text:
@@ -144,20 +241,20 @@ class DelimitedText:
             else:
                 stop += 1
                 cells = self._split(self._decoded(text, first + start))
-            yield Row(first + start, self._end.join(lines[start:stop]) + self._end, cells)
+            yield Row(first + start, self.end.join(lines[start:stop]), cells)
 
     def _not_csv(self, reason: str, text: bytes, line: int) -> InputError:
-        return at(self._name, line, f"not valid CSV: {reason} in {show(text.decode('utf-8', 'backslashreplace'))}")
+        return at(self.name, line, f"not valid CSV: {reason} in {show(text.decode('utf-8', 'backslashreplace'))}")
 
     def _without_return(self, line: bytes) -> bytes:
-        return line.removesuffix(b"\r") if self._end == b"\n" else line
+        return line.removesuffix(b"\r") if self.end == b"\n" else line
 
     def _decoded(self, text: bytes, line: int) -> str:
         try:
             return text.decode("utf-8", "surrogateescape" if self._loose else "strict")
         except UnicodeDecodeError:
             shown = show(text.decode("utf-8", "backslashreplace"))
-            raise at(self._name, line, f"not valid UTF-8: {shown}; --encoding (encoding=) names another") from None
+            raise at(self.name, line, f"not valid UTF-8: {shown}; --encoding (encoding=) names another") from None
 
     def _split(self, text: str) -> list[str]:
         if self._dialect == "txt":

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fpstore.errors import InputError, show
-from fpstore.io.source import at
+from fpstore.io.files import at
 
 UTF8 = "utf-8"
 #: Byte order marks; that of UTF-32 comes first, because it begins with that of UTF-16.

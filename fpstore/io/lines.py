@@ -1,56 +1,202 @@
-"""Text inputs as blocks of whole lines, in bounded memory."""
+"""Files of lines as rows: blocks of whole lines, in bounded memory, which the parser of a format takes apart."""
+
+from __future__ import annotations
 
 import fcntl
 import os
 import select
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from functools import partial
+from itertools import chain, compress
+from typing import Any, BinaryIO, NamedTuple
 
+from fpstore.base.aliases import Progress
 from fpstore.errors import InputError
 from fpstore.io.encodings import transcoded
+from fpstore.io.files import InputFile, at, storage_errors
 from fpstore.io.packed import unpacked
-from fpstore.io.source import Batch, Fields, InputFile, Source, at, storage_errors
+from fpstore.io.sink import Complete, Sink
+from fpstore.io.source import Batch, Flags, IdRule, KeptRows, Projection, RowFiles, Skip, Wrong
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20  # that are read at a time
 MAX_LINE_BYTES = 16 << 20
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 
 
-class LineSource(Source):
-    """An input made of lines."""
+class Row(NamedTuple):
+    """A row: its first line, its bytes as they stand in the file, without the end of its last line, and its cells, if any."""
 
-    def __init__(self, file: InputFile, fields: Fields, block_bytes: int = BLOCK_BYTES) -> None:
-        super().__init__(file)
-        self.fields = fields
-        self.end = b"\0" if fields.null else b"\n"
-        self.arrives = fields.unbuffered and file.arrives
-        self._block_bytes = block_bytes
+    line: int
+    raw: bytes
+    cells: Sequence[str] = ()
 
-    def blocks(self) -> Iterator[tuple[bytes, int]]:
-        """Yield the blocks of the input, as `line_blocks` does."""
-        return line_blocks(self.file, self._count, self._block_bytes, self.end, self.arrives)
 
-    def parsed(self, block: bytes, first: int, parse: Callable[[bytes, int], Batch]) -> Iterator[Batch]:
-        """Yield the rows of a block; if a line is bad, those before it too where somebody may wait for their answers."""
-        try:
-            batch = parse(block, first)
-        except InputError as error:
-            good = error.line - first if isinstance(error.line, int) else 0
-            if self.arrives and good:
-                yield parse(b"".join(line + self.end for line in block.split(self.end)[:good]), first)
-            raise
-        yield batch
+class LineParser(ABC):
+    """Takes the lines of one file apart, in one reading.
 
-    def _count(self, size: int) -> None:
-        self.bytes_done += size
+    Parameters
+    ----------
+    name : str
+        The file, for messages.
+    end : bytes
+        The end of a line: a line feed or a zero byte.
+
+    Attributes
+    ----------
+    typed : bool
+        Whether ids have a type of their own.
+    header : Row, optional
+        The first row, where it must have the names of the columns.
+    found : set of str
+        Of several columns of texts, those that some row has.
+    """
+
+    typed = True
+    header: Row | None = None
+
+    def __init__(self, name: str, end: bytes = b"\n") -> None:
+        self.name, self.end = name, end
+        self.found: set[str] = set()
+
+    def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+        """Yield blocks of whole rows below the header, and the number of the first line of each."""
+        yield from blocks
+
+    def find_columns(self, projection: Projection) -> None:  # noqa: B027 - most formats have no header
+        """Raise InputError if the header lacks a column."""
+
+    @abstractmethod
+    def rows(self, block: bytes, first: int) -> Iterator[Row]:
+        """Yield the rows of a block whose first line has a number."""
+
+    def whole(self, block: bytes, first: int, projection: Projection, rule: IdRule | None) -> Batch | None:
+        """Return the rows of a block that is regular; None, or InputError, for one that is to be read row by row."""
+        return None
+
+    @abstractmethod
+    def batch(self, rows: list[Row], projection: Projection, rule: IdRule | None) -> Batch:
+        """Return the columns of some rows."""
+
+    def wrong(self, lines: Sequence[int]) -> Wrong:
+        """Return what makes the errors of rows that begin in some lines."""
+        return lambda place, message: at(self.name, lines[place], message)
+
+
+class LineRows(RowFiles):
+    """Files of lines: JSON lines or delimited text. Rows are copied byte for byte; a blank line is no row, and is not copied.
+
+    Parameters
+    ----------
+    paths : sequence of str
+    suffix : str
+        The extension of a file that is written.
+    parser : callable
+        Makes the `LineParser` of a file from its name.
+    again, encoding
+        As for `RowFiles`. The headers of files that are read again are checked at once.
+    unbuffered : bool
+        Yield the lines that have come through a pipe, a socket or a terminal, without waiting for others, and those before a bad
+        one.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        suffix: str,
+        parser: Callable[[str], LineParser],
+        again: bool = False,
+        encoding: str | None = None,
+        unbuffered: bool = False,
+    ) -> None:
+        super().__init__(paths, again, encoding)
+        self.suffix, self._parser = suffix, parser
+        self.typed = parser("").typed
+        self.arrives = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
+        self._columns: Sequence[str] = ()
+        self._head = b""
+        for file in self.files if again and not self.typed else ():
+            next(self._blocks(file, parser(file.name)), None)
+        self.bytes_done = 0
+
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+        """Yield the rows of successive blocks."""
+        self.bytes_done, skip = 0, Skip(skipped)
+        self.absent = set(projection.text) if isinstance(projection.text, tuple) and self.typed and not skipped else set()
+        for file in self.files:
+            parser = self._parser(file.name)
+            for block, first in self._blocks(file, parser, projection):
+                yield from self._parsed(parser, block, first, projection, rule, skip)
+                self.absent = self.absent - parser.found if self.absent else ()
+        skip.finish()
+
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+        """Write the header, if there is one, and the rows that are kept, byte for byte."""
+        flags = KeptRows(kept, progress)
+        self.check_unchanged()
+        with Sink(target, complete) as sink:
+            sink.write(self._head)
+            for file in self.files:
+                parser = self._parser(file.name)
+                for block, first in self._blocks(file, parser):
+                    rows = list(parser.rows(block, first))
+                    some = compress(rows, flags.take(len(rows)).tolist())
+                    sink.write(b"".join([row.raw + parser.end for row in some]))
+            flags.finish()
+            self.check_unchanged()
+
+    def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:
+        """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
+        lines = line_blocks(file, self._count, parser.end, self.arrives and file.arrives, self.encoding)
+        for block in chain(parser.blocks(lines), [None]):
+            if parser.header is not None:
+                if not self._columns:
+                    self._columns, self._head = parser.header.cells, parser.header.raw + parser.end
+                if parser.header.cells != self._columns:
+                    raise at(file.name, parser.header.line, f"has other columns than {self.files[0].name}")
+            if projection is not None:
+                parser.find_columns(projection)
+            if block is not None:
+                yield block
+
+    def _parsed(
+        self, parser: LineParser, block: bytes, first: int, projection: Projection, rule: IdRule | None, skip: Skip
+    ) -> Iterator[Batch]:
+        """Yield the rows of a block; if a row is bad, those before it too where somebody may wait for their answers."""
+        before = None if rule is None else vars(rule).copy()
+
+        def tried(parse: Callable[[], Batch | None]) -> tuple[Batch | None, InputError | None]:
+            try:
+                return parse(), None
+            except InputError as error:
+                if rule is not None and before is not None:
+                    vars(rule).update(before)
+                return None, error
+
+        if not skip.left:
+            batch, _ = tried(lambda: parser.whole(block, first, projection, rule))
+            if batch is not None:
+                yield batch
+                return
+        rows: list[Row] = []
+        _, unread = tried(lambda: rows.extend(parser.rows(block, first)))
+        rows = rows[skip.of(len(rows)) :]
+        batch, error = tried(lambda: parser.batch(rows, projection, rule) if rows else None)
+        if error is not None:  # which row it is, and what stands before it
+            errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
+            good, error = next(((place, found) for place, found in enumerate(errors) if found is not None), (0, error))
+            batch = parser.batch(rows[:good], projection, rule) if good and self.arrives else None
+        if batch is not None and (self.arrives or unread is None):
+            yield batch
+        if error or unread:
+            raise error or unread  # type: ignore[misc]
 
 
 def line_blocks(
     file: InputFile,
     on_read: Callable[[int], None],
-    block_bytes: int = BLOCK_BYTES,
     line_end: bytes = b"\n",
     arrives: bool = False,
     encoding: str | None = None,
@@ -64,8 +210,6 @@ def line_blocks(
     file : InputFile
     on_read : callable
         Called with the number of bytes of each read of the file.
-    block_bytes : int
-        Bytes to read at a time.
     line_end : bytes
         A line feed or a zero byte.
     arrives : bool
@@ -83,7 +227,7 @@ def line_blocks(
                 read = transcoded(read, encoding, file.name)
         while True:
             with storage_errors(file.name):
-                data = read(block_bytes)
+                data = read(BLOCK_BYTES)
             end = data.rfind(line_end) + 1
             if data and not end:
                 held.append(data)

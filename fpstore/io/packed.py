@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, BinaryIO, cast
 
 from fpstore.errors import InputError
-from fpstore.io.source import InputFile, at, storage_errors
+from fpstore.io.files import InputFile, at, storage_errors
 
 Read = Callable[[int], bytes]
 
@@ -200,9 +200,3 @@ class _Frames:
         if value & 1:  # the last
             return self._next(self._begin, 4, size + (4 if self._checksum else 0))
         return size
-
-
-def refuse_packed(path: Any, name: str, form: str) -> None:
-    """Raise InputError for a compressed file of a format that is not read as a stream."""
-    if inner_name(path) != PurePath(path).name:
-        raise at(name, None, f"a compressed .{form} file cannot be read: decompress it first")

@@ -1,30 +1,39 @@
-"""Parquet files, read and written by pyarrow, which is imported when the first one is opened."""
+"""Rows of Parquet files, and of tables of Arrow, Polars and pandas. pyarrow is imported when the first one is opened."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
-from fpstore.base.aliases import NamedColumns
+from fpstore.base.aliases import NamedColumns, Progress
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.arrow import (
-    FingerprintColumns,
+    ArrowColumns,
+    cast_to,
     distance_type,
     find_column,
     fingerprint_array,
     fingerprint_type,
-    id_kind,
-    ids_of_column,
     import_pyarrow,
     in_pieces,
+    kept_rows,
+    table_of,
     value_bytes,
+    with_schema,
+    without_views,
+    writable,
 )
-from fpstore.io.sink import Encoder, Sink
-from fpstore.io.source import Batch, Fields, IdRule, InputFile, Source, at, located
+from fpstore.io.files import at, located
+from fpstore.io.sink import Complete, Encoder, Sink
+from fpstore.io.source import PART_BYTES, Batch, Flags, IdRule, KeptRows, Projection, RowFiles, RowSource, Skip
 
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24  # of a row group that is written: whichever is reached first
-BATCH_BYTES = 1 << 23  # that are decoded at once
+COPIED_BYTES = 1 << 25  # of a row group of rows that are copied
+BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # that are decoded at once
 PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
 READ_BYTES = 1 << 20  # of the file, at once: otherwise all that a row group has of a column
 DICTIONARY_BYTES = 1 << 24  # of a column of a row group whose dictionary is not decoded
@@ -62,53 +71,187 @@ def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> 
     return arrow.parquet.ParquetFile(path, read_dictionary=small, buffer_size=READ_BYTES), rows
 
 
-class ParquetSource(Source):
-    """The fingerprint and id columns of a Parquet file, read in batches of rows."""
+class ParquetRows(RowFiles):
+    """Parquet files of one schema."""
 
-    def __init__(self, file: InputFile, fields: Fields, batch_rows: int) -> None:
-        super().__init__(file)
-        if file.size is None:
-            raise at(self.name, None, "a Parquet input must be a regular file, because it is read from its end")
-        self._arrow = import_pyarrow(self.name)
-        self._batch_rows = batch_rows
-        with self._errors(), self._arrow.parquet.ParquetFile(file.path) as parquet:
-            schema = parquet.schema_arrow
-            self.rows = int(parquet.metadata.num_rows)
-        self._fingerprint_field = fields.fingerprint or "fingerprint"
-        self._id_field = fields.id or "id"
-        with located(self.name):
-            self._fingerprints = FingerprintColumns(self._fingerprint_field, fields.width, fields.decimal, fields.signed)
-            self._fingerprints.check_type(find_column(schema, self._fingerprint_field))
-            self.has_ids = fields.id is not None or self._id_field in schema.names
-            if self.has_ids:
-                id_kind(self._id_field, find_column(schema, self._id_field))
+    suffix = ".parquet"
 
-    def batches(self, rule: IdRule) -> Iterator[Batch]:
-        """Yield batches of rows in the order of the file."""
-        names = [self._fingerprint_field, *([self._id_field] if self.has_ids else [])]
-        done = 0
-        with self._errors():
-            parquet, most = open_rows(self._arrow, self.file.path, names, self._batch_rows)
-        with parquet:
-            rows = parquet.iter_batches(batch_size=most, columns=names, use_threads=False)
-            while True:
-                with self._errors():
-                    batch = next(rows, None)
-                if batch is None:
-                    return
-                for _, some in in_pieces(batch, READ_BYTES):
-                    with located(self.name), self._errors():
-                        rule.expect(bool(self.has_ids))
-                        fingerprints = self._fingerprints.rows(some.column(self._fingerprint_field), done)
-                        ids = ids_of_column(some.column(self._id_field), done, rule) if self.has_ids else None
-                    done += len(fingerprints)
-                    self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
-                    yield Batch(fingerprints, ids)
+    def __init__(self, paths: Sequence[str], again: bool = False) -> None:
+        super().__init__(paths, again)
+        self._arrow = import_pyarrow(self.names[0])
+        self._schema: Any = None
+        self._compression = "snappy"
+        self.rows = 0
+        for file in self.files:
+            if file.size is None:
+                raise at(file.name, None, "a Parquet input must be a regular file, because it is read from its end")
+            with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
+                schema, metadata = parquet.schema_arrow, parquet.metadata
+                self.rows += int(metadata.num_rows)
+                if self._schema is None:
+                    self._schema = schema
+                    if metadata.num_row_groups and metadata.num_columns:
+                        self._compression = metadata.row_group(0).column(0).compression
+            if not schema.equals(self._schema):
+                raise at(file.name, None, f"has another schema than {self.files[0].name}")
+
+    def resolved(self, projection: Projection) -> Projection:
+        """Return the columns that the files have; InputError for one that is missing, or has a type that it cannot have."""
+        if projection.optional_id:
+            projection = replace(projection, id=projection.id if projection.id in self._schema.names else None, optional_id=False)
+        self._columns(projection)
+        return projection
+
+    def dimension(self, projection: Projection) -> int | None:
+        """Return the numbers in a vector; None if there are no vectors that would say."""
+        size = self._columns(projection).dimension
+        first = next(self.batches(replace(projection, id=None)), None) if size is None else None
+        return size if first is None or first.vectors is None else first.vectors.shape[1]
+
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+        """Yield batches of rows in the order of the files."""
+        columns = self._columns(projection)
+        for name, done, batch in self._batches(projection.names, skipped):
+            for start, some in in_pieces(batch, PART_BYTES, columns.shared):
+                with self._errors(name):
+                    rows = columns.rows(some, name, done + start, rule)
+                yield rows
+
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+        """Write the rows that are kept, with all their columns and the metadata of the schema."""
+        flags = KeptRows(kept, progress)
+        self.check_unchanged()
+        with Sink(target, complete) as sink, sink.errors():
+            codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
+            writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec, write_batch_size=PAGE_STEP)
+            try:
+                groups = RowGroups(writer, self._schema, COPIED_BYTES)
+                plain = without_views(self._schema)
+                for _, _, batch in self._batches(None):
+                    for _, some in in_pieces(kept_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
+                        groups.add(cast_to(self._schema, cast_to(plain, some)))
+                flags.finish()
+                self.check_unchanged()
+                groups.flush()
+            finally:
+                writer.close()
+
+    def _columns(self, projection: Projection) -> ArrowColumns:
+        with located(self.names[0]):
+            return ArrowColumns(without_views(self._schema), projection)
+
+    def _batches(self, names: list[str] | None, skipped: int = 0) -> Iterator[tuple[str, int, Any]]:
+        """Yield the name of a file, the number of rows of it before a batch, and the batch; not some rows at the beginning."""
+        self.bytes_done = before = 0
+        skip = Skip(skipped)
+        for file in self.files:
+            with self._errors(file.name):
+                parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
+            with parquet:
+                groups, done = _groups_behind(parquet.metadata, skip)
+                count = max(parquet.metadata.num_rows, 1)
+                rows = parquet.iter_batches(most, row_groups=groups, columns=names, use_threads=names is None)
+                while True:
+                    with self._errors(file.name):
+                        batch = next(rows, None)
+                    if batch is None:
+                        break
+                    passed = skip.of(batch.num_rows)
+                    if passed < batch.num_rows:
+                        yield file.name, done + passed, batch.slice(passed)
+                    done += batch.num_rows
+                    self.bytes_done = before + (file.size or 0) * done // count
+            before += file.size or 0
+        skip.finish()
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
-        with parquet_errors(self._arrow, self.name):
+    def _errors(self, name: str) -> Iterator[None]:
+        with parquet_errors(self._arrow, name):
             yield
+
+
+def _groups_behind(metadata: Any, skip: Skip) -> tuple[list[int], int]:
+    """Return the row groups of a file behind those that are passed over as a whole, and how many rows these have."""
+    first = done = 0
+    while first < metadata.num_row_groups and metadata.row_group(first).num_rows <= skip.left:
+        done += skip.of(metadata.row_group(first).num_rows)
+        first += 1
+    return list(range(first, metadata.num_row_groups)), done
+
+
+class TableRows(RowSource):
+    """The rows of a table in memory, or of a stream of record batches, of which one is held at a time.
+
+    Parameters
+    ----------
+    table : object
+        A table, a record batch or a record batch reader of pyarrow, a data frame of Polars or pandas, or another object with
+        ``__arrow_c_stream__``.
+    again : bool
+        The rows are read more than once.
+    """
+
+    names, suffix = ("the table",), ".parquet"
+
+    def __init__(self, table: Any, again: bool = False) -> None:
+        self._arrow = import_pyarrow("the table", "a table")
+        self._given = self._table = table
+        self._spent = False
+        if again:
+            with self._named_columns():
+                self._table = table if isinstance(table, self._arrow.Table) else self._arrow.table(table)
+            without_views(self._table.schema)
+            self.rows, self.bytes_total = self._table.num_rows, self._table.nbytes
+
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+        """Yield the rows of successive record batches."""
+        done = self.bytes_done = 0
+        with self._stream() as stream:
+            for name in projection.names:
+                find_column(stream.schema, name)
+            columns = ArrowColumns(
+                without_views(self._arrow.schema([stream.schema.field(name) for name in projection.names])), projection
+            )
+            for given in stream:
+                for start, some in in_pieces(given.select(projection.names), PART_BYTES, columns.shared):
+                    yield columns.rows(some, self.names[0], done + start, rule)
+                done += given.num_rows
+                self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
+
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+        """Write the rows that are kept as Parquet."""
+        with Sink(target, complete) as sink, sink.errors():
+            rows = kept_rows(self._table, kept)
+            self._arrow.parquet.write_table(with_schema(rows, writable(rows.schema)), sink.file)
+
+    def kept(self, kept: Flags) -> Any:
+        """Return the rows that are kept, as a table of the kind that was given."""
+        kind = type(self._given).__module__.partition(".")[0]
+        if kind == "pandas":
+            return self._given[kept]
+        return self._given.filter(kept) if kind == "polars" else kept_rows(self._table, kept)
+
+    def _stream(self) -> Any:
+        reader = self._arrow.RecordBatchReader
+        if isinstance(self._table, reader):
+            if self._spent:
+                raise InputError("a record batch reader can be read only once: make a table of it, or another reader")
+            self._spent = True
+        if isinstance(self._table, self._arrow.Table):
+            return self._table.to_reader(max_chunksize=BATCH_ROWS)
+        with self._named_columns():
+            return reader.from_stream(self._table)
+
+    @contextmanager
+    def _named_columns(self) -> Iterator[None]:
+        """Refuse a column of pyarrow, Polars or pandas, which has the interface, too."""
+        try:
+            yield
+        except (TypeError, ValueError):
+            kind = type(self._given).__name__
+            raise InputError(
+                f"rows in memory are a table with named columns, got {kind}: make it a column of a table", got=self._given
+            ) from None
 
 
 @contextmanager
@@ -125,46 +268,61 @@ def parquet_errors(arrow: Any, name: str) -> Iterator[None]:
         raise at(name, None, f"not a readable Parquet file: {reason}") from error
 
 
+class RowGroups:
+    """Gathers record batches into row groups of GROUP_ROWS rows, or of about some number of bytes."""
+
+    def __init__(self, writer: Any, schema: Any, most_bytes: int) -> None:
+        self._writer, self._schema, self._most_bytes = writer, schema, most_bytes
+        self._held: list[Any] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: Any) -> None:
+        """Append a batch."""
+        self._held.append(batch)
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= self._most_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        if self._held:
+            table = table_of(self._held, self._schema)
+            self._held, self._rows, self._bytes = [], 0, 0
+            self._writer.write_table(table)
+
+
 class ParquetEncoder(Encoder):
-    """Writes columns into a Parquet file, in row groups of GROUP_ROWS rows, or of about GROUP_BYTES."""
+    """Writes columns into a Parquet file."""
 
     def __init__(self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64) -> None:
         if not sink.seekable:
             raise InputError("the Parquet format needs a file to write to")
         self._arrow = import_pyarrow(sink.name)
-        self._sink = sink
-        self._columns = columns
-        self._width = width
+        self._sink, self._columns, self._width = sink, columns, width
         self._writer: Any = None
-        self._held: list[Any] = []
-        self._held_rows = self._held_bytes = 0
 
     def write(self, data: NamedColumns) -> None:
         """Append rows; the first ones decide whether a column of values holds integers or strings."""
-        arrow = self._arrow
         if self._writer is None:
             self._open({name: isinstance(values, list) for name, values in data.items()})
         arrays = [
-            fingerprint_array(values, self._width) if self._columns[name] == "fingerprint" else arrow.array(values)
+            fingerprint_array(values, self._width) if self._columns[name] == "fingerprint" else self._arrow.array(values)
             for name, values in data.items()
         ]
-        self._held.append(arrow.record_batch(arrays, schema=self._schema))
-        self._held_rows += len(arrays[0])
-        self._held_bytes += self._held[-1].nbytes
-        if self._held_rows >= GROUP_ROWS or self._held_bytes >= GROUP_BYTES:
-            self._flush()
+        batch = self._arrow.record_batch(arrays, schema=self._schema)
+        with self._sink.errors():
+            self._groups.add(batch)
 
     def finish(self) -> None:
         """Write the remaining rows and the footer."""
         if self._writer is None:
             self._open({})
-        self._flush()
         with self._sink.errors():
+            self._groups.flush()
             self._writer.close()
 
     def abort(self) -> None:
         """Close pyarrow's writer while its file is open; otherwise it would try to when it is collected."""
-        self._held = []
         if self._writer is not None:
             with suppress(OSError, self._arrow.ArrowException):
                 self._writer.close()
@@ -181,13 +339,7 @@ class ParquetEncoder(Encoder):
         # Fingerprints hardly repeat, so a dictionary of them would be discarded.
         repeated = [name for name, kind in self._columns.items() if kind != "fingerprint"]
         with self._sink.errors():
-            self._writer = self._arrow.parquet.ParquetWriter(
+            self._writer = arrow.parquet.ParquetWriter(
                 self._sink.file, self._schema, use_dictionary=repeated, write_batch_size=PAGE_STEP
             )
-
-    def _flush(self) -> None:
-        if self._held:
-            table = self._arrow.Table.from_batches(self._held, schema=self._schema)
-            self._held, self._held_rows, self._held_bytes = [], 0, 0
-            with self._sink.errors():
-                self._writer.write_table(table)
+        self._groups = RowGroups(self._writer, self._schema, GROUP_BYTES)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast, get_args
 
@@ -9,29 +10,18 @@ import numpy as np
 
 from fpstore.base.arguments import check_choice, check_flag, check_path, check_whole, is_iterable, printable
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import WIDTH_64, Width, check_width
+from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.io.binary import RAW_BITS, NpySource, RawSource
+from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
-from fpstore.io.delimited import Dialect
+from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.digits import check_signed
-from fpstore.io.jsonl import JsonlSource
-from fpstore.io.packed import inner_name, refuse_packed
-from fpstore.io.parquet import ParquetSource
-from fpstore.io.source import (
-    FORMATS,
-    LINE_FORMATS,
-    Batch,
-    BatchSource,
-    Chunk,
-    Fields,
-    IdColumn,
-    IdRule,
-    IdType,
-    InputFile,
-    Source,
-)
-from fpstore.io.text import TextSource
+from fpstore.io.files import InputFile, at, located
+from fpstore.io.jsonl import JsonLines
+from fpstore.io.lines import LineRows
+from fpstore.io.packed import inner_name
+from fpstore.io.parquet import ParquetRows
+from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdColumn, IdRule, IdType, Projection, RowSource
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
 MOST_CHUNK_ROWS = 1 << 30
@@ -58,15 +48,20 @@ class Reader:
 
     _empty_too = False  # a batch that comes is yielded although it has no row with a fingerprint
 
-    def __init__(self, sources: Sequence[BatchSource], id_type: IdType, chunk_rows: int, width: Width = WIDTH_64) -> None:
+    def __init__(self, sources: Sequence[RowSource], projection: Projection, id_type: IdType, chunk_rows: int) -> None:
         self._sources = sources
+        self._projections = [source.resolved(projection) for source in sources]
         self._id_type: IdType = id_type
         self._chunk_rows = chunk_rows
         self._rule = IdRule(id_type)
-        self._width = width
-        self.width = width.bits
+        self._width = projection.width
+        self.width = projection.width.bits
         self.rows = _total(source.rows for source in sources)
-        self.bytes_total = _total(source.bytes_total for source in sources)
+
+    @property
+    def bytes_total(self) -> int | None:
+        """The size of all inputs in bytes; None if one is a stream."""
+        return _total(source.bytes_total for source in self._sources)
 
     @property
     def bytes_done(self) -> int:
@@ -78,7 +73,8 @@ class Reader:
         """Whether rows have ids; None while unknown."""
         if self._rule.has_ids is not None:
             return self._rule.has_ids
-        return next((source.has_ids for source in self._sources if source.rows != 0), None)
+        filled = (read for source, read in zip(self._sources, self._projections, strict=True) if source.rows != 0)
+        return next((None if read.optional_id else read.id is not None for read in filled), None)
 
     def __iter__(self) -> Iterator[Chunk]:
         return map(self._as_chunk, self.columns())
@@ -100,6 +96,14 @@ class Reader:
             )  # fmt: skip
         return self.columns()
 
+    def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
+        """Yield the rows of a source."""
+        for batch in source.batches(projection, rule):
+            if not projection.optional_id and len(batch.fingerprints):
+                with located(source.label):
+                    rule.expect(projection.id is not None)
+            yield batch
+
     def _as_chunk(self, batch: Batch) -> Chunk:
         ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
         return Chunk(self._width.outside(batch.fingerprints), ids)
@@ -108,15 +112,15 @@ class Reader:
         """Yield batches with ids of their final type; textual ids are held back until there is a chunk of them."""
         held: list[Batch] = []
         filled = 0.0
-        for source in self._sources:
+        for source, projection in zip(self._sources, self._projections, strict=True):
             if (source.typed or source.arrives) and held:
                 yield from _decide(held, rule, self._chunk_rows)
                 held, filled = [], 0.0
             if source.arrives and not source.typed and rule.kind is None:
                 rule.kind = "str"  # nobody knows what comes later
-            for batch in source.batches(rule):
-                batch = batch._replace(at_once=source.arrives)
-                if batch.as_integers is None:
+            for batch in self._read(source, projection, rule):
+                batch = batch._replace(at_once=batch.at_once or source.arrives)
+                if source.typed or batch.ids is None or rule.kind is not None:
                     yield batch
                     continue
                 held.append(batch)
@@ -139,8 +143,9 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     if rule.kind == "str":
         _refuse_mixture(looked_at)
     for batch in held:
-        ids = batch.as_integers() if rule.kind == "int" and batch.as_integers else batch.ids
-        yield Batch(batch.fingerprints, ids)
+        if rule.kind == "int" and isinstance(batch.ids, StringColumn) and batch.wrong is not None:
+            batch = batch._replace(ids=rule.integers(batch.ids, batch.wrong))
+        yield batch
 
 
 def _refuse_mixture(ids: list[str]) -> None:
@@ -224,10 +229,10 @@ def format_of_input(path: str | os.PathLike[str], format_name: str | None, forma
     """Return :func:`format_of` a file that is read, which may be compressed."""
     if format_name is not None or os.fspath(path) == "-":
         return format_of(path, format_name, formats)
-    inner = Path(path).with_name(inner_name(path)) if Path(path).name else path
+    inner = Path(path).with_name(inner_name(path)) if Path(path).name else Path(path)
     found = format_of(inner, None, formats)
-    if found not in LINE_FORMATS:
-        refuse_packed(path, printable(os.fspath(path)), found)
+    if found not in LINE_FORMATS and inner.name != Path(path).name:
+        raise at(printable(os.fspath(path)), None, f"a compressed .{found} file cannot be read: decompress it first")
     return found
 
 
@@ -335,30 +340,57 @@ def open_reader(
             check_path(path)
     if sum(os.fspath(name) == "-" for name in names) > 1:
         raise InputError("standard input is named more than once")
-    fields = Fields(
-        decimal,
-        fingerprint_field,
-        id_field,
-        known,
-        check_signed(signed, known),
-        check_flag(unbuffered, "unbuffered"),
-        check_flag(null, "null"),
+    unbuffered, end = check_flag(unbuffered, "unbuffered"), b"\0" if check_flag(null, "null") else b"\n"
+    projection = Projection(
+        fingerprint=fingerprint_field or "fingerprint", id=id_field or "id", width=known, decimal=decimal,
+        signed=check_signed(signed, known), strict=True, optional_id=id_field is None,
+        named=fingerprint_field is not None or id_field is not None,
+    )  # fmt: skip
+    return Reader(
+        [_open(os.fspath(path), format, projection, chunk_rows, end, unbuffered) for path in names],
+        projection,
+        id_type,
+        chunk_rows,
     )
-    sources = [_open_source(name, format, fields, chunk_rows) for name in names]
-    return Reader(sources, id_type, chunk_rows, known)
 
 
-def _open_source(path: str | os.PathLike[str], format_name: str | None, fields: Fields, rows: int) -> Source:
-    file = InputFile(path)  # first: a file that is missing matters more than its extension
+def _open(path: str, format_name: str | None, projection: Projection, rows: int, end: bytes, unbuffered: bool) -> RowSource:
+    InputFile(path)  # first: a file that is missing matters more than its extension
     name = format_of_input(path, format_name)
-    if fields.null:
+    if end != b"\n":
         refuse_without_lines(name)
-    if name == "npy" or name in RAW_BITS:
-        if fields.id is not None:
-            raise InputError(f"{file.name}: a .{name} file has no column {show(fields.id)}", path=file.name)
-        return NpySource(file, rows, fields.width, fields.signed) if name == "npy" else RawSource(file, rows, name, fields.width)
+    if name == "npy":
+        return NpyRows(path, rows)
+    if name in RAW_BITS:
+        return RawRows(path, RAW_BITS[name], rows)
     if name == "parquet":
-        return ParquetSource(file, fields, rows)
-    if name == "jsonl":
-        return JsonlSource(file, fields)
-    return TextSource(file, fields, cast(Dialect, name))
+        return ParquetRows([path])
+    parser = partial(DelimitedText, dialect=cast(Dialect, name), end=end, projection=projection)
+    return LineRows([path], f".{name}", partial(JsonLines, end=end) if name == "jsonl" else parser, unbuffered=unbuffered)
+
+
+def open_vectors(
+    path: str | os.PathLike[str], vector_field: str | None, id_field: str | None, rows: int
+) -> NpyRows | ParquetRows:
+    """Open a file of vectors, by its extension.
+
+    Raises
+    ------
+    InputError
+        The extension is neither ``.npy`` nor ``.parquet``, or the file is not in the format.
+    StorageError
+        The file cannot be read.
+    MissingExtraError
+        Parquet without pyarrow.
+    """
+    file = InputFile(path)
+    suffix = Path(file.path).suffix.lower()
+    if file.size is None:
+        raise at(file.name, None, "vectors are read from a regular file: write them to one first")
+    if suffix == ".parquet":
+        return ParquetRows([file.path])
+    if suffix != ".npy":
+        raise at(file.name, None, "vectors are read from files named *.npy or *.parquet: save them as one of these")
+    if vector_field is not None or id_field is not None:
+        raise at(file.name, None, "a .npy file has no columns: leave out the names of fields, or write Parquet")
+    return NpyRows(file.path, rows)

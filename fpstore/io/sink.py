@@ -16,7 +16,7 @@ from fpstore.base.aliases import NamedColumns
 from fpstore.base.arguments import printable
 from fpstore.disk.folders import lock_temporary, remove_abandoned, short_name
 from fpstore.errors import InputError
-from fpstore.io.source import storage_errors
+from fpstore.io.files import storage_errors
 
 Complete = Callable[[Path], None]  # called with the temporary name of what is complete, before that is renamed
 

@@ -1,38 +1,45 @@
-"""The common part of all inputs: a name, a size, and the rule for the type of their ids."""
+"""Sources of rows: batches of some columns, from files of any format, folders, tables in memory, and streams."""
 
-import os
-import stat
-import sys
+from __future__ import annotations
+
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
+import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Words
-from fpstore.base.arguments import printable
+from fpstore.base.aliases import Progress, Words
+from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
-from fpstore.disk.refusals import refused
-from fpstore.errors import InputError, StorageError
-from fpstore.io.check import parse_integer_id
-from fpstore.io.digits import Digits
+from fpstore.errors import InputError, counted, show
+from fpstore.io.check import MAX_U64, check_fingerprints, check_string_id, parse_integer_id
+from fpstore.io.columns import parse_integers, parse_texts
+from fpstore.io.digits import Digits, negative, of_signed, read_digits, too_large
+from fpstore.io.encodings import check_encoding
+from fpstore.io.files import FileState, InputFile, at
+from fpstore.io.scores import rows_of_keys, score_key
+from fpstore.io.sink import Complete
 
 FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 LINE_FORMATS = ("tsv", "csv", "txt", "jsonl")
 #: Extensions of files in these formats.
 SUFFIXES = tuple(f".{name}" for name in FORMATS)
+PART_BYTES = 1 << 20  # of texts and ids in a batch
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
 Ids = Words | list[str] | None
 IdColumn = Words | StringColumn | None
-
-STDIN_NAME = "<stdin>"
-MOST_BYTES = 1 << 30  # of a text, which is held as a whole
+Flags = npt.NDArray[np.bool_]
+Wrong = Callable[[int, str], InputError]  # makes the error of a row from its place in a batch and a message
+Value = TypeVar("Value")
 
 
 class Chunk(NamedTuple):
@@ -51,16 +58,101 @@ class Chunk(NamedTuple):
     ids: Ids
 
 
-class Batch(NamedTuple):
-    """Rows as a source yields them, with fingerprints as `fpstore.base.width` describes rows.
+@dataclass(frozen=True)
+class Projection:
+    """The columns that are read, None for those that are not wanted, and how fingerprints are written.
 
-    ``as_integers`` is set while the type of textual ids is not decided: it parses the same ids as integers, and
-    raises at the first that is not one. ``at_once`` says that the rows are wanted before others come.
+    Several columns of texts are a tuple: a text of a row is then a tuple, with None where a column is null.
+
+    Attributes
+    ----------
+    decimal, signed : bool
+        How fingerprints are written: see `Digits`.
+    strict : bool
+        A fingerprint or an id that is null is an error. Otherwise, such a row is not known.
+    optional_id : bool
+        The column of ids may be missing.
+    named : bool
+        The caller has named a column, so that delimited text of fingerprints must have a header.
+    alike_scores : bool
+        A number has one key as a score, whatever its type.
     """
 
-    fingerprints: Words
-    ids: IdColumn
-    as_integers: Callable[[], Words] | None = None
+    text: str | tuple[str, ...] | None = None
+    fingerprint: str | None = None
+    id: str | None = None
+    score: str | None = None
+    vector: str | None = None
+    width: Width = WIDTH_64
+    decimal: bool = False
+    signed: bool = False
+    strict: bool = False
+    optional_id: bool = False
+    named: bool = True
+    alike_scores: bool = False
+
+    @property
+    def digits(self) -> Digits:
+        """How fingerprints in text are written."""
+        return Digits(self.width, self.decimal, self.signed)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of texts."""
+        return self.text if isinstance(self.text, tuple) else () if self.text is None else (self.text,)
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        columns = (*self.texts, self.fingerprint, self.id, self.score, self.vector)
+        return [name for name in dict.fromkeys(columns) if name is not None]
+
+    @property
+    def needed(self) -> list[tuple[str, ...]]:
+        """Groups of columns: a row in which all of a group are null is not known."""
+        columns = () if self.strict else (self.fingerprint, self.id)
+        return [*([self.texts] if self.texts else []), *((name,) for name in columns if name is not None)]
+
+
+class Batch(NamedTuple):
+    """Some rows of a source, in order: a value in each column for each row that is known.
+
+    Attributes
+    ----------
+    fingerprints : Words
+        As `fpstore.base.width` describes rows.
+    ids : ndarray of uint64 or StringColumn, optional
+    known : ndarray of bool, shape (rows,), optional
+        False for a row whose text, fingerprint or id is null, or whose text has no words; by default all are known.
+    texts : list of str, or of tuples of str and None, optional
+    text_of_row : ndarray of intp, optional
+        Which of the texts is that of each known row; by default each has its own.
+    scores : Words, optional
+        The keys of `fpstore.io.scores`.
+    vectors : ndarray, shape (rows, dimension), optional
+    given : ndarray of bool, shape (rows,), optional
+        The rows that have a text, with words or without.
+    chars : int
+        The length of the texts that the fingerprints were made of.
+    paths : list of Path, optional
+        Of rows that are files each.
+    wrong : callable, optional
+        Makes the error of a known row.
+    at_once : bool
+        Whether the rows are wanted before others come.
+    """
+
+    fingerprints: Words = np.empty(0, np.uint64)
+    ids: IdColumn = None
+    known: Flags | None = None
+    texts: list[Any] | None = None
+    text_of_row: npt.NDArray[np.intp] | None = None
+    scores: Words | None = None
+    vectors: npt.NDArray[Any] | None = None
+    given: Flags | None = None
+    chars: int = 0
+    paths: list[Path] | None = None
+    wrong: Wrong | None = None
     at_once: bool = False
 
     @property
@@ -68,38 +160,15 @@ class Batch(NamedTuple):
         """The bytes of the ids, if they are strings."""
         return len(self.ids.data) if isinstance(self.ids, StringColumn) else 0
 
-
-@dataclass(frozen=True)
-class Fields:
-    """The caller's choices for the columns of an input, and the width of its fingerprints."""
-
-    decimal: bool = False
-    fingerprint: str | None = None
-    id: str | None = None
-    width: Width = WIDTH_64
-    signed: bool = False
-    unbuffered: bool = False
-    null: bool = False
-
     @property
-    def digits(self) -> Digits:
-        """How fingerprints in text are written."""
-        return Digits(self.width, self.decimal, self.signed)
+    def flags(self) -> Flags:
+        """Which rows are known."""
+        return np.ones(len(self.fingerprints), bool) if self.known is None else self.known
 
-
-@contextmanager
-def located(name: str, line: int | None = None) -> Iterator[None]:
-    """Put ``name:line:`` in front of the message of an `InputError` from inside."""
-    try:
-        yield
-    except InputError as error:
-        raise at(name, line, str(error)) from None
-
-
-def at(name: str, line: int | None, message: str) -> InputError:
-    """Return the error for one line of an input, or for the input as a whole."""
-    where = name if line is None else f"{name}:{line}"
-    return InputError(f"{where}: {message}", path=name, line=line)
+    def row_texts(self) -> Iterator[Any]:
+        """Iterate over the texts of the known rows."""
+        texts = self.texts or []
+        return iter(texts) if self.text_of_row is None else map(texts.__getitem__, self.text_of_row.tolist())
 
 
 @dataclass
@@ -109,18 +178,13 @@ class IdRule:
     ``kind`` is None until it is decided; ``asked`` is the caller's choice.
     """
 
-    asked: IdType
+    asked: IdType = "auto"
     has_ids: bool | None = None
     kind: IdKind | None = None
 
     def __post_init__(self) -> None:
         if self.asked != "auto":
             self.kind = self.asked
-
-    @property
-    def plain(self) -> bool:
-        """Whether integers were guessed from text, so that an id is one only if it prints as it was written."""
-        return self.asked == "auto"
 
     def expect(self, has_ids: bool) -> None:
         """Refuse a mixture of rows with and without ids."""
@@ -130,17 +194,34 @@ class IdRule:
             now, before = ("an id", "none") if has_ids else ("no id", "one")
             raise InputError(f"{now} here, but earlier rows have {before}")
 
-    def expect_kind(self, kind: IdKind) -> None:
-        """Refuse a mixture of integer and string ids of typed inputs, unless the caller has chosen a type."""
-        if self.kind is None:
-            self.kind = kind
-        elif self.asked == "auto" and self.kind != kind:
-            raise InputError(mixed_ids(kind))
+    def expect_each(self, has_ids: list[bool], wrong: Wrong) -> None:
+        """Refuse a mixture among some rows."""
+        for place in [0, has_ids.index(not has_ids[0])] if len(set(has_ids)) > 1 else [0] if has_ids else []:
+            try:
+                self.expect(has_ids[place])
+            except InputError as error:
+                raise wrong(place, str(error)) from None
+
+    def settled(self, ids: Words | StringColumn, wrong: Wrong) -> Words | StringColumn:
+        """Return ids that have a type of their own as the type of all; refuse a mixture, unless the caller has chosen a type."""
+        kind: IdKind = "str" if isinstance(ids, StringColumn) else "int"
+        self.kind = self.kind or kind
+        if kind == self.kind:
+            return ids
+        if self.asked == "auto":
+            raise wrong(0, mixed_ids(kind))
+        return self.integers(ids, wrong) if isinstance(ids, StringColumn) else StringColumn.of(list(map(str, ids.tolist())))
+
+    def integers(self, ids: StringColumn, wrong: Wrong) -> Words:
+        """Return textual ids as integers."""
+        found = parse_integers(ids, plain=self.asked == "auto")
+        return np.array(converted(ids.texts(), self.integer, wrong), np.uint64) if found is None else found
 
     def integer(self, text: str) -> int:
         """Parse an integer id; the message for a guessed type says how to choose the type."""
         try:
-            return parse_integer_id(text, plain=self.plain)
+            # Integers are guessed only from text that they print as.
+            return parse_integer_id(text, plain=self.asked == "auto")
         except InputError as error:
             if self.asked != "auto":
                 raise
@@ -157,109 +238,334 @@ def mixed_ids(kind: str) -> str:
     )
 
 
-class InputFile:
-    """A named file or standard input, checked before anything is read.
+class RowSource(ABC):
+    """Rows that are read in order, for some of their columns; most can be read again, to copy some of them as they are.
 
     Attributes
     ----------
-    name : str
-        What messages call it.
-    size : int or None
-        Bytes, None for streams.
+    names : sequence of str
+        The files, for messages.
+    paths : sequence of str
+        The paths of the files.
+    folders : sequence of Path
+        Those in which the files were found: a file that is written there would be read by the next run.
+    suffix : str, optional
+        The extension of a file that is written.
+    encoding : str, optional
+        That of the files, if it was named.
+    typed : bool
+        Whether ids have a type of their own; in delimited text, all are strings.
     arrives : bool
-        Whether it is a pipe, a socket or a terminal, whose bytes come when another program or a person sends them.
+        Whether rows are wanted as they come.
+    absent : collection of str
+        Of several columns of texts, those that no row has that the reading under way has met: a row of JSON may lack some.
+    tagged : bool
+        Whether most of the first texts look like pages of HTML, and are taken as plain texts.
+    rows : int or None
+        The number of rows, if it is known before they are read.
+    bytes_total : int or None
+    bytes_done : int
+        How much the reading under way has read.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-        self.is_stdin = self.path == "-"
-        self.name = STDIN_NAME if self.is_stdin else printable(self.path)
-        self.size: int | None = None
-        self._spent = False
-        if self.is_stdin:
-            self.arrives = _arrives(_mode_of_stdin())
-            return
-        with storage_errors(self.name):
-            status = Path(self.path).stat()
-            self.arrives = _arrives(status.st_mode)
-            if stat.S_ISDIR(status.st_mode):
-                raise InputError(f"{self.name}: is a folder, not a file", path=self.name)
-            if stat.S_ISREG(status.st_mode):
-                self.size = status.st_size
-                with Path(self.path).open("rb"):  # report missing permission before any work is done
-                    pass
-
-    @contextmanager
-    def open(self) -> Iterator[BinaryIO]:
-        """Open for reading from the start; standard input can be read once."""
-        if not self.is_stdin:
-            with ExitStack() as stack:
-                with storage_errors(self.name):
-                    file = stack.enter_context(Path(self.path).open("rb"))
-                yield file
-            return
-        if self._spent:
-            raise InputError("standard input can be read only once")
-        if sys.stdin is None:
-            raise StorageError("standard input is closed")
-        self._spent = True
-        yield sys.stdin.buffer
-
-
-def _mode_of_stdin() -> int:
-    try:
-        return os.fstat(sys.stdin.fileno()).st_mode
-    except (AttributeError, OSError, ValueError):  # closed, or not a file of the system
-        return 0
-
-
-def _arrives(mode: int) -> bool:
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
-
-
-class BatchSource(ABC):
-    """One input of a `Reader`: yields its rows in batches of at most some number of rows."""
-
-    #: Whether ids have a type of their own (JSON, Parquet), so that it is not guessed from text.
+    names: Sequence[str] = ()
+    paths: Sequence[str] = ()
+    folders: Sequence[Path] = ()
+    suffix: str | None = None
+    encoding: str | None = None
     typed = True
-    #: Whether its rows are wanted as they come.
     arrives = False
+    absent: Collection[str] = ()
+    tagged = False
+    rows: int | None = None
+    bytes_total: int | None = None
+    bytes_done: int = 0
 
-    def __init__(self, name: str, bytes_total: int | None) -> None:
-        self.name = name
-        self.rows: int | None = None
-        self.has_ids: bool | None = None
-        self.bytes_total = bytes_total
-        self.bytes_done = 0
+    @property
+    def label(self) -> str:
+        """The first files, for a message."""
+        return ", ".join(self.names[:3]) + (" and more" if len(self.names) > 3 else "")
+
+    def resolved(self, projection: Projection) -> Projection:
+        """Return the columns that the source has; InputError for one that is missing, as far as that is known before reading."""
+        return projection
 
     @abstractmethod
-    def batches(self, rule: IdRule) -> Iterator[Batch]:
-        """Read from the start."""
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+        """Read from the start.
+
+        Parameters
+        ----------
+        projection : Projection
+        rule : IdRule, optional
+            Makes ids those of one type; by default, each batch has its own, and integers among strings are strings.
+        skipped : int
+            Rows at the beginning of which nothing is wanted. They are counted, and not taken apart where that can be avoided.
+
+        Raises
+        ------
+        InputError
+            A value has another type, a column is not there, or there are fewer rows than skipped ones.
+        """
+
+    def states(self) -> list[FileState]:
+        """Return the state of each file, in order.
+
+        Raises
+        ------
+        InputError
+            There are no files.
+        StorageError
+        """
+        raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
+
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+        """Write the rows that are kept to a path, which appears when all of them are written.
+
+        Parameters
+        ----------
+        kept : ndarray of bool, shape (rows,)
+        target : path
+        progress : callable, optional
+            Called as ``progress("copying", done, total)``, in rows.
+        complete : Complete, optional
+            Called before what is written appears.
+
+        Raises
+        ------
+        InputError
+            The files changed since they were read.
+        StorageError
+        """
+        raise NotImplementedError
+
+    def _count(self, size: int) -> None:
+        self.bytes_done += size
 
 
-class Source(BatchSource):
-    """A file of fingerprints."""
+class RowFiles(RowSource):
+    """Rows of one or more files.
 
-    def __init__(self, file: InputFile) -> None:
-        super().__init__(file.name, file.size)
-        self.file = file
+    Parameters
+    ----------
+    paths : sequence of str
+    again : bool
+        They are read more than once, which only regular files can be; otherwise ``-`` is standard input.
+    encoding : str, optional
+        That of files of lines; by default UTF-8, or what a byte order mark says.
+    """
+
+    def __init__(self, paths: Sequence[str], again: bool = False, encoding: str | None = None) -> None:
+        self.encoding = check_encoding(encoding)
+        self.files = [InputFile(path) for path in paths]
+        for file in self.files:
+            if again and file.size is None:
+                raise at(file.name, None, "must be a regular file, because it is read more than once")
+        self.names, self.paths = [file.name for file in self.files], [file.path for file in self.files]
+        sizes = [file.size for file in self.files if file.size is not None]
+        self.bytes_total = sum(sizes) if len(sizes) == len(self.files) else None
+        self._again = again
+        self._states = list(map(FileState.of, self.paths)) if again else []
+
+    def states(self) -> list[FileState]:
+        """Return the state of each file, in order."""
+        return self._states
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if a file is not the one that was there at first."""
+        for file, path, before in zip(self.files, self.paths, self._states, strict=True):
+            if FileState.of(path) != before:
+                raise at(file.name, None, "changed while it was read")
 
 
-@contextmanager
-def storage_errors(name: str) -> Iterator[None]:
-    """Turn what the system refuses into `StorageError`; a closed pipe passes through."""
-    try:
-        yield
-    except (BrokenPipeError, StorageError):
-        raise
-    except FileNotFoundError as error:
-        raise StorageError(f"{name}: no such file or folder", path=name) from error
-    except OSError as error:
-        raise refused(name, error) from error
-    except RuntimeError as error:  # pathlib's error for a circle of symbolic links
-        raise StorageError(f"{name}: {error}", path=name) from error
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        # The error of open() and stat() for a path with a NUL character.
-        raise StorageError(f"{name!r}: {error}", path=name) from error
+class Skip:
+    """Counts rows that are passed over.
+
+    Parameters
+    ----------
+    count : int
+        How many there are to pass over.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def of(self, count: int) -> int:
+        """Return how many of the next rows are passed over."""
+        passed = min(self.left, count)
+        self.left -= passed
+        return passed
+
+    def finish(self) -> None:
+        """Raise InputError if there were fewer."""
+        if self.left:
+            raise InputError(f"the input changed: {counted(self.left, 'row')} fewer than there were")
+
+
+class KeptRows:
+    """Hands out the flags of successive rows, and tells when the rows of a second reading are not those of the first."""
+
+    def __init__(self, kept: Flags, progress: Progress | None = None) -> None:
+        self._kept = kept
+        self._done = 0
+        self._progress = progress
+
+    def take(self, count: int) -> Flags:
+        """Return the flags of the next rows."""
+        if self._progress is not None:
+            self._progress("copying", self._done, len(self._kept))
+        self._done += count
+        if self._done > len(self._kept):
+            self._changed()
+        return self._kept[self._done - count : self._done]
+
+    def finish(self) -> None:
+        """Raise InputError if there were fewer rows than flags."""
+        if self._done != len(self._kept):
+            self._changed()
+        if self._progress is not None:
+            self._progress("copying", self._done, self._done)
+
+    def _changed(self) -> None:
+        raise InputError(f"the input changed while it was read: {counted(len(self._kept), 'row')} before, another number now")
+
+
+def converted(values: Iterable[Any], convert: Callable[[Any], Value], wrong: Wrong) -> list[Value]:
+    """Return values as something else, one by one; the error names the row of one that cannot be."""
+    out = []
+    for place, value in enumerate(values):
+        try:
+            out.append(convert(value))
+        except InputError as error:
+            raise wrong(place, str(error)) from None
+    return out
+
+
+def batch_of_values(
+    columns: dict[str, list[Any]], projection: Projection, rule: IdRule | None, wrong: Wrong, typed: bool = True
+) -> Batch:
+    """Return rows whose values are Python's.
+
+    Parameters
+    ----------
+    columns : dict of list
+        The values of each column that is read, None where there is none.
+    projection : Projection
+    rule : IdRule, optional
+        As for `RowSource.batches`.
+    wrong : callable
+        Makes the error of a row.
+    typed : bool
+        Whether strings are no integers.
+    """
+    known = np.ones(len(next(iter(columns.values()))), bool)
+    for group in projection.needed:
+        known &= np.logical_or.reduce([[value is not None for value in columns[name]] for name in group])
+    if not known.all():
+        places = np.flatnonzero(known).tolist()
+        columns = {name: list(compress(values, known)) for name, values in columns.items()}
+        every, wrong = wrong, lambda place, message: every(places[place], message)
+
+    def texts_of(name: str) -> list[str]:
+        return converted(columns[name], _text, lambda place, message: wrong(place, f"{name}: {message}"))
+
+    batch = Batch(known=known, wrong=wrong)
+    if isinstance(projection.text, tuple):
+        batch = batch._replace(texts=list(zip(*map(texts_of, projection.text), strict=True)))
+    elif projection.text is not None:
+        batch = batch._replace(texts=texts_of(projection.text))
+    if projection.fingerprint is not None:
+        batch = batch._replace(fingerprints=fingerprints_of(columns[projection.fingerprint], projection.digits, wrong))
+    if projection.id is not None:
+        batch = batch._replace(ids=ids_of(columns[projection.id], rule, wrong, typed))
+    if projection.score is not None:
+        batch = batch._replace(scores=scores_of(columns[projection.score], projection.score, wrong))
+    return batch
+
+
+def fingerprints_of(values: list[Any], digits: Digits, wrong: Wrong) -> Words:
+    """Return integers and strings of digits as fingerprints."""
+    kinds = set(map(type, values))
+    with suppress(InputError, UnicodeEncodeError):  # below, an error names the row
+        if kinds == {int}:
+            signed = digits.signed and min(values) < 0
+            return check_fingerprints([of_signed(n, digits.width) for n in values] if signed else values, digits.width)
+        if kinds == {str} and (rows := parse_texts(values, digits)) is not None:
+            return rows
+    return digits.width.rows(converted(values, lambda value: _fingerprint(value, digits), wrong))
+
+
+def ids_of(values: list[Any], rule: IdRule | None, wrong: Wrong, typed: bool = True) -> Words | StringColumn:
+    """Return integers and strings as ids, with the type that a rule asks for."""
+    ids = _ids_of_one_type(values)
+    if ids is None:
+        ids = _mixed(converted(values, _id, wrong), rule, wrong)
+    if rule is None or (not typed and rule.kind is None):
+        return ids
+    return rule.settled(ids, wrong) if typed or rule.kind == "str" else rule.integers(cast(StringColumn, ids), wrong)
+
+
+def _ids_of_one_type(values: list[Any]) -> Words | StringColumn | None:
+    """Return integers or strings as ids; None if some are not, or cannot be."""
+    kinds = set(map(type, values))
+    with suppress(OverflowError, UnicodeEncodeError):
+        if kinds <= {int}:
+            return np.array(values, np.uint64)
+        if kinds == {str}:
+            strings = StringColumn.of(values)
+            return strings if strings.sizes.all() and strings.sizes.max() <= MAX_ID_BYTES else None
+    return None
+
+
+def _mixed(ids: list[int | str], rule: IdRule | None, wrong: Wrong) -> Words | StringColumn:
+    """Return ids of which some may be integers and others strings."""
+    if not any(isinstance(value, str) for value in ids):
+        return np.array(ids, np.uint64)
+    if rule is not None and rule.asked == "auto":
+        first: type = type(ids[0]) if rule.kind is None else int if rule.kind == "int" else str
+        for place, value in enumerate(ids):
+            if type(value) is not first:
+                raise wrong(place, mixed_ids(type(value).__name__))
+    elif rule is not None and rule.asked == "int":
+        return np.array(converted(ids, lambda value: value if type(value) is int else rule.integer(value), wrong), np.uint64)
+    return StringColumn.of(list(map(str, ids)))
+
+
+def scores_of(values: Iterable[Any], name: str, wrong: Wrong) -> Words:
+    """Return numbers, or the digits of some, as keys."""
+    return rows_of_keys(converted(values, score_key, lambda place, message: wrong(place, f"{name}: {message}")))
+
+
+def show_json(value: object) -> str:
+    """Return a value as JSON has it, for a message; a decimal is how JSON's numbers are read exactly."""
+    return show(json.dumps(value, default=float)).strip("'")
+
+
+def _text(value: object) -> Any:
+    if value is None or isinstance(value, str):  # of several columns, some may be null
+        return value
+    raise InputError(f"a text must be a string, got {show_json(value)}")
+
+
+def _fingerprint(value: object, digits: Digits) -> int:
+    if type(value) is str:
+        return read_digits(value, digits)
+    if type(value) is not int:
+        raise InputError(f"{show_json(value)} is not a fingerprint: expected an integer or a string of digits")
+    if digits.signed:
+        value = of_signed(value, digits.width)
+    if value < 0:
+        raise InputError(f"{show(value)} is not a fingerprint: {negative(digits)}")
+    if value >> digits.width.bits:
+        raise InputError(f"the fingerprint does not fit: {too_large(value, digits.width)}")
+    return value
+
+
+def _id(value: object) -> int | str:
+    if type(value) is str:
+        return check_string_id(value)
+    if type(value) is not int:
+        raise InputError(f"the id {show_json(value)} is neither an integer nor a string")
+    if not 0 <= value <= MAX_U64:
+        raise InputError(f"the id {show(value)} is out of range 0 to 2^64-1")
+    return value

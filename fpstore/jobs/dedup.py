@@ -18,19 +18,19 @@ from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.corpus import TextCorpus
+from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.text import SimHash
-from fpstore.io.corpus import Chosen, Corpus, Flags
-from fpstore.io.corpus_tables import TableCorpus
 from fpstore.io.digits import check_signed
+from fpstore.io.parquet import TableRows
 from fpstore.io.sink import Complete
+from fpstore.io.source import Flags, Projection, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, was_made
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.dedup_rows import read_documents
+from fpstore.jobs.dedup_rows import compared_rows
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.linking import connected
 from fpstore.jobs.pairs import join_design
@@ -39,15 +39,15 @@ from fpstore.query.names import HeldIds, Names, names_of
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
 
-def check_rules(rules: Rules, chosen: Chosen) -> None:
+def check_rules(rules: Rules, projection: Projection) -> None:
     """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
-    check_radius(rules.radius, chosen.width.bits)
+    check_radius(rules.radius, projection.width.bits)
     check_choice(rules.keep, KEPT, "keep")
     check_choice(rules.group, GROUPINGS, "group")
     check_choice(rules.unknown, UNKNOWN, "unknown")
-    if (rules.keep == "highest") != (chosen.score is not None):
+    if (rules.keep == "highest") != (projection.score is not None):
         raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
-    if rules.keep == "smallest" and chosen.id is None:
+    if rules.keep == "smallest" and projection.id is None:
         raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
 
 
@@ -67,7 +67,7 @@ class Duplicates(NamedTuple):
     unknown: int
 
 
-def chosen_columns(how: Chosen, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Chosen:
+def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Projection:
     """Return the columns to read: either some of texts, True where files are texts, or one of fingerprints."""
     if (text in (None, False)) == (fingerprint is None):
         raise InputError(
@@ -89,7 +89,7 @@ def chosen_columns(how: Chosen, text: str | tuple[str, ...] | bool | None, finge
     return replace(how, text=text or None, fingerprint=fingerprint)
 
 
-def check_outside(corpus: Corpus, path: Path) -> Path:
+def check_outside(corpus: RowSource, path: Path) -> Path:
     """Return a path to write to; InputError if it is in a folder of the corpus, whose files would be others then."""
     for folder in corpus.folders:
         if path.resolve().is_relative_to(folder.resolve()):
@@ -100,7 +100,7 @@ def check_outside(corpus: Corpus, path: Path) -> Path:
 
 
 def check_output(
-    output: str | os.PathLike[str], corpus: Corpus, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True
+    output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True
 ) -> Path:
     """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format.
 
@@ -111,7 +111,7 @@ def check_output(
         raise InputError(f"{printable(output)}: is an input too", path=path)
     check_outside(corpus, path)
     made = was_made(folder, path)
-    if of_rows and isinstance(corpus, TextCorpus):
+    if of_rows and isinstance(corpus, DocumentFiles):
         if path.resolve() == Path.cwd():
             raise InputError(f"{printable(output)}: is the current folder: name a new one", path=path)
         if path.exists() and not made and (not path.is_dir() or any(path.iterdir())):
@@ -152,9 +152,9 @@ def write_outputs(
         copy(complete)
 
 
-def kept_of(corpus: Corpus, kept: Flags) -> Any:
+def kept_of(corpus: RowSource, kept: Flags) -> Any:
     """Return the rows that are kept: those of a table as a table, and of files their numbers."""
-    return corpus.kept(kept) if isinstance(corpus, TableCorpus) else np.flatnonzero(kept)
+    return corpus.kept(kept) if isinstance(corpus, TableRows) else np.flatnonzero(kept)
 
 
 class DedupJob(NamedTuple):
@@ -162,81 +162,83 @@ class DedupJob(NamedTuple):
 
     Attributes
     ----------
-    chosen : Chosen
+    projection : Projection
         Names a column of texts or one of fingerprints.
     rules : Rules
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts.
     """
 
-    chosen: Chosen
+    projection: Projection
     rules: Rules
     fingerprinter: Fingerprinter[Any] | None
 
-    def identity(self, corpus: Corpus) -> JobIdentity:
+    def identity(self, corpus: RowSource) -> JobIdentity:
         """Return what the duplicates of a corpus depend on."""
-        chosen, rules = asdict(self.chosen), asdict(self.rules)
-        chosen["width"] = self.chosen.width.bits
+        projection, rules = asdict(self.projection), asdict(self.rules)
+        projection["width"] = self.projection.width.bits
         maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
         files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
-        return {"job": "dedup", **chosen, **rules, **maker, **files}
+        return {"job": "dedup", "encoding": corpus.encoding, **projection, **rules, **maker, **files}
 
 
-def chosen_and_maker(
-    how: Chosen, text: Any, fingerprint: str | None, fingerprinter: Fingerprinter[Any] | None
-) -> tuple[Chosen, Fingerprinter[Any] | None]:
+def projection_and_maker(
+    how: Projection, text: Any, fingerprint: str | None, fingerprinter: Fingerprinter[Any] | None
+) -> tuple[Projection, Fingerprinter[Any] | None]:
     """Return the columns to read, of which several may be texts with weights, and what makes the fingerprints of texts."""
     columns = text
     if text is not None and not isinstance(text, bool):
         own = SimHash(width=how.width.bits) if fingerprinter is None else fingerprinter
         fingerprinter, columns = maker_of_columns(own, text)
-    return chosen_columns(how, columns, fingerprint), fingerprinter
+    return projection_of(how, columns, fingerprint), fingerprinter
 
 
-def dedup_job(chosen: Chosen, rules: Rules, fingerprinter: Fingerprinter[Any] | None, html: bool | str = False) -> DedupJob:
+def dedup_job(
+    projection: Projection, rules: Rules, fingerprinter: Fingerprinter[Any] | None, html: bool | str = False
+) -> DedupJob:
     """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash(width=width)``."""
-    bits = chosen.width.bits
-    if fingerprinter is None and chosen.text is not None:
+    bits = projection.width.bits
+    if fingerprinter is None and projection.text is not None:
         fingerprinter = SimHash(width=bits)
     if fingerprinter is not None and (
         not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in ("texts", "rows")
     ):
         raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
     if fingerprinter is not None:
-        if chosen.text is None:
+        if projection.text is None:
             raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
-        if isinstance(chosen.text, tuple) != (fingerprinter.items == "rows"):
-            raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=chosen.text)
+        if isinstance(projection.text, tuple) != (fingerprinter.items == "rows"):
+            raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=projection.text)
         if bits not in (WORD_BITS, fingerprinter.width):
             message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={bits}: leave width out"
             raise InputError(message, expected=fingerprinter.width, got=bits)
         fingerprinter = of_pages(fingerprinter, html)
-        chosen = replace(chosen, width=Width(fingerprinter.width))
+        projection = replace(projection, width=Width(fingerprinter.width))
     elif extractor_of(html) is not None:
         raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
-    check_rules(rules, chosen)
-    return DedupJob(chosen, rules, fingerprinter)
+    check_rules(rules, projection)
+    return DedupJob(projection, rules, fingerprinter)
 
 
-def find_duplicates(corpus: Corpus, job: DedupJob, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:
+def find_duplicates(corpus: RowSource, job: DedupJob, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:
     """Return the duplicates of a corpus and the rows to keep.
 
     Parameters
     ----------
-    corpus : Corpus
+    corpus : RowSource
     job : DedupJob
     resources : Resources
         Threads and progress.
     kept : Checkpoint, optional
         Keeps the fingerprints, and the links that connect duplicates, and has those that were made before.
     """
-    chosen, rules = job.chosen, job.rules
+    projection, rules = job.projection, job.rules
     refused = rules.unknown == "refuse"
-    documents = read_documents(corpus, chosen, job.fingerprinter, resources, refused, kept)
+    documents = compared_rows(corpus, projection, job.fingerprinter, resources, refused, kept)
     rows = np.flatnonzero(documents.known)
     resources.report("grouping", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
-    sets = connected(fingerprints, join_design(fingerprints, rules.radius, chosen.width), resources, kept)
+    sets = connected(fingerprints, join_design(fingerprints, rules.radius, projection.width), resources, kept)
     resources.report("grouping", 0)
     numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
     members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)

@@ -14,11 +14,10 @@ from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.hashed_rows import Read, hashed_rows
+from fpstore.hashing.hashed_rows import hashed_rows
 from fpstore.io.check import is_plain_integer
-from fpstore.io.corpus import Chosen, Corpus, Flags, Part
 from fpstore.io.scores import joined_keys
-from fpstore.io.source import IdColumn
+from fpstore.io.source import Batch, Flags, IdColumn, Projection, RowSource
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.spooled_ids import SpooledIds
 from fpstore.query.names import NAMED_ROWS, names_in_slices
@@ -27,7 +26,7 @@ KEPT_ROWS, KEPT_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint:
 READ = "rows were read"
 
 
-class Documents(NamedTuple):
+class ComparedRows(NamedTuple):
     """The rows of a corpus that can be compared: a value for each in every column."""
 
     known: Flags  # of all rows
@@ -48,31 +47,31 @@ class SavedRows:
         self._kept = kept
         self.rows = 0  # in those that were there
 
-    def before(self) -> Iterator[Read]:
+    def before(self) -> Iterator[Batch]:
         """Yield the rows that are there: up to the first part that is missing or damaged."""
         while self._kept.count(name := _name(self.rows)) is not None:
-            for batch in self._kept.read(name):
-                self.rows += len(batch["known"])
-                yield _read_of(batch)
+            for columns in self._kept.read(name):
+                self.rows += len(columns["known"])
+                yield _batch_of(columns)
 
-    def written(self, find: Callable[[], Iterator[Read]]) -> Iterator[Read]:
+    def written(self, find: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
         """Yield the rows behind them, and write a part whenever enough were read."""
-        held: list[Read] = []
+        held: list[Batch] = []
         first, rows, chars = self.rows, 0, 0
-        for read in find():
-            held.append(read)
-            rows, chars = rows + len(read.part.known), chars + read.chars
-            yield read
+        for batch in find():
+            held.append(batch)
+            rows, chars = rows + len(batch.flags), chars + batch.chars
+            yield batch
             if rows >= KEPT_ROWS or chars >= KEPT_CHARS:
                 self._write(first, held)
                 held, first, rows, chars = [], first + rows, 0, 0
         if held:
             self._write(first, held)
 
-    def _write(self, first: int, held: list[Read]) -> None:
+    def _write(self, first: int, held: list[Batch]) -> None:
         part = self._kept.write(_name(first))
-        for read in held:
-            part.append(_batch_of(read))
+        for batch in held:
+            part.append(_columns_of(batch))
         part.finish()
 
 
@@ -81,40 +80,40 @@ def _name(first: int) -> str:
     return f"rows-{first}"
 
 
-def _batch_of(read: Read) -> dict[str, npt.NDArray[Any]]:
+def _columns_of(batch: Batch) -> dict[str, npt.NDArray[Any]]:
     """Return rows as columns of a part."""
-    ids = read.part.ids
-    batch: dict[str, npt.NDArray[Any] | None] = {"known": read.part.known, "fingerprints": read.fingerprints}
+    ids = batch.ids
+    columns: dict[str, npt.NDArray[Any] | None] = {"known": batch.flags, "fingerprints": batch.fingerprints}
     if isinstance(ids, StringColumn):
-        batch |= {"strings": np.frombuffer(ids.data, np.uint8), "ends": ids.ends}
+        columns |= {"strings": np.frombuffer(ids.data, np.uint8), "ends": ids.ends}
     else:
-        batch["ids"] = ids
-    batch["scores"] = read.part.scores
-    return {name: column for name, column in batch.items() if column is not None}
+        columns["ids"] = ids
+    columns["scores"] = batch.scores
+    return {name: column for name, column in columns.items() if column is not None}
 
 
-def _read_of(batch: dict[str, npt.NDArray[Any]]) -> Read:
+def _batch_of(columns: dict[str, npt.NDArray[Any]]) -> Batch:
     """Return the rows of such columns."""
-    ids: IdColumn = StringColumn(batch["strings"].tobytes(), batch["ends"]) if "strings" in batch else batch.get("ids")
-    return Read(Part(batch["known"], None, None, ids, batch.get("scores")), batch["fingerprints"])
+    ids: IdColumn = StringColumn(columns["strings"].tobytes(), columns["ends"]) if "strings" in columns else columns.get("ids")
+    return Batch(columns["fingerprints"], ids, columns["known"], scores=columns.get("scores"))
 
 
-def read_documents(
-    corpus: Corpus,
-    chosen: Chosen,
+def compared_rows(
+    corpus: RowSource,
+    projection: Projection,
     fingerprinter: Fingerprinter[Any] | None,
     resources: Resources,
     refused: bool,
     kept: Checkpoint | None,
-) -> Documents:
+) -> ComparedRows:
     """Return the rows of a corpus.
 
     Parameters
     ----------
-    corpus : Corpus
-    chosen : Chosen
+    corpus : RowSource
+    projection : Projection
     fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts.
+        Makes the fingerprints of texts; without it, the rows have a column of fingerprints.
     resources : Resources
         Threads and progress.
     refused : bool
@@ -122,40 +121,38 @@ def read_documents(
     kept : Checkpoint, optional
         Has rows that were read before; the others are read, and kept there.
     """
+
+    def read(skipped: int = 0) -> Iterator[Batch]:
+        if fingerprinter is None:
+            return corpus.batches(projection, skipped=skipped)
+        return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
+
     saved = None if kept is None else SavedRows(kept)
-    reads: list[Read] = []
+    # The rest begins behind the rows that were there, which are known when they have been taken.
+    batches = read() if saved is None else chain(saved.before(), saved.written(lambda: read(saved.rows)))
+    flags, fingerprints, scores = list[Flags](), list[Words](), list[Words]()
     ids, done = SpooledIds(), 0
-    for read in _rows(corpus, chosen, fingerprinter, resources.threads, saved):
-        known = read.part.known
+    for batch in batches:
+        known = batch.flags
         if refused and not known.all():
-            row = done + int(np.argmin(known)) + 1
-            raise InputError(f"{', '.join(corpus.names[:3])}: row {row} has no text, fingerprint or id")
+            raise InputError(f"{corpus.label}: row {done + int(np.argmin(known)) + 1} has no text, fingerprint or id")
         done += len(known)
-        ids.add(read.part.ids)
-        reads.append(read._replace(part=read.part._replace(ids=None)))
+        ids.add(batch.ids)
+        flags.append(known)
+        fingerprints.append(batch.fingerprints)
+        scores.extend([] if batch.scores is None else [batch.scores])
         resources.report("reading", done)
     if kept is not None and saved is not None:
         kept.note(READ, saved.rows, done)
     if not done:
-        raise InputError(f"{', '.join(corpus.names[:3])}: no rows")
+        raise InputError(f"{corpus.label}: no rows")
     ids.finish()
-    scores = [read.part.scores for read in reads if read.part.scores is not None]
-    return Documents(
-        np.concatenate([read.part.known for read in reads]),
-        np.concatenate([read.fingerprints for read in reads]),
-        None if chosen.id is None else ids if corpus.typed else _decided(ids),
-        joined_keys(scores) if chosen.score is not None else None,
+    return ComparedRows(
+        np.concatenate(flags),
+        np.concatenate(fingerprints),
+        None if projection.id is None else ids if corpus.typed else _decided(ids),
+        joined_keys(scores) if projection.score is not None else None,
     )
-
-
-def _rows(
-    corpus: Corpus, chosen: Chosen, fingerprinter: Fingerprinter[Any] | None, threads: int, saved: SavedRows | None
-) -> Iterator[Read]:
-    """Yield all rows: first those that were read before."""
-    if saved is None:
-        return hashed_rows(corpus, chosen, fingerprinter, threads)
-    # The rest begins behind the rows that were there, which are known when they have been taken.
-    return chain(saved.before(), saved.written(lambda: hashed_rows(corpus, chosen, fingerprinter, threads, saved.rows)))
 
 
 def _decided(ids: SpooledIds) -> SpooledIds:

@@ -153,7 +153,10 @@ def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
         ),
         (("probe", "p.fps", "--image", "photos/notes.txt"), "is no picture of a format that Pillow reads"),
         (("hash", "image", "photos/cut.jpg"), "the picture is broken"),
-        (("build", "x", "photos", "--image", "--suffix", ".txt"), "no picture to make a fingerprint of: 1 not pictures"),
+        (
+            ("build", "x", "photos", "--image", "--suffix", ".txt"),
+            "no picture to make a fingerprint of; left out: 1 (no picture)",
+        ),
     ):
         assert message in failure(*words)
     assert "--image of the pictures" in failure("build", "x", "photos")

@@ -141,7 +141,7 @@ def with_number(vectors, number):
         (lambda v: v[:, :12], "a.npy: vector 0: has 12 components, and the fingerprinter is for 16"),
         (lambda v: with_number(v, math.nan), "a.npy: vector 7: component 2 is nan: vectors have finite numbers"),
         (lambda v: with_number(v, -math.inf), "a.npy: vector 7: component 2 is -inf: vectors have finite numbers"),
-        (lambda v: v * 0, "a.npy: no vector to make a fingerprint of: 20 are zero"),
+        (lambda v: v * 0, "a.npy: no vector to make a fingerprint of; left out: 20 (all components 0)"),
         (lambda v: v[0], "vectors are rows of an array of two dimensions"),
         (lambda v: v[:0], "a.npy: no vector to make a fingerprint of"),
     ],

@@ -135,10 +135,9 @@ def test_public_names_are_documented():
     "name",
     [
         *("api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"),
-        *("hashing.vectors", "hashing.bit_sample", "hashing.unary", "hashing.vector_files"),
+        *("hashing.vectors", "hashing.bit_sample", "hashing.unary", "hashing.readers"),
         *("calibration.job", "calibration.comparison"),
-        "hashing.text_reader",
-        *("hashing.image", "hashing.image_reader"),
+        "hashing.image",
     ],
 )
 def test_docstring_examples(name, tmp_path, monkeypatch):

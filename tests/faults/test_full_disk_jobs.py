@@ -74,7 +74,7 @@ def test_a_disk_that_gets_full_while_parts_are_kept(inputs, mounted_disk, monkey
     """What is finished stays, and the same command goes on when there is room."""
     monkeypatch.chdir(inputs)
     monkeypatch.setattr("fpstore.jobs.dedup_rows.KEPT_ROWS", 1000)
-    monkeypatch.setattr("fpstore.io.corpus_rows.PART_BYTES", 1 << 14)
+    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 14)
     disk = mounted_disk(DISK_BYTES)
     arguments = [*JOBS[job].replace("{}", str(disk)).split(), "--resume", "--threads", "2"]
     fill(disk, pages)

@@ -10,9 +10,9 @@ import pytest
 import fpstore
 from fpstore.base.width import Width
 from fpstore.errors import StorageError
-from fpstore.hashing.corpus import TextCorpus
+from fpstore.hashing.corpora import open_corpus
 from fpstore.hashing.registry import in_words
-from fpstore.io.corpus import Chosen
+from fpstore.io.source import Projection
 
 
 def test_a_full_disk_is_said_of_the_output_not_of_the_file_that_is_copied(tmp_path, monkeypatch):
@@ -22,8 +22,8 @@ def test_a_full_disk_is_said_of_the_output_not_of_the_file_that_is_copied(tmp_pa
     def full(source, target):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(source), None, os.fspath(target))
 
-    corpus = TextCorpus(tmp_path / "in")
-    assert len(list(corpus.parts(Chosen(text="text", width=Width(64))))) == 1
+    corpus = open_corpus(tmp_path / "in", texts=True)
+    assert len(list(corpus.batches(Projection(text="text", width=Width(64))))) == 1
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(StorageError, match=f"^{tmp_path}/out: No space left"):
         corpus.copy(np.ones(1, bool), tmp_path / "out")

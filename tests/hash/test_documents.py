@@ -185,7 +185,7 @@ def test_the_reader_yields_chunks_and_counts(tree):
     assert reader.bytes_total == sizes
     for _ in range(2):
         chunks = list(reader)
-        assert [len(chunk.ids) for chunk in chunks] == [3, 1, 1]
+        assert [len(chunk.ids) for chunk in chunks] == [3, 2]
         documents = [document for document in iter_documents("corpus") if not simhash.is_empty(document.text)]
         assert [name for chunk in chunks for name in chunk.ids] == [document.id for document in documents]
         texts = [document.text for document in documents]
@@ -218,10 +218,10 @@ def test_a_fingerprint_of_zero_is_not_taken_for_an_empty_document(tree):
     assert reader.empty == 2
 
 
-def test_chunks_end_early_when_texts_are_long(tree, monkeypatch):
-    monkeypatch.setattr(documents, "_CHUNK_CHARS", 16)
+def test_long_texts_are_hashed_few_at_a_time(tree, monkeypatch):
+    monkeypatch.setattr(documents, "BATCH_CHARS", 16)
     reader = DocumentReader("corpus", SimHash(), suffixes=[".txt"], max_bytes=100)
-    assert [len(chunk.ids) for chunk in reader] == [2, 1]  # of the second three documents two have no words
+    assert [len(chunk.ids) for chunk in reader] == [3]
     assert reader.skipped == 2
     assert reader.bytes_done == reader.bytes_total
 

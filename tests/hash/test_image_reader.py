@@ -59,8 +59,8 @@ def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tre
         notices.clear()
         ids, rows = everything(reader)
         assert ids == PICTURES
-        numbers = [hasher.fingerprint(path) for path in PICTURES]
-        assert rows == Width(hasher.width).rows(numbers).tolist()
+        width, numbers = Width(hasher.width), [hasher.fingerprint(path) for path in PICTURES]
+        assert rows == width.outside(width.rows(numbers)).tolist()
         assert [(name, "blank" if why == "quality" else why) for name, why in notices] == LEFT_OUT
         assert (reader.skipped, reader.broken, reader.empty) == (2, 2, 1)
         assert reader.bytes_done == reader.bytes_total == sum(p.stat().st_size for p in tree.rglob("*") if p.is_file())
@@ -75,9 +75,9 @@ def test_each_frame_has_an_id_of_its_own(tree):
             assert rows[2 + number] == ImageHash().fingerprint(image)
 
 
-def test_chunks_end_after_so_many_fingerprints(tree):
+def test_chunks_have_so_many_fingerprints(tree):
     sizes = [len(chunk.ids) for chunk in ImageReader("photos", ImageHash(frame="all"), 2)]
-    assert sizes == [2, 3, 1]
+    assert sizes == [2, 2, 2]
 
 
 def test_suffixes_and_sizes_choose_files(tree):
@@ -146,11 +146,11 @@ def test_wrong_arguments_are_refused(tree):
         ({"chunk_pictures": 0}, "chunk_pictures must be"),
         ({"threads": 0}, "threads must be"),
         ({"on_notice": 1}, "on_notice must be a function"),
-        ({"fingerprinter": SimHash()}, "fingerprinter must be one of pictures such as ImageHash"),
+        ({"fingerprinter": SimHash()}, "fingerprinter must be one of pictures, such as ImageHash"),
     ):
         with pytest.raises(InputError, match=message):
             ImageReader(**{"paths": "photos", "fingerprinter": ImageHash(), **options})
-    with pytest.raises(InputError, match="fingerprinter must be one of texts such as SimHash"):
+    with pytest.raises(InputError, match="fingerprinter must be one of texts, such as SimHash"):
         DocumentReader("photos", ImageHash())
 
 

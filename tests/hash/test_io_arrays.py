@@ -175,7 +175,7 @@ def test_ids_that_are_not_utf_8_are_named(tmp_path, kind, dictionary):
         lambda: list(TextReader(table, SimHash(), text="text", id="id")),
         lambda: fpstore.dedup(table, fingerprint="fingerprint", id="id"),
     ):
-        with pytest.raises(InputError, match=r"^row 3: the id is not valid UTF-8 \(invalid start byte\)$"):
+        with pytest.raises(InputError, match=r"^the table: row 3: the id is not valid UTF-8 \(invalid start byte\)$"):
             read_all()
 
 

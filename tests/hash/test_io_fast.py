@@ -2,6 +2,7 @@
 
 import csv
 import json
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,32 +13,28 @@ from speeds import SOME_WIDTHS
 
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
+from fpstore.io import lines, open_reader
 from fpstore.io.columns import parse_block
 from fpstore.io.delimited import DelimitedText
 from fpstore.io.digits import Digits
-from fpstore.io.jsonl import JsonlSource
-from fpstore.io.lines import line_blocks
-from fpstore.io.reader import Reader
-from fpstore.io.source import Fields, IdRule, InputFile
-from fpstore.io.text import TextSource
+from fpstore.io.files import InputFile
+from fpstore.io.jsonl import JsonLines
 
 
-class SlowText(TextSource):
-    _parse = TextSource.parse_lines
-
-
-class SlowJsonl(JsonlSource):
-    def _parse_alike(self, block, rule):
-        return None
-
-
-def outcome(source, id_type, chunk_rows, width):
-    reader = Reader([source], id_type, chunk_rows, width)
-    try:
-        chunks = list(reader)
-    except InputError as error:
-        return str(error)
+def outcome(path, block_bytes, **options):
+    """Return the rows of a file that is read in blocks, or the error."""
+    with patch.object(lines, "BLOCK_BYTES", block_bytes):
+        try:
+            chunks = list(open_reader(path, **options))
+        except InputError as error:
+            return str(error)
     return [(c.fingerprints.tolist(), c.ids.tolist() if isinstance(c.ids, np.ndarray) else c.ids) for c in chunks]
+
+
+def careful_outcome(path, block_bytes, **options):
+    """Return the same, if no block is parsed as a whole."""
+    with patch.object(DelimitedText, "whole", lambda *_: None), patch.object(JsonLines, "whole", lambda *_: None):
+        return outcome(path, block_bytes, **options)
 
 
 CELLS = st.one_of(
@@ -87,9 +84,8 @@ def test_fast_and_careful_text_reading_agree(
 ):
     bits, content = bits_and_content
     path = put(tmp_path_factory.getbasetemp(), f"fuzz.{dialect}", content)
-    arguments = (InputFile(path), Fields(decimal, width=Width(bits)), dialect, block_bytes)
-    fast, slow = (outcome(kind(*arguments), id_type, chunk_rows, Width(bits)) for kind in (TextSource, SlowText))
-    assert fast == slow
+    options = {"decimal": decimal, "width": bits, "id_type": id_type, "chunk_rows": chunk_rows}
+    assert outcome(path, block_bytes, **options) == careful_outcome(path, block_bytes, **options)
 
 
 CSV_CELLS = st.lists(
@@ -111,15 +107,16 @@ def test_both_users_of_the_reader_of_csv_read_what_was_written(tmp_path_factory,
     path = tmp_path_factory.getbasetemp() / "both.csv"
     with path.open("w", newline="") as file:
         csv.writer(file, quoting=quoting, lineterminator=end).writerows(row[order] for row in [head, *rows])
-    chunks = list(Reader([TextSource(InputFile(path), Fields(), "csv", block_bytes)], "str", 5))
-    assert [name for chunk in chunks for name in chunk.ids] == ids
-    assert [number for chunk in chunks for number in chunk.fingerprints.tolist()] == list(range(len(ids)))
+    chunks = outcome(path, block_bytes, id_type="str", chunk_rows=5)
+    assert [name for _, names in chunks for name in names or ()] == ids
+    assert [number for numbers, _ in chunks for number in numbers] == list(range(len(ids)))
     text = DelimitedText("both.csv", "csv")
-    blocks = text.blocks(line_blocks(InputFile(path), lambda size: None, block_bytes))
-    found = [row for block, line in blocks for row in text.rows(block, line)]
+    with patch.object(lines, "BLOCK_BYTES", block_bytes):
+        blocks = list(text.blocks(lines.line_blocks(InputFile(path), lambda size: None)))
+    found = [text.header, *(row for block, line in blocks for row in text.rows(block, line))]
     assert [row.cells for row in found] == [row[order] for row in [head, *rows]]
-    assert b"".join(row.raw for row in found) == path.read_bytes()
-    assert [row.line for row in found] == [1 + b"".join(row.raw for row in found[:n]).count(b"\n") for n in range(len(found))]
+    assert b"".join(row.raw + b"\n" for row in found) == path.read_bytes()
+    assert [row.line for row in found] == [1 + sum(row.raw.count(b"\n") + 1 for row in found[:n]) for n in range(len(found))]
 
 
 JSON_VALUES = st.one_of(
@@ -152,9 +149,8 @@ def test_fast_and_careful_json_reading_agree(tmp_path_factory, fingerprints, ids
         row["id"] = identifier
     content = "".join(json.dumps(row) + end for row in rows).encode()
     path = put(tmp_path_factory.getbasetemp(), "fuzz.jsonl", content)
-    arguments = (InputFile(path), Fields(decimal, width=Width(bits)), block_bytes)
-    fast, slow = (outcome(kind(*arguments), id_type, 1000, Width(bits)) for kind in (JsonlSource, SlowJsonl))
-    assert fast == slow
+    options = {"decimal": decimal, "width": bits, "id_type": id_type}
+    assert outcome(path, block_bytes, **options) == careful_outcome(path, block_bytes, **options)
 
 
 @pytest.mark.parametrize(
@@ -188,24 +184,26 @@ def test_regular_blocks_of_every_width_take_the_fast_path(bits):
 
 def test_byte_order_mark_is_skipped_only_at_the_start(tmp_path):
     path = put(tmp_path, "a.tsv", b"\xef\xbb\xbf0xff\n\xef\xbb\xbf0xff\n")
-    with pytest.raises(InputError, match=r":2: .*is not a fingerprint"):
-        list(TextSource(InputFile(path), Fields(), "tsv", 6).batches(IdRule("auto")))
+    assert ":2: " in (told := outcome(path, 6))
+    assert "is not a fingerprint" in told
 
 
 @pytest.mark.parametrize("block_bytes", [1, 16, 17, 18, 64])
-def test_blocks_end_anywhere(tmp_path, block_bytes):
+def test_blocks_end_anywhere(tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
     content = b"\xef\xbb\xbf# c\nfingerprint\tid\n" + b"".join(b"%016x\tdoc-%d\r\n" % (i, i) for i in range(50))
-    source = TextSource(InputFile(put(tmp_path, "a.tsv", content)), Fields(), "tsv", block_bytes)
-    chunks = list(Reader([source], "auto", 20))
+    reader = open_reader(put(tmp_path, "a.tsv", content), chunk_rows=20)
+    chunks = list(reader)
     assert [len(chunk.fingerprints) for chunk in chunks] == [20, 20, 10]
     assert [f for chunk in chunks for f in chunk.fingerprints.tolist()] == list(range(50))
     assert [i for chunk in chunks for i in chunk.ids] == [f"doc-{i}" for i in range(50)]
-    assert source.bytes_done == len(content)
+    assert reader.bytes_done == len(content)
 
 
-def test_line_number_counts_from_the_start_of_the_file(tmp_path):
+def test_line_number_counts_from_the_start_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 1000)
     content = b"# head\nfingerprint\tid\n" + b"0xff\t1\n" * 5000 + b"0xff\tx\n"
-    source = TextSource(InputFile(put(tmp_path, "a.tsv", content)), Fields(), "tsv", 1000)
+    path = put(tmp_path, "a.tsv", content)
     with pytest.raises(InputError, match=r"a\.tsv:5003: the id 'x' is not") as caught:
-        list(Reader([source], "auto", 10))
+        list(open_reader(path, chunk_rows=10))
     assert caught.value.line == 5003

@@ -13,7 +13,7 @@ from inputs import put, read
 from fpstore.errors import InputError, StorageError
 from fpstore.io import open_reader, open_writer
 from fpstore.io.sink import Encoder
-from fpstore.io.source import Source
+from fpstore.io.source import RowSource
 
 
 def test_what_the_system_refuses_is_named(tmp_path):
@@ -141,7 +141,7 @@ def test_named_pipe_is_read(tmp_path):
         assert read(pipe) == ([255, 1], None)
 
 
-@pytest.mark.parametrize(("base", "method"), [(Source, "batches"), (Encoder, "write")])
+@pytest.mark.parametrize(("base", "method"), [(RowSource, "batches"), (Encoder, "write")])
 def test_a_format_without_its_method_is_refused_when_made(base, method):
     with pytest.raises(TypeError, match=f"abstract method '?{method}"):
         type("Format", (base,), {})()

@@ -179,32 +179,36 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
 def test_mixed_ids_are_refused_unless_a_type_is_chosen(tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text('{"t": "a b", "id": 1}\n{"t": null, "id": null}\n{"t": "c d", "id": "x"}\n')
-    with pytest.raises(InputError, match=r"p\.jsonl:3: id: the id is of type str, but earlier ids are integers"):
+    with pytest.raises(InputError, match=r"p\.jsonl:3: the id is of type str, but earlier ids are integers"):
         list(TextReader(path, SimHash(), text="t", id="id"))
     assert [chunk.ids for chunk in TextReader(path, SimHash(), text="t", id="id", id_type="str")] == [["1", "x"]]
-    with pytest.raises(InputError, match="row 3: the id 'x' is not an unsigned integer"):
+    with pytest.raises(InputError, match=r"p\.jsonl:3: the id 'x' is not an unsigned integer"):
         list(TextReader(path, SimHash(), text="t", id="id", id_type="int"))
     table = tmp_path / "p.csv"
     table.write_text("t,id\na b,1\nc d,2\ne f,x\n")
     assert [chunk.ids for chunk in TextReader(table, SimHash(), text="t", id="id")] == [["1", "2", "x"]]
-    with pytest.raises(InputError, match=r"p\.csv: row 3: the id 'x' is not an unsigned integer"):
+    with pytest.raises(InputError, match=r"p\.csv:4: the id 'x' is not an unsigned integer"):
         list(TextReader(table, SimHash(), text="t", id="id", chunk_rows=2, threads=1, id_type="int"))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("p.jsonl", '{"t": "a"}\n{"u": "b"}\n', r"p\.jsonl:2: the field 't' is missing \(fields here: 'u'\)"),
-        ("p.jsonl", '{"t": "a", "id": 1}\n{"t": 5, "id": 2}\n', r"p\.jsonl:2: t: a text must be a string, got int 5"),
-        ("p.jsonl", '{"t": "a", "id": 1}\n{"t": "b", "id": null}\n', r"p\.jsonl:2: id: the id is null or empty"),
+        ("p.jsonl", '{"t": "a", "id": 1}\n{"u": "b"}\n', r"p\.jsonl:2: the field 't' is missing \(fields here: 'u'\)"),
+        ("p.jsonl", '{"t": "a", "id": 1}\n{"t": 5, "id": 2}\n', r"p\.jsonl:2: t: a text must be a string, got 5"),
+        (
+            "p.jsonl",
+            '{"t": "a", "id": 1}\n{"t": "b", "id": null}\n',
+            r"p\.jsonl:2: the id null is neither an integer",
+        ),
         ("p.jsonl", '{"t": "a", "id": 1}\n{"t": "b"}\n', r"p\.jsonl:2: the field 'id' is missing"),
-        ("p.jsonl", '{"t": "a", "id": 1.5}\n', r"p\.jsonl:1: id: an id must be a string or an integer"),
-        ("p.jsonl", "", r"p\.jsonl: no text to make a fingerprint of, no rows"),
-        ("p.jsonl", '{"t": "", "id": 1}\n{"t": null, "id": 2}\n', r"of, 2 rows: 1 without a text, 1 without words"),
+        ("p.jsonl", '{"t": "a", "id": 1.5}\n', r"p\.jsonl:1: the id 1.5 is neither an integer nor a string"),
+        ("p.jsonl", "", r"p\.jsonl: no text to make a fingerprint of$"),
+        ("p.jsonl", '{"t": "", "id": 1}\n{"t": null, "id": 2}\n', r"of; left out: 1 \(no words\), 1 \(no text\)"),
         ("p.csv", "", r"p\.csv: is empty: a first line with the names"),
         ("p.csv", "id,u\n1,x\n", r"p\.csv: no column named 't' \(columns here: id, u\)"),
         ("p.csv", "id,t\n1,x\n2\n", r"p\.csv:3: has 1 cells, the header has 2"),
-        ("p.csv", "id,t\n,x\n", r"p\.csv:2: id: the id is null or empty"),
+        ("p.csv", "id,t\n,x\n", r"p\.csv:2: the id is empty"),
         ("p.txt", "id t\n", r"unknown extension '\.txt'; known extensions: \.parquet, \.jsonl, \.csv, \.tsv"),
         ("p.parquet", "PAR1", r"p\.parquet: not a readable Parquet file"),
     ],
@@ -309,7 +313,7 @@ def test_places_are_kept_only_while_they_are_asked_for():
     assert [places.tolist() for _, places, _ in reader.placed()] == [[0, 2]]
     for _ in range(3):
         assert sum(len(chunk.fingerprints) for chunk in reader) == 2
-    assert reader._texts.places is None
+    assert reader._places is None
     assert [places.tolist() for _, places, _ in reader.placed()] == [[0, 2]]
 
 
@@ -372,7 +376,7 @@ def dictionaries():
 @pytest.mark.parametrize("most", [1, 30, 1 << 20])
 @pytest.mark.parametrize("number", range(6))
 def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, number, most):
-    monkeypatch.setattr("fpstore.io.corpus_tables.PART_BYTES", most)
+    monkeypatch.setattr("fpstore.io.parquet.PART_BYTES", most)
     texts = [*dictionaries()][number]
     ids = pa.array([f"document {n}" for n in range(len(texts))])
     table = pa.table({"text": pa.chunked_array([texts, texts.slice(2, 4)]), "id": pa.chunked_array([ids, ids.slice(2, 4)])})

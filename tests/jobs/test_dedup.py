@@ -18,8 +18,8 @@ import fpstore
 from fpstore import SimHash
 from fpstore.base.width import Width
 from fpstore.errors import InputError, StoreExistsError
-from fpstore.io.corpus import Chosen
-from fpstore.io.corpus_tables import TableCorpus
+from fpstore.io.parquet import TableRows
+from fpstore.io.source import Projection
 from fpstore.query.names import HeldIds
 
 WORDS = [f"word{i}" for i in range(400)]
@@ -270,7 +270,7 @@ def test_rows_without_a_value_count_in_messages():
 
 def test_large_texts_are_taken_in_small_parts():
     table = pa.table({"text": ["word " * 100_000 + str(n) for n in range(20)]})
-    parts = list(TableCorpus(table).parts(Chosen(text="text")))
+    parts = list(TableRows(table).batches(Projection(text="text")))
     assert len(parts) >= 5
     assert [text for part in parts for text in part.texts] == table["text"].to_pylist()
 
@@ -300,7 +300,7 @@ def test_signed_and_decimal_fingerprints(tmp_path):
         ("h,h\n1,a\n", {"fingerprint": "h"}, "2 columns named 'h'"),
         ("h,id\n1\n", {"fingerprint": "h"}, r"corpus\.csv:2: has 1 cells, the header has 2"),
         ('h\n"1\n', {"fingerprint": "h"}, r"corpus\.csv:2: not valid CSV"),
-        ("h\n12\n", {"fingerprint": "h"}, r"corpus\.csv:2: h: "),
+        ("h\n12\n", {"fingerprint": "h"}, r"corpus\.csv:2: '12' is not a fingerprint: "),
         ("", {"fingerprint": "h"}, r"corpus\.csv: is empty"),
         ("h\n", {"fingerprint": "h"}, r"corpus\.csv: no rows"),
         ("h,s\n0000000000000001,x\n", {"fingerprint": "h", "score": "s", "keep": "highest"}, "a score must be a number"),
@@ -342,7 +342,7 @@ def test_types_of_columns_that_are_refused():
     with pytest.raises(InputError, match="a corpus is a path, several paths, or a table"):
         fpstore.dedup(5, text="t")
     for column in (table["t"], pd.Series(["a", "b"]), pl.Series(["a", "b"])):
-        with pytest.raises(InputError, match="a corpus in memory is a table with named columns, got "):
+        with pytest.raises(InputError, match="rows in memory are a table with named columns, got "):
             fpstore.dedup(column, text="t")
 
 

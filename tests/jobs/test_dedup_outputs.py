@@ -11,7 +11,7 @@ from children import in_child
 
 import fpstore
 from fpstore.errors import InputError, StorageError, StoreExistsError
-from fpstore.hashing.corpus import TextCorpus
+from fpstore.hashing.corpora import open_corpus
 from fpstore.jobs.dedup import check_output
 
 
@@ -22,7 +22,7 @@ def test_clusters_do_not_replace_a_text(tmp_path):
         (folder / name).write_text("the same words in both of them")
     listing = folder / "list.tsv"
     with pytest.raises(InputError, match="is an input too"):
-        check_output(listing, TextCorpus(folder), overwrite=True, of_rows=False)
+        check_output(listing, open_corpus(folder, texts=True), overwrite=True, of_rows=False)
     assert listing.read_text() == "the same words in both of them"
 
 

@@ -154,7 +154,7 @@ def test_scores_of_rows_without_duplicates(tmp_path, scores):
 
 
 def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.io.corpus_rows.PART_BYTES", 64)  # so that parts differ in the words of their keys
+    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 64)  # so that parts differ in the words of their keys
     rng = np.random.default_rng(5)
     scores = [Decimal(int(rng.integers(-50, 50))).scaleb(int(rng.integers(-3, 40))) for _ in range(300)]
     hashes = rng.integers(0, 20, 300) << 20

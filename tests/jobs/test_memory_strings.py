@@ -15,8 +15,8 @@ VERB = (
     import csv, os
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others take address space in advance
     import pyarrow, pyarrow.parquet
-    import fpstore.calibration, fpstore.change.join, fpstore.design.planner, fpstore.io.corpus_tables, fpstore.jobs.between
-    import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.linking, fpstore.io.jsonl, fpstore.io.text
+    import fpstore.calibration, fpstore.change.join, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.between
+    import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.linking, fpstore.io.jsonl, fpstore.io.delimited
     from fpstore.cli import main
 
     limit(int(sys.argv[1]))

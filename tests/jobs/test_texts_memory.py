@@ -55,7 +55,7 @@ BOMB = (
     import os
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others take address space in advance
     import pyarrow, pyarrow.parquet
-    import fpstore.calibration.job, fpstore.design.planner, fpstore.io.corpus_tables, fpstore.jobs.dedup
+    import fpstore.calibration.job, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.dedup
     from fpstore.cli import main
 
     limit(int(sys.argv[1]))

@@ -15,7 +15,7 @@ import fpstore
 from bench.harness import Bench, Result, ratio
 from fpstore.base.threads import in_order
 from fpstore.hashing import ImageReader
-from fpstore.hashing.image_reader import WAITING_FILES
+from fpstore.hashing.readers import WAITING_FILES
 from fpstore.io import Chunk
 
 PICTURES, SMOKE_PICTURES = 2000, 4

@@ -1,4 +1,6 @@
-/* Letters, colours for light and dark, and widths that fit any screen. */
+"""The style of a report: letters, colours for light and dark, and widths that fit any screen."""
+
+STYLE = """
 :root {
   color-scheme: light dark;
   --page: #ffffff; --panel: #f5f6f8; --line: #dde1e7; --ink: #1c2430; --soft: #586374;
@@ -74,3 +76,4 @@ rect.other { fill: var(--other); }
   th, td { padding-right: 1rem; }
 }
 @media print { .family, dl div { break-inside: avoid; } }
+"""

@@ -1,0 +1,370 @@
+"""A column table or row file read in parts, for whole files and damaged ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Bytes, Counts, Words
+from fpstore.base.threads import cached_property
+from fpstore.base.width import WORD_BITS, Width, ascending, leading_words
+from fpstore.design import tables
+from fpstore.design.tables import TAG_BITS, TableSpec
+from fpstore.disk.files import read_at
+from fpstore.errors import CorruptStoreError, StorageError
+from fpstore.format.parts import FileInParts
+
+COPIES, REFERENCES, ROWS = range(3)  # kinds
+KINDS = {COPIES: tables.COPIES, REFERENCES: tables.REFERENCES, ROWS: tables.ROWS}
+PIECE_ENTRIES = 1 << 17
+PIECE_PAGES = 1 << 8
+SPARSE = 16  # blocks of ids between keys that are read one by one: these take about as long to read
+Range = tuple[int, int]
+
+
+class Run(NamedTuple):
+    """Successive entries that are known: all their pages are intact, and the words of the directory for their buckets."""
+
+    first: int
+    end: int
+    bucket: int  # of the directory, the words from here on are intact
+    behind: int
+
+
+class ColumnFile(FileInParts[_kernel.ColumnParts]):
+    """A column table or a row file. What is read is compared with the checksums of its pages.
+
+    Parameters and errors are those of :class:`~fpstore.format.parts.FileInParts`.
+    """
+
+    def __init__(self, path: Path, header: bytes | None = None, most: int | None = None) -> None:
+        super().__init__(path, _kernel.ColumnParts, header, most)
+        kernel = self.kernel
+        self._words = Width(kernel.width).words
+        self._is_rows = kernel.kind == ROWS
+        self._entry_bytes = 8 * self._words if self._is_rows else 2
+        self._rest_bytes = -(-kernel.rest_bits // 8)
+
+    @property
+    def spec(self) -> TableSpec:
+        """What a design says of such a table."""
+        kernel = self.kernel
+        if self._is_rows:  # how many buckets there are follows from their count
+            return TableSpec(kernel.permutation, TAG_BITS, 0, tables.ROWS)
+        return TableSpec(kernel.permutation, kernel.bucket_bits, kernel.threshold, KINDS[kernel.kind], kernel.tag_bits)
+
+    # Reading
+
+    def _fault(self, what: str, expected: object = None, got: object = None, entry: int | None = None) -> CorruptStoreError:
+        where = self.path if entry is None else f"{self.path}, entry {entry}"
+        return CorruptStoreError(f"{where}: {what}", path=self.path, block=entry, expected=expected, got=got)
+
+    def _exactly(self, at: int, count: int) -> Bytes:
+        data = read_at(self._descriptor, self.path, at, count)
+        if len(data) < count:
+            raise self._fault(f"cut short at byte {at + len(data)}", got=at + len(data))
+        return np.frombuffer(data, np.uint8)
+
+    def _pages(self, first: int, end: int) -> tuple[Bytes, npt.NDArray[np.intp]]:
+        """Return the bytes of successive pages, and which of them differ from their checksums."""
+        kernel, size = self.kernel, _kernel.PAGE_BYTES
+        at = _kernel.HEADER_BYTES + size * first
+        data = self._exactly(at, min(size * (end - first), kernel.checksums_offset - at))
+        stored = self._exactly(kernel.checksums_offset + 8 * first, 8 * (end - first)).view("<u8")
+        return data, np.flatnonzero(_kernel.page_checksums(data, kernel.seed, first) != stored)
+
+    def _read(self, at: int, count: int) -> Bytes:
+        """Return bytes behind the header, all of intact pages."""
+        if not count:
+            return np.empty(0, np.uint8)
+        start, size = at - _kernel.HEADER_BYTES, _kernel.PAGE_BYTES
+        first = start // size
+        data, wrong = self._pages(first, -(-(start + count) // size))
+        if len(wrong):
+            page = first + int(wrong[0])
+            raise CorruptStoreError(f"{self.path}, page {page}: page checksum differs", path=self.path, block=page)
+        start -= size * first
+        return data[start : start + count]
+
+    def _directory_bytes(self) -> Range:
+        return self.kernel.directory_offset, 4 * ((1 << self.kernel.bucket_bits) + 1)
+
+    @cached_property
+    def directory(self) -> Counts:
+        """Where the entries of each bucket begin, and where the last ends."""
+        words = self._read(*self._directory_bytes()).view("<u4").astype(np.uint32, copy=False)
+        if words[0] or words[-1] != self.kernel.count or (words[1:] < words[:-1]).any():
+            raise self._fault("directory does not match the entries")
+        return words
+
+    def _columns(self, first: int, end: int) -> tuple[Bytes, Bytes]:
+        """Return the tags and the rests of entries."""
+        kernel, size = self.kernel, self._rest_bytes
+        tags = self._read(kernel.tags_offset + 2 * first, 2 * (end - first))
+        return tags, self._read(kernel.rest_offset + size * first, size * (end - first))
+
+    def _keys(self, first: int, columns: tuple[Bytes, Bytes], directory: Counts, bucket: int = 0) -> Words:
+        """Return the keys of entries, of which a part of the directory from a bucket on has all buckets."""
+        end = first + len(columns[0]) // 2
+        low = int(np.searchsorted(directory, first, "right")) - 1
+        high = int(np.searchsorted(directory, end, "left"))
+        return self.kernel.decode(first, *columns, bucket + low, directory[low : high + 1])
+
+    def decode(self, first: int, end: int) -> Words:
+        """Return the keys, or the rows, of entries.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+        """
+        if self._is_rows:
+            return self._rows(first, end)
+        return self._keys(first, self._columns(first, end), self.directory)
+
+    def _rows(self, first: int, end: int) -> Words:
+        each = self._entry_bytes
+        words: Words = self._read(self.kernel.tags_offset + each * first, each * (end - first)).view("<u8").astype(np.uint64)
+        return words.reshape(-1, self._words)
+
+    def _parts(self, first: int, end: int) -> Iterator[Range]:
+        for start in range(first, end, PIECE_ENTRIES):
+            yield start, min(start + PIECE_ENTRIES, end)
+
+    # Blocks of ids
+
+    def _entries_of(self, start: int, end: int) -> Range:
+        size, count = _kernel.ROWS_IN_BLOCK, self.kernel.count
+        return min(start * size, count), min(end * size, count)
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
+        """Yield (keys or rows, entry counts of their blocks of ids) from block ``start`` on, in order, in bounded pieces."""
+        for first, end in self._parts(*self._entries_of(start, self.kernel.block_count)):
+            yield self.decode(first, end), block_counts(end - first)
+
+    def read_keys(self, start: int, end: int) -> Words:
+        """Return the last entries of successive blocks of ids."""
+        size = _kernel.ROWS_IN_BLOCK
+        found = [Width(self.kernel.width).empty(0)]
+        for first, behind in self._parts(*self._entries_of(start, end)):
+            entries = self.decode(first, behind)
+            found += [entries[size - 1 :: size], entries[len(entries) - len(entries) % size :][-1:]]
+        return np.concatenate(found)
+
+    @property
+    def block_keys(self) -> Words:
+        """The last entry of each block of ids."""
+        return self.read_keys(0, self.kernel.block_count)
+
+    def sample_keys(self, step: int) -> Words:
+        """Return the last entry of every ``step``-th block of ids, from the first on, without those that cannot be read.
+
+        A store takes a sample when it is opened. Damage is told by what needs the damaged part.
+        """
+        count, found = self.kernel.block_count, [Width(self.kernel.width).empty(0)]
+        at_once = step if step >= SPARSE else step * SPARSE
+        unreadable = (CorruptStoreError, StorageError)
+        with suppress(*unreadable):
+            _ = self._is_rows or self.directory
+            for block in range(0, count, at_once):
+                with suppress(*unreadable):
+                    found.append(self.read_keys(block, block + 1 if step == at_once else min(block + at_once, count))[::step])
+        return np.concatenate(found)
+
+    # What is left of a damaged file
+
+    @cached_property
+    def known(self) -> Sequence[Run]:
+        """The entries that can be read, in order. The file is read once to find out."""
+        kernel, good = self.kernel, self._intact_pages()
+        whole = _entries(good, kernel.tags_offset, self._entry_bytes, kernel.count)
+        if self._is_rows:
+            return [Run(first, end, 0, 0) for first, end in whole]
+        if self._rest_bytes:
+            whole = [
+                (low, high) for low, high, _ in _common(whole, _entries(good, kernel.rest_offset, self._rest_bytes, kernel.count))
+            ]
+        words = _entries(good, kernel.directory_offset, 4, (1 << kernel.bucket_bits) + 1)
+        buckets: list[Range] = []
+        ranges: list[Range] = []
+        for first, end in words:
+            part = self._some_directory(first, end)
+            if (part[1:] >= part[:-1]).all() and part[0] >= (ranges[-1][1] if ranges else 0) and part[-1] <= kernel.count:
+                ranges.append((int(part[0]), int(part[-1])))
+                buckets.append((first, end))
+        return [Run(low, high, *buckets[place]) for low, high, place in _common(whole, ranges)]
+
+    def _some_directory(self, first: int, end: int) -> Counts:
+        at, _ = self._directory_bytes()
+        return self._read(at + 4 * first, 4 * (end - first)).view("<u4").astype(np.uint32, copy=False)
+
+    def _intact_pages(self) -> npt.NDArray[np.bool_]:
+        kernel = self.kernel
+        pages = (kernel.file_bytes - kernel.checksums_offset) // 8
+        good = np.ones(pages, bool)
+        for start in range(0, pages, PIECE_PAGES):
+            end = min(start + PIECE_PAGES, pages)
+            try:
+                good[start + self._pages(start, end)[1]] = False
+            except (CorruptStoreError, StorageError):
+                for page in range(start, end):
+                    try:
+                        good[page] = not len(self._pages(page, page + 1)[1])
+                    except (CorruptStoreError, StorageError):
+                        good[page] = False
+        return good
+
+    def known_between(self, first: int, end: int) -> Iterator[Run]:
+        """Yield the parts of ``known`` between two entries."""
+        at = bisect_right(self.known, first, key=lambda run: run.end)
+        for run in self.known[at:]:
+            if run.first >= end:
+                return
+            yield run._replace(first=max(run.first, first), end=min(run.end, end))
+
+    def read_known(self, run: Run) -> Iterator[tuple[int, Words]]:
+        """Yield (number of the first, keys or rows) of a run of ``known`` or a part of one, in bounded pieces."""
+        for first, end in self._parts(run.first, run.end):
+            if self._is_rows:
+                yield first, self._rows(first, end)
+                continue
+            yield first, self._keys(first, self._columns(first, end), self._some_directory(run.bucket, run.behind), run.bucket)
+
+    # Everything
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Read and check everything but where references lead; ``tick`` is called with the number of entries of each piece.
+
+        Returns
+        -------
+        int
+            The sum of the hashes of keys or fingerprints: what :func:`check_references` compares for references.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+            The first fault.
+        """
+        self.check_size()
+        kernel, directory = self.kernel, self.directory
+        permutation = np.frombuffer(kernel.permutation, np.uint8) if kernel.kind == COPIES else None
+        buckets = np.zeros(len(directory) - 1, np.int64)
+        last = empty = Width(kernel.width).empty(0) if self._is_rows else np.empty(0, np.uint64)
+        digest = 0
+        for first, end in self._parts(0, kernel.count):
+            entries = self._rows(first, end) if self._is_rows else self._checked_keys(first, end)
+            joined = np.concatenate([last, entries])
+            wrong = np.flatnonzero(~ascending(joined))
+            if len(wrong):
+                raise self._fault("entries out of order", entry=first - len(last) + int(wrong[0]) + 1)
+            if self._is_rows:
+                numbers = leading_words(entries) >> np.uint64(WORD_BITS - kernel.bucket_bits)
+                buckets += np.bincount(numbers.astype(np.int64), minlength=len(buckets))
+            digest += _kernel.digest(entries) if permutation is None else _kernel.digest(entries, permutation)
+            last = entries[-1:] if len(entries) else empty
+            tick(end - first)
+        if self._is_rows and (np.diff(directory.astype(np.int64)) != buckets).any():
+            raise self._fault("directory does not match the entries")
+        self._check_padding()
+        digest %= 2**64
+        if kernel.kind != REFERENCES and digest != kernel.set_digest:
+            raise self._fault("the table holds another set of fingerprints than its header says", kernel.set_digest, digest)
+        return digest
+
+    def _checked_keys(self, first: int, end: int) -> Words:
+        """Return keys, and check what is behind the fingerprint or the row number in each."""
+        kernel = self.kernel
+        columns = self._columns(first, end)
+        keys = self._keys(first, columns, self.directory)
+        if kernel.rest_bits % 8:
+            above = columns[1][self._rest_bytes - 1 :: self._rest_bytes] >> np.uint8(kernel.rest_bits % 8)
+            self._check_each(above == 0, first, "padding is not zero")
+        if kernel.kind == COPIES and kernel.width < WORD_BITS:
+            self._check_each(keys << np.uint64(kernel.width) == 0, first, "padding is not zero")
+        if kernel.kind == REFERENCES:
+            self._check_each(self.row_numbers(keys) < kernel.count, first, "a reference leads to no row")
+        return keys
+
+    def row_numbers(self, keys: Words) -> Words:
+        """Return the numbers of the rows that references lead to."""
+        kernel = self.kernel
+        shift = np.uint64(WORD_BITS - TAG_BITS - kernel.bucket_bits - kernel.rest_bits)
+        numbers: Words = keys >> shift & np.uint64((1 << kernel.rest_bits) - 1)
+        return numbers
+
+    def _check_each(self, right: npt.NDArray[np.bool_], first: int, what: str) -> None:
+        wrong = np.flatnonzero(~right)
+        if len(wrong):
+            raise self._fault(what, entry=first + int(wrong[0]))
+
+    def _check_padding(self) -> None:
+        kernel = self.kernel
+        ends = (
+            (sum(self._directory_bytes()), kernel.tags_offset),
+            (kernel.tags_offset + self._entry_bytes * kernel.count, kernel.rest_offset),
+            (kernel.rest_offset + self._rest_bytes * kernel.count, kernel.checksums_offset),
+        )
+        for at, end in ends:
+            if self._read(at, end - at).any():
+                raise self._fault("padding is not zero")
+
+
+def check_references(
+    tables: Sequence[tuple[ColumnFile, int]], rows: ColumnFile, tick: Callable[[int], None] = lambda rows: None
+) -> list[CorruptStoreError]:
+    """Return the faults of tables of references, each with what its :meth:`ColumnFile.verify` has returned.
+
+    The references that the rows must have follow from these, so the rows are read once, in order, and sums are compared.
+    """
+    sums = [0] * len(tables)
+    for start in range(0, rows.kernel.count, PIECE_ENTRIES):
+        part = rows.decode(start, min(start + PIECE_ENTRIES, rows.kernel.count))
+        for place, (table, _) in enumerate(tables):
+            permutation = np.frombuffer(table.kernel.permutation, np.uint8)
+            keys = _kernel.reference_keys(part, start, rows.kernel.count, permutation, table.kernel.bucket_bits)
+            sums[place] += _kernel.digest(keys)
+        tick(len(part))
+    return [
+        CorruptStoreError(f"{table.path}: a reference leads to a row of another bucket or tag", path=table.path)
+        for (table, found), expected in zip(tables, sums, strict=True)
+        if found != expected % 2**64
+    ]
+
+
+def block_counts(entries: int) -> Counts:
+    """Return the number of entries of each block of ids, for a number of successive entries."""
+    size = _kernel.ROWS_IN_BLOCK
+    counts = np.full(-(-entries // size), size, np.uint32)
+    if entries % size:
+        counts[-1] = entries % size
+    return counts
+
+
+def _entries(good: npt.NDArray[np.bool_], at: int, each: int, count: int) -> list[Range]:
+    """Return the runs of entries of a section that lie wholly in intact pages."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(np.int8)))
+    start = at - _kernel.HEADER_BYTES
+    lows = -(-(edges[::2] * _kernel.PAGE_BYTES - start) // each)
+    highs = (edges[1::2] * _kernel.PAGE_BYTES - start) // each
+    lows, highs = np.clip(lows, 0, count), np.clip(highs, 0, count)
+    some = lows < highs
+    return list(zip(lows[some].tolist(), highs[some].tolist(), strict=True))
+
+
+def _common(ones: Sequence[Range], others: Sequence[Range]) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, end, which of the others) of what two lists of ascending ranges share."""
+    i = j = 0
+    while i < len(ones) and j < len(others):
+        low, high = max(ones[i][0], others[j][0]), min(ones[i][1], others[j][1])
+        if low < high:
+            yield low, high, j
+        if ones[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1

@@ -1,0 +1,672 @@
+"""Readers of texts, documents, pictures and vectors as fingerprints and ids."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_choice, check_flag, check_path, check_whole, is_iterable
+from fpstore.base.resources import parse_threads
+from fpstore.base.strings import StringColumn
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
+from fpstore.errors import InputError, show
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.corpora import open_rows
+from fpstore.hashing.documents import SENTENCES, DocumentFiles, Notice, id_of
+from fpstore.hashing.fields import TextColumns, maker_of_columns
+from fpstore.hashing.hashed_rows import hashed_rows
+from fpstore.hashing.html import MainText, of_pages
+from fpstore.hashing.image import ImageHash, Lack
+from fpstore.hashing.image_open import Given
+from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter
+from fpstore.hashing.walk import File, Paths, Skipped, Walk
+from fpstore.io.files import located
+from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
+from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSource
+
+RowNotice = Callable[[int, str], None]
+
+WAITING_FILES = 4  # for each thread: small pictures after a large one are decoded meanwhile
+VECTOR_ROWS = 1 << 13  # of a chunk
+
+
+class HashingReader(Reader):
+    """A reader like those of `fpstore.io`, for building a store, which makes the fingerprints.
+
+    Attributes
+    ----------
+    left_out : Counter
+        How many files or rows were left out so far, by reason.
+    """
+
+    _first_row = 0
+
+    def __init__(
+        self,
+        sources: list[Any],
+        projection: Projection,
+        fingerprinter: Fingerprinter[Any],
+        chunk_rows: int,
+        id_type: IdType,
+        on_notice: Any,
+    ) -> None:
+        super().__init__(sources, projection, id_type, chunk_rows)
+        self.fingerprinter: Any = fingerprinter
+        self.rows = None  # not known before the items are read, since some may have no fingerprint
+        self.left_out: Counter[str] = Counter()
+        self._on_notice = on_notice
+        self._done = 0  # rows of all sources
+
+    @property
+    def has_ids(self) -> bool:
+        """True."""
+        return True
+
+    def columns(self) -> Iterator[Batch]:
+        """Yield rows of words, with strings in columns."""
+        self.left_out.clear()
+        self._done = made = 0
+        for batch in super().columns():
+            made += len(batch.fingerprints)
+            yield batch
+        if not made and not self._sources[0].arrives:
+            raise InputError(self._nothing_made())
+
+    def _nothing_made(self) -> str:
+        """Return that no item has a fingerprint."""
+        reasons = ", ".join(f"{number:,} ({SENTENCES[reason]})" for reason, number in sorted(self.left_out.items()))
+        item = self.fingerprinter.items.removesuffix("s").replace("row", "text")
+        labels = ", ".join(source.label for source in self._sources)
+        return f"{labels}: no {item} to make a fingerprint of" + (f"; left out: {reasons}" if reasons else "")
+
+    def _leave_out(self, which: Any, reason: str) -> None:
+        self.left_out[reason] += 1
+        self._notify(which, reason)
+
+    def _notify(self, which: Any, reason: str) -> None:
+        if self._on_notice is not None:
+            self._on_notice(which, reason)
+
+
+def _check_maker(fingerprinter: object, items: tuple[str, ...], example: str) -> None:
+    if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in items:
+        raise InputError(f"fingerprinter must be one of {items[0]}, such as {example}, got {type(fingerprinter).__name__}")
+
+
+def _check_notice(on_notice: object, arguments: str) -> None:
+    if on_notice is not None and not callable(on_notice):
+        raise InputError(f"on_notice must be a function of ({arguments}), got {show(on_notice)}")
+
+
+class TextReader(HashingReader):
+    """Texts in a column, as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+
+    A row whose text is null or has no words has no fingerprint, and is left out. Of several columns of texts, a row uses those
+    that are not null; a row of JSON may lack some. The rows are read as a stream: those that wait for a thread are in memory,
+    about a megabyte each.
+
+    Parameters
+    ----------
+    source : path, iterable of paths, or table
+        Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of such files; ``"-"`` is standard
+        input. Or a table, a record batch or a record batch reader of pyarrow, a data frame of Polars or pandas (which needs
+        pyarrow), or another object with the Arrow C stream interface.
+    fingerprinter : Fingerprinter
+        A fingerprinter of texts, such as `SimHash`, or `Fields`.
+    text : str, sequence of str, or mapping of str to int
+        The column or JSON field of the texts. Or several, whose weights say how much each counts, as in
+        ``{"title": 4, "text": 1}``: the fingerprints are those of `Fields`. Names without weights count 1, or what the given
+        `Fields` say. One column alone needs no weight.
+    id : str, optional
+        That of the ids, strings or integers. By default the id is the number of the row, counted from ``first_row`` over all
+        files, with the rows that are left out.
+    format : {"parquet", "jsonl", "csv", "tsv"}, optional
+        By default from the extension of each path; "tsv" for standard input.
+    encoding : str, optional
+        That of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
+    html : bool or str
+        The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
+        extractor.
+    id_type : {"auto", "int", "str"}
+        As for `fpstore.io.open_reader`.
+    threads : int, optional
+        Threads that make fingerprints; by default one per processor. The result does not depend on it.
+    chunk_rows : int
+        The most rows in a chunk.
+    first_row : int
+        The number of the first row.
+    unbuffered : bool
+        Yield the rows of JSON lines that have come through a pipe, a socket or a terminal, without waiting for others. One thread
+        makes their fingerprints. A chunk has no rows if only rows without words have come.
+    on_notice : callable, optional
+        Called with the number of each row that is left out and the reason: ``"null"``, ``"empty"`` for a text without words, or
+        ``"html"`` for a page without a main text.
+
+    Attributes
+    ----------
+    rows : None
+        Not known before the texts are read.
+    has_ids : bool
+        True.
+    fingerprinter : Fingerprinter
+        What makes the fingerprints: with ``html=True`` a `MainText`, for several columns `Fields`.
+    row_numbers : bool
+        Whether the ids are the numbers of the rows.
+    next_row : int
+        The number of the row after those read so far.
+    absent : list of str
+        Of several columns of texts, those that no row read so far has.
+    tagged : bool
+        Whether most of the first texts look like pages of HTML, and are taken as plain texts.
+    null, empty : int
+        Rows left out so far, because the text is null, or has no words (a page no main text).
+    bytes_total, bytes_done : int or None
+        As for `fpstore.io.Reader`.
+    width : int
+        The bits of a fingerprint.
+
+    Raises
+    ------
+    InputError
+        An argument is wrong; a column is missing or has another type; while iterating, a row that does not parse, or no row has a
+        fingerprint.
+    StorageError
+        A file is missing or cannot be read.
+    MissingExtraError
+        Parquet or a table without pyarrow, HTML without trafilatura.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fpstore.hashing import SimHash, TextReader
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "pages.jsonl")
+    ...     written = path.write_text('{"url": "a.org", "text": "some text"}' + chr(10) + '{"url": "b.org", "text": ""}')
+    ...     reader = TextReader(path, SimHash(), text="text", id="url")
+    ...     print([chunk.ids for chunk in reader], reader.empty)
+    [['a.org']] 1
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        fingerprinter: Fingerprinter[Any],
+        *,
+        text: TextColumns,
+        id: str | None = None,  # noqa: A002 - the word that users know
+        format: str | None = None,  # noqa: A002
+        encoding: str | None = None,
+        html: bool | str = False,
+        id_type: IdType = "auto",
+        threads: int | None = None,
+        chunk_rows: int = CHUNK_ROWS,
+        first_row: int = 0,
+        unbuffered: bool = False,
+        on_notice: RowNotice | None = None,
+    ) -> None:
+        if not (id is None or (isinstance(id, str) and id)):
+            raise InputError(f"id must be the name of a column, got {show(id)}", got=id)
+        _check_notice(on_notice, "row, reason")
+        check_choice(id_type, get_args(IdType), "id_type")
+        _check_maker(fingerprinter, ("texts", "rows"), "SimHash()")
+        fingerprinter, columns = maker_of_columns(fingerprinter, text)
+        fingerprinter = of_pages(fingerprinter, html)
+        self._threads, self._first_row = parse_threads(threads), check_whole(first_row, 0, 2**64 - 1, "first_row")
+        chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
+        self._source = open_rows(source, format, encoding, check_flag(unbuffered, "unbuffered"))
+        self._empty_too = self._source.arrives
+        self.row_numbers = id is None
+        self._places: deque[Words] | None = None  # of the rows that have a fingerprint, until they are asked for
+        projection = Projection(text=columns, id=id, width=Width(fingerprinter.width), strict=True)
+        super().__init__([self._source], projection, fingerprinter, chunk_rows, id_type, on_notice)
+
+    @property
+    def next_row(self) -> int:
+        """The number of the row after those read so far."""
+        return self._first_row + self._done
+
+    @property
+    def absent(self) -> list[str]:
+        """Of several columns of texts, those that no row read so far has: a row of JSON may lack some."""
+        return sorted(self._source.absent)
+
+    @property
+    def tagged(self) -> bool:
+        """Whether most of the first texts look like pages of HTML, and are taken as plain texts."""
+        return self._source.tagged
+
+    @property
+    def null(self) -> int:
+        """Rows left out so far because the text is null."""
+        return self.left_out["null"]
+
+    @property
+    def empty(self) -> int:
+        """Rows left out so far because the text has no words."""
+        return self.left_out["empty"] + self.left_out["html"]
+
+    def placed(self) -> Iterator[tuple[Chunk, Words, int]]:
+        """Yield chunks with the numbers of their rows.
+
+        Yields
+        ------
+        chunk : Chunk
+        places : ndarray of uint64, shape (rows,)
+            The number of each row in the input, in which rows that are left out count.
+        end : int
+            The number of the next row that is not left out, as far as rows were read.
+        """
+        held = self._places = deque[Words]()
+        rest = np.empty(0, np.uint64)
+        try:
+            for chunk in self:
+                places = np.concatenate([rest, *held])
+                held.clear()
+                taken, rest = np.split(places, [len(chunk.fingerprints)])
+                yield chunk, taken, int(rest[0]) if len(rest) else self.next_row
+        finally:
+            self._places = None
+
+    def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
+        for batch in hashed_rows(source, projection, self.fingerprinter, self._threads, rule):
+            known, given = batch.flags, batch.given
+            assert given is not None
+            if not known.all():
+                lack = "html" if isinstance(self.fingerprinter, MainText) else "empty"
+                for place in np.flatnonzero(~known).tolist():
+                    self._leave_out(self.next_row + place, lack if given[place] else "null")
+            places = np.flatnonzero(known).astype(np.uint64) + np.uint64(self.next_row)
+            self._done += len(known)
+            if self._places is not None:
+                self._places.append(places)
+            if self.row_numbers:
+                rule.has_ids, rule.kind = True, "int"
+                batch = batch._replace(ids=places)
+            if len(places) or source.arrives:
+                yield batch if len(places) else batch._replace(ids=None)
+
+
+class DocumentReader(HashingReader):
+    """Text files as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+
+    Each iteration resets the counts, walks the folders and reads the files again.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files and folders, as in `iter_documents`.
+    fingerprinter : Fingerprinter
+        A fingerprinter of texts, such as `SimHash`.
+    chunk_documents : int
+        The most documents in a chunk.
+    suffixes, recursive, follow_symlinks, max_bytes, encoding
+        As in `iter_documents`.
+    html : bool or str
+        The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
+        extractor.
+    threads : int, optional
+        Chunks of which fingerprints are made at the same time; by default one per processor. The result does not depend on it.
+    on_notice : callable, optional
+        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"``, ``"encoding"`` or
+        ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint
+        (``"html"`` for a page without a main text). Also with the path
+        of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
+        not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
+
+    Attributes
+    ----------
+    rows : None
+        Not known before the files are read.
+    has_ids : bool
+        True.
+    fingerprinter : Fingerprinter
+        With ``html=True`` a `MainText`.
+    bytes_total : int
+        The total size of the files to be read or skipped, from a walk at the first use.
+    bytes_done : int
+        The total size of those done so far.
+    skipped : int
+        Files that were binary, damaged, of no known encoding, files of rows, or larger than `max_bytes`.
+    empty : int
+        Texts without words, and pages without a main text.
+
+    Raises
+    ------
+    InputError, StorageError
+        As for `iter_documents`; also if `chunk_documents` is not a positive integer, or an iteration has found no text
+        with a fingerprint.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fpstore.hashing import DocumentReader, SimHash
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = pathlib.Path(folder, "a.txt").write_text("some text")
+    ...     [len(chunk.ids) for chunk in DocumentReader(folder, SimHash())]
+    [1]
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        fingerprinter: Fingerprinter[str],
+        chunk_documents: int = 1024,
+        *,
+        suffixes: Iterable[str] | None = None,
+        recursive: bool = True,
+        follow_symlinks: bool = False,
+        max_bytes: int | None = None,
+        encoding: str | None = None,
+        html: bool | str = False,
+        threads: int | None = None,
+        on_notice: Notice | None = None,
+    ) -> None:
+        chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
+        _check_maker(fingerprinter, ("texts",), "SimHash()")
+        _check_notice(on_notice, "path, reason")
+        walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
+        self._threads = parse_threads(threads)
+        maker = of_pages(fingerprinter, html)
+        files = DocumentFiles(walk, self._leave_out, self._notify, isinstance(maker, MainText))
+        projection = Projection(text="text", id="id", width=Width(maker.width), strict=True)
+        super().__init__([files], projection, maker, chunk_documents, "auto", on_notice)
+
+    @property
+    def skipped(self) -> int:
+        """Files that were not read, or are no texts."""
+        return self.left_out.total() - self.empty
+
+    @property
+    def empty(self) -> int:
+        """Texts without words, and pages without a main text."""
+        return self.left_out["empty"] + self.left_out["html"]
+
+    def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
+        rule.has_ids, rule.kind = True, "str"
+        for batch in hashed_rows(source, projection, self.fingerprinter, self._threads):
+            for place in np.flatnonzero(~batch.flags).tolist():
+                assert batch.paths is not None
+                self._leave_out(batch.paths[place], "html" if isinstance(self.fingerprinter, MainText) else "empty")
+            yield batch
+
+
+class ImageReader(HashingReader):
+    """Pictures as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+
+    The id of a picture is its path, as in `iter_documents`. If the fingerprinter has ``frame="all"``, a file of several frames
+    has a fingerprint of each, and the ids are ``path#0``, ``path#1`` and so on. Each iteration resets the counts, walks the
+    folders and reads the files again.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files and folders, as in `iter_documents`.
+    fingerprinter : ImageHash
+        The maker of the fingerprints.
+    chunk_pictures : int
+        The most fingerprints in a chunk.
+    suffixes, recursive, follow_symlinks, max_bytes
+        As in `iter_documents`.
+    threads : int, optional
+        Files that are decoded at the same time; by default one per processor. The result does not depend on it.
+    on_notice : callable, optional
+        Called, in the order of the files, with the path of each file that is left out, and the reason: for a file in a folder
+        ``"other"`` (not a picture), ``"broken"`` (truncated or damaged) or ``"large"`` (larger than `max_bytes`, or than the
+        limits of Pillow); for every file ``"blank"``, ``"quality"`` or ``"small"`` for a frame without a fingerprint: see
+        `ImageHash`.
+
+    Attributes
+    ----------
+    rows : None
+        Not known before the files are read.
+    has_ids : bool
+        True.
+    bytes_total : int
+        The total size of the files to be read or skipped, from a walk at the first use.
+    bytes_done : int
+        The total size of those done so far.
+    skipped : int
+        Files in folders that were no pictures, or too large.
+    broken : int
+        Pictures in folders that were broken.
+    empty : int
+        Frames without a fingerprint.
+
+    Raises
+    ------
+    InputError
+        An argument is wrong. A named file is not a picture, broken or too large; or an iteration has found no picture with a
+        fingerprint.
+    MissingExtraError
+        A package is not installed; the message says how to install it.
+    StorageError
+        A file or folder is missing or cannot be read; `path` names it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> from fpstore.hashing import ImageHash, ImageReader
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.linear_gradient("L").rotate(30).save(pathlib.Path(folder, "a.png"))
+    ...     [len(chunk.ids) for chunk in ImageReader(folder, ImageHash())]
+    [1]
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        fingerprinter: ImageHash,
+        chunk_pictures: int = 64,
+        *,
+        suffixes: Iterable[str] | None = None,
+        recursive: bool = True,
+        follow_symlinks: bool = False,
+        max_bytes: int | None = None,
+        threads: int | None = None,
+        on_notice: Notice | None = None,
+    ) -> None:
+        chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
+        self._threads = parse_threads(threads)
+        if not isinstance(fingerprinter, ImageHash):
+            raise InputError(f"fingerprinter must be one of pictures, such as ImageHash(), got {type(fingerprinter).__name__}")
+        _check_notice(on_notice, "path, reason")
+        self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
+        self._lack = ""
+        projection = Projection(id="id", width=Width(fingerprinter.width))
+        super().__init__([DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, "auto", on_notice)
+
+    @property
+    def broken(self) -> int:
+        """Pictures in folders that were broken."""
+        return self.left_out["broken"]
+
+    @property
+    def skipped(self) -> int:
+        """Files in folders that were no pictures, or too large."""
+        return self.left_out["other"] + self.left_out["large"]
+
+    @property
+    def empty(self) -> int:
+        """Frames without a fingerprint."""
+        return self.left_out.total() - self.skipped - self.broken
+
+    def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
+        source.bytes_done, width = 0, Width(self.width)
+        rule.has_ids, rule.kind = True, "str"
+        for file, found in in_order(self._frames, self._walk.files(), self._threads, WAITING_FILES):
+            source.bytes_done += file.size
+            if isinstance(found, Skipped):
+                self._leave_out(file.path, found.reason)
+                continue
+            numbers, ids, name = list[int](), list[str](), id_of(file.path)
+            for number, value in enumerate(found):
+                if isinstance(value, Lack):
+                    self._lack = f"{name} {value.sentence}"
+                    self._leave_out(file.path, value.reason)
+                else:
+                    numbers.append(value)
+                    ids.append(name if len(found) == 1 else f"{name}#{number}")
+            yield Batch(width.rows(numbers), StringColumn.of(ids))
+
+    def _frames(self, file: File) -> list[int | Lack] | Skipped:
+        """Return what the frames of a file have as fingerprints, or why the file is skipped."""
+        skipped = self._walk.too_large(file)
+        if skipped is not None:
+            return skipped
+        try:
+            every = self.fingerprinter.frame == "all"
+            found: list[int | Lack] = self.fingerprinter.of_frames(Given(file.path, os.fspath(file.path)), every=every)
+        except InputError as error:
+            reason = getattr(error, "reason", None)
+            if file.named or reason is None:
+                raise
+            return Skipped(reason, str(error))
+        return found
+
+    def _nothing_made(self) -> str:
+        """Return that no picture has a fingerprint; of a single one, why."""
+        return f"{self._lack}, so it has no fingerprint" if self.empty == self.left_out.total() == 1 else super()._nothing_made()
+
+
+class VectorReader(HashingReader):
+    """Files of vectors as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+
+    Each iteration reads the files again, in pieces: memory does not grow with them.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        ``.npy`` files with an array of shape (n, dimension), and ``.parquet`` files with a column of lists.
+    fingerprinter : HyperplaneHash, BitSample, Unary
+        Or a function that makes one from the dimension of the first file.
+    vector_field, id_field : str, optional
+        The columns of Parquet files; by default "vector", and "id" if there is such. Without ids, the number of a vector among
+        all, from ``first_row``, is its id.
+    id_type : {"auto", "int", "str"}
+        The type of ids; "auto" takes that of the file.
+    first_row : int
+        The number of the first vector, for files without ids.
+    on_notice : callable, optional
+        Called with the path and the number in the file of each vector that has no fingerprint; such are left out.
+
+    Attributes
+    ----------
+    fingerprinter : Fingerprinter
+    rows : None
+        Not known before the files are read, since some vectors may have no fingerprint.
+    has_ids : bool
+        True.
+    row_numbers : bool
+        Whether the ids are the numbers of the vectors, as of files without ids.
+    next_row : int
+        The number of the vector after those read so far, with those that are left out.
+    bytes_total, bytes_done : int
+        The sizes of all files, and of what was read of them.
+
+    Raises
+    ------
+    InputError
+        A file is not in its format, some files have ids and others none, the dimension is not that of the fingerprinter, a vector
+        holds NaN or infinity; or an iteration has found no vector with a fingerprint.
+    StorageError
+        A file cannot be read.
+    MissingExtraError
+        Parquet without pyarrow.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from fpstore import HyperplaneHash
+    >>> from fpstore.hashing import VectorReader
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "a.npy")
+    ...     np.save(path, np.ones((3, 8), np.float32))
+    ...     [chunk.ids.tolist() for chunk in VectorReader(path, HyperplaneHash(dimension=8))]
+    [[0, 1, 2]]
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        fingerprinter: VectorFingerprinter | Callable[[int], VectorFingerprinter],
+        *,
+        vector_field: str | None = None,
+        id_field: str | None = None,
+        id_type: IdType = "auto",
+        first_row: int = 0,
+        on_notice: Callable[[str, int], object] | None = None,
+    ) -> None:
+        given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+        if not is_iterable(given):
+            raise InputError(f"paths must be a path or an iterable of paths, got {type(given).__name__}", got=type(given))
+        _check_notice(on_notice, "path, number")
+        names = list(given)
+        for path in names:
+            check_path(path)
+        files = [open_vectors(path, vector_field, id_field, VECTOR_ROWS) for path in names]
+        if not files:
+            raise InputError("no files of vectors are given")
+        self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
+        projection = Projection(vector=vector_field or "vector", id=id_field or "id", strict=True, optional_id=id_field is None)
+        maker = _maker_of(fingerprinter, files[0], projection)
+        projection = replace(projection, width=Width(maker.width))
+        super().__init__(files, projection, maker, VECTOR_ROWS, id_type, on_notice)
+        self.row_numbers = self._projections[0].id is None
+
+    @property
+    def next_row(self) -> int:
+        """The number of the vector after those read so far."""
+        return self._first_row + self._done
+
+    def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
+        done, (name,) = 0, source.names
+        with located(name):
+            rule.expect(projection.id is not None)
+        for batch in source.batches(projection, rule):
+            assert batch.vectors is not None
+            for block in self._blocks(name, batch.vectors, done):
+                with located(name):
+                    rows, known = self.fingerprinter.hashed(block)
+                for place in np.flatnonzero(~known).tolist():
+                    self.left_out["zero"] += 1
+                    if self._on_notice is not None:
+                        self._on_notice(name, block.first + place)
+                start, stop = block.first - done, block.first - done + len(block)
+                places = np.arange(len(block), dtype=np.uint64) + np.uint64(self.next_row + start)
+                ids = places if batch.ids is None else batch.ids
+                if batch.ids is not None:
+                    ids = ids.slice(start, stop) if isinstance(ids, StringColumn) else ids[start:stop]
+                ids = ids.filter(known) if isinstance(ids, StringColumn) else ids[known]
+                yield Batch(rows[known], ids, at_once=True)  # before a file behind this one is found to be wrong
+            done += len(batch.vectors)
+            self._done += len(batch.vectors)
+
+    def _blocks(self, name: str, vectors: Array, done: int) -> Iterator[Block]:
+        with located(name):
+            yield from self.fingerprinter.blocks(vectors, done)
+
+
+def _maker_of(
+    fingerprinter: VectorFingerprinter | Callable[[int], VectorFingerprinter], first: Any, projection: Projection
+) -> VectorFingerprinter:
+    """Return the fingerprinter, which may have to be made for the dimension of the first file."""
+    if isinstance(fingerprinter, VectorFingerprinter):
+        return fingerprinter
+    if not callable(fingerprinter):
+        raise InputError(
+            f"fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got {show(fingerprinter)}"
+        )
+    with located(first.label):
+        dimension = first.dimension(first.resolved(projection))
+        if dimension is None:
+            raise InputError("no vectors, which would tell the dimension")
+        return fingerprinter(dimension)

@@ -1,4 +1,4 @@
-"""Which fingerprint and which radius: how settings do on the documents or pictures of a user, and what pulls two texts apart."""
+"""The choice of a fingerprint and a radius by the documents or pictures of a user; and the comparison of two texts."""
 
 from fpstore.calibration.comparison import Comparison, Feature
 from fpstore.calibration.job import Calibration, calibrate

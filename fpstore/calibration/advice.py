@@ -47,7 +47,7 @@ class Wish(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """A radius for a setting, and what is expected of it.
+    """A radius for a setting, with the expected figures.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ def false_pairs(one: Measured, radius: int, documents: int) -> float:
 
 
 def _suggested(one: Measured, wish: Wish) -> Suggestion:
-    """Return the smallest radius that meets a wish, of those with the highest recall that does."""
+    """Return the radius with the highest recall that meets a wish; of equal recalls, the smallest radius."""
     most, radii = wish.most_false, range(one.width + 1)
     allowed = [r for r in radii if most is None or false_pairs(one, r, wish.documents) <= most]
     wanted = wish.recall if wish.recall is not None else one.recall(allowed[-1]).value if allowed else 1.0

@@ -1,4 +1,4 @@
-"""Two texts, and what pulls their fingerprints apart: features that only one has, or that weigh more in one."""
+"""Two texts, and the features that make their fingerprints differ: features of one text, or with different weights."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Comparison:
 
     @property
     def jaccard(self) -> float:
-        """The resemblance: shared features by those of either text (A. Broder, SEQUENCES 1997, section 2)."""
+        """The resemblance: shared features by the features of either text (A. Broder, SEQUENCES 1997, section 2)."""
         return self.shared / len(self._names)
 
     @property
@@ -87,6 +87,6 @@ class Comparison:
 
     @cached_property
     def differing(self) -> list[Feature]:
-        """The features whose weights differ, those with the greatest difference first."""
+        """The features whose weights differ, the greatest difference first."""
         each = [Feature(name, self.features_a.get(name, 0), self.features_b.get(name, 0)) for name in self._names]
         return sorted((one for one in each if one.pull), key=lambda one: (-one.pull, one.text))

@@ -113,7 +113,7 @@ def _mirror(case: _Case) -> Image:
 
 
 class _Kind(NamedTuple):
-    """A kind of change: what makes it, its amounts in words, an example, the bounds, and whether the amount is a share."""
+    """A kind of change: its function, its amounts in words, an example, the bounds, and whether the amount is a share."""
 
     make: Callable[[_Case], Image]
     takes: str = ""

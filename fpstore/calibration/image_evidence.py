@@ -131,7 +131,7 @@ def image_sample(walk: Walk, size: int, seed: int, on_notice: Notice | None, res
 
 
 def _no_picture(walk: Walk, file: File) -> Skipped | None:
-    """Return why a file of a folder is skipped, if it is; InputError for one that is named."""
+    """Return why a file of a folder is skipped, if it is; InputError for a file that was named."""
     try:
         with refusals(str(file.path), file.path), opened(file.path):
             return walk.too_large(file)

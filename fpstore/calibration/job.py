@@ -45,7 +45,7 @@ class Amounts(NamedTuple):
     html: bool | str = False
 
     def bound(self, usual: float) -> float:
-        """Return the least resemblance of what are no strangers."""
+        """Return the least resemblance of two items that are no strangers."""
         return usual if self.resemblance is None else self.resemblance
 
     def checked(self) -> Amounts:
@@ -102,7 +102,7 @@ class Calibration(NamedTuple):
     suggestions: list[Suggestion]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values: what ``fpstore calibrate --json`` prints."""
+        """Return everything as JSON values, as ``fpstore calibrate --json`` prints it."""
         return {
             **self.facts._asdict(),
             "sample": self.evidence.documents,
@@ -296,7 +296,7 @@ def _work(settings: Sequence[Setting], changes: Iterable[str] | None, amounts: A
 def from_corpus(
     corpus: RowSource, columns: Projection, changes: Sequence[Change], amounts: Amounts, resources: Resources
 ) -> tuple[Facts, Evidence]:
-    """Return what a sample of a corpus tells, with copies that are changed."""
+    """Return the evidence of a sample of a corpus, with changed copies."""
     found = sample_of(corpus, columns, amounts.sample, amounts.seed, resources.progress, html=amounts.html)
     facts = Facts(found.documents, found.empty, found.shortened)
     return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.bound(BOUND), resources)
@@ -305,7 +305,7 @@ def from_corpus(
 def from_images(
     walk: Walk, work: ImageWork, amounts: Amounts, on_notice: Notice | None, resources: Resources
 ) -> tuple[Facts, LookedAt]:
-    """Return what a sample of pictures tells, with copies that are changed."""
+    """Return the evidence of a sample of pictures, with changed copies."""
     sample = image_sample(walk, amounts.sample, amounts.seed, on_notice, resources)
     found = look_at(sample, work, amounts.bound(IMAGE_BOUND), on_notice, resources)
     return Facts(sample.pictures - found.blank - found.broken, found.blank, found.shrunk, "pictures"), found
@@ -314,7 +314,7 @@ def from_images(
 def from_pairs(
     pairs: RowSource, corpus: RowSource | None, columns: Projection | None, amounts: Amounts
 ) -> tuple[Facts, Evidence]:
-    """Return what pairs with labels tell: of texts, or of ids of the documents of a corpus."""
+    """Return the evidence of pairs with labels: pairs of texts, or of ids of the documents of a corpus."""
     if corpus is None or columns is None:
         found = labelled_texts(pairs)
     elif columns.id is None:
@@ -325,7 +325,7 @@ def from_pairs(
 
 
 def calibrated(facts: Facts, evidence: Evidence, found: Iterable[Measured], wish: Wish) -> Calibration:
-    """Return the calibration of some settings, by what was measured of each."""
+    """Return the calibration of some settings, by the measures of each setting."""
     each = list(found)
     if not wish.documents:
         wish = wish._replace(documents=max(facts.documents, 2))

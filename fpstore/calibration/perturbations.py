@@ -53,7 +53,7 @@ def _some_words(text: str) -> set[str]:
 
 
 class _Case(NamedTuple):
-    """A text to change, how much, with which random numbers and which other texts; and the place of the text among those."""
+    """A text to change, the amount, the random numbers, the other texts, and the place of the text among them."""
 
     text: str
     amount: float
@@ -117,7 +117,7 @@ def _drop(case: _Case) -> str:
 
 
 def _swap(case: _Case) -> str:
-    """Exchange sentences with the ones that follow them."""
+    """Exchange sentences with the following sentences."""
     spans = sentences(case.text)
     pairs = [(spans[i], spans[i + 1]) for i in range(0, len(spans) - 1, 2)]
     pieces = []
@@ -169,7 +169,7 @@ def _truncate(case: _Case) -> str:
 
 
 def _case(case: _Case) -> str:
-    """Write words in capitals, or without them."""
+    """Write words in capitals, or without capitals."""
     spans = [(a, b) for a, b in words(case.text) if case.text[a:b].swapcase() != case.text[a:b]]
     pieces = []
     for a, b in case.chosen(spans, case.count(len(spans))):

@@ -39,7 +39,7 @@ def shingles(text: str) -> Words:
 
 
 def resemblance(some: Words, others: Words) -> float:
-    """Return the Jaccard coefficient of two sets of shingles: those in both by those in either; 0 for two empty ones.
+    """Return the Jaccard coefficient of two sets of shingles: shared shingles by all shingles; 0 for two empty sets.
 
     Notes
     -----

@@ -82,7 +82,7 @@ def false_pairs_table(one: Measured, documents: int) -> tuple[tuple[str, ...], l
 
 
 def facts_of(found: Calibration) -> list[tuple[str, str]]:
-    """Return what was looked at, as names and values."""
+    """Return the facts about the corpus, as names and values."""
     evidence, facts = found.evidence, found.facts
     pairs = sum(each.shape[1] for each in evidence.duplicates.values())
     strangers = evidence.documents * (evidence.documents - 1) // 2 - evidence.resembling.shape[1]
@@ -103,7 +103,7 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
 
 
 def wanted(found: Calibration) -> str:
-    """Return what the suggestions are for, as the rest of a sentence."""
+    """Return the purpose of the suggestions, as the rest of a sentence."""
     wish = found.wish
     parts = [f"{wish.documents:,} {found.facts.items}"]
     if wish.recall is not None:

@@ -160,7 +160,7 @@ class PrefixContent:
                 yield part
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over those entries of a table that belong to the part."""
+        """Start a pass over the entries of a table that belong to the part."""
         keys = self._content.keys(spec, stop)
         return None if keys is None else self._selected(keys, np.frombuffer(spec.permutation, np.uint8))
 
@@ -290,7 +290,7 @@ class _Stream:
         return keys
 
     def _counted(self) -> KeySummary:
-        """Return what a pass over the fingerprints tells."""
+        """Return the facts that a pass over the fingerprints finds."""
         summary = KeySummary()
         for piece in in_pieces(self._sorted()):
             summary.add(piece)

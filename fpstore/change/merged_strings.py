@@ -1,4 +1,4 @@
-"""The strings of a new dictionary, from an old one and from what was added since."""
+"""The strings of a new dictionary, from an old dictionary and from the strings added since."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when the number 
 
 
 class MergedStrings:
-    """Strings in the order of their numbers: those of an old dictionary, those added since, those of other stores.
+    """Strings in the order of their numbers: strings of an old dictionary, strings added since, strings of other stores.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class MergedStrings:
 
     @staticmethod
     def _write_record(writer: StringWriter, old: Strings, record: int, value: bytes, kept: npt.NDArray[np.bool_]) -> None:
-        """Write what is kept of a record, as it is if it has nothing else."""
+        """Write the kept strings of a record; copy the record as it is if all its strings are kept."""
         (strings,) = old.columns_of(record, [value])
         rest = strings.blanked(kept)
         if len(kept) == old.per_record and len(rest.data) == len(strings.data):

@@ -36,7 +36,7 @@ class NewRows(NamedTuple):
 
 
 def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
-    """Return which pairs are equal to one before them."""
+    """Return which pairs are equal to an earlier pair."""
     again = np.zeros(len(fingerprints), bool)
     if count_distinct(fingerprints) < len(fingerprints):
         order = order_of(fingerprints, ids)
@@ -210,7 +210,7 @@ def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[in
 
 
 class RowsInOrder(NamedTuple):
-    """The rows of a batch, and what the tables hold for each.
+    """The rows of a batch, and the state of the tables for each row.
 
     Attributes
     ----------

@@ -371,7 +371,7 @@ class StoreWriter:
     # Life cycle
 
     def state(self) -> dict[str, object]:
-        """Return what an operator watches of a writer: see ``stats``."""
+        """Return the state of a writer that an operator watches: see ``stats``."""
         return {
             "process": self._lock.owner,
             "sync": self.committer.sync,

@@ -382,7 +382,7 @@ def _check_columns(table: TableSpec) -> None:
 
 
 def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
-    """Refuse tables of different kinds in one design, and flips of column tables that are not those of the radius."""
+    """Refuse tables of different kinds in one design, and flips of column tables that do not belong to the radius."""
     for table in tables:
         _check_columns(table)
     kinds = [table.kind for table in tables]

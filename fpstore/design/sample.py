@@ -1,4 +1,4 @@
-"""A sample of a set, and what it says of look-ups: real fingerprints share more leading bits than random ones."""
+"""A sample of a set, and its estimates of look-ups: real fingerprints share more leading bits than random ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def evenly(rows: Words, count: int) -> Words:
 
 
 class EvenRows:
-    """Some of the rows of a stream, evenly spread, however long it is.
+    """Some rows of a stream, evenly spread, however long the stream is.
 
     Parameters
     ----------

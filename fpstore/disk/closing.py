@@ -41,14 +41,14 @@ def _close_later(descriptor: int) -> None:
 
 
 def _close(descriptor: int) -> None:
-    """Close a descriptor that is left; whoever comes second does nothing."""
+    """Close a descriptor; a second call does nothing."""
     with suppress(KeyError):
         _left.remove(descriptor)
         os.close(descriptor)
 
 
 def _after_fork_in_child() -> None:
-    """Close what threads of the parent would have closed."""
+    """Close the descriptors that threads of the parent would have closed."""
     while _left:
         os.close(_left.pop())
 

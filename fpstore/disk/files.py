@@ -1,4 +1,4 @@
-"""Opening the files of a store, and reading and writing them at places: one that cannot be read is an error, not a signal.
+"""Opening the files of a store, and reading and writing them at places: an unreadable place is an error, not a signal.
 
 A store may come from anybody, so no link in it is followed: a link at the name of a file or of a folder is damage. Only the path
 of the store itself, which the user gives, may be a link.

@@ -87,7 +87,7 @@ def _held(path: Path) -> int:
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove the temporary files and folders of a pattern that no process holds: those that made them were killed."""
+    """Remove the temporary files and folders of a pattern that no process holds: their processes were killed."""
     for path in folder.glob(pattern):
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

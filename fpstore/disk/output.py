@@ -52,7 +52,7 @@ class Output:
         self._job: Job[None] | None = None
 
     def room(self, size: int) -> Bytes:
-        """Return memory behind what there is, for so many bytes or more; valid until the next call."""
+        """Return memory behind the written bytes, of at least this size; valid until the next call."""
         if self._filled >= PIECE_BYTES:
             self._put()
         if len(self._buffer) < self._filled + size:
@@ -62,7 +62,7 @@ class Output:
         return self._buffer[self._filled :]
 
     def advance(self, size: int) -> None:
-        """Append what was put into the first bytes of the room."""
+        """Append the first bytes of the room."""
         self._filled += size
 
     def write(self, data: Bytes) -> None:
@@ -76,7 +76,7 @@ class Output:
             done += len(piece)
 
     def _put(self) -> None:
-        """Write what fills pieces, or have the thread write it, once it has written those before."""
+        """Write full pieces, or have the thread write them once it has written the pieces before."""
         size = self._filled // PIECE_BYTES * PIECE_BYTES
         pieces, rest = self._buffer[:size], self._buffer[size : self._filled]
         if self._written == 0:
@@ -104,7 +104,7 @@ class Output:
             job.result()
 
     def finish(self, start: bytes) -> None:
-        """Write what is left, and other bytes over the start of the file: it is complete, but not durable.
+        """Write the rest, and other bytes over the start of the file: the file is complete, but not durable.
 
         Raises
         ------

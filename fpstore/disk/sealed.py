@@ -127,7 +127,7 @@ class SealedReader:
             first = keys[-1] + 1 if len(keys) == BATCH_ITEMS else self._last_key + 1
 
     def close(self) -> None:
-        """Close the file. Closing twice is allowed, and whoever reads meanwhile can finish."""
+        """Close the file. Closing twice is allowed, and a thread that reads meanwhile can finish."""
         self._file = None
         self._given_back()
 
@@ -192,7 +192,7 @@ def _left_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:
 
 
 def _page_bytes(path: Path, descriptor: int) -> int:
-    """Return the size of pages: what the metadata says, if it can be believed."""
+    """Return the size of pages by the metadata, if that is plausible."""
     for start in (0, *PAGE_SIZES):
         data = read_if_possible(descriptor, path, start + PAGE_SIZE_AT, 4)
         if len(data) == 4 and (size := int.from_bytes(data, "little")) in PAGE_SIZES:

@@ -1,4 +1,4 @@
-"""Arrays in temporary files, for what does not fit the memory that an operation may use."""
+"""Arrays in temporary files, for data that does not fit the memory that an operation may use."""
 
 from __future__ import annotations
 

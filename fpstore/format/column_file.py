@@ -54,7 +54,7 @@ class ColumnFile(FileInParts[_kernel.ColumnParts]):
 
     @property
     def spec(self) -> TableSpec:
-        """What a design says of such a table."""
+        """The table as a design describes it."""
         kernel = self.kernel
         if self._is_rows:  # how many buckets there are follows from their count
             return TableSpec(kernel.permutation, TAG_BITS, 0, tables.ROWS)
@@ -278,7 +278,7 @@ class ColumnFile(FileInParts[_kernel.ColumnParts]):
         return digest
 
     def _checked_keys(self, first: int, end: int) -> Words:
-        """Return keys, and check what is behind the fingerprint or the row number in each."""
+        """Return keys, and check the bits behind the fingerprint or the row number in each key."""
         kernel = self.kernel
         columns = self._columns(first, end)
         keys = self._keys(first, columns, self.directory)

@@ -48,7 +48,7 @@ class ColumnLayout(NamedTuple):
         return cls(ROWS, width, count, set_digest, bytes(range(width)), buckets, tag_bits=0)
 
     def cutter(self) -> _kernel.ColumnCutter:
-        """Return what makes the header and the sections of such a file; ValueError if a field is out of range."""
+        """Return the encoder of the header and the sections of a file; ValueError if a field is out of range."""
         return _kernel.ColumnCutter(
             self.kind, self.width, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
             self.bucket_bits, self.tag_bits, self.threshold + 1, self.table, self.table_count,
@@ -176,7 +176,7 @@ class _Section:
             self._put(whole)
 
     def flush(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         if self._bytes:
             self._put(self._bytes)
 

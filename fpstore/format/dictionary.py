@@ -62,7 +62,7 @@ class Dictionary:
         return None
 
     def numbers(self, strings: Sequence[bytes]) -> Words:
-        """Return the numbers of strings, NO_NUMBER for those that have none; each record is read once.
+        """Return the numbers of strings, NO_NUMBER for unknown strings; each record is read once.
 
         Raises
         ------

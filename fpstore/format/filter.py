@@ -30,7 +30,7 @@ def filter_name(table: int) -> str:
 def filter_cutter(
     design: Design, table: int, fingerprint_count: int, set_digest: int, shape: FilterShape
 ) -> _kernel.FilterCutter:
-    """Return what makes the bytes of the filter of a table, with this number in the design, from its sorted keys."""
+    """Return the encoder of the filter of a table, with this number in the design, from the table's sorted keys."""
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
     return _kernel.FilterCutter(permutation, fingerprint_count, set_digest, (table, len(design.tables)), tuple(shape))
 
@@ -55,7 +55,7 @@ class FilterWriter:
         self._file.write(self._cutter.feed(keys))
 
     def finish(self) -> None:
-        """Write what is left: the file is complete, but durable only after :meth:`sync`."""
+        """Write the rest: the file is complete, but durable only after :meth:`sync`."""
         self._file.write(self._cutter.finish())
         self._file.finish(self._cutter.header)
         del self._cutter  # the writer may wait long for its sync

@@ -13,7 +13,7 @@ FILLERS = (31, 30)  # symbols that every width has
 
 
 def tail_bits(width: Width) -> npt.NDArray[np.uint64]:
-    """Return the bits of the tail of an entry by its h: those of the leading word behind it."""
+    """Return the number of bits of the tail of an entry by its h: the bits of the leading word behind bit h."""
     bits = np.arange(min(width.bits, WORD_BITS) - 1, -1, -1, dtype=np.uint64)
     return np.concatenate([bits, np.zeros(SYMBOLS - len(bits), np.uint64)])
 

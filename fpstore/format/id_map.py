@@ -37,7 +37,7 @@ def record_seed(set_digest: int, key: int) -> int:
 
 
 def seed_words(keys: Words) -> Words:
-    """Return what :func:`record_seed` adds to the digest for each key."""
+    """Return the term that :func:`record_seed` adds to the digest for each key."""
     return keys if keys.ndim == 1 else keys.sum(axis=1, dtype=np.uint64)
 
 
@@ -143,7 +143,7 @@ class IdMap:
         return _kernel.unpack_records(self._records(first, keys), first, seed_words(keys), self._digest, self.name)
 
     def _records(self, first: int, keys: Words) -> list[bytes]:
-        """Return the records of successive blocks with these keys. A missing one shows as damage of those that follow."""
+        """Return the records of successive blocks with these keys. A missing record shows as damage of the next ones."""
         if not len(keys):
             return []
         _, records = self._reader.file.range(*rows_to_numbers(np.concatenate([keys[:1], keys[-1:]])))

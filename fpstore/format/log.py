@@ -1,4 +1,4 @@
-"""The log of a generation: what was inserted and deleted since its tables were written, in order.
+"""The log of a generation: the inserts and deletes since its tables were written, in order.
 
 A file that only grows. Behind a header each record has its length, its number, a checksum that depends on the store, the
 generation and the place, and a change. The header also has one word that moves: the end of what is durable. The writer stores it
@@ -121,7 +121,7 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
 
 
 def claimed_header(data: bytes) -> LogHeader | None:
-    """Return what a damaged header of a log says, or None when it cannot be read at all; nothing vouches for it."""
+    """Return the fields of a damaged header of a log, unverified, or None when the header cannot be read at all."""
     if len(data) < _HEADER.size or data[: len(MAGIC)] == bytes(len(MAGIC)):
         return None
     _, _, _, identity, generation, first, fingerprints, ids, row, kind, width, _ = _HEADER.unpack_from(data)
@@ -141,7 +141,7 @@ def boot_word() -> int:
 
 
 def end_word(end: int) -> int:
-    """Return the word that tells an end: 48 bits of it, 15 that check them, and the bit SUPERSEDED, which is not set."""
+    """Return the word of an end: 48 bits of the place, 15 check bits, and the bit SUPERSEDED, which is not set."""
     return (end * _END_FACTOR % 2**64 >> 64 - _END_CHECK_BITS) << _END_BITS | end
 
 
@@ -207,7 +207,7 @@ class _Durable:
         return told_end(self._word(END), self._path)
 
     def read(self, place: int, number: int) -> Iterator[Records]:
-        """Yield what is between a place and the end; see :meth:`LogReader.read`."""
+        """Yield the records between a place and the end; see :meth:`LogReader.read`."""
         exact = None
         while exact != self.is_exact:  # a writer that opens the log makes its end exact
             exact = self.is_exact
@@ -271,7 +271,7 @@ class LogReader:
         return self._durable.told
 
     def read(self, place: int, number: int) -> Iterator[Records]:
-        """Yield what is between a place and the end, in pieces; ``number`` is that of the first record there.
+        """Yield the records between a place and the end, in pieces; ``number`` is the number of the first record there.
 
         When the machine has stopped since the end was stored, whole records behind it count too: they may have been acknowledged.
 

@@ -189,7 +189,7 @@ class LogWriter:
         self._size = max(self._size, end)
 
     def force(self) -> None:
-        """Make durable what was appended; others do not see it yet.
+        """Make the appended records durable; others do not see them yet.
 
         Raises
         ------
@@ -213,12 +213,12 @@ class LogWriter:
         self._forced = self.place
 
     def _check_there(self) -> None:
-        """Refuse to call durable what will be gone with the last process that has the file open."""
+        """Refuse a log whose file was removed: records in it are gone with the last process that has the file open."""
         if not os.fstat(self._descriptor).st_nlink:
             raise StorageError(f"{self.path}: was removed or replaced: open the store again", path=self.path)
 
     def publish(self) -> None:
-        """Let others see what :meth:`force` has made durable."""
+        """Let others see the records that :meth:`force` has made durable."""
         self.durable = self._furthest = self.place
         self._words[END] = end_word(self.durable) | self._flag  # one store of 8 aligned bytes
 
@@ -241,7 +241,7 @@ class LogWriter:
             self.force()
 
     def read(self, place: int, number: int, end: int | None = None) -> Iterator[Records]:
-        """Yield what was appended from a place on, in pieces; ``number`` is that of the first record there.
+        """Yield the records appended from a place on, in pieces; ``number`` is the number of the first record there.
 
         Up to ``end``, such as :attr:`durable`; by default all, which only the thread that appends may ask for.
 

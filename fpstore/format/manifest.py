@@ -345,7 +345,7 @@ def is_store(path: Path) -> bool:
 
 
 def looks_like_store(path: Path) -> bool:
-    """Whether a path is a store or what is left of one: a folder with a manifest, of whatever kind, or with generations."""
+    """Whether a path is a store or a damaged store: a folder with a manifest of any kind, or with generations."""
     return path.is_dir() and (os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path)))
 
 

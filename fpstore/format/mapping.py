@@ -188,7 +188,7 @@ class Mapping:
         return lims_of(counts), numbers
 
     def get(self, key: int) -> list[int]:
-        """Return the numbers of one key, ascending; none if it is not there."""
+        """Return the numbers of a key, ascending; none if the key is not there."""
         place = self.table.kernel.locate_one(key)
         return [] if place is None else self.numbers.get(*place)
 

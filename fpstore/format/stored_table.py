@@ -26,7 +26,7 @@ _KIND_NUMBERS = {kind: number for number, kind in column_file.KINDS.items()}
 
 
 def column_layout(design: Design, table: int, fingerprint_count: int, set_digest: int) -> ColumnLayout:
-    """Return what the header of a column table of a design says: all of it follows from the design and the set."""
+    """Return the header of a column table: all its fields follow from the design and the set."""
     spec = design.tables[table]
     if spec.kind == ROWS:
         rows = ColumnLayout.rows(spec.width.bits, fingerprint_count, set_digest)
@@ -211,7 +211,7 @@ class RingProber:
         return None if found is None else found[:3]
 
     def count(self, queries: Words, radius: int) -> tuple[int, int, int]:
-        """Return the look-ups of a probe, the entries whose tags it compared, and those whose distance it computed."""
+        """Return the number of look-ups of a probe, of entries whose tags it compared, and of distances that it computed."""
         found = self._kernel.probe(queries, radius, self._thresholds)
         assert found is not None
         return found[3]

@@ -96,7 +96,7 @@ class RecordReader:
         self._free: list[ZstdDecompressor] = []  # each is for one thread at a time
 
     def content(self, record: int, value: bytes) -> bytes | None:
-        """Return what a value decompresses to, or None if it is damaged."""
+        """Return the decompressed content of a value, or None if it is damaged."""
         frame = _kernel.checked_frame(value, record)
         if frame is None:
             return None
@@ -124,7 +124,7 @@ class RecordReader:
             start = end
 
     def _decompressed(self, records: Words, values: list[bytes | None]) -> Buffers | None:
-        """Return what the first values decompress to, or None if one is damaged."""
+        """Return the decompressed contents of the first values, or None if one is damaged."""
         frames = _kernel.checked_frames(values, records, CONTENT_BYTES)
         if frames is None:
             return None

@@ -342,7 +342,7 @@ class Strings:
         return all(_kernel.checked_frame(value, record) is not None for record, value in enumerate(values, first))
 
     def columns(self) -> Iterator[tuple[int, StringColumn]]:
-        """Yield (number of the first string, strings) in order of the numbers; those not in use are empty."""
+        """Yield (number of the first string, strings) in order of the numbers; a string that is not in use is empty."""
         number = 0
         for first, values in self.records():
             for column in self.columns_of(first, values):

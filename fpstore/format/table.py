@@ -39,7 +39,7 @@ def table_name(table: int) -> str:
 
 
 def key_columns(keys: Words) -> list[Words]:
-    """Return what the key index holds: the leading words of all keys, then the words behind them."""
+    """Return the content of the key index: the leading words of all keys, then the words behind them."""
     return [keys] if keys.ndim == 1 else [leading_words(keys), np.ascontiguousarray(keys[:, 1:])]
 
 

@@ -36,7 +36,7 @@ class TableFile(FileInParts[_kernel.TableParts]):
 
     @property
     def spec(self) -> TableSpec:
-        """What a design says of such a table."""
+        """The table as a design describes it."""
         return TableSpec(self.kernel.permutation, self.kernel.prefix_bits, self.kernel.flips)
 
     @cached_property

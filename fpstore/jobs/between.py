@@ -75,7 +75,7 @@ class GivenRows:
         return len(self.rows) == int(self._lims[-1])
 
     def stored_id_numbers(self, rows: Words) -> tuple[Lims, Words]:
-        """Return (lims, places of the ids) of fingerprints that are among them."""
+        """Return (lims, places of the ids) of fingerprints of the set."""
         places = places_of(self.rows, rows)
         sizes = np.diff(self._lims)[places]
         lims = lims_of(sizes)
@@ -87,7 +87,7 @@ class GivenRows:
 
 
 def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
-    """Return the fingerprints of a caller: one, many or those of a reader, with ids or row numbers; InputError if it is wrong."""
+    """Return the fingerprints of a caller (one, many, or a reader), with ids or row numbers; InputError if they are wrong."""
     from fpstore.io.reader import Reader
 
     if isinstance(other, Reader):

@@ -81,7 +81,7 @@ class PartWriter:
         self._on_end(self)
 
     def abort(self) -> None:
-        """Remove what was written, unless it is finished."""
+        """Remove the part, unless it is finished."""
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()
@@ -154,7 +154,7 @@ class Checkpoint:
                 raise
 
     def _sweep(self) -> None:
-        """Remove what is not finished: of a process that was killed, or of an interrupt before the part was known."""
+        """Remove unfinished parts of a process that was killed, or of an interrupt before the part was known."""
         for path in self.folder.glob(f"*{TEMPORARY}"):
             path.unlink(missing_ok=True)
 
@@ -312,7 +312,7 @@ def was_made(folder: Path | None, path: Path) -> bool:
 
 
 def _state(path: Path) -> list[int]:
-    """Return what tells a file or folder from others, whatever name it has."""
+    """Return the identity of a file or folder, whatever its name."""
     status = path.stat()
     return [status.st_size, status.st_ino, status.st_mtime_ns]
 

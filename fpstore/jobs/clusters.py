@@ -60,7 +60,7 @@ class Clusters(Tabular):
 
     @property
     def duplicates(self) -> int:
-        """The number of documents in clusters that are not the representative: what a deduplication removes."""
+        """The number of documents in clusters that are not the representative, which a deduplication removes."""
         return int(self.lims[-1]) - len(self)
 
     def histogram(self) -> dict[str, int]:
@@ -171,7 +171,7 @@ class Deduplication(NamedTuple):
 
 
 def grouping_of(radius: int, group: str | None, representative: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
-    """Return the clusters that a caller asks for; InputError if there are no such.
+    """Return the clusters that a caller asks for; InputError if an argument is wrong.
 
     By default they are those of chains, and greedy for pictures: chains of icons and drawings lead from one to any other.
     """
@@ -185,7 +185,7 @@ def grouping_of(radius: int, group: str | None, representative: str, fingerprint
 
 
 def clusters_identity(grouping: Grouping) -> dict[str, object]:
-    """Return what tells the job of finding clusters from others."""
+    """Return the identity of a job of finding clusters."""
     return {"job": "clusters", **grouping._asdict()}
 
 

@@ -1,4 +1,4 @@
-"""Deduplication of a corpus: fingerprints, groups, one of each kept, and the rows of those copied."""
+"""Deduplication of a corpus: fingerprints, groups, the document that is kept of each group, and the copy of kept rows."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def write_outputs(
 
 
 def kept_of(corpus: RowSource, kept: Flags) -> Any:
-    """Return the rows that are kept: those of a table as a table, and of files their numbers."""
+    """Return the kept rows: a table of them for a table, their numbers for files."""
     return corpus.kept(kept) if isinstance(corpus, TableRows) else np.flatnonzero(kept)
 
 
@@ -174,7 +174,7 @@ class DedupJob(NamedTuple):
     fingerprinter: Fingerprinter[Any] | None
 
     def identity(self, corpus: RowSource) -> JobIdentity:
-        """Return what the duplicates of a corpus depend on."""
+        """Return the facts that decide about the duplicates of a corpus."""
         projection, rules = asdict(self.projection), asdict(self.rules)
         projection["width"] = self.projection.width.bits
         maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}

@@ -149,7 +149,7 @@ def _found(
     *,
     linked: bool = False,
 ) -> Iterator[PairColumns]:
-    """Yield what is found in each table: sorted as a whole, or a span of its buckets after the other where spans do not meet."""
+    """Yield the results of each table, sorted as a whole, or span by span where spans of buckets do not meet."""
     threads, spans_of_sides, saved = resources.threads, _Spans(sides, linked), SavedSpans(kept, PairColumns)
     rows = max(map(len, sides))
     ended = _Ended(resources, "clustering" if linked else "finding pairs", rows * len(design.tables))

@@ -16,7 +16,7 @@ from fpstore.jobs.joining import UNBOUNDED, links_within
 def connected(
     rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
 ) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
-    """Return for each row of a set the first of those that it is connected with by pairs within the design's radius.
+    """Return for each row of a set the first row that pairs within the design's radius connect with it.
 
     Connected are the rows of a pair, and what is connected with one that is connected. The links of a table connect the same rows
     as its pairs do (docs/design.md, "Groups"), and the pairs of all tables are all pairs.

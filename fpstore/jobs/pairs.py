@@ -88,7 +88,7 @@ class _IdNumbers(NamedTuple):
 
 
 class Pairs(Tabular):
-    """A batch of pairs of stored fingerprints, or of those of two sets, in columns. Iterates as :class:`Pair`.
+    """A batch of pairs of fingerprints of a store, or of two sets, in columns. Iterates as :class:`Pair`.
 
     It has at most 65,536 pairs of ids, which are the rows of its tables; of strings that take about a kilobyte or more, 1,024.
     Two fingerprints of many ids may have more: the others are in the batches that follow, which have rows, but no pair.
@@ -131,11 +131,11 @@ class Pairs(Tabular):
         return self._width.outside(self.rows_b)
 
     def ids_a(self) -> PairIds:
-        """Return the ids of the first fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
+        """Return the ids of the first fingerprints of the pairs, once for each fingerprint, however many pairs it has."""
         return self._ids(0)
 
     def ids_b(self) -> PairIds:
-        """Return the ids of the second fingerprints of the pairs: those of each fingerprint once, however many pairs it has."""
+        """Return the ids of the second fingerprints of the pairs, once for each fingerprint, however many pairs it has."""
         return self._ids(1)
 
     def _ids(self, side: int) -> PairIds:
@@ -316,7 +316,7 @@ def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
 
 
 def pairs_identity(duplicates: bool) -> dict[str, object]:
-    """Return what tells the job of finding pairs from others."""
+    """Return the identity of a job of finding pairs."""
     return {"job": "pairs", "duplicates": duplicates}
 
 

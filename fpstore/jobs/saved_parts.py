@@ -24,7 +24,7 @@ Found = TypeVar("Found", covariant=True)
 
 
 class Task(Protocol[Found]):
-    """A search that returns some of what it finds at a time."""
+    """A search that returns its results some at a time."""
 
     done: bool
 
@@ -33,7 +33,7 @@ class Task(Protocol[Found]):
 
 
 class SavedSpans(Generic[C]):
-    """The parts of a checkpoint that hold what was found in spans; without a checkpoint, nothing is kept.
+    """The parts of a checkpoint that hold the results of spans; without a checkpoint, nothing is kept.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class SavedSpans(Generic[C]):
         return spans if end == buckets else None
 
     def task(self, number: int, span: Span, search: Task[C]) -> Task[C]:
-        """Return what yields what a search would find in a span, and keeps it unless it is kept."""
+        """Return an iterator of the results of a search in a span; it keeps them, unless they are kept already."""
         if self._kept is None:
             return search
         name = _name(number, span)
@@ -81,7 +81,7 @@ def _name(number: int, span: Span) -> str:
 
 
 def saved_batches(kept: Checkpoint, name: str, found: Iterator[C], make: Callable[..., C]) -> Iterator[C]:
-    """Yield what is found, and keep it as a part; or yield that part, if it is there, and leave the search undone."""
+    """Yield the results of a search and keep them as a part; or yield the kept part, and do not search."""
     if kept.count(name) is None:
         part = kept.write(name)
         for columns in found:

@@ -58,7 +58,7 @@ class TableSorter:
             self._out, self._scratch = (array_on_disk((count, *rows.shape[1:]), np.uint64) for count in (len(rows), room))
 
     def sorted(self, table: TableSpec) -> SortedTable:
-        """Return the rows in the order of a table's buckets; what was returned before must not be used any more."""
+        """Return the rows in the order of a table's buckets; earlier results must not be used any more."""
         ordered = self._rows
         if table.permutation != identity(table.width.bits):
             ordered = self._out

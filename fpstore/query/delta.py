@@ -153,7 +153,7 @@ class Delta:
 
 
 def deal_bits(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
-    """Return the numbers of the bits, those first that are set in about half of the sample."""
+    """Return the numbers of the bits; bits that are set in about half of the sample come first."""
     if not len(sample):
         return np.arange(width.bits, dtype=np.uint8)
     ones = np.unpackbits(width.to_bytes(sample), axis=1).sum(axis=0)

@@ -41,7 +41,7 @@ class Loading(NamedTuple):
     pages: str = LAZY
 
     def check(self) -> None:
-        """Refuse what :func:`fpstore.open` does not take."""
+        """Refuse values that :func:`fpstore.open` does not take."""
         check_choice(self.pages, PAGES, "pages")
 
 
@@ -107,7 +107,7 @@ class Generation:
 
     @property
     def sound_filters(self) -> dict[int, FilterReader]:
-        """The filters, by table, but those of which a probe has found a damaged page: all look-ups pass them."""
+        """The filters, by table, without filters in which a probe has found a damaged page: all look-ups pass those."""
         return {table: opened for table, opened in self.filters.items() if not opened.kernel.damaged}
 
     @property
@@ -161,7 +161,7 @@ class Generation:
         return None if found is None else found[:3]
 
     def _map_cached(self, queries: int, radius: int) -> None:
-        """Map what is in the page cache of the tables, once a batch comes to most of their pages anyway."""
+        """Map the pages of the tables that are in the page cache, once a batch comes to most of them anyway."""
         if self.scans(radius):
             return
         lookups = min((x.variant_count for x in self.design.lookups(self.count, radius, self.filter_bits)), default=0)
@@ -172,7 +172,7 @@ class Generation:
                 table.map_cached()
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
-        """Return what answers one query at a time with the ids of its matches, and note it; None if only :meth:`prober` does."""
+        """Return the prober of single queries with ids, and keep it; None if only :meth:`prober` answers this radius."""
         prober, identity, ids = self.prober(radius), self.identity, self.ids.file
         single = None
         if isinstance(prober, _kernel.Prober) and isinstance(identity, _kernel.Table):

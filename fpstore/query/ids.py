@@ -89,7 +89,7 @@ def checked_ids(ids: Any) -> Words | list[str]:
 
 
 def number_of(snapshot: Snapshot, identifier: int | str) -> int | None:
-    """Return the number of an id, or None if it is a string that has none."""
+    """Return the number of an id, or None for a string without a number."""
     _check_kind(snapshot, isinstance(identifier, str))
     return snapshot.number_of(identifier) if isinstance(identifier, str) else identifier
 
@@ -102,7 +102,7 @@ def numbers_of(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.N
 
 
 def _translated(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.NDArray[np.bool_]]:
-    """Return the numbers of ids, and which of them are numbers: a string may have none."""
+    """Return the numbers of ids, and a mask of the ids that have a number: a string may have none."""
     if isinstance(ids, np.ndarray):
         return ids, np.ones(len(ids), bool)
     numbers = snapshot.numbers_of_strings([name.encode() for name in ids])

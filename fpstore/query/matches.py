@@ -1,4 +1,4 @@
-"""The results of probes: a match, and the columns of many."""
+"""The results of probes: a match, and the columns of many matches."""
 
 from __future__ import annotations
 

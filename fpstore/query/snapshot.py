@@ -83,7 +83,7 @@ class Snapshot:
         return [Match(f, distance, generation.ids.get(block, rank)) for f, distance, block, rank in found]
 
     def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> list[Match]:
-        """Return the matches as of this snapshot, from those in the tables with their id numbers."""
+        """Return the matches as of this snapshot, from the matches in the tables with their id numbers."""
         changes, version = self._delta_kernel, self.version
         assert changes is not None
         added = changes.probe_one(value, radius, version)
@@ -129,7 +129,7 @@ class Snapshot:
     def _combined(
         self, found: MatchColumns, queries: Words, radius: int, threads: int, stop: _kernel.Stop | None
     ) -> MatchColumns:
-        """Put the matches in the tables and those in the delta together."""
+        """Join the matches in the tables and in the delta."""
         assert self._delta_kernel is not None
         changes = partial(self._delta_kernel.probe, radius=radius, version=self.version)
         if threads == 1:
@@ -171,7 +171,7 @@ class Snapshot:
         return deleted
 
     def base_columns(self, queries: Words, radius: int, threads: int) -> MatchColumns:
-        """Return the columns of the matches in the tables, including those deleted since."""
+        """Return the columns of the matches in the tables, including fingerprints that were deleted since."""
         if self.generation.scans(radius):
             return scanned(self.generation.tables[0].in_order, queries, radius, threads)
         parts, threads, each = self._divided(queries, threads)
@@ -233,7 +233,7 @@ class Snapshot:
         return lims, numbers
 
     def id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
-        """Return (lims, id numbers) of fingerprints; those that are not stored have none."""
+        """Return (lims, id numbers) of fingerprints; a fingerprint that is not stored has none."""
         lims, numbers = self.base_id_numbers(fingerprints)
         if self._delta_kernel is not None:
             lims, numbers = self._delta_kernel.ids(fingerprints, lims, numbers, self.version)
@@ -300,7 +300,7 @@ class Snapshot:
         return None if self.generation.dictionary is None else self.generation.dictionary.number(encoded)
 
     def numbers_of_strings(self, strings: Sequence[bytes]) -> Words:
-        """Return the numbers of string ids, NO_NUMBER for those that have none; each record of the dictionary is read once."""
+        """Return the numbers of string ids, NO_NUMBER for unknown strings; each record of the dictionary is read once."""
         dictionary, delta = self.generation.dictionary, self.delta
         found = np.full(len(strings), NO_NUMBER) if dictionary is None else dictionary.numbers(strings)
         if delta.strings:

@@ -100,7 +100,7 @@ class _Coming:
         self._start(open_it)
 
     def follow(self) -> None:
-        """Let a thread read what was added to the log since it was read."""
+        """Let a thread read the records that were added to the log."""
         opened = self._opened
         if opened is not None and not self._worker.is_alive() and opened.log.word != opened.seen:
             self._start(opened.read_on)
@@ -122,13 +122,13 @@ class _Coming:
                 before.close()
 
     def take(self) -> _Opened | None:
-        """Wait for the thread, and return what it has opened, once."""
+        """Wait for the thread, and return the generation that it has opened, once."""
         self._worker.wait()
         opened, self._opened = self._opened, None
         return opened
 
     def close(self) -> None:
-        """Wait for the thread, and close what it has opened."""
+        """Wait for the thread, and close the generation that it has opened."""
         opened = self.take()
         if opened is not None:
             opened.close()
@@ -405,7 +405,7 @@ class Tracker:
             self.show(self.snapshot())
 
     def forget(self) -> None:
-        """Open what is current at the next question: the writer could not adopt the generation that every process sees."""
+        """Open the current generation at the next question: the writer could not adopt the generation that every process sees."""
         with self._lock:
             self._current = None
 

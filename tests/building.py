@@ -70,7 +70,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr("fpstore.building.table_keys.THREAD_MEMORY", 1)
     monkeypatch.setattr("fpstore.building.table_keys.SAMPLE_STEP", 4)
     monkeypatch.setattr("fpstore.building.external_sort.Column.pieces.__defaults__", (16,))
-    monkeypatch.setattr("fpstore.format.table_file.DECODE_ROOM", 1)
+    monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
 
 
 def listing(folder):

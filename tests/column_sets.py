@@ -7,8 +7,9 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.design.tables import TAG_BITS
-from fpstore.format.column_file import COPIES, REFERENCES, check_references
-from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
+from fpstore.format.column_table import ColumnTable, check_references
+from fpstore.format.column_writer import ColumnWriter
+from fpstore.format.layout import COPIES, REFERENCES, ColumnLayout
 
 KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")
 
@@ -106,17 +107,17 @@ class Built:
         self.rows = None
         if width > 64:
             layout = ColumnLayout.rows(width, len(words), digest, bucket_bits)
-            self.rows = ColumnReader(write(self.folder / "rows", layout, given, 3))
+            self.rows = ColumnTable(write(self.folder / "rows", layout, given, 3))
         self.readers = []
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)):
             kind = REFERENCES if width > 64 else COPIES
             layout = ColumnLayout(kind, width, len(words), digest, permutation, bucket_bits, tag_bits, 0, i, tables)
             path = write(self.folder / f"table-{i}", layout, keys_of(words, permutation, bucket_bits, width), 3)
-            self.readers.append(ColumnReader(path))
+            self.readers.append(ColumnTable(path))
         self.prober = self.open_prober()
 
     def open_prober(self):
-        return _kernel.ColumnProber([r.kernel for r in self.readers], None if self.rows is None else self.rows.kernel)
+        return _kernel.ColumnProber([r.columns for r in self.readers], None if self.rows is None else self.rows.columns)
 
 
 def brute(words, queries, radius):
@@ -150,6 +151,6 @@ def even_thresholds(radius, tables):
 def verify(file, rows=None):
     """Verify a file, and the references of one with the row file."""
     digest = file.verify()
-    if rows is not None and file.kernel.kind == REFERENCES:
-        for fault in check_references([(file, digest)], rows.file):
+    if rows is not None and file.header.kind == REFERENCES:
+        for fault in check_references([(file, digest)], rows):
             raise fault

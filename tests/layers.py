@@ -7,7 +7,7 @@ LAYERS = (
     ("_kernel",),  # raises the errors
     ("start",),
     ("base",),
-    ("disk",),
+    ("disk", "pages"),
     ("io",),
     ("design",),
     ("format",),

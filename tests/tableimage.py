@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.format.table_file import TableFile
+from fpstore.format.packed_table import PackedTable
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 MAX_CODE_BITS = 16
@@ -292,4 +292,4 @@ def check_index(image):
     with tempfile.NamedTemporaryFile() as file:
         file.write(image)
         file.flush()
-        TableFile(Path(file.name)).check_index()
+        PackedTable(Path(file.name), None).check_index()

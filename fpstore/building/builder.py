@@ -41,10 +41,10 @@ from fpstore.design.families import Design, check_design, check_radius
 from fpstore.design.planner import choose
 from fpstore.design.sample import EvenRows
 from fpstore.design.tables import REFERENCES
+from fpstore.format.layout import table_name
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
-from fpstore.format.stored_table import open_table
-from fpstore.format.table import table_name
+from fpstore.format.table import open_table
 
 Sorter = PairSorter | NumberedSorter
 

@@ -26,17 +26,17 @@ from fpstore.disk.files import MODE, RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import mapping_files
-from fpstore.format.histogram import Histogram, KeySummary
+from fpstore.format.huffman import Histogram, KeySummary
 from fpstore.format.id_map import IDS_FILE, IdMap
+from fpstore.format.layout import TableLayout, table_name
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
 from fpstore.format.mapping import MAPPING_DESIGN, MappingFiles, MappingWriter, mapping_blocks
 from fpstore.format.places import bits_of_ranks, pairs, places_files
 from fpstore.format.record import Totals
-from fpstore.format.stored_table import ColumnTableWriter, open_table, table_writer
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.format.table import TableLayout, TableWriter, table_name
+from fpstore.format.table import TableWriter, open_table, table_writer
 
 
 class Work:
@@ -143,7 +143,7 @@ class GenerationWriter:
         self._blocks, self._beside = blocks, threads > 1
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
-        self._syncs: list[tuple[TableWriter | ColumnTableWriter, Job[None]]] = []
+        self._syncs: list[tuple[TableWriter, Job[None]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -241,7 +241,7 @@ class GenerationWriter:
         shape = self.filters.get(number)
         return TableLayout(self.design, number, self._blocks, self.fingerprints, self.digest, histogram, shape)
 
-    def _sync(self, table: TableWriter | ColumnTableWriter) -> None:
+    def _sync(self, table: TableWriter) -> None:
         self._syncs.append((table, self._disk.submit(table.sync)))
 
     def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:

@@ -11,7 +11,7 @@ from fpstore.base.aliases import Groups, Words
 from fpstore.base.threads import ahead
 from fpstore.building.external_sort import COPY_ROWS, Column, NumberedRows, SortedRows, in_pieces
 from fpstore.building.file_column import FileColumn
-from fpstore.format.histogram import KeySummary
+from fpstore.format.huffman import KeySummary
 
 
 class SortedColumns:

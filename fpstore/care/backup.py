@@ -19,10 +19,10 @@ from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.filter import filter_name
 from fpstore.format.id_map import IDS_FILE
+from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE, LogHeader, log_end
 from fpstore.format.log_writer import set_end
 from fpstore.format.places import PLACES_FILES
-from fpstore.format.table import table_name
 from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker
 
@@ -108,7 +108,7 @@ def _check_whole(generation: Generation, files: dict[str, int]) -> None:
     """Refuse to copy a file that has become shorter; read nothing through a mapping, which could end the process."""
     dictionary = generation.dictionary
     for table in [*generation.tables, *([] if dictionary is None else [dictionary.mapping.table])]:
-        table.file.check_size()
+        table.check_size()
     for name, descriptor in files.items():
         if name.endswith(".mdb"):
             opened_seal(generation.folder / name, descriptor)

@@ -14,6 +14,7 @@ from fpstore.disk.files import opened, read_if_possible
 from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, StoreNotFoundError
 from fpstore.format.id_map import IDS_FILE
+from fpstore.format.layout import table_name
 from fpstore.format.log import (
     BOOT,
     END,
@@ -28,9 +29,8 @@ from fpstore.format.log import (
     told_end,
 )
 from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, generation_numbers, read_manifest
-from fpstore.format.stored_table import StoredFile, open_file_of_any_kind
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.format.table import table_name
+from fpstore.format.table import Table, open_of_any_kind
 
 DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other errors are not the store's
 TABLES = "table-*.fpt"
@@ -97,9 +97,9 @@ class FoundLog:
         self.header = parse_header(data, self.path)
 
 
-def set_of(table: StoredFile) -> tuple[int, int, int]:
+def set_of(table: Table) -> tuple[int, int, int]:
     """Return what tells the set of a table from others: the count of its fingerprints, its digest and its width."""
-    kernel = table.kernel
+    kernel = table.header
     return kernel.fingerprint_count, kernel.set_digest, kernel.width
 
 
@@ -110,7 +110,7 @@ class FoundGeneration:
     ----------
     number : int
     folder : Path
-    tables : list of StoredFile
+    tables : list of Table
     headless : list of Path
         Tables without an intact header.
     faults : list of FpstoreError
@@ -120,7 +120,7 @@ class FoundGeneration:
 
     def __init__(self, path: Path, number: int) -> None:
         self.number, self.folder = number, path / generation_folder(number)
-        self.tables: list[StoredFile] = []
+        self.tables: list[Table] = []
         self.headless: list[Path] = []
         self.faults: list[FpstoreError] = []
         for file in sorted(self.folder.glob(TABLES)):
@@ -130,15 +130,15 @@ class FoundGeneration:
 
     def _open(self, file: Path) -> None:
         try:
-            table = open_file_of_any_kind(file)
+            table = open_of_any_kind(file)
         except DAMAGE as error:
             self.faults.append(error)
             self.headless.append(file)
             return
-        if file.name == table_name(table.kernel.table):
+        if file.name == table_name(table.header.table):
             self.tables.append(table)
         else:
-            self.faults.append(CorruptStoreError(f"{file}: it is table {table.kernel.table}", path=file))
+            self.faults.append(CorruptStoreError(f"{file}: it is table {table.header.table}", path=file))
 
     @property
     def has_tables(self) -> bool:

@@ -16,7 +16,7 @@ from fpstore.base.width import WORD_BITS, empty_rows, rows_to_numbers
 from fpstore.care.salvage import IdRecords
 from fpstore.care.word_array import SortedArray
 from fpstore.design.tables import TAG_BITS
-from fpstore.format.column_file import ColumnFile, Range
+from fpstore.format.column_table import ColumnTable, Range
 
 NONE = np.empty(0, np.uint64)
 PIECE_ROWS = 1 << 16
@@ -72,15 +72,15 @@ class ByPlace:
 
     Parameters
     ----------
-    identity : ColumnFile
+    identity : ColumnTable
     found : SortedArray
         The fingerprints that are known in these blocks, from any table.
     records : IdRecords
     """
 
-    def __init__(self, identity: ColumnFile, found: SortedArray, records: IdRecords) -> None:
+    def __init__(self, identity: ColumnTable, found: SortedArray, records: IdRecords) -> None:
         self._identity, self._found, self._records = identity, found, records
-        self._count, self._size = identity.kernel.count, _kernel.ROWS_IN_BLOCK
+        self._count, self._size = identity.header.count, _kernel.ROWS_IN_BLOCK
 
     def units(self, hole: Hole) -> Iterator[Unit]:
         """Yield all that was found of a hole, ascending."""
@@ -137,7 +137,7 @@ class ByPlace:
         # It is of this block or of a later one, as its key is not less than these values.
         run = next(identity.known_between(end - 1, min(end + size, self._count)), None)
         if run is None:
-            return number if end == self._count or len(keys) == identity.kernel.block_count else None
+            return number if end == self._count or len(keys) == identity.header.block_count else None
         _, entry = next(identity.read_known(run._replace(end=run.first + 1)))
         known = rows_to_numbers(entry)[0]
         return number if (keys[number] == known if run.first == end - 1 else keys[number] < known) else None
@@ -168,20 +168,20 @@ def _cut(start: int, end: int, size: int) -> Iterator[Range]:
 # Rows from references
 
 
-def rows_of_references(references: Sequence[ColumnFile], rows: ColumnFile | None, room: int) -> Iterator[Words]:
+def rows_of_references(references: Sequence[ColumnTable], rows: ColumnTable | None, room: int) -> Iterator[Words]:
     """Yield the lost rows of a row file of which buckets and tags of the references that lead to them have every bit.
 
     Parameters
     ----------
-    references : sequence of ColumnFile
+    references : sequence of ColumnTable
         Tables of the same set.
-    rows : ColumnFile or None
+    rows : ColumnTable or None
         The damaged row file.
     room : int
         Bytes of memory; the references are read again for each part of the rows for which that is enough.
     """
-    count, words = references[0].kernel.count, references[0].spec.width.words
-    head = {bit for table in references for bit in table.kernel.permutation[: table.kernel.bucket_bits + TAG_BITS]}
+    count, words = references[0].header.count, references[0].spec.width.words
+    head = {bit for table in references for bit in table.header.permutation[: table.header.bucket_bits + TAG_BITS]}
     if len(head) < WORD_BITS * words:
         return
     most = max(room // (4 * 8 * words), LEAST_ROWS)
@@ -192,7 +192,7 @@ def rows_of_references(references: Sequence[ColumnFile], rows: ColumnFile | None
         yield found[(seen == ALL).all(axis=1)]
 
 
-def _lost(rows: ColumnFile | None, count: int, most: int) -> Iterator[Words]:
+def _lost(rows: ColumnTable | None, count: int, most: int) -> Iterator[Words]:
     """Yield the numbers of the rows that cannot be read, ascending, so many at once."""
     waiting: list[Words] = []
     place = held = 0
@@ -210,10 +210,10 @@ def _lost(rows: ColumnFile | None, count: int, most: int) -> Iterator[Words]:
         yield np.concatenate(waiting)
 
 
-def _gather(table: ColumnFile, places: Words, found: Words, seen: Words) -> None:
+def _gather(table: ColumnTable, places: Words, found: Words, seen: Words) -> None:
     """Add the bits that a table of references has of the rows at some places, and note which they are."""
-    head = np.uint64(2**64 - 2 ** (WORD_BITS - TAG_BITS - table.kernel.bucket_bits))
-    permutation = np.frombuffer(table.kernel.permutation, np.uint8)
+    head = np.uint64(2**64 - 2 ** (WORD_BITS - TAG_BITS - table.header.bucket_bits))
+    permutation = np.frombuffer(table.header.permutation, np.uint8)
     mask = _unpermuted(np.array([head]), permutation)[0]
     for run in table.known:
         for _, keys in table.read_known(run):

@@ -17,9 +17,10 @@ from fpstore.care.found_places import ByPlace, Hole, Unit, rows_of_references, u
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks, known_values
 from fpstore.care.word_array import SortedArray, WordArray
 from fpstore.design.tables import identity
-from fpstore.format.column_file import REFERENCES, ColumnFile
-from fpstore.format.stored_table import StoredFile
-from fpstore.format.table_file import TableFile
+from fpstore.format.column_table import ColumnTable
+from fpstore.format.layout import REFERENCES
+from fpstore.format.packed_table import PackedTable
+from fpstore.format.table import Table
 
 GAP_WORDS = 2  # beside those of two fingerprints
 PIECE_ROWS = 1 << 16
@@ -42,7 +43,7 @@ class FoundSet:
 
     Parameters
     ----------
-    tables : sequence of StoredFile
+    tables : sequence of Table
         Those with a sound header, all of the same set.
     count, digest : int
         Of the whole set.
@@ -54,8 +55,8 @@ class FoundSet:
         Budget in bytes. Half of it is for the time of the search.
     """
 
-    def __init__(self, tables: Sequence[StoredFile], count: int, digest: int, width: Width, target: Path, memory: int) -> None:
-        self._identity = next((table for table in tables if table.kernel.permutation == identity(width.bits)), None)
+    def __init__(self, tables: Sequence[Table], count: int, digest: int, width: Width, target: Path, memory: int) -> None:
+        self._identity = next((table for table in tables if table.header.permutation == identity(width.bits)), None)
         self._digest, self._words = digest, width.words
         self._highest = 2 ** (64 * width.words) - 1
         self._target, self._memory = target, memory
@@ -74,18 +75,18 @@ class FoundSet:
                 break
             self._fill(values)
 
-    def _helpers(self, tables: Sequence[StoredFile]) -> Iterator[Iterator[Words]]:
+    def _helpers(self, tables: Sequence[Table]) -> Iterator[Iterator[Words]]:
         """Yield the fingerprints of each source that may fill the gaps, in pieces."""
-        if isinstance(self._identity, ColumnFile):
+        if isinstance(self._identity, ColumnTable):
             yield known_values(self._identity)  # of blocks that are damaged in part
-        references: list[ColumnFile] = []
+        references: list[ColumnTable] = []
         for table in tables:
-            if isinstance(table, ColumnFile) and table.kernel.kind == REFERENCES:
+            if isinstance(table, ColumnTable) and table.header.kind == REFERENCES:
                 references.append(table)
             elif table is not self._identity:
                 yield known_values(table)
         if references:
-            rows = self._identity if isinstance(self._identity, ColumnFile) else None
+            rows = self._identity if isinstance(self._identity, ColumnTable) else None
             yield rows_of_references(references, rows, self._memory // 4)
 
     def _no_extras(self) -> SortedArray:
@@ -123,8 +124,8 @@ class FoundSet:
                 yield Gap(block, piece.first, low, first - 1)
             self._note(piece.values)
             block, low = piece.first + len(piece.counts), last + 1
-        if block < table.kernel.block_count:
-            yield Gap(block, table.kernel.block_count, low, self._highest)
+        if block < table.header.block_count:
+            yield Gap(block, table.header.block_count, low, self._highest)
 
     def _note(self, values: Words) -> None:
         self.count += len(values)
@@ -187,7 +188,7 @@ class FoundSet:
     @property
     def block_count(self) -> int | None:
         """How many blocks the identity table had, if that is known."""
-        return None if self._identity is None else self._identity.kernel.block_count
+        return None if self._identity is None else self._identity.header.block_count
 
     def units(self, records: IdRecords) -> Iterator[Unit]:
         """Yield everything with its ids, ascending."""
@@ -209,8 +210,8 @@ class FoundSet:
         start, end = self._places(gap)
         if self.complete:
             yield from self._units_before_keys(gap, start, end, records)
-        elif isinstance(self._identity, ColumnFile):
-            size, count = _kernel.ROWS_IN_BLOCK, self._identity.kernel.count
+        elif isinstance(self._identity, ColumnTable):
+            size, count = _kernel.ROWS_IN_BLOCK, self._identity.header.count
             hole = Hole(gap.first * size, min(gap.end * size, count), start, end, gap.low, gap.high)
             yield from ByPlace(self._identity, self._extras, records).units(hole)
         elif self._identity is not None:
@@ -230,7 +231,7 @@ class FoundSet:
                 start = stop
         yield from self._without_ids(start, end)
 
-    def _units_between_keys(self, identity: TableFile, gap: Gap, start: int, end: int, records: IdRecords) -> Iterator[Unit]:
+    def _units_between_keys(self, identity: PackedTable, gap: Gap, start: int, end: int, records: IdRecords) -> Iterator[Unit]:
         """Yield a gap of which some is missing: a block has its ids if as many as it had lie between two keys."""
         for block in range(gap.first, gap.end):
             (key,) = rows_to_numbers(identity.block_keys[block : block + 1])

@@ -19,10 +19,10 @@ from fpstore.design.named import named_like
 from fpstore.design.tables import BLOCKS, COPIES, ROWS, TAG_BITS, TableSpec, identity
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
+from fpstore.format.layout import table_name
+from fpstore.format.packed_table import PackedTable
 from fpstore.format.places import PLACES_FILES
-from fpstore.format.stored_table import StoredFile
-from fpstore.format.table import table_name
-from fpstore.format.table_file import TableFile
+from fpstore.format.table import Table
 
 
 class Settings:
@@ -46,7 +46,7 @@ class Settings:
         Of the fingerprints.
     count, digest : int
         Of the set of fingerprints of the generation.
-    tables : list of StoredFile
+    tables : list of Table
         Those that hold parts of that set.
     """
 
@@ -59,7 +59,7 @@ class Settings:
         self.index_ids = self._find_index()
         for fault in evidence.generation.faults:
             told.note(fault)
-        self.tables: list[StoredFile] = []
+        self.tables: list[Table] = []
         self._find_set(evidence)
         self.design = self._find_design()
         self.width = self.design.width
@@ -70,9 +70,9 @@ class Settings:
     def _find_blocks(self) -> Blocks:
         recorded = Blocks(default_block_bytes(self.width.bits)) if self._related is None else self._related.blocks
         for table in self.tables:
-            if isinstance(table, TableFile):
-                codec = HUFFMAN if any(table.kernel.code_bits) else ELIAS_FANO
-                return recorded._replace(bytes=table.kernel.block_bytes, codec=codec)
+            if isinstance(table, PackedTable):
+                codec = HUFFMAN if any(table.header.code_bits) else ELIAS_FANO
+                return recorded._replace(bytes=table.header.block_bytes, codec=codec)
         return recorded
 
     def _find_index(self) -> bool:
@@ -118,10 +118,10 @@ class Settings:
     def _design_of_tables(self, radius: int | None) -> Design:
         """Make out the design from the headers of the tables; without a radius, for the largest that they cover."""
         told = self._told
-        known = {t.kernel.table: t.spec for t in self.tables}
+        known = {t.header.table: t.spec for t in self.tables}
         if not known:
             raise CorruptStoreError(f"{self._path}: neither its settings nor a table are left", path=self._path)
-        table_count = self.tables[0].kernel.table_count
+        table_count = self.tables[0].header.table_count
         made = named_like(known, table_count, radius)
         if made is None:
             specs = [known[i] for i in sorted(known)]
@@ -139,13 +139,13 @@ class Settings:
             told.losses.append(f"some tables, which could not be identified: the new store has radius {made.radius}")
         return made
 
-    def _fits(self, table: StoredFile) -> bool:
+    def _fits(self, table: Table) -> bool:
         if _is_of(self.design, table):
             return True
         self._told.note(CorruptStoreError(f"{table.path}: a table of another design", path=table.path))
         return False
 
-    def _without_headers(self) -> Iterator[StoredFile]:
+    def _without_headers(self) -> Iterator[Table]:
         """Open the tables whose own headers are damaged."""
         for number in range(len(self.design.tables)):
             file = self._folder / table_name(number)
@@ -169,7 +169,7 @@ def _first_table(other: TableSpec) -> TableSpec:
     return TableSpec(identity(bits), TAG_BITS, 0, ROWS)
 
 
-def _is_of(made: Design, table: StoredFile) -> bool:
+def _is_of(made: Design, table: Table) -> bool:
     """Whether a table has its place in a design."""
-    number = table.kernel.table
-    return table.kernel.table_count == len(made.tables) and made.tables[number] == table.spec
+    number = table.header.table
+    return table.header.table_count == len(made.tables) and made.tables[number] == table.spec

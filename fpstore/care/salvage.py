@@ -29,11 +29,12 @@ from fpstore.disk.files import open_file, opened, read_at, read_if_possible
 from fpstore.disk.sealed import WORD_BYTES, left_items, opened_seal
 from fpstore.errors import CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format import huffman
-from fpstore.format.column_file import ColumnFile, block_counts
+from fpstore.format.column_table import ColumnTable, block_counts
 from fpstore.format.id_map import record_seed
-from fpstore.format.stored_table import StoredFile, column_layout
+from fpstore.format.layout import ColumnLayout
+from fpstore.format.packed_table import PackedTable
 from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, StringLayout, checked, parse_layout
-from fpstore.format.table_file import TableFile
+from fpstore.format.table import Table
 
 CODE_OFFSET = 384  # in the header of a table
 MOST_DIRECTORY_BITS = 32
@@ -49,13 +50,13 @@ class Blocks(NamedTuple):
     counts: npt.NDArray[np.uint32]
 
 
-def intact_blocks(table: StoredFile) -> Iterator[Blocks]:
+def intact_blocks(table: Table) -> Iterator[Blocks]:
     """Yield every block of a table that can be read, in order; of a column table, blocks of ids."""
-    return _blocks_of_columns(table) if isinstance(table, ColumnFile) else _blocks(table)
+    return _blocks_of_columns(table) if isinstance(table, ColumnTable) else _blocks(table)
 
 
-def _blocks_of_columns(table: ColumnFile) -> Iterator[Blocks]:
-    size, count = _kernel.ROWS_IN_BLOCK, table.kernel.count
+def _blocks_of_columns(table: ColumnTable) -> Iterator[Blocks]:
+    size, count = _kernel.ROWS_IN_BLOCK, table.header.count
     for run in table.known:
         first = -(-run.first // size) * size
         end = run.end if run.end == count else run.end // size * size
@@ -63,8 +64,8 @@ def _blocks_of_columns(table: ColumnFile) -> Iterator[Blocks]:
             yield Blocks(start // size, values, block_counts(len(values)))
 
 
-def _blocks(table: TableFile) -> Iterator[Blocks]:
-    start, end = 0, table.kernel.block_count
+def _blocks(table: PackedTable) -> Iterator[Blocks]:
+    start, end = 0, table.header.block_count
     while start < end:
         try:
             values, counts, after = table.decode(start, end)
@@ -80,10 +81,10 @@ def _blocks(table: TableFile) -> Iterator[Blocks]:
         start = after
 
 
-def known_values(table: StoredFile) -> Iterator[Words]:
+def known_values(table: Table) -> Iterator[Words]:
     """Yield every fingerprint of a table that can be read, in the order of the table, in pieces."""
-    permutation = np.frombuffer(table.kernel.permutation, np.uint8)
-    if isinstance(table, TableFile):
+    permutation = np.frombuffer(table.header.permutation, np.uint8)
+    if isinstance(table, PackedTable):
         pieces = (piece.values for piece in intact_blocks(table))
     else:
         pieces = (values for run in table.known for _, values in table.read_known(run))
@@ -91,7 +92,7 @@ def known_values(table: StoredFile) -> Iterator[Words]:
         yield _kernel.permute(values, permutation, True)
 
 
-def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> StoredFile:
+def with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> Table:
     """Open a table whose header is damaged: all of it but the lengths of the codes of blocks is known from elsewhere.
 
     Whether they are right, the checksums of blocks or pages tell.
@@ -102,11 +103,11 @@ def with_new_header(path: Path, design: Design, table: int, count: int, digest: 
     """
     if design.tables[table].kind == BLOCKS:
         return _blocks_with_new_header(path, design, table, count, digest, block_bytes)
-    cutter = column_layout(design, table, count, digest).cutter()
-    return ColumnFile(path, cutter.header, cutter.file_bytes)
+    cutter = ColumnLayout.of(design, table, count, digest).cutter()
+    return ColumnTable(path, None, cutter.header, cutter.file_bytes)
 
 
-def _blocks_with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> TableFile:
+def _blocks_with_new_header(path: Path, design: Design, table: int, count: int, digest: int, block_bytes: int) -> PackedTable:
     with opened(path) as descriptor:
         size = os.fstat(descriptor).st_size
         code = read_at(descriptor, path, CODE_OFFSET, huffman.SYMBOLS)
@@ -120,7 +121,7 @@ def _blocks_with_new_header(path: Path, design: Design, table: int, count: int, 
                 np.frombuffer(spec.permutation, np.uint8), np.frombuffer(code, np.uint8), digest, count, blocks, block_bytes,
                 table, len(design.tables), spec.prefix_bits, spec.flips,
             )  # fmt: skip
-            return TableFile(path, header)
+            return PackedTable(path, None, header)
         except (FpstoreError, ValueError):
             continue
     raise CorruptStoreError(f"{path}: neither the header nor the size of the table is right", path=path)

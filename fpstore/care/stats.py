@@ -12,9 +12,10 @@ from fpstore.base.aliases import Words
 from fpstore.base.width import WORD_BITS, Width, leading_words
 from fpstore.design.estimates import limit_bits
 from fpstore.format import huffman
+from fpstore.format.column_table import ColumnTable
 from fpstore.format.manifest import FORMAT_VERSION, manifest_bytes
-from fpstore.format.stored_table import ColumnTableReader, StoredTable
-from fpstore.format.table import TableReader
+from fpstore.format.packed_table import PackedTable
+from fpstore.format.table import Table
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
@@ -90,7 +91,7 @@ def _delta(snapshot: Snapshot) -> dict[str, int]:
 def _compression(generation: Generation) -> dict[str, float | None]:
     """Compare a table that holds the fingerprints with what the set takes at least; references do not hold them."""
     fingerprints, width = generation.record.fingerprints, generation.design.width.bits
-    holding = [table.kernel for table in generation.tables if not (isinstance(table, ColumnTableReader) and table.is_reference)]
+    holding = [table.kernel for table in generation.tables if not (isinstance(table, ColumnTable) and table.is_reference)]
     bits = sum(kernel.file_bytes for kernel in holding) * 8 / fingerprints / len(holding) if fingerprints else 0.0
     limit = limit_bits(fingerprints, width)
     return {
@@ -101,20 +102,20 @@ def _compression(generation: Generation) -> dict[str, float | None]:
     }
 
 
-def distribution(table: StoredTable) -> dict[str, Any]:
+def distribution(table: Table) -> dict[str, Any]:
     """Read a whole table.
 
     Of blocks, return the h histogram, and of the Huffman codec the code lengths and the fill of blocks; of columns, how many
     entries the buckets have; and of both the largest runs of equal leading bits.
     """
-    return _of_columns(table) if isinstance(table, ColumnTableReader) else _of_blocks(table)
+    return _of_columns(table) if isinstance(table, ColumnTable) else _of_blocks(table)
 
 
-def _of_columns(table: ColumnTableReader) -> dict[str, Any]:
+def _of_columns(table: ColumnTable) -> dict[str, Any]:
     skew = _Skew()
     for values, _ in table.pieces():
         skew.add(values)
-    entries = np.diff(table.file.directory.astype(np.int64))
+    entries = np.diff(table.directory.astype(np.int64))
     return {
         "buckets": len(entries),
         "empty_buckets": int(np.count_nonzero(entries == 0)),
@@ -153,7 +154,7 @@ def _spread(counts: npt.NDArray[Any]) -> dict[str, Any]:
     }
 
 
-def _of_blocks(table: TableReader) -> dict[str, Any]:
+def _of_blocks(table: PackedTable) -> dict[str, Any]:
     width = Width(table.kernel.width)
     histogram = np.zeros(huffman.SYMBOLS, np.uint64)
     last = width.empty(0)

@@ -11,13 +11,12 @@ import numpy.typing as npt
 from fpstore.base.aliases import Progress, Words
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
-from fpstore.format.column_file import ColumnFile, check_references
+from fpstore.format.column_table import ColumnTable, check_references
 from fpstore.format.dictionary import VERIFY_PASSES
 from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.log import HEADER_BYTES, LogReader
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.format.record import LAST_ROW
-from fpstore.format.stored_table import ColumnTableReader
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
@@ -96,22 +95,22 @@ def _check_manifest(generation: Generation, report: Report) -> None:
 
 def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
     phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
-    references: list[tuple[ColumnFile, int]] = []
-    rows: ColumnFile | None = None
+    references: list[tuple[ColumnTable, int]] = []
+    rows: ColumnTable | None = None
     for number, table in enumerate(generation.tables):
         with _noted(report):
-            if not isinstance(table, ColumnTableReader):
-                keys = table.file.verified_keys(phase.tick)
+            if not isinstance(table, ColumnTable):
+                keys = table.verified_keys(phase.tick)
                 if number in generation.record.filters:
                     with _noted(report):
                         _check_filter(generation, number, keys)
                 for _ in keys:  # what is left of the table behind a fault of its filter
                     pass
             elif table.is_reference:
-                references.append((table.file, table.verify(phase.tick)))
+                references.append((table, table.verify(phase.tick)))
             else:
                 table.verify(phase.tick)
-                rows = table.file
+                rows = table
         report.tables += 1
         report.blocks += table.kernel.block_count
         phase.reach(report.fingerprints * report.tables)
@@ -127,7 +126,6 @@ def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) ->
     if opened is None:  # it was left out when the generation was opened, and what is wrong with it is an error here
         opened = FilterReader(generation.folder / filter_name(number))
         opened.check_place(generation.design, number, generation.count, generation.record.set_digest)
-    opened.check_size()
     opened.verify(generation.design, keys)
 
 

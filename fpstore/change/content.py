@@ -20,9 +20,9 @@ from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import Design
 from fpstore.design.tables import REFERENCES, TableSpec
 from fpstore.errors import CorruptStoreError
-from fpstore.format.histogram import KeySummary
-from fpstore.format.stored_table import StoredTable
-from fpstore.format.table import TableReader
+from fpstore.format.huffman import KeySummary
+from fpstore.format.packed_table import PackedTable
+from fpstore.format.table import Table
 from fpstore.query.snapshot import Snapshot, cut_groups
 
 PHASE_MERGE = "merging"
@@ -88,12 +88,12 @@ class SnapshotContent:
         count = record.fingerprints + len(self._add) - len(self._drop)
         return count, (record.set_digest + added - dropped) % 2**64
 
-    def _updated(self, table: StoredTable, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
+    def _updated(self, table: Table, permutation: npt.NDArray[np.uint8], stop: _kernel.Stop | None) -> Iterator[Words]:
         drop, add = np.empty_like(self._drop), np.empty_like(self._add)
         for keys, out in ((self._drop, drop), (self._add, add)):
             _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)
         dropped = added = 0
-        pieces = table.file.keys_in_turn() if isinstance(table, TableReader) else (values for values, _ in table.pieces())
+        pieces = table.keys_in_turn() if isinstance(table, PackedTable) else (values for values, _ in table.pieces())
         room = rows_like(drop, 0)
         for keys in unless_stopped(pieces, stop):
             drop_end = dropped + place_of(drop[dropped:], keys[-1:], "right")

@@ -210,7 +210,7 @@ def calibrate(
     $ fpstore calibrate photos --image --change resize=0.5 --change jpeg=20 --change crop=0.05
     $ fpstore calibrate photos --image --suffix .png --setting method=difference --setting method=perceptual,width=256
     """
-    from fpstore.calibration.page import page_of
+    from fpstore.calibration.shown import page_of
     from fpstore.io.sink import Sink
 
     _check_usage(inputs, given)
@@ -329,7 +329,7 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
 
 def print_calibration(found: Calibration) -> None:
     """Print the suggestions, what the first one finds, and what was looked at."""
-    from fpstore.calibration.tables import SUMMARY, facts_of, recall_table, summary_rows, wanted
+    from fpstore.calibration.shown import SUMMARY, facts_of, recall_table, summary_rows, wanted
 
     print_table(f"Settings for {wanted(found)}, the suggested one first", SUMMARY, summary_rows(found), left=(0, 6))
     first = found.suggestions[0]

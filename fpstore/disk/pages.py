@@ -1,4 +1,4 @@
-"""How a file that is only read gets into memory: its pages as they are used, all at once, or copied into huge pages."""
+"""Files of a store that are only read, in parts or in memory: pages as they are used, all at once, or copied into huge pages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.disk.files import read_all
+from fpstore.disk.closing import close_file
+from fpstore.disk.files import RUN_REPAIR, open_file, read_all
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, MemoryLimitError
 
@@ -25,41 +27,76 @@ PIECE = 64 << 20  # bytes between which an interrupt is noticed
 Bytes = npt.NDArray[np.uint8]
 
 
-def in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
-    """Return the bytes of an open file, read-only.
+class StoredFile:
+    """An open file, which is closed with this object.
+
+    What need not be mapped is read with ``pread``: the mapping of a file that shrinks could end the process.
 
     Parameters
     ----------
     path : Path
-        Of the file, for messages.
-    descriptor : int
-    pages : {"lazy", "populated", "huge"}
-        See :func:`fpstore.open`.
-    advice : int
-        How a mapping will be read, one of the ``MADV_`` of :mod:`mmap`.
+    most : int, optional
+        Bytes of the file that are looked at; by default all.
+
+    Attributes
+    ----------
+    size : int
+        Bytes that are looked at.
+    file_bytes : int
+        Bytes that the file has as its header says, once that is read.
 
     Raises
     ------
-    CorruptStoreError, StorageError
+    StoreNotFoundError, CorruptStoreError, StorageError
     """
-    if pages == HUGE:
-        return _copied(path, descriptor)
-    with refusing(path):
-        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    mapped.madvise(advice)
-    if pages == POPULATED:
-        _populate(mapped)
-    return np.frombuffer(mapped, np.uint8)
 
+    def __init__(self, path: Path, most: int | None = None) -> None:
+        self.path = path
+        self._descriptor = open_file(path)
+        finalize(self, close_file, self._descriptor)
+        size = os.fstat(self._descriptor).st_size
+        self.size = size if most is None else min(size, most)
+        self.file_bytes = self.size
+        self._bytes: Bytes | None = None  # of the mapping for probes
+        if not self.size:
+            raise CorruptStoreError(f"{path}: the file is empty", path=path)
 
-def map_cached(descriptor: int, mapping: Bytes) -> None:
-    """Map the pages of a file's mapping that are in the page cache, so that probes do not fault for each.
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
 
-    Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the system does not tell what is
-    there: before Linux 6.5, and for files that the user may neither own nor write.
-    """
-    for start in range(0, len(mapping), PIECE):
-        _kernel.map_cached_pages(descriptor, mapping, start, min(PIECE, len(mapping) - start))
+    def mapped(self, pages: str) -> Bytes:
+        """Return the bytes of the file for probes, which read a few pages; for ``pages`` see :func:`fpstore.open`."""
+        self._bytes = _in_memory(self.path, self._descriptor, pages, mmap.MADV_RANDOM)
+        return self._bytes
+
+    def mapped_in_order(self) -> Bytes:
+        """Return the bytes of the file through a separate mapping, for which the system reads ahead."""
+        return _in_memory(self.path, self._descriptor, LAZY, mmap.MADV_NORMAL)
+
+    def map_cached(self) -> None:
+        """Map the pages of :meth:`mapped` that are in the page cache, so that probes do not fault for each.
+
+        Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the system does not tell what is
+        there: before Linux 6.5, and for files that the user may neither own nor write.
+        """
+        if self._bytes is not None:
+            for start in range(0, len(self._bytes), PIECE):
+                _kernel.map_cached_pages(self._descriptor, self._bytes, start, min(PIECE, len(self._bytes) - start))
+
+    def check_size(self) -> None:
+        """Refuse a file that has become shorter or longer since it was opened.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        size, expected = os.fstat(self._descriptor).st_size, self.file_bytes
+        if size != expected:
+            raise CorruptStoreError(
+                f"{self.path}: the file has {size} bytes, its header says {expected}: {RUN_REPAIR}",
+                path=self.path, expected=expected, got=size,
+            )  # fmt: skip
 
 
 def own_pages(size: int) -> Bytes:
@@ -109,3 +146,15 @@ def _copied(path: Path, descriptor: int) -> Bytes:
             raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
     memory.flags.writeable = False
     return memory
+
+
+def _in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:
+    """Return the bytes of an open file, read-only; ``advice`` says how they will be read: one of the ``MADV_`` of :mod:`mmap`."""
+    if pages == HUGE:
+        return _copied(path, descriptor)
+    with refusing(path):
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    mapped.madvise(advice)
+    if pages == POPULATED:
+        _populate(mapped)
+    return np.frombuffer(mapped, np.uint8)

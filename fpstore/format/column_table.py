@@ -1,9 +1,10 @@
-"""Column tables and row files: a writer that takes sorted keys or rows in a stream, and a reader over a memory map."""
+"""Column tables and row files, which are not coded: mapped for probes, and read in parts, whole files and damaged ones."""
 
 from __future__ import annotations
 
-import mmap
-import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,219 +12,417 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Words
+from fpstore.base.aliases import Bytes, Counts, Words
 from fpstore.base.arguments import printable
-from fpstore.design.tables import TAG_BITS, row_bucket_bits
-from fpstore.disk.files import read_at, write_all
-from fpstore.disk.pages import LAZY, in_memory, map_cached
-from fpstore.disk.refusals import refusing
-from fpstore.errors import CorruptStoreError
-from fpstore.format.column_file import ROWS, ColumnFile
+from fpstore.base.threads import cached_property
+from fpstore.base.width import WORD_BITS, Width, ascending, leading_words
+from fpstore.design import tables
+from fpstore.design.families import Design
+from fpstore.design.tables import TAG_BITS, TableSpec
+from fpstore.disk.files import read_at
+from fpstore.disk.pages import LAZY, StoredFile
+from fpstore.errors import CorruptStoreError, StorageError
+from fpstore.format.layout import COPIES, KINDS, REFERENCES, ROWS, ColumnLayout, check_facts
 
-FEED_KEYS = 1 << 17
-SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
-
-
-class ColumnLayout(NamedTuple):
-    """The facts that the writer needs before the first key.
-
-    ``permutation`` has a byte for each of the ``width`` bits, ``threshold`` is -1 for a table that is not looked up.
-    """
-
-    kind: int
-    width: int
-    fingerprint_count: int
-    set_digest: int
-    permutation: bytes
-    bucket_bits: int = 16
-    tag_bits: int = TAG_BITS
-    threshold: int = -1
-    table: int = 0
-    table_count: int = 1
-
-    @classmethod
-    def rows(cls, width: int, count: int, set_digest: int, bucket_bits: int | None = None) -> ColumnLayout:
-        """Return the layout of a row file; how many buckets there are follows from the count."""
-        buckets = row_bucket_bits(count) if bucket_bits is None else bucket_bits
-        return cls(ROWS, width, count, set_digest, bytes(range(width)), buckets, tag_bits=0)
-
-    def cutter(self) -> _kernel.ColumnCutter:
-        """Return the encoder of the header and the sections of a file; ValueError if a field is out of range."""
-        return _kernel.ColumnCutter(
-            self.kind, self.width, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
-            self.bucket_bits, self.tag_bits, self.threshold + 1, self.table, self.table_count,
-        )  # fmt: skip
+PIECE_ENTRIES = 1 << 17
+PIECE_PAGES = 1 << 8
+SPARSE = 16  # blocks of ids between keys that are read one by one: these take about as long to read
+Range = tuple[int, int]
 
 
-class ColumnWriter:
-    """Writes one column table or row file: :meth:`feed` sorted keys or rows, then :meth:`finish`.
+class Run(NamedTuple):
+    """Successive entries that are known: all their pages are intact, and the words of the directory for their buckets."""
 
-    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows are an array of shape (n, words). What is
-    kept in memory is the directory, and eight bytes for each page that was written.
+    first: int
+    end: int
+    bucket: int  # of the directory, the words from here on are intact
+    behind: int
+
+
+class ColumnTable(StoredFile):
+    """A column table or a row file; what is read is compared with the checksums of its pages.
 
     Parameters
     ----------
     path : Path
-        The file to create.
-    layout : ColumnLayout
-        The count and the digest must be those of the fingerprints that will be fed.
+    pages : str or None
+        How it is mapped, see :func:`fpstore.open`. None: it is not, and has no ``columns``, as a damaged file must not.
+    header : bytes, optional
+        A header to use instead of the file's own, which is damaged.
+    most : int, optional
+        Bytes of the file that are looked at: the size that belongs to that header.
 
-    Raises
-    ------
-    ValueError
-        A field of the layout is out of range.
-    """
-
-    def __init__(self, path: Path, layout: ColumnLayout) -> None:
-        self._path, self._layout = path, layout
-        self._cutter = layout.cutter()
-        self._fed = 0
-        self._file = path.open("x+b", buffering=0)
-        os.ftruncate(self._file.fileno(), self._cutter.file_bytes)
-        self._pages = _PageSums(self._file.fileno(), path, self._cutter)
-        self._tags = _Section(self._pages, self._cutter.tags_offset)
-        self._rest = _Section(self._pages, self._cutter.rest_offset)
-
-    def feed(self, entries: Words) -> None:
-        """Append keys, or rows, in ascending order.
-
-        Raises
-        ------
-        InputError
-            They do not ascend.
-        CorruptStoreError
-            They are more than the layout says.
-        """
-        self._fed += len(entries)
-        if self._fed > self._layout.fingerprint_count:
-            raise self._miscounted()
-        for start in range(0, len(entries), FEED_KEYS):
-            part = entries[start : start + FEED_KEYS]
-            if self._layout.kind == ROWS:
-                self._cutter.count(part)
-                self._tags.write(part.reshape(-1).view(np.uint8))
-            else:
-                tags, rest = self._cutter.cut(part)
-                self._tags.write(tags)
-                self._rest.write(rest)
-
-    def finish(self) -> None:
-        """Write the directory, the checksums and the header: the file is complete, but durable only after :meth:`sync`."""
-        if self._fed != self._layout.fingerprint_count:
-            raise self._miscounted()
-        directory = _Section(self._pages, _kernel.HEADER_BYTES)
-        directory.write(self._cutter.directory().view(np.uint8))
-        for section in (directory, self._tags, self._rest):
-            section.flush()
-        write_at(self._file.fileno(), self._path, self._cutter.checksums_offset, self._pages.finish().view(np.uint8))
-        write_at(self._file.fileno(), self._path, 0, np.frombuffer(self._cutter.header, np.uint8))
-
-    def sync(self) -> None:
-        """Make the file durable and close it."""
-        os.fsync(self._file.fileno())
-        self._file.close()
-
-    def abort(self) -> None:
-        """Close the file, finished or not."""
-        self._file.close()
-
-    def _miscounted(self) -> CorruptStoreError:
-        return CorruptStoreError(f"{self._path}: it would hold {self._fed} entries instead of {self._layout.fingerprint_count}")
-
-
-class _PageSums:
-    """The checksums of pages: of those that are written as a whole at once, of the others when the file is complete."""
-
-    def __init__(self, descriptor: int, path: Path, cutter: _kernel.ColumnCutter) -> None:
-        self._descriptor, self._path, self._seed, self._end = descriptor, path, cutter.seed, cutter.checksums_offset
-        pages = (cutter.file_bytes - cutter.checksums_offset) // 8
-        self._sums = np.zeros(pages, np.uint64)
-        self._known = np.zeros(pages, bool)
-
-    def write(self, at: int, data: Bytes) -> None:
-        """Write bytes of the file that are written once."""
-        write_at(self._descriptor, self._path, at, data)
-        size = _kernel.PAGE_BYTES
-        whole = data[-at % size :]
-        whole = whole[: len(whole) // size * size]
-        first = (at + size - 1) // size - _kernel.HEADER_BYTES // size
-        self._sums[first : first + len(whole) // size] = _kernel.page_checksums(whole, self._seed, first)
-        self._known[first : first + len(whole) // size] = True
-
-    def finish(self) -> Words:
-        """Return all checksums."""
-        for page in np.flatnonzero(~self._known).tolist():
-            at = _kernel.HEADER_BYTES + page * _kernel.PAGE_BYTES
-            data = read_at(self._descriptor, self._path, at, min(_kernel.PAGE_BYTES, self._end - at))
-            self._sums[page] = _kernel.page_checksums(np.frombuffer(data, np.uint8), self._seed, page)[0]
-        return self._sums
-
-
-class _Section:
-    """A part of a file that is written in order, in large pieces that end with a page."""
-
-    def __init__(self, pages: _PageSums, at: int) -> None:
-        self._pages, self._at = pages, at
-        self._parts: list[Bytes] = []
-        self._bytes = 0
-
-    def write(self, data: Bytes) -> None:
-        """Append bytes, of which the last wait until there are more."""
-        self._parts.append(data)
-        self._bytes += len(data)
-        whole = self._bytes - (self._at + self._bytes) % _kernel.PAGE_BYTES
-        if self._bytes >= SECTION_BYTES and whole > 0:  # a first part may end inside the page in which it begins
-            self._put(whole)
-
-    def flush(self) -> None:
-        """Write the rest."""
-        if self._bytes:
-            self._put(self._bytes)
-
-    def _put(self, count: int) -> None:
-        data = np.concatenate(self._parts)
-        self._pages.write(self._at, data[:count])
-        self._at += count
-        self._bytes -= count
-        self._parts = [data[count:].copy()]  # a copy of its own, as the rest is caller's memory or much larger
-
-
-def write_at(descriptor: int, path: Path, at: int, data: Bytes) -> None:
-    """Write all bytes at a place of a file."""
-    with refusing(path):
-        write_all(descriptor, data.data, at)
-
-
-class ColumnReader:
-    """A column table or a row file, mapped for probes; pages are verified when they are first used.
-
-    Parameters
+    Attributes
     ----------
-    path : Path
-    pages : str
-        See :func:`fpstore.open`.
+    header : _kernel.ColumnParts
+    columns : _kernel.ColumnTable
+    kernel : _kernel.ColumnIdentity
+        The entries by blocks of ids.
 
     Raises
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, pages: str = LAZY) -> None:
-        self.path = path
-        self.file = ColumnFile(path)  # so that a header that cannot be read is an error, not a signal
-        self._bytes = in_memory(path, self.file.fileno(), pages, mmap.MADV_RANDOM)
-        self.kernel = _kernel.ColumnTable(self._bytes, printable(path))
+    def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None, most: int | None = None) -> None:
+        super().__init__(path, most)
+        # First: a header that cannot be read is an error so, not a signal.
+        start = read_at(self.fileno(), path, 0, _kernel.HEADER_BYTES) if header is None else header
+        self.header = _kernel.ColumnParts(np.frombuffer(start, np.uint8), self.size, printable(path))
+        self.file_bytes = self.header.file_bytes
+        self._words = Width(self.header.width).words
+        self._is_rows = self.header.kind == ROWS
+        self._entry_bytes = 8 * self._words if self._is_rows else 2
+        self._rest_bytes = -(-self.header.rest_bits // 8)
+        if pages is not None:
+            self.columns = _kernel.ColumnTable(self.mapped(pages), printable(path))
+            self.kernel = _kernel.ColumnIdentity(self.columns)
 
-    def in_order(self) -> _kernel.ColumnTable:
-        """Return the table for a scan, through a separate mapping for which the system reads ahead."""
-        return _kernel.ColumnTable(in_memory(self.path, self.file.fileno(), LAZY, mmap.MADV_NORMAL), printable(self.path))
-
-    def map_cached(self) -> None:
-        """See :func:`fpstore.disk.pages.map_cached`."""
-        map_cached(self.file.fileno(), self._bytes)
+    @cached_property
+    def in_order(self) -> _kernel.ColumnIdentity:
+        """The table for scans, through a separate mapping for which the system reads ahead."""
+        return _kernel.ColumnIdentity(_kernel.ColumnTable(self.mapped_in_order(), printable(self.path)))
 
     @property
-    def directory(self) -> npt.NDArray[np.uint32]:
-        """Where the entries of each bucket begin, and where the last ends; not verified."""
-        at = self.kernel.directory_offset
-        return self._bytes[at : at + 4 * ((1 << self.kernel.bucket_bits) + 1)].view(np.uint32)
+    def spec(self) -> TableSpec:
+        """What a design says of such a table."""
+        header = self.header
+        if self._is_rows:  # how many buckets there are follows from their count
+            return TableSpec(header.permutation, TAG_BITS, 0, tables.ROWS)
+        return TableSpec(header.permutation, header.bucket_bits, header.threshold, KINDS[header.kind], header.tag_bits)
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether its entries lead to the rows of the first table."""
+        return self.header.kind == REFERENCES
+
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of the file by which entries are found: the directory."""
+        return self.header.tags_offset - self.header.directory_offset
+
+    def skewed(self, bound: float) -> bool:
+        """Whether look-ups meet many more other entries than they would meet if the bits were random."""
+        counts = np.diff(self.directory.astype(np.float64))
+        n = float(counts.sum())
+        return n > 0 and float(counts @ (counts - 1)) * len(counts) > bound * n * n
+
+    # Checks
+
+    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+        """Refuse an intact file that belongs to another place in the design or another set.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        check_facts(self.path, self.header, ColumnLayout.of(design, table, fingerprint_count, set_digest)._asdict())
+
+    # Reading
+
+    def _fault(self, what: str, expected: object = None, got: object = None, entry: int | None = None) -> CorruptStoreError:
+        where = self.path if entry is None else f"{self.path}, entry {entry}"
+        return CorruptStoreError(f"{where}: {what}", path=self.path, block=entry, expected=expected, got=got)
+
+    def _exactly(self, at: int, count: int) -> Bytes:
+        data = read_at(self.fileno(), self.path, at, count)
+        if len(data) < count:
+            raise self._fault(f"cut short at byte {at + len(data)}", got=at + len(data))
+        return np.frombuffer(data, np.uint8)
+
+    def _pages(self, first: int, end: int) -> tuple[Bytes, npt.NDArray[np.intp]]:
+        """Return the bytes of successive pages, and which of them differ from their checksums."""
+        header, size = self.header, _kernel.PAGE_BYTES
+        at = _kernel.HEADER_BYTES + size * first
+        data = self._exactly(at, min(size * (end - first), header.checksums_offset - at))
+        stored = self._exactly(header.checksums_offset + 8 * first, 8 * (end - first)).view("<u8")
+        return data, np.flatnonzero(_kernel.page_checksums(data, header.seed, first) != stored)
+
+    def _read(self, at: int, count: int) -> Bytes:
+        """Return bytes behind the header, all of intact pages."""
+        if not count:
+            return np.empty(0, np.uint8)
+        start, size = at - _kernel.HEADER_BYTES, _kernel.PAGE_BYTES
+        first = start // size
+        data, wrong = self._pages(first, -(-(start + count) // size))
+        if len(wrong):
+            page = first + int(wrong[0])
+            raise CorruptStoreError(f"{self.path}, page {page}: page checksum differs", path=self.path, block=page)
+        start -= size * first
+        return data[start : start + count]
+
+    def _directory_bytes(self) -> Range:
+        return self.header.directory_offset, 4 * ((1 << self.header.bucket_bits) + 1)
+
+    @cached_property
+    def directory(self) -> Counts:
+        """Where the entries of each bucket begin, and where the last ends."""
+        words = self._read(*self._directory_bytes()).view("<u4").astype(np.uint32, copy=False)
+        if words[0] or words[-1] != self.header.count or (words[1:] < words[:-1]).any():
+            raise self._fault("directory does not match the entries")
+        return words
+
+    def _columns(self, first: int, end: int) -> tuple[Bytes, Bytes]:
+        """Return the tags and the rests of entries."""
+        header, size = self.header, self._rest_bytes
+        tags = self._read(header.tags_offset + 2 * first, 2 * (end - first))
+        return tags, self._read(header.rest_offset + size * first, size * (end - first))
+
+    def _keys(self, first: int, columns: tuple[Bytes, Bytes], directory: Counts, bucket: int = 0) -> Words:
+        """Return the keys of entries, of which a part of the directory from a bucket on has all buckets."""
+        end = first + len(columns[0]) // 2
+        low = int(np.searchsorted(directory, first, "right")) - 1
+        high = int(np.searchsorted(directory, end, "left"))
+        return self.header.decode(first, *columns, bucket + low, directory[low : high + 1])
+
+    def decode(self, first: int, end: int) -> Words:
+        """Return the keys, or the rows, of entries.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+        """
+        if self._is_rows:
+            return self._rows(first, end)
+        return self._keys(first, self._columns(first, end), self.directory)
+
+    def _rows(self, first: int, end: int) -> Words:
+        each = self._entry_bytes
+        words: Words = self._read(self.header.tags_offset + each * first, each * (end - first)).view("<u8").astype(np.uint64)
+        return words.reshape(-1, self._words)
+
+    def _parts(self, first: int, end: int) -> Iterator[Range]:
+        for start in range(first, end, PIECE_ENTRIES):
+            yield start, min(start + PIECE_ENTRIES, end)
+
+    # Blocks of ids
+
+    def _entries_of(self, start: int, end: int) -> Range:
+        size, count = _kernel.ROWS_IN_BLOCK, self.header.count
+        return min(start * size, count), min(end * size, count)
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
+        """Yield (keys or rows, entry counts of their blocks of ids) from block ``start`` on, in order, in bounded pieces."""
+        for first, end in self._parts(*self._entries_of(start, self.header.block_count)):
+            yield self.decode(first, end), block_counts(end - first)
+
+    def read_keys(self, start: int, end: int) -> Words:
+        """Return the last entries of successive blocks of ids."""
+        size = _kernel.ROWS_IN_BLOCK
+        found = [Width(self.header.width).empty(0)]
+        for first, behind in self._parts(*self._entries_of(start, end)):
+            entries = self.decode(first, behind)
+            found += [entries[size - 1 :: size], entries[len(entries) - len(entries) % size :][-1:]]
+        return np.concatenate(found)
+
+    @property
+    def block_keys(self) -> Words:
+        """The last entry of each block of ids."""
+        return self.read_keys(0, self.header.block_count)
+
+    def sample_keys(self, step: int) -> Words:
+        """Return the last entry of every ``step``-th block of ids, from the first on, without those that cannot be read.
+
+        A store takes a sample when it is opened. Damage is told by what needs the damaged part.
+        """
+        count, found = self.header.block_count, [Width(self.header.width).empty(0)]
+        at_once = step if step >= SPARSE else step * SPARSE
+        unreadable = (CorruptStoreError, StorageError)
+        with suppress(*unreadable):
+            _ = self._is_rows or self.directory
+            for block in range(0, count, at_once):
+                with suppress(*unreadable):
+                    found.append(self.read_keys(block, block + 1 if step == at_once else min(block + at_once, count))[::step])
+        return np.concatenate(found)
+
+    # What is left of a damaged file
+
+    @cached_property
+    def known(self) -> Sequence[Run]:
+        """The entries that can be read, in order. The file is read once to find out."""
+        header, good = self.header, self._intact_pages()
+        whole = _entries(good, header.tags_offset, self._entry_bytes, header.count)
+        if self._is_rows:
+            return [Run(first, end, 0, 0) for first, end in whole]
+        if self._rest_bytes:
+            whole = [
+                (low, high) for low, high, _ in _common(whole, _entries(good, header.rest_offset, self._rest_bytes, header.count))
+            ]
+        words = _entries(good, header.directory_offset, 4, (1 << header.bucket_bits) + 1)
+        buckets: list[Range] = []
+        ranges: list[Range] = []
+        for first, end in words:
+            part = self._some_directory(first, end)
+            if (part[1:] >= part[:-1]).all() and part[0] >= (ranges[-1][1] if ranges else 0) and part[-1] <= header.count:
+                ranges.append((int(part[0]), int(part[-1])))
+                buckets.append((first, end))
+        return [Run(low, high, *buckets[place]) for low, high, place in _common(whole, ranges)]
+
+    def _some_directory(self, first: int, end: int) -> Counts:
+        at, _ = self._directory_bytes()
+        return self._read(at + 4 * first, 4 * (end - first)).view("<u4").astype(np.uint32, copy=False)
+
+    def _intact_pages(self) -> npt.NDArray[np.bool_]:
+        header = self.header
+        pages = (header.file_bytes - header.checksums_offset) // 8
+        good = np.ones(pages, bool)
+        for start in range(0, pages, PIECE_PAGES):
+            end = min(start + PIECE_PAGES, pages)
+            try:
+                good[start + self._pages(start, end)[1]] = False
+            except (CorruptStoreError, StorageError):
+                for page in range(start, end):
+                    try:
+                        good[page] = not len(self._pages(page, page + 1)[1])
+                    except (CorruptStoreError, StorageError):
+                        good[page] = False
+        return good
+
+    def known_between(self, first: int, end: int) -> Iterator[Run]:
+        """Yield the parts of ``known`` between two entries."""
+        at = bisect_right(self.known, first, key=lambda run: run.end)
+        for run in self.known[at:]:
+            if run.first >= end:
+                return
+            yield run._replace(first=max(run.first, first), end=min(run.end, end))
+
+    def read_known(self, run: Run) -> Iterator[tuple[int, Words]]:
+        """Yield (number of the first, keys or rows) of a run of ``known`` or a part of one, in bounded pieces."""
+        for first, end in self._parts(run.first, run.end):
+            if self._is_rows:
+                yield first, self._rows(first, end)
+                continue
+            yield first, self._keys(first, self._columns(first, end), self._some_directory(run.bucket, run.behind), run.bucket)
+
+    # Everything
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Read and check everything but where references lead; ``tick`` is called with the number of entries of each piece.
+
+        Returns
+        -------
+        int
+            The sum of the hashes of keys or fingerprints: what :func:`check_references` compares for references.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+            The first fault.
+        """
+        self.check_size()
+        header, directory = self.header, self.directory
+        permutation = np.frombuffer(header.permutation, np.uint8) if header.kind == COPIES else None
+        buckets = np.zeros(len(directory) - 1, np.int64)
+        last = empty = Width(header.width).empty(0) if self._is_rows else np.empty(0, np.uint64)
+        digest = 0
+        for first, end in self._parts(0, header.count):
+            entries = self._rows(first, end) if self._is_rows else self._checked_keys(first, end)
+            joined = np.concatenate([last, entries])
+            wrong = np.flatnonzero(~ascending(joined))
+            if len(wrong):
+                raise self._fault("entries out of order", entry=first - len(last) + int(wrong[0]) + 1)
+            if self._is_rows:
+                numbers = leading_words(entries) >> np.uint64(WORD_BITS - header.bucket_bits)
+                buckets += np.bincount(numbers.astype(np.int64), minlength=len(buckets))
+            digest += _kernel.digest(entries) if permutation is None else _kernel.digest(entries, permutation)
+            last = entries[-1:] if len(entries) else empty
+            tick(end - first)
+        if self._is_rows and (np.diff(directory.astype(np.int64)) != buckets).any():
+            raise self._fault("directory does not match the entries")
+        self._check_padding()
+        digest %= 2**64
+        if header.kind != REFERENCES and digest != header.set_digest:
+            raise self._fault("the table holds another set of fingerprints than its header says", header.set_digest, digest)
+        return digest
+
+    def _checked_keys(self, first: int, end: int) -> Words:
+        """Return keys, and check what is behind the fingerprint or the row number in each."""
+        header = self.header
+        columns = self._columns(first, end)
+        keys = self._keys(first, columns, self.directory)
+        if header.rest_bits % 8:
+            above = columns[1][self._rest_bytes - 1 :: self._rest_bytes] >> np.uint8(header.rest_bits % 8)
+            self._check_each(above == 0, first, "padding is not zero")
+        if header.kind == COPIES and header.width < WORD_BITS:
+            self._check_each(keys << np.uint64(header.width) == 0, first, "padding is not zero")
+        if header.kind == REFERENCES:
+            self._check_each(self.row_numbers(keys) < header.count, first, "a reference leads to no row")
+        return keys
+
+    def row_numbers(self, keys: Words) -> Words:
+        """Return the numbers of the rows that references lead to."""
+        header = self.header
+        shift = np.uint64(WORD_BITS - TAG_BITS - header.bucket_bits - header.rest_bits)
+        numbers: Words = keys >> shift & np.uint64((1 << header.rest_bits) - 1)
+        return numbers
+
+    def _check_each(self, right: npt.NDArray[np.bool_], first: int, what: str) -> None:
+        wrong = np.flatnonzero(~right)
+        if len(wrong):
+            raise self._fault(what, entry=first + int(wrong[0]))
+
+    def _check_padding(self) -> None:
+        header = self.header
+        ends = (
+            (sum(self._directory_bytes()), header.tags_offset),
+            (header.tags_offset + self._entry_bytes * header.count, header.rest_offset),
+            (header.rest_offset + self._rest_bytes * header.count, header.checksums_offset),
+        )
+        for at, end in ends:
+            if self._read(at, end - at).any():
+                raise self._fault("padding is not zero")
+
+
+def check_references(
+    tables: Sequence[tuple[ColumnTable, int]], rows: ColumnTable, tick: Callable[[int], None] = lambda rows: None
+) -> list[CorruptStoreError]:
+    """Return the faults of tables of references, each with what its :meth:`ColumnTable.verify` has returned.
+
+    The references that the rows must have follow from these, so the rows are read once, in order, and sums are compared.
+    """
+    sums = [0] * len(tables)
+    for start in range(0, rows.header.count, PIECE_ENTRIES):
+        part = rows.decode(start, min(start + PIECE_ENTRIES, rows.header.count))
+        for place, (table, _) in enumerate(tables):
+            permutation = np.frombuffer(table.header.permutation, np.uint8)
+            keys = _kernel.reference_keys(part, start, rows.header.count, permutation, table.header.bucket_bits)
+            sums[place] += _kernel.digest(keys)
+        tick(len(part))
+    return [
+        CorruptStoreError(f"{table.path}: a reference leads to a row of another bucket or tag", path=table.path)
+        for (table, found), expected in zip(tables, sums, strict=True)
+        if found != expected % 2**64
+    ]
+
+
+def block_counts(entries: int) -> Counts:
+    """Return the number of entries of each block of ids, for a number of successive entries."""
+    size = _kernel.ROWS_IN_BLOCK
+    counts = np.full(-(-entries // size), size, np.uint32)
+    if entries % size:
+        counts[-1] = entries % size
+    return counts
+
+
+def _entries(good: npt.NDArray[np.bool_], at: int, each: int, count: int) -> list[Range]:
+    """Return the runs of entries of a section that lie wholly in intact pages."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]]).astype(np.int8)))
+    start = at - _kernel.HEADER_BYTES
+    lows = -(-(edges[::2] * _kernel.PAGE_BYTES - start) // each)
+    highs = (edges[1::2] * _kernel.PAGE_BYTES - start) // each
+    lows, highs = np.clip(lows, 0, count), np.clip(highs, 0, count)
+    some = lows < highs
+    return list(zip(lows[some].tolist(), highs[some].tolist(), strict=True))
+
+
+def _common(ones: Sequence[Range], others: Sequence[Range]) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, end, which of the others) of what two lists of ascending ranges share."""
+    i = j = 0
+    while i < len(ones) and j < len(others):
+        low, high = max(ones[i][0], others[j][0]), min(ones[i][1], others[j][1])
+        if low < high:
+            yield low, high, j
+        if ones[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,14 +9,14 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Words
+from fpstore.base.arguments import printable
 from fpstore.design.families import MAX_VARIANTS, Design
 from fpstore.design.filters import FilterShape
 from fpstore.design.tables import TableLookup
 from fpstore.disk.files import RUN_REPAIR, read_at
 from fpstore.disk.output import Output
-from fpstore.disk.pages import LAZY, in_memory, map_cached
+from fpstore.disk.pages import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError
-from fpstore.format.parts import FileInParts
 
 PIECE_BYTES = 1 << 20
 
@@ -69,7 +68,7 @@ class FilterWriter:
         self._file.close()
 
 
-class FilterReader(FileInParts[_kernel.Filter]):
+class FilterReader(StoredFile):
     """A filter file, mapped for probes; its pages are verified when they are first used.
 
     Parameters
@@ -84,11 +83,10 @@ class FilterReader(FileInParts[_kernel.Filter]):
     """
 
     def __init__(self, path: Path, pages: str = LAZY) -> None:
-        def mapped(header: Bytes, size: int, name: str) -> _kernel.Filter:
-            self._bytes = in_memory(path, self.fileno(), pages, mmap.MADV_RANDOM)
-            return _kernel.Filter(self._bytes, name)
-
-        super().__init__(path, mapped)
+        super().__init__(path)
+        read_at(self.fileno(), path, 0, _kernel.HEADER_BYTES)  # so that a header that cannot be read is an error, not a signal
+        self.kernel = _kernel.Filter(self.mapped(pages), printable(path))
+        self.file_bytes = self.kernel.file_bytes
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
         """Refuse an intact file that belongs to another table, design or set.
@@ -106,10 +104,6 @@ class FilterReader(FileInParts[_kernel.Filter]):
         if wanted != got or not fits:
             raise CorruptStoreError(f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path)
 
-    def map_cached(self) -> None:
-        """See :func:`fpstore.disk.pages.map_cached`."""
-        map_cached(self._descriptor, self._bytes)
-
     def verify(self, design: Design, keys: Iterable[Words]) -> None:
         """Compare the file with what follows from the keys of its table, in order.
 
@@ -118,6 +112,7 @@ class FilterReader(FileInParts[_kernel.Filter]):
         CorruptStoreError, StorageError
             The first difference.
         """
+        self.check_size()
         kernel = self.kernel
         shape = FilterShape(*kernel.shape)
         cutter = filter_cutter(design, kernel.table, kernel.fingerprint_count, kernel.set_digest, shape)
@@ -130,7 +125,7 @@ class FilterReader(FileInParts[_kernel.Filter]):
     def _compare(self, at: int, expected: Bytes) -> int:
         for start in range(0, len(expected), PIECE_BYTES):
             piece = expected[start : start + PIECE_BYTES]
-            got = np.frombuffer(read_at(self._descriptor, self.path, at + start, len(piece)), np.uint8)
+            got = np.frombuffer(read_at(self.fileno(), self.path, at + start, len(piece)), np.uint8)
             if not np.array_equal(got, piece):
                 wrong = np.flatnonzero(got != piece[: len(got)])
                 byte = at + start + (int(wrong[0]) if len(wrong) else len(got))

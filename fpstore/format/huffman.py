@@ -1,4 +1,4 @@
-"""The Huffman code of a table, from the histogram of its first differing bit positions (Manku, section 3.3)."""
+"""The Huffman code of a table, from the histogram of the first differing bits of its keys (Manku, section 3.3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.width import WORD_BITS, Width
+from fpstore.base.aliases import Words
+from fpstore.base.width import WORD_BITS, Width, rows_to_numbers
+from fpstore.errors import CorruptStoreError
 
 SYMBOLS = 65  # the places of a bit of the leading word, and 64: another word differs
 FILLERS = (31, 30)  # symbols that every width has
@@ -51,3 +53,64 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     for symbol, code in codes.items():
         lengths[symbol] = len(code)
     return lengths
+
+
+class Histogram:
+    """Counts the first differing bits of successive keys.
+
+    Attributes
+    ----------
+    counts : ndarray of uint64
+        By the place of the bit.
+    """
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(SYMBOLS, np.uint64)
+        self._last: Words | None = None  # the last row
+
+    def add(self, keys: Words) -> None:
+        """Count the next keys.
+
+        Raises
+        ------
+        CorruptStoreError
+            The keys do not ascend.
+        """
+        if not len(keys):
+            return
+        if self._last is not None and _kernel.histogram(np.concatenate([self._last, keys[:1]]), self.counts) != 2:
+            raise _out_of_order(keys[:1], self._last)
+        bad = _kernel.histogram(keys, self.counts)
+        if bad != len(keys):
+            raise _out_of_order(keys[bad : bad + 1], keys[bad - 1 : bad])
+        self._last = keys[-1:].copy()
+
+
+class KeySummary:
+    """The facts about distinct keys that the writer of a table needs: :meth:`add` all keys, ascending.
+
+    Attributes
+    ----------
+    count, digest : int
+        Their number, and their set digest.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.digest = 0
+        self._histogram = Histogram()
+
+    @property
+    def histogram(self) -> Words:
+        """The counts of their first differing bits."""
+        return self._histogram.counts
+
+    def add(self, keys: Words) -> None:
+        """Take the next keys; see :meth:`Histogram.add`."""
+        self._histogram.add(keys)
+        self.count += len(keys)
+        self.digest = (self.digest + _kernel.digest(keys)) % 2**64
+
+
+def _out_of_order(key: Words, before: Words) -> CorruptStoreError:
+    (number,), (earlier,) = rows_to_numbers(key), rows_to_numbers(before)
+    return CorruptStoreError(f"{number:016x} comes after {earlier:016x}: a table out of order: run fpstore verify")

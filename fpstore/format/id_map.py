@@ -19,7 +19,7 @@ from fpstore.base.arguments import printable
 from fpstore.base.width import Width, rows_to_numbers
 from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import ClosedStoreError, CorruptStoreError
-from fpstore.format.stored_table import StoredTable
+from fpstore.format.table import Table
 
 IDS_FILE = "ids.mdb"
 PENDING_BLOCKS = 1 << 11
@@ -105,21 +105,21 @@ class IdMap:
     Parameters
     ----------
     path : Path
-    table : StoredTable
+    table : Table
         The table whose blocks the records are for.
     shape : dict
         As :meth:`IdMapWriter.finish` returned it.
     """
 
-    def __init__(self, path: Path, table: StoredTable, shape: dict[str, int]) -> None:
+    def __init__(self, path: Path, table: Table, shape: dict[str, int]) -> None:
         self._reader = SealedReader(path, shape, Width(table.kernel.width).words)
-        self._open_table: StoredTable | None = table
+        self._open_table: Table | None = table
         self._digest = table.kernel.set_digest
         self.path = path
         self.name = printable(path)  # in messages of the kernel
 
     @property
-    def _table(self) -> StoredTable:
+    def _table(self) -> Table:
         if self._open_table is None:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         return self._open_table
@@ -156,7 +156,7 @@ class IdMap:
         parts = []
         block_count = self._table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
-            keys = self._table.file.read_keys(first, min(first + FIND_BLOCKS, block_count))
+            keys = self._table.read_keys(first, min(first + FIND_BLOCKS, block_count))
             parts.append(_kernel.find_ids(self._records(first, keys), first, seed_words(keys), self._digest, wanted, self.name))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
@@ -189,7 +189,7 @@ class IdMap:
         self._reader.verify()
         total = block = waiting = 0
         records = self._reader.items()
-        block_keys = iter(rows_to_numbers(self._table.file.block_keys))
+        block_keys = iter(rows_to_numbers(self._table.block_keys))
         for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
             block_key = next(block_keys, None)
             key, record = next(records, (None, b""))

@@ -18,8 +18,9 @@ from fpstore.design.families import design as make_design
 from fpstore.errors import ClosedStoreError
 from fpstore.format import huffman
 from fpstore.format.id_map import IdMap, IdMapWriter
-from fpstore.format.stored_table import StoredTable, table_writer
-from fpstore.format.table import NOWHERE, TableLayout, TableReader
+from fpstore.format.layout import NOWHERE, TableLayout
+from fpstore.format.packed_table import PackedTable
+from fpstore.format.table import Table, table_writer
 
 LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
@@ -66,7 +67,7 @@ def open_mapping(files: MappingFiles, key_count: int, key_digest: int, shape: di
     ------
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
-    table = TableReader(files.table)
+    table = PackedTable(files.table)
     table.check_place(MAPPING_DESIGN, 0, key_count, key_digest)
     return Mapping(table, files.numbers, shape)
 
@@ -148,7 +149,7 @@ class Mapping:
 
     Parameters
     ----------
-    table : StoredTable
+    table : Table
         The open table of the keys.
     numbers : Path
         The file of the numbers.
@@ -156,12 +157,12 @@ class Mapping:
         The expected ``bytes``, ``digest`` and ``largest`` record of the file of the numbers.
     """
 
-    def __init__(self, table: StoredTable, numbers: Path, shape: dict[str, int]) -> None:
-        self._table: StoredTable | None = table
+    def __init__(self, table: Table, numbers: Path, shape: dict[str, int]) -> None:
+        self._table: Table | None = table
         self.numbers = IdMap(numbers, table, shape)
 
     @property
-    def table(self) -> StoredTable:
+    def table(self) -> Table:
         """The table of the keys; ClosedStoreError once it is closed."""
         if self._table is None:
             raise ClosedStoreError(f"{self.numbers.path}: the store is closed", path=self.numbers.path)

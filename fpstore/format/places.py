@@ -12,7 +12,7 @@ from fpstore.base.aliases import Counts, Lims, Words
 from fpstore.errors import CorruptStoreError
 from fpstore.format.id_map import IdMap
 from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
-from fpstore.format.stored_table import StoredTable
+from fpstore.format.table import Table
 
 PLACES_FILES = ("places.fpt", "places.mdb")
 
@@ -35,7 +35,7 @@ def bits_of_ranks(most: int) -> int:
     return max(most - 1, 0).bit_length()
 
 
-def pairs(table: StoredTable, ids: IdMap, rank_bits: int) -> Iterator[tuple[Words, Words]]:
+def pairs(table: Table, ids: IdMap, rank_bits: int) -> Iterator[tuple[Words, Words]]:
     """Yield everything as pieces (id numbers, their places), in the order of the table."""
     first = 0
     for keys, entry_counts in table.pieces():
@@ -80,7 +80,7 @@ class Places:
     def _split(self, places: Words) -> tuple[Words, Counts]:
         return places >> np.uint64(self._rank_bits), (places & np.uint64((1 << self._rank_bits) - 1)).astype(np.uint32)
 
-    def verify(self, table: StoredTable, ids: IdMap, tick: Callable[[int], None] = lambda rows: None) -> None:
+    def verify(self, table: Table, ids: IdMap, tick: Callable[[int], None] = lambda rows: None) -> None:
         """Check all of it, and that it says the same as the id map.
 
         Raises

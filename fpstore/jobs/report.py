@@ -18,8 +18,8 @@ from fpstore.base.width import WORD_BITS, leading_words
 from fpstore.design.sample import EvenRows
 from fpstore.errors import InputError
 from fpstore.format import huffman
-from fpstore.format.stored_table import ColumnTableReader
-from fpstore.format.table import TableReader
+from fpstore.format.column_table import ColumnTable
+from fpstore.format.packed_table import PackedTable
 from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of, rows_of
 from fpstore.jobs.report_files import Files, Found
@@ -145,7 +145,7 @@ def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, fi
     shown = stats["radius"] if radius is None else radius
     grouping = grouping_of(shown, None, "first", stats["fingerprinter"])
     first = snapshot.generation.tables[0]
-    codes = codes_of(first, snapshot.generation.count) if isinstance(first, TableReader) else None
+    codes = codes_of(first, snapshot.generation.count) if isinstance(first, PackedTable) else None
     buckets = None if codes is not None else buckets_of(snapshot)
     skew, distances, clusters = skew_of(snapshot, resources), None, None
     largest: list[Family] = []
@@ -162,7 +162,7 @@ def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, fi
     return Figures(name, stats, shown, grouping.group, codes, buckets, skew, distances, clusters, largest, others, files.told())
 
 
-def codes_of(table: TableReader, fingerprint_count: int) -> Codes:
+def codes_of(table: PackedTable, fingerprint_count: int) -> Codes:
     """Return the first differing bits of a table of blocks: of all neighbours, or of those in some spans."""
     counts = np.zeros(huffman.SYMBOLS, np.uint64)
     whole = fingerprint_count <= WHOLE
@@ -176,7 +176,7 @@ def codes_of(table: TableReader, fingerprint_count: int) -> Codes:
     return Codes({int(h): int(counts[h]) for h in met}, {int(h): int(bits[h]) for h in coded}, not whole)
 
 
-def _spans(table: TableReader, whole: bool) -> Iterator[Words]:
+def _spans(table: PackedTable, whole: bool) -> Iterator[Words]:
     """Yield all keys of a table, or successive ones from some places."""
     if whole:
         yield from (keys for keys, _ in table.pieces())
@@ -192,8 +192,8 @@ def buckets_of(snapshot: Snapshot) -> Buckets | None:
     generation = snapshot.generation
     place = generation.design.ring[0][0] if generation.design.ring else 0
     table = generation.tables[place]
-    assert isinstance(table, ColumnTableReader)
-    directory = table.file.directory
+    assert isinstance(table, ColumnTable)
+    directory = table.directory
     exponents: npt.NDArray[np.int64] = np.zeros(WORD_BITS, np.int64)  # of sizes 0, 1, 2-3, 4-7, ...
     for start in range(0, len(directory) - 1, DIRECTORY):
         sizes = np.diff(directory[start : start + DIRECTORY + 1].astype(np.int64))

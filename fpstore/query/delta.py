@@ -16,9 +16,9 @@ from fpstore.base.aliases import Bytes, Words
 from fpstore.base.width import Width
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError, StorageError
+from fpstore.format.layout import NOWHERE
 from fpstore.format.log import Records
 from fpstore.format.record import IN_BASE, KIND_MASK, Change, Row
-from fpstore.format.table import NOWHERE
 
 PRESENT, ABSENT = 1, 2  # what the kernel says of a fingerprint or a pair; 0: nothing
 LAST_VERSION = (1 << 32) - 2

@@ -12,24 +12,28 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice
 from fpstore.base.diagnostics import tell_left_out
 from fpstore.base.threads import cached_property
+from fpstore.base.width import Width
+from fpstore.design.families import Design
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
+from fpstore.design.tables import ROWS
 from fpstore.disk.files import UNREADABLE
 from fpstore.disk.pages import LAZY, PAGE_BYTES, PAGES
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.format.column_table import ColumnTable
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.id_map import IDS_FILE
+from fpstore.format.layout import table_name
 from fpstore.format.manifest import Manifest, generation_folder
 from fpstore.format.mapping import Mapping
+from fpstore.format.packed_table import PackedTable
 from fpstore.format.places import Places
-from fpstore.format.stored_table import ColumnTableReader, RingProber, ScanProber, StoredTable, open_table
-from fpstore.format.table import TableReader, table_name
+from fpstore.format.table import Table, open_table
 from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.Table | _kernel.ColumnIdentity
-Prober = _kernel.Prober | RingProber | ScanProber
 MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what is in the page cache
 FAULT_BYTES = max(1 << 16, PAGE_BYTES)  # of a file in the page cache, which the system maps together when one page is wanted
 NO_FLIPS = np.zeros(1, np.uint64)
@@ -46,6 +50,79 @@ class Loading(NamedTuple):
 
 
 ON_DEMAND = Loading()
+
+
+class RingProber:
+    """The column tables of a design with the thresholds of a radius; used as a ``_kernel.Prober``.
+
+    Parameters
+    ----------
+    design : Design
+    tables : sequence of ColumnTable
+    radius : int
+    skewed : bool
+        Choose the thresholds of each query by how many entries it would meet (GPH, Qin et al., ICDE 2018).
+    """
+
+    def __init__(self, design: Design, tables: list[ColumnTable], radius: int, skewed: bool) -> None:
+        ring = [tables[place].columns for place, _ in design.ring]
+        rows = tables[0].columns if design.tables[0].kind == ROWS else None
+        self._kernel = _kernel.ColumnProber(ring, rows)
+        self._thresholds = None if skewed else design.thresholds(radius)
+
+    def probe(
+        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
+    ) -> _kernel.Matches | None:
+        """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
+        found = self._kernel.probe(queries, radius, self._thresholds, most, stop)
+        return None if found is None else found[:3]
+
+    def count(self, queries: Words, radius: int) -> tuple[int, int, int]:
+        """Return the look-ups of a probe, the entries whose tags it compared, and those whose distance it computed."""
+        found = self._kernel.probe(queries, radius, self._thresholds)
+        assert found is not None
+        return found[3]
+
+    def probe_one(
+        self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity
+    ) -> list[tuple[int, int, int, int]]:
+        """Return (fingerprint, distance, block, rank) of each match of one query."""
+        assert isinstance(identity, _kernel.ColumnIdentity)
+        return self._kernel.probe_one(query, radius, self._thresholds, identity)
+
+
+class ScanProber:
+    """Every entry of column tables, for radii above that of their design; used as a ``_kernel.Prober``.
+
+    Parameters
+    ----------
+    table : ColumnTable
+        The first of the design.
+    """
+
+    def __init__(self, table: ColumnTable) -> None:
+        self._table = table
+
+    def probe(
+        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
+    ) -> _kernel.Matches | None:
+        """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
+        return self._table.in_order.probe(queries, radius, most, stop)
+
+    def probe_one(
+        self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity
+    ) -> list[tuple[int, int, int, int]]:
+        """Return (fingerprint, distance, block, rank) of each match of one query."""
+        width = Width(identity.width)
+        found = self.probe(np.array([query], np.uint64) if width.words == 1 else width.rows([query]), radius)
+        assert found is not None
+        _, rows, distances = found
+        numbers = rows.tolist() if width.words == 1 else width.numbers(rows)
+        blocks, ranks = identity.locate(rows)
+        return list(zip(numbers, distances.tolist(), blocks.tolist(), ranks.tolist(), strict=True))
+
+
+Prober = _kernel.Prober | RingProber | ScanProber
 
 
 class Generation:
@@ -68,7 +145,7 @@ class Generation:
         self._tables = [open_table(self.folder / table_name(i), spec, loading.pages) for i, spec in enumerate(self.design.tables)]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
-            if isinstance(table, TableReader):
+            if isinstance(table, PackedTable):
                 table.check_codec(manifest.codec)
         self.pairs = Mapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
         self.ids = self.pairs.numbers
@@ -116,7 +193,7 @@ class Generation:
         return {table: opened.kernel.shape[0] for table, opened in self.sound_filters.items()}
 
     @property
-    def tables(self) -> list[StoredTable]:
+    def tables(self) -> list[Table]:
         """The tables in design order; ClosedStoreError once they are closed."""
         tables = self._tables
         if not tables:
@@ -194,11 +271,11 @@ class Generation:
         return prober
 
     @property
-    def _block_tables(self) -> list[TableReader]:
-        return [table for table in self.tables if isinstance(table, TableReader)]
+    def _block_tables(self) -> list[PackedTable]:
+        return [table for table in self.tables if isinstance(table, PackedTable)]
 
     def _columns_prober(self, radius: int) -> RingProber | ScanProber:
-        tables = [table for table in self.tables if isinstance(table, ColumnTableReader)]
+        tables = [table for table in self.tables if isinstance(table, ColumnTable)]
         if self.scans(radius):
             return ScanProber(tables[0])
         return RingProber(self.design, tables, radius, self._skewed)
@@ -206,7 +283,7 @@ class Generation:
     @cached_property
     def _skewed(self) -> bool:
         """Whether the thresholds of column tables are chosen for each query; this reads their directories."""
-        tables = [table for table in self.tables if isinstance(table, ColumnTableReader)]
+        tables = [table for table in self.tables if isinstance(table, ColumnTable)]
         return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
 
     @property
@@ -220,7 +297,7 @@ class Generation:
         return 0 if self.places is None else self.places.file_bytes
 
     def sample(self, count: int) -> Words:
-        """Return about ``most`` fingerprints or fewer, evenly spread over the sorted set: at most one of a block."""
+        """Return about ``count`` fingerprints or fewer, evenly spread over the sorted set: at most one of a block."""
         table = self.tables[0]
         return table.sample_keys(max(table.kernel.block_count // count, 1))
 

@@ -376,7 +376,7 @@ class Snapshot:
             none = np.empty(0, np.uint64)
             return self.width.empty(0), (self.width.empty(0), none, none)
         fingerprints, in_base, lims, ids = self._delta_kernel.export(self.version)
-        self.generation.tables[0].file.check_size()  # what follows reads through its mapping
+        self.generation.tables[0].check_size()  # what follows reads through its mapping
         if not np.array_equal(in_base, self.delta.in_base(fingerprints)):
             log = self.generation.folder / LOG_FILE
             raise CorruptStoreError(f"{log}: the log is malformed (its rows contradict the tables): {RUN_REPAIR}", path=log)

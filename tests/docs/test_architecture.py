@@ -35,6 +35,7 @@ OWNERS = {
     "charset_normalizer": ("io/encodings.py",),
     "click": ("cli/",),
     "rich": ("cli/",),
+    "jinja2": ("pages/",),
     "pyarrow": ("io/arrow.py", "io/tables.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
@@ -49,7 +50,7 @@ OWNERS = {
     "mmap": ("disk/pages.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
     "xxhash": ("disk/folders.py", "disk/sealed.py", "format/"),
 }
-DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
+DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "resiliparse", "trafilatura"}
 
 
@@ -168,6 +169,7 @@ HEAVY = {
     *(
         "click",
         "rich",
+        "jinja2",
         "pyarrow",
         "pandas",
         "PIL",

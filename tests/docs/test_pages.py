@@ -1,7 +1,6 @@
 """How tables get into memory: lazily, populated, or copied into huge pages. The answers are the same."""
 
 import ctypes
-import mmap
 import os
 import pickle
 import re
@@ -14,7 +13,7 @@ import pytest
 
 import fpstore
 from fpstore import _kernel
-from fpstore.disk.pages import PAGES, PIECE, map_cached
+from fpstore.disk.pages import PAGES, PIECE, StoredFile
 
 N = 20_000
 ROWS = np.random.default_rng(1).integers(0, 2**64, N, dtype=np.uint64)
@@ -73,14 +72,12 @@ def cached_bytes(path: Path) -> int | None:
 
 def mapped_bytes(path: Path) -> int:
     """Return how many bytes of a new mapping of a file are there after map_cached."""
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        mapped.madvise(mmap.MADV_RANDOM)
-        words = np.frombuffer(mapped, np.uint8)
-        map_cached(file.fileno(), words)
-        del words
-        parts = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
-        (part,) = [part for part in parts if re.search(rf"{path}$", part, re.MULTILINE)]
-        return 1024 * int(re.findall(r"^Rss: +(\d+) kB", part, re.MULTILINE)[0])
+    file = StoredFile(path)
+    file.mapped("lazy")
+    file.map_cached()
+    parts = re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+    (part,) = [part for part in parts if re.search(rf"{path}$", part, re.MULTILINE)]
+    return 1024 * int(re.findall(r"^Rss: +(\d+) kB", part, re.MULTILINE)[0])
 
 
 @pytest.mark.parametrize("size", [1, 4096, 4097, 1 << 20, PIECE - 1, PIECE + 1])
@@ -168,12 +165,12 @@ def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
 
     path = tmp_path / "table"
     path.write_bytes(bytes(10_000))
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno())
-        os.truncate(path, 5_000)
-        monkeypatch.setattr(pages.os, "fstat", lambda descriptor: size)
-        with pytest.raises(fpstore.CorruptStoreError, match="shorter"):
-            pages.in_memory(path, file.fileno(), "huge", 0)
+    file = pages.StoredFile(path)
+    size = os.fstat(file.fileno())
+    os.truncate(path, 5_000)
+    monkeypatch.setattr(pages.os, "fstat", lambda descriptor: size)
+    with pytest.raises(fpstore.CorruptStoreError, match="shorter"):
+        file.mapped("huge")
 
 
 def test_no_memory_is_a_memory_error(tmp_path):

@@ -15,7 +15,7 @@ import tableimage
 import fpstore
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
-from fpstore.format.table_file import TableFile
+from fpstore.format.packed_table import PackedTable
 
 ISAS = _kernel.available_isas()
 BLOCK_BYTES = 4096
@@ -107,7 +107,7 @@ def test_bytes_that_change_all_the_time_are_never_read_out_of_bounds(tmp_path, i
                     work()
                     answered += 1
             with suppress(CorruptStoreError):
-                TableFile(path).check_index()
+                PackedTable(path, None).check_index()
     assert calls == 1200
     assert answered > 0
 

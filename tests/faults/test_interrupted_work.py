@@ -13,9 +13,9 @@ import fpstore
 from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.errors import CorruptStoreError
-from fpstore.format import table_file as tablefile
+from fpstore.format import packed_table as tablefile
+from fpstore.format.packed_table import PackedTable
 from fpstore.format.record import Change, Totals
-from fpstore.format.table_file import TableFile
 from fpstore.query import delta
 
 IDENTITY = np.arange(64, dtype=np.uint8)
@@ -164,7 +164,7 @@ def table_of(tmp_path, keys):
 def test_an_index_that_is_checked_in_pieces(tmp_path, pieces, kind, count):
     """Whole, it passes; with one byte changed in any key or slot it does not."""
     path = table_of(tmp_path, tableimage.make_keys(kind, 3, count) if count else np.empty(0, np.uint64))
-    table = TableFile(path)
+    table = PackedTable(path, None)
     table.check_index()
     image = bytearray(path.read_bytes())
     rng = np.random.default_rng(1)
@@ -176,12 +176,12 @@ def test_an_index_that_is_checked_in_pieces(tmp_path, pieces, kind, count):
         if at >= keys.stop or at >= table.kernel.keys_offset + 8:
             path.write_bytes(image)
             with pytest.raises(CorruptStoreError, match=r"key index is out of order|key directory does not match the keys"):
-                TableFile(path).check_index()
+                PackedTable(path, None).check_index()
         image[at : at + 8] = before
 
 
 def test_control_c_ends_the_check_of_an_index_within_a_piece(tmp_path, pieces, monkeypatch):
-    table = TableFile(table_of(tmp_path, tableimage.make_keys("random", 3, 40_000)))
+    table = PackedTable(table_of(tmp_path, tableimage.make_keys("random", 3, 40_000)), None)
     read, reads = tablefile.read_at, []
 
     def interrupted(*arguments):
@@ -193,7 +193,7 @@ def test_control_c_ends_the_check_of_an_index_within_a_piece(tmp_path, pieces, m
     monkeypatch.setattr(tablefile, "read_at", interrupted)
     keys = -(-table.kernel.block_count // tablefile.INDEX_PIECE)
     for last in (3, keys + 4):  # among the keys, and then in the directory
-        table = TableFile(table.path)
+        table = PackedTable(table.path, None)
         assert (table.kernel.file_bytes - table.kernel.directory_offset) // 8 > 6 * tablefile.INDEX_PIECE
         reads.clear()
         with pytest.raises(KeyboardInterrupt):

@@ -28,7 +28,8 @@ from fpstore import _kernel
 from fpstore.design.families import design
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE
-from fpstore.format.table import TableReader, table_name
+from fpstore.format.layout import table_name
+from fpstore.format.packed_table import PackedTable
 
 # --- Files in the wrong place ---------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ def test_a_table_that_differs_in_one_field_only(tmp_path, what, other):
     def reader_of(options):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         path.write_bytes(tableimage.build(**{"fingerprints": FINGERPRINTS, **PLACE, **options}))
-        return TableReader(path)
+        return PackedTable(path)
 
     place = (design("flip-2", 3), 0, len(FINGERPRINTS), _kernel.digest(FINGERPRINTS, tableimage.IDENTITY))
     reader_of({}).check_place(*place)

@@ -246,12 +246,12 @@ def test_a_larger_file_is_cut_at_each_page(tmp_path, told):
 
 
 def test_a_file_that_cannot_be_read_is_left_out(copy, told, monkeypatch):
-    def failing(descriptor, path, start, count, read=fpstore.format.parts.read_at):
+    def failing(descriptor, path, start, count, read=fpstore.format.filter.read_at):
         if path.name == "filter-001.fpf":
             raise fpstore.StorageError(f"{path}: Input/output error", path=path, errno=5)
         return read(descriptor, path, start, count)
 
-    monkeypatch.setattr("fpstore.format.parts.read_at", failing)
+    monkeypatch.setattr("fpstore.format.filter.read_at", failing)
     assert is_left_out(copy, told)
 
 
@@ -309,7 +309,7 @@ def damage(path, at):
 
 def test_verify_names_a_filter_and_its_table(tmp_path, monkeypatch):
     """A fault of the filter, found early, does not end the reading of the table."""
-    monkeypatch.setattr("fpstore.format.table_file.PIECE_BYTES", 1)  # a block is a piece
+    monkeypatch.setattr("fpstore.format.packed_table.PIECE_BYTES", 1)  # a block is a piece
     path = made(tmp_path / "s", MANY)
     damage(path / FILTER, PAGE + 3)
     table = path / "gen-00000001/table-001.fpt"

@@ -14,7 +14,7 @@ import fpstore
 from fpstore.base.strings import hash_of
 from fpstore.disk import sealed as environment
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.histogram import Histogram
+from fpstore.format.huffman import Histogram
 from fpstore.format.id_map import record_seed
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter

@@ -15,7 +15,7 @@ from bitarray.util import ba2int, int2ba
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
-from fpstore.format.table import TableReader
+from fpstore.format.packed_table import PackedTable
 
 EVEN = np.array([6] * 64 + [0], np.uint8)
 UNEVEN = tableimage.complete_lengths(3, set(range(64)))
@@ -148,7 +148,7 @@ def test_entries_out_of_order_are_found_by_verify(tmp_path):
     first = next(i for i in range(1, 12) if entries[i] <= entries[i - 1])
     (tmp_path / "t").write_bytes(image)
     with pytest.raises(CorruptStoreError, match=f"entry {first} is out of order") as caught:
-        TableReader(tmp_path / "t").verify()
+        PackedTable(tmp_path / "t").verify()
     assert (caught.value.expected, caught.value.got) == (entries[first - 1], entries[first])
 
 
@@ -159,7 +159,7 @@ def test_a_table_of_another_set_than_its_header_says(tmp_path):
     blocks, block_keys, _ = tableimage.encode(keys, EVEN, 256, _kernel.block_seed(tableimage.IDENTITY, EVEN, digest))
     header = _kernel.make_header(tableimage.IDENTITY, EVEN, digest, len(keys), len(block_keys), 256, 0, 1, 64, 0)
     (tmp_path / "t").write_bytes(header + blocks + block_keys.tobytes() + _kernel.make_directory(block_keys).tobytes())
-    reader = TableReader(tmp_path / "t")
+    reader = PackedTable(tmp_path / "t")
     assert reader.kernel.decode(0, len(block_keys), 1000)[0].tolist() == keys.tolist()
     with pytest.raises(CorruptStoreError, match=f"set digest is {_kernel.digest(keys, tableimage.IDENTITY)}") as caught:
         reader.verify()

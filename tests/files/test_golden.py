@@ -18,8 +18,8 @@ import tableimage
 import fpstore
 from fpstore import _kernel
 from fpstore.base.width import Width, rows_to_numbers
+from fpstore.format.packed_table import PackedTable
 from fpstore.format.record import ADD, IN_BASE, KIND_MASK, REMOVE, WIPE
-from fpstore.format.table import TableReader
 
 DATA = Path(__file__).parents[1] / "data"
 TOOL = Path(__file__).parents[2] / "tools" / "make_golden"
@@ -67,7 +67,7 @@ def test_there_are_golden_files_of_this_version():
 
 @pytest.mark.parametrize("path", GOOD, ids=case)
 def test_a_good_table_opens(path):
-    facts, reader = facts_of(path), TableReader(path)
+    facts, reader = facts_of(path), PackedTable(path)
     reader.verify()
     kernel = reader.kernel
     for name in ("table", "table_count", "prefix_bits", "flips", "block_bytes"):
@@ -82,7 +82,7 @@ def test_a_good_table_opens(path):
 
 @pytest.mark.parametrize("path", GOOD, ids=case)
 def test_a_good_table_answers(path):
-    facts, kernel = facts_of(path), TableReader(path).kernel
+    facts, kernel = facts_of(path), PackedTable(path).kernel
     width = Width(kernel.width)
     for scan in facts["scans"]:
         query = width.row(int(scan["query"], 16))
@@ -123,9 +123,9 @@ def test_a_bad_table_says_why(path):
     error = getattr(fpstore, facts["error"])
     if facts["when"] == "open":
         with pytest.raises(error, match=facts["message"]) as caught:
-            TableReader(path)
+            PackedTable(path)
     else:
-        reader = TableReader(path)
+        reader = PackedTable(path)
         if facts["when"] == "read":
             with pytest.raises(error, match=facts["message"]):
                 reader.kernel.decode(0, reader.kernel.block_count, 1)

@@ -16,10 +16,10 @@ import fpstore
 from fpstore import _kernel
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
+from fpstore.format.layout import table_name
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.string_records import LAYOUT_KEYS
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.format.table import table_name
 
 # --- Nothing wrong --------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ def test_a_block_that_is_partly_known(tmp_path):
         block = set(tables[0].kernel.decode(5, 6, 0)[0].tolist())
         spoiled = min(block)
         other = tables[1].kernel
-        keys = tables[1].file.block_keys
+        keys = tables[1].block_keys
         permuted = _kernel.permute(np.array([spoiled], np.uint64), np.frombuffer(other.permutation, np.uint8))[0]
         where = int(np.searchsorted(keys, permuted))
     damage_block(path / GENERATION / table_name(0), 5)

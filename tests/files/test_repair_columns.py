@@ -11,10 +11,10 @@ from speeds import slow
 import fpstore
 from fpstore import _kernel
 from fpstore.base.width import Width
-from fpstore.format.column_file import ColumnFile
+from fpstore.format.column_table import ColumnTable
+from fpstore.format.layout import table_name
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.format.stored_table import open_file_of_any_kind
-from fpstore.format.table import table_name
+from fpstore.format.table import open_of_any_kind
 
 COUNT = 3000
 DESIGNS = {
@@ -102,7 +102,7 @@ class _nothing:  # noqa: N801 (a context without a store)
 
 
 def sections(file):
-    kernel = ColumnFile(file).kernel
+    kernel = ColumnTable(file, None).header
     places = {"directory": kernel.directory_offset, "tags": kernel.tags_offset, "checksums": kernel.checksums_offset}
     return places | ({"rests": kernel.rest_offset} if kernel.rest_bits else {})
 
@@ -179,7 +179,7 @@ def test_the_design_of_headers(store, lost):
 
 def all_but(file, start, end):
     """Damage every page but some."""
-    kernel = ColumnFile(file).kernel
+    kernel = ColumnTable(file, None).header
     for at in range(PAGE, kernel.checksums_offset, PAGE):
         if not start <= at < end:
             fill(file, at, min(at + 60, kernel.checksums_offset))
@@ -191,7 +191,7 @@ def test_what_intact_pages_prove_is_kept(store, every):
     path, kind, right = store
     files = tables_of(path)
     for number, file in enumerate(files):
-        kernel = ColumnFile(file).kernel
+        kernel = ColumnTable(file, None).header
         for page, at in enumerate(range(PAGE, kernel.checksums_offset, PAGE)):
             if (page + number) % every == 0:
                 fill(file, at, min(at + 60, kernel.checksums_offset))
@@ -213,8 +213,8 @@ def test_what_intact_pages_prove_is_kept(store, every):
 
 def by_hand(file):
     """Return the fingerprints of which every byte is in an intact page, one by one, as the format page says."""
-    table, data = ColumnFile(file), file.read_bytes()
-    kernel, width = table.kernel, Width(table.kernel.width)
+    table, data = ColumnTable(file, None), file.read_bytes()
+    kernel, width = table.header, Width(table.header.width)
     end = kernel.checksums_offset
     stored = np.frombuffer(data[end:], "<u8")
     sums = [_kernel.page_checksums(np.frombuffer(data[at : min(at + PAGE, end)], np.uint8), kernel.seed, i)[0]
@@ -251,7 +251,8 @@ def test_entries_of_a_damaged_block_keep_their_ids(store):
     """A page of the rows is damaged in all that tells of it: what else its blocks of ids have is known by its places."""
     path, _, right = store
     files = tables_of(path)
-    at = (sections(files[0])["tags"] + 1500 * (2 if len(files) <= 4 else Width(ColumnFile(files[0]).kernel.width).bytes)) // PAGE
+    each = 2 if len(files) <= 4 else Width(ColumnTable(files[0], None).header.width).bytes
+    at = (sections(files[0])["tags"] + 1500 * each) // PAGE
     fill(files[0], at * PAGE, at * PAGE + 50)
     for file in files[1:]:
         file.unlink()
@@ -267,10 +268,10 @@ def test_lost_id_records_beside_lost_rows(store):
     """Which record is that of a block damaged in part is proven by what is next to it, or its ids are lost."""
     path, kind, right = store
     files, ids = tables_of(path), path / GENERATION / "ids.mdb"
-    keys = ColumnFile(files[0]).block_keys
+    keys = ColumnTable(files[0], None).block_keys
     for file in files[1:]:
         file.unlink()
-    each = 2 if kind in COPIES else Width(ColumnFile(files[0]).kernel.width).bytes
+    each = 2 if kind in COPIES else Width(ColumnTable(files[0], None).header.width).bytes
     at = (sections(files[0])["tags"] + 1400 * each) // PAGE * PAGE
     first = -(-(at - sections(files[0])["tags"]) // each) - 1
     fill(files[0], at, at + 50)
@@ -368,9 +369,9 @@ def test_the_kind_of_a_file_is_told_by_itself(tmp_path):
     numbers = numbers_of(64)[:50]
     fpstore.build(tmp_path / "a", numbers, design="columns-4").close()
     fpstore.build(tmp_path / "b", numbers, design="manku-4").close()
-    for name, kind in (("a", ColumnFile), ("b", object)):
+    for name, kind in (("a", ColumnTable), ("b", object)):
         with fpstore.open(tmp_path / name) as store:
             spec = store.design.tables[1]
-        file = open_file_of_any_kind(tmp_path / name / GENERATION / table_name(1))
+        file = open_of_any_kind(tmp_path / name / GENERATION / table_name(1))
         assert isinstance(file, kind)
         assert file.spec == spec

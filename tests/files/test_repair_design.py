@@ -8,9 +8,9 @@ from building import rows_of
 from repairing import content, current, flip
 
 import fpstore
+from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.format.table import table_name
 
 COUNT = 1000
 FINGERPRINTS = np.random.default_rng(31).integers(0, 2**64, COUNT, np.uint64)

@@ -12,7 +12,7 @@ import fpstore
 from fpstore.care import in_place
 from fpstore.disk import folders
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.table import table_name
+from fpstore.format.layout import table_name
 
 
 def killed(path, monkeypatch, where):

@@ -11,10 +11,10 @@ from repairing import COUNT, FINGERPRINTS, GENERATION, MORE, content, current, d
 from speeds import slow
 
 import fpstore
+from fpstore.format.layout import table_name
 from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogHeader, LogReader, later_records
 from fpstore.format.log_writer import set_end
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
-from fpstore.format.table import table_name
 
 NO_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
 

@@ -12,7 +12,7 @@ import fpstore
 from fpstore.care import word_array as wordarray
 from fpstore.care.word_array import WordArray
 from fpstore.format.id_map import IDS_FILE
-from fpstore.format.table import table_name
+from fpstore.format.layout import table_name
 
 GENERATION = "gen-00000001"
 MEMORY = 64 << 20

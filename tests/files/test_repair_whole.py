@@ -27,9 +27,9 @@ from repairing import (
 import fpstore
 from fpstore.disk.locks import WriterLock
 from fpstore.format.id_map import IDS_FILE
+from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.format.table import table_name
 
 # --- Settings -------------------------------------------------------------------------------------
 

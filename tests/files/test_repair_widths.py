@@ -15,10 +15,11 @@ from fpstore import _kernel
 from fpstore.care.stats import distribution
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
+from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.packed_table import PackedTable
 from fpstore.format.strings import STRINGS_FILE
-from fpstore.format.table import TableReader, table_name
 
 COUNT = 600
 P1 = 0x9E3779B185EBCA87  # of XXH64
@@ -268,7 +269,7 @@ def test_a_key_behind_the_leading_word_is_damaged(tmp_path):
     numbers = [(1 << 255) + i for i in range(0, 2000, 2)]
     path = tmp_path / "s"
     fpstore.build(path, numbers, width=256, radius=0, design="flip-1", block_bytes=128).close()
-    kernel = TableReader(path / GENERATION / table_name(0)).kernel
+    kernel = PackedTable(path / GENERATION / table_name(0)).kernel
     blocks = kernel.block_count
     with fpstore.open(path) as store:
         place = kernel.keys_offset + 8 * blocks + 24 * (blocks // 2) + 16  # the last word of a key in the middle
@@ -290,7 +291,7 @@ def test_bits_behind_a_narrow_fingerprint_are_refused(tmp_path):
     path = tmp_path / "s"
     fpstore.build(path, numbers_of(32), width=32, radius=2, design="flip-1", block_bytes=128).close()
     file = path / GENERATION / table_name(0)
-    kernel = TableReader(file).kernel
+    kernel = PackedTable(file).kernel
     seed = _kernel.block_seed(
         np.frombuffer(kernel.permutation, np.uint8), np.frombuffer(kernel.code_bits, np.uint8), kernel.set_digest
     )
@@ -310,7 +311,7 @@ def test_statistics(good):
     path, bits, right = good
     with fpstore.open(path) as store:
         stats = store.stats()
-    table = distribution(TableReader(path / GENERATION / table_name(0)))
+    table = distribution(PackedTable(path / GENERATION / table_name(0)))
     assert stats["fingerprints"] == len({number for number, _ in right})
     assert sum(table["h"].values()) == COUNT - 60 - 1
     assert max(table["h"]) < {32: 32, 64: 64}.get(bits, 65)

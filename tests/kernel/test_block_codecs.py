@@ -9,7 +9,7 @@ from commandline import failure, fine
 import fpstore
 from fpstore import CorruptStoreError, InputError, _kernel
 from fpstore.design.blocks import CODECS, ELIAS_FANO
-from fpstore.format.table import TableReader
+from fpstore.format.packed_table import PackedTable
 
 RNG = np.random.default_rng(15)
 FINGERPRINTS = np.unique(RNG.integers(0, 2**64, 6000, np.uint64))
@@ -83,7 +83,7 @@ def test_a_table_of_another_codec_is_refused(tmp_path):
     with pytest.raises(CorruptStoreError, match="codec is huffman, the store expects elias-fano"):
         fpstore.open(tmp_path / ELIAS_FANO)
     prober = _kernel.Prober()
-    tables = [TableReader(tmp_path / codec / "gen-00000001" / "table-000.fpt").kernel for codec in CODECS]
+    tables = [PackedTable(tmp_path / codec / "gen-00000001" / "table-000.fpt").kernel for codec in CODECS]
     prober.add(tables[0], 10, 0, np.zeros(1, np.uint64))
     with pytest.raises(ValueError, match="tables of several codecs"):
         prober.add(tables[1], 10, 0, np.zeros(1, np.uint64))

@@ -131,7 +131,7 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
         built = Built(folder, words, width, 1, 13, rng)
         readers = [built.rows] if built.rows else built.readers
         for reader in readers:
-            table = reader.kernel
+            table = reader.columns
             queries = make_queries(words, width, 40, 6, rng)
             lims, values, distances = table.scan(as_given(queries), 6, 0, table.count)
             found = words[values.astype(np.int64)] if built.rows else values
@@ -151,11 +151,11 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
             known = {tuple(row) for row in words.tolist()}
             for query, place in zip(queries.tolist(), places[len(words) :].tolist(), strict=True):
                 assert (place != 2**64 - 1) == (tuple(query) in known)
-            verify(reader.file)
+            verify(reader)
         if built.rows:
             for reader in built.readers:
-                verify(reader.file, built.rows)
-                verify(reader.file)
+                verify(reader, built.rows)
+                verify(reader)
 
 
 @pytest.mark.parametrize("width", [64, 128, 256])
@@ -167,20 +167,20 @@ def test_blocks_of_entries(tmp_path, width):
         layout = column_sets.ColumnLayout(column_sets.COPIES, 64, len(words), digest, bytes(range(64)))
     else:
         layout = column_sets.ColumnLayout.rows(width, len(words), digest)
-    reader = column_sets.ColumnReader(column_sets.write(tmp_path / "t", layout, as_given(words)))
-    table = reader.kernel
+    reader = column_sets.ColumnTable(column_sets.write(tmp_path / "t", layout, as_given(words)))
+    table = reader.columns
     assert (table.locate(as_given(words)) == np.arange(len(words))).all()
     assert table.block_count == 8
     last = np.minimum(np.arange(1, 9) * 128, len(words)) - 1
     assert (table.keys_of(np.arange(8, dtype=np.uint64)) == as_given(words)[last]).all()
-    assert (reader.file.block_keys == as_given(words)[last]).all()
-    assert (reader.file.sample_keys(3) == as_given(words)[last[::3]]).all()
-    assert (reader.file.sample_keys(70) == as_given(words)[last[:1]]).all()
+    assert (reader.block_keys == as_given(words)[last]).all()
+    assert (reader.sample_keys(3) == as_given(words)[last[::3]]).all()
+    assert (reader.sample_keys(70) == as_given(words)[last[:1]]).all()
     places = rng.integers(0, len(words), 50).astype(np.uint64)
     assert (table.entries_at(places, "ids") == as_given(words)[places.astype(np.int64)]).all()
     for first in range(0, 1000, 128):
         assert (table.decode(first, min(first + 128, 1000)) == as_given(words)[first : first + 128]).all()
-    assert (reader.file.decode(5, len(words)) == as_given(words)[5:]).all()
+    assert (reader.decode(5, len(words)) == as_given(words)[5:]).all()
     with pytest.raises(IndexError):
         table.decode(0, 1001)
     with pytest.raises(IndexError):
@@ -227,7 +227,7 @@ def test_single_queries(tmp_path, isa, width):
     rng = np.random.default_rng(width)
     words = make_set("clustered", width, 700, rng)
     built = Built(tmp_path, words, width, 4, 8, rng)
-    identity = _kernel.ColumnIdentity((built.rows or built.readers[0]).kernel)
+    identity = _kernel.ColumnIdentity((built.rows or built.readers[0]).columns)
     queries = make_queries(words, width, 40, 7, rng)
     for query, right in zip(queries, brute(words, queries, 7), strict=True):
         number = sum(int(word) << 64 * i for i, word in enumerate(reversed(query.tolist())))
@@ -256,7 +256,7 @@ def test_a_stop_ends_a_probe_and_a_scan(tmp_path):
     stop.set()
     for work in (
         lambda: built.prober.probe(words, 8, [2, 2, 1, 0], stop=stop),
-        lambda: built.rows.kernel.scan(words, 3, 0, len(words), stop),
+        lambda: built.rows.columns.scan(words, 3, 0, len(words), stop),
     ):
         with pytest.raises(InterruptedError):
             work()

@@ -10,11 +10,11 @@ from repairing import flip
 import fpstore
 from fpstore import _kernel
 from fpstore.design.blocks import Blocks
-from fpstore.format import table_file as tablefile
-from fpstore.format.histogram import Histogram
+from fpstore.format import packed_table as tablefile
+from fpstore.format.huffman import Histogram
+from fpstore.format.layout import TableLayout
 from fpstore.format.mapping import MAPPING_DESIGN
-from fpstore.format.table import TableLayout, TableReader, TableWriter
-from fpstore.format.table_file import TableFile
+from fpstore.format.packed_table import PackedTable, PackedWriter
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def path(tmp_path_factory):
 
 
 def test_parts_decode_to_what_the_whole_table_does(path):
-    table, data = TableReader(path).kernel, path.read_bytes()
+    table, data = PackedTable(path).kernel, path.read_bytes()
     parts = _kernel.TableParts(np.frombuffer(data[:4096], np.uint8), len(data), str(path))
     keys = np.frombuffer(data, "<u8", table.block_count, table.keys_offset)
     assert table.block_count > 100
@@ -56,7 +56,7 @@ def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, m
     keys = np.arange(100, dtype=np.uint64)
     histogram = Histogram()
     histogram.add(keys)
-    writer = TableWriter(tmp_path / "table", TableLayout(MAPPING_DESIGN, 0, Blocks(128), len(keys) - more, 0, histogram.counts))
+    writer = PackedWriter(tmp_path / "table", TableLayout(MAPPING_DESIGN, 0, Blocks(128), len(keys) - more, 0, histogram.counts))
     writer.feed(keys)
     with pytest.raises(fpstore.CorruptStoreError, match=f"would hold 100 keys instead of {100 - more}"):
         writer.finish()
@@ -75,7 +75,7 @@ def test_headers_cut_short_are_refused(path):
 def test_pieces_of_any_size(path, monkeypatch, room, piece_bytes):
     monkeypatch.setattr(tablefile, "DECODE_ROOM", room)
     monkeypatch.setattr(tablefile, "PIECE_BYTES", piece_bytes)
-    table = TableReader(path)
+    table = PackedTable(path)
     expected, expected_counts, _ = table.kernel.decode(0, table.kernel.block_count, 1 << 20)
     pieces = list(table.pieces())
     assert np.concatenate([values for values, _ in pieces]).tolist() == expected.tolist()
@@ -87,10 +87,10 @@ def test_pieces_of_any_size(path, monkeypatch, room, piece_bytes):
 def test_the_number_of_a_damaged_block(path, tmp_path, block):
     copy = tmp_path / "t"
     copy.write_bytes(path.read_bytes())
-    block %= TableFile(copy).kernel.block_count
+    block %= PackedTable(copy, None).header.block_count
     flip(copy, 4096 + 128 * block + 40)
     with pytest.raises(fpstore.CorruptStoreError, match=f"block {block}: ") as caught:
-        TableFile(copy).verify()
+        PackedTable(copy, None).verify()
     assert (caught.value.path, caught.value.block) == (str(copy), block)
 
 
@@ -99,11 +99,11 @@ def changing(path, tmp_path):
     """Return a copy that is open, to be changed."""
     copy = tmp_path / "t"
     copy.write_bytes(path.read_bytes())
-    return TableFile(copy)
+    return PackedTable(copy, None)
 
 
 def test_a_file_that_is_longer_or_shorter_than_when_it_was_opened(changing):
-    size = changing.kernel.file_bytes
+    size = changing.header.file_bytes
     for wrong in (size + 1, size - 1):
         os.truncate(changing.path, wrong)
         with pytest.raises(fpstore.CorruptStoreError, match=f"has {wrong} bytes, its header says {size}") as caught:
@@ -120,7 +120,7 @@ def test_a_file_that_is_longer_or_shorter_than_when_it_was_opened(changing):
 @pytest.mark.parametrize("block", [0, 5, -1])
 def test_a_file_cut_short_after_it_was_opened(changing, block):
     """The error says which block is the first that is not there."""
-    kernel = changing.kernel
+    kernel = changing.header
     block %= kernel.block_count
     keys = changing.read_keys(0, kernel.block_count)
     end = kernel.keys_offset + 8 * block
@@ -137,7 +137,7 @@ def test_a_file_cut_short_after_it_was_opened(changing, block):
 @pytest.mark.parametrize("block", [0, 5, -1])
 def test_blocks_cut_off_after_the_file_was_opened(changing, block, monkeypatch):
     """The keys can be read, as if the disk had lost a block only."""
-    kernel = changing.kernel
+    kernel = changing.header
     block %= kernel.block_count
     keys = changing.read_keys(0, kernel.block_count)
     monkeypatch.setattr(changing, "read_keys", lambda start, end: keys[start:end])
@@ -148,7 +148,7 @@ def test_blocks_cut_off_after_the_file_was_opened(changing, block, monkeypatch):
 
 
 def test_sampled_keys_are_those_of_every_so_many_blocks(path):
-    table = TableFile(path)
+    table = PackedTable(path)
     keys = table.read_keys(0, table.kernel.block_count).tolist()
     for step in (1, 2, tablefile.SPARSE - 1, tablefile.SPARSE, 100, len(keys), len(keys) + 1):
         assert table.sample_keys(step).tolist() == keys[::step]

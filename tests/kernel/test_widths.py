@@ -11,7 +11,7 @@ from speeds import crossed
 
 import fpstore
 from fpstore.base.width import Width
-from fpstore.format.stored_table import RingProber
+from fpstore.query.generation import RingProber
 
 DESIGNS = {
     32: ("auto", "manku-4", "flip-2", "scan", "columns-2", "columns-4", "columns-2-10"),

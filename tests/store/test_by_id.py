@@ -14,8 +14,8 @@ from damage import rewrite
 
 import fpstore
 from fpstore.format.manifest import read_manifest
+from fpstore.format.packed_table import PackedTable
 from fpstore.format.places import PLACES_FILES, Places, bits_of_ranks
-from fpstore.format.table_file import TableFile
 
 KINDS = {"strings": (lambda i: f"d{i}", False), "indexed": (lambda i: i, True), "integers": (lambda i: i, False)}
 OPTIONS = {"design": "flip-1", "radius": 2, "block_bytes": 128, "threads": 1}
@@ -315,7 +315,7 @@ def test_verify_checks_the_whole_table_of_an_index(indexed):
     path = indexed / "gen-00000001" / PLACES_FILES[0]
     data = path.read_bytes()
     with fpstore.open(indexed) as store:
-        for at in range(TableFile(path).kernel.directory_offset, len(data), 8):
+        for at in range(PackedTable(path).kernel.directory_offset, len(data), 8):
             path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
             (fault,) = store.verify().faults
             assert (fault["path"], "directory" in fault["message"]) == (str(path), True)

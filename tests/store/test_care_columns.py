@@ -19,9 +19,9 @@ import fpstore
 from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.care.stats import distribution
-from fpstore.format import column_file
-from fpstore.format.column_file import ColumnFile
-from fpstore.format.table import table_name
+from fpstore.format import column_table
+from fpstore.format.column_table import ColumnTable
+from fpstore.format.layout import table_name
 
 COUNT = 5000
 DESIGNS = {32: "columns-2-9", 64: "columns-4-12", 128: "columns-8-10", 256: "columns-16-8"}
@@ -56,7 +56,7 @@ def faults(path):
 
 def forged(file, change):
     """Change bytes of a file, and put the checksums of its pages right."""
-    kernel, data = ColumnFile(file).kernel, bytearray(file.read_bytes())
+    kernel, data = ColumnTable(file, None).header, bytearray(file.read_bytes())
     change(kernel, data)
     body = np.frombuffer(data, np.uint8)[4096 : kernel.checksums_offset]
     data[kernel.checksums_offset :] = _kernel.page_checksums(body, kernel.seed, 0).tobytes()
@@ -65,7 +65,7 @@ def forged(file, change):
 
 def swapped(kernel, data):
     """Exchange the tags of two entries of a bucket, or two rows."""
-    each = 8 * Width(kernel.width).words if kernel.kind == column_file.ROWS else 2
+    each = 8 * Width(kernel.width).words if kernel.kind == column_table.ROWS else 2
     ends = np.frombuffer(data, "<u4", (1 << kernel.bucket_bits) + 1, kernel.directory_offset)
     at = kernel.tags_offset + each * int(ends[:-1][np.diff(ends) > 1][0])
     one, other = data[at : at + each], data[at + each : at + 2 * each]
@@ -122,7 +122,7 @@ def test_each_fault_under_right_checksums_is_named(store, table, change, message
 def test_bits_behind_a_rest_are_damage(store):
     path, bits = store
     file = path / GENERATION / table_name(1 if bits > 64 else 0)
-    assert ColumnFile(file).kernel.rest_bits % 8
+    assert ColumnTable(file, None).header.rest_bits % 8
     forged(file, above_the_rest)
     assert "entry 33: padding is not zero" in faults(path)[0]
 
@@ -170,23 +170,23 @@ def test_a_sample_is_of_what_can_be_read(store, monkeypatch, sparse):
     path, bits = store
     file = path / GENERATION / table_name(0)
     ends = Width(bits).rows([*numbers_of(bits)[127::128], numbers_of(bits)[-1]])
-    monkeypatch.setattr(column_file, "SPARSE", sparse)
+    monkeypatch.setattr(column_table, "SPARSE", sparse)
     for step in (1, 2, 3, 7, 50):
-        assert np.array_equal(ColumnFile(file).sample_keys(step), ends[::step])
+        assert np.array_equal(ColumnTable(file, None).sample_keys(step), ends[::step])
     data = bytearray(file.read_bytes())
-    data[ColumnFile(file).kernel.tags_offset + 5000] ^= 1  # of the second or the third page
+    data[ColumnTable(file, None).header.tags_offset + 5000] ^= 1  # of the second or the third page
     file.write_bytes(data)
-    some = {row.tobytes() for row in ColumnFile(file).sample_keys(2)}
+    some = {row.tobytes() for row in ColumnTable(file, None).sample_keys(2)}
     assert some < {row.tobytes() for row in ends[::2]}
     assert bool(some) == (sparse < 1000)
     data[4096] ^= 1  # of the directory, which copies need
     file.write_bytes(data)
-    assert (len(ColumnFile(file).sample_keys(2)) > 0) == (bits > 64 and sparse < 1000)
+    assert (len(ColumnTable(file, None).sample_keys(2)) > 0) == (bits > 64 and sparse < 1000)
 
 
 def test_progress_comes_in_pieces_and_may_end_it(good, monkeypatch):
     path, bits = good
-    monkeypatch.setattr(column_file, "PIECE_ENTRIES", 512)
+    monkeypatch.setattr(column_table, "PIECE_ENTRIES", 512)
     told = []
     with fpstore.open(path) as store:
         tables = len(store.design.tables)
@@ -323,7 +323,7 @@ def test_a_row_file_of_few_rows_is_small(tmp_path):
         path = tmp_path / str(count)
         fpstore.build(path, numbers_of(128, count), width=128, design="columns-8-8").close()
         file = path / GENERATION / table_name(0)
-        assert ColumnFile(file).kernel.bucket_bits == buckets
+        assert ColumnTable(file, None).header.bucket_bits == buckets
         layout = reference.Layout(reference.ROWS, 128, tuple(range(128)), buckets, 0, -1, 0, 9)
         assert file.read_bytes() == reference.build(layout, numbers_of(128, count))
         assert faults(path) == []

@@ -12,9 +12,10 @@ from column_sets import Built, as_given, brute, deal, even_thresholds, keys_of, 
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
-from fpstore.format import column_table
-from fpstore.format.column_file import COPIES, REFERENCES, ROWS, ColumnFile
-from fpstore.format.column_table import ColumnLayout, ColumnReader, ColumnWriter
+from fpstore.format import column_writer
+from fpstore.format.column_table import ColumnTable
+from fpstore.format.column_writer import ColumnWriter
+from fpstore.format.layout import COPIES, REFERENCES, ROWS, ColumnLayout
 
 
 def numbers(words, width):
@@ -56,10 +57,10 @@ def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
     words = make_set("uniform", 64, 30_000, rng)
     layout = ColumnLayout(COPIES, 64, len(words), _kernel.words_digest(as_given(words)), bytes(range(64)))
     for size in (1, 4096, 10_000, 1 << 30):
-        monkeypatch.setattr(column_table, "SECTION_BYTES", size)
+        monkeypatch.setattr(column_writer, "SECTION_BYTES", size)
         path = write(tmp_path / str(size), layout, as_given(words), pieces=37)
         assert path.read_bytes() == (tmp_path / "1").read_bytes()
-    ColumnFile(path).verify()
+    ColumnTable(path).verify()
 
 
 def test_counters_are_those_of_the_conditions(tmp_path):
@@ -67,7 +68,7 @@ def test_counters_are_those_of_the_conditions(tmp_path):
     words = make_set("clustered", 64, 400, rng)
     built = Built(tmp_path, words, 64, 5, 8, rng)
     layouts = [
-        reference.Layout(COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5)
+        reference.Layout(COPIES, 64, tuple(r.columns.permutation), 8, r.columns.tag_bits, 0, i, 5)
         for i, r in enumerate(built.readers)
     ]
     for query in as_given(make_queries(words, 64, 20, 8, rng)).tolist():
@@ -120,8 +121,8 @@ def built_files(folder, width, count=600):
 
 
 def open_again(built):
-    built.readers = [ColumnReader(r.path) for r in built.readers]
-    built.rows = built.rows and ColumnReader(built.rows.path)
+    built.readers = [ColumnTable(r.path) for r in built.readers]
+    built.rows = built.rows and ColumnTable(built.rows.path)
     built.prober = built.open_prober()
 
 
@@ -175,7 +176,7 @@ def test_damage_is_an_error_or_does_not_matter(tmp_path, width):
                     found += 1
                     assert str(reader.path) in str(error)
             with pytest.raises(CorruptStoreError, match="page"):
-                ColumnFile(reader.path).verify()
+                ColumnTable(reader.path).verify()
         reader.path.write_bytes(good)
     assert found > 10
 
@@ -187,7 +188,7 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
     rng = np.random.default_rng(1)
     for reader in [*built.readers[:2], *([built.rows] if built.rows else [])]:
         good = reader.path.read_bytes()
-        table = reader.kernel
+        table = reader.columns
         for _ in range(40):
             data = bytearray(good)
             at = int(rng.integers(4096, table.checksums_offset - 8))
@@ -200,15 +201,15 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
             for work in (
                 lambda: built.prober.probe(queries, 6, even_thresholds(6, 4)),
                 lambda: built.prober.probe(queries, 6),
-                lambda kernel=asked.kernel: kernel.locate(queries),
-                lambda kernel=asked.kernel: kernel.scan(queries, 6, 0, kernel.count),
-                lambda path=reader.path: [*ColumnFile(path).pieces()],
+                lambda kernel=asked.columns: kernel.locate(queries),
+                lambda kernel=asked.columns: kernel.scan(queries, 6, 0, kernel.count),
+                lambda path=reader.path: [*ColumnTable(path).pieces()],
             ):
                 with suppress(CorruptStoreError):
                     work()
             if bytes(data) != good:
                 with pytest.raises(CorruptStoreError):
-                    verify(ColumnFile(reader.path), built.rows)
+                    verify(ColumnTable(reader.path), built.rows)
         reader.path.write_bytes(good)
 
 
@@ -251,7 +252,7 @@ def test_bytes_that_change_after_they_were_verified_are_never_read_out_of_bounds
 def test_a_reference_to_another_row_is_damage(tmp_path):
     built, queries, _ = built_files(tmp_path, 128)
     reader = built.readers[0]
-    table = reader.kernel
+    table = reader.columns
     data = bytearray(reader.path.read_bytes())
     size = (table.rest_bits + 7) // 8
     rests = np.frombuffer(data, np.uint8)[table.rest_offset : table.rest_offset + size * table.count].reshape(-1, size)
@@ -263,7 +264,7 @@ def test_a_reference_to_another_row_is_damage(tmp_path):
     with pytest.raises(CorruptStoreError, match=r"table-0, entry \d+: a reference leads to a row of another bucket or tag"):
         built.prober.probe(queries, 6, even_thresholds(6, 4))
     with pytest.raises(CorruptStoreError, match=r"another bucket or tag|out of order"):
-        verify(built.readers[0].file, built.rows)
+        verify(built.readers[0], built.rows)
 
 
 def test_files_cut_short_or_longer_are_refused(tmp_path):
@@ -273,12 +274,12 @@ def test_files_cut_short_or_longer_are_refused(tmp_path):
     for size in (0, 1, 4095, 4096, 5000, len(good) - 1, len(good) + 1):
         path.write_bytes((good + bytes(1))[:size])
         with pytest.raises(FpstoreError):
-            ColumnReader(path)
+            ColumnTable(path)
     path.unlink()
     with pytest.raises(StoreNotFoundError):
-        ColumnReader(path)
+        ColumnTable(path)
     with pytest.raises(CorruptStoreError, match="not a regular file"):
-        ColumnReader(Path(tmp_path))
+        ColumnTable(Path(tmp_path))
 
 
 # --- Probers and arguments ------------------------------------------------------------------------
@@ -292,15 +293,15 @@ def test_a_ring_is_checked(tmp_path):
     wide = tmp_path / "wide"
     wide.mkdir()
     referring, _, _ = built_files(wide, 128, 100)
-    tables = [r.kernel for r in built.readers]
+    tables = [r.columns for r in built.readers]
     for wrong in ([tables[0], tables[0], *tables[2:]], [tables[1], tables[0], *tables[2:]], [], [tables[0]] * 65,
-                  [smaller.readers[0].kernel, *tables[1:]], [referring.rows.kernel]):  # fmt: skip
+                  [smaller.readers[0].columns, *tables[1:]], [referring.rows.columns]):  # fmt: skip
         with pytest.raises(ValueError, match=r"ring|sets|row file"):
             _kernel.ColumnProber(wrong)
     with pytest.raises(ValueError, match="row file"):
-        _kernel.ColumnProber([r.kernel for r in referring.readers])
+        _kernel.ColumnProber([r.columns for r in referring.readers])
     with pytest.raises(ValueError, match="row file"):
-        _kernel.ColumnProber(tables, referring.rows.kernel)
+        _kernel.ColumnProber(tables, referring.rows.columns)
     for thresholds in ([1, 1, 1, -1], [1, 1, 1], [3, 3, -2, 3], [300, 0, 0, 0]):
         with pytest.raises(ValueError, match="threshold"):
             built.prober.probe(queries, 6, thresholds)
@@ -311,7 +312,7 @@ def test_a_ring_is_checked(tmp_path):
     with pytest.raises(ValueError, match="shape"):
         referring.prober.probe(queries, 3)
     with pytest.raises(TypeError):
-        referring.readers[0].kernel.locate(queries)
+        referring.readers[0].columns.locate(queries)
 
 
 def test_fingerprints_of_32_bits_have_no_lower_half(tmp_path):

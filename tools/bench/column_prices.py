@@ -17,7 +17,7 @@ from fpstore.base.width import Width
 from fpstore.design import column_costs
 from fpstore.design.column_costs import LINE_TAGS, ColumnWork
 from fpstore.design.sample import Sample, evenly
-from fpstore.format.stored_table import RingProber
+from fpstore.query.generation import RingProber
 
 SAMPLE = 1 << 16
 SINGLE = 1 << 8  # queries that are asked one at a time

@@ -1,6 +1,8 @@
-"""The figures of a calibration as cells of tables, for the terminal and for the page."""
+"""What people see of a calibration: cells of tables, for the terminal and for the page, and the page."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from fpstore.base.width import WORD_BITS
 from fpstore.calibration.advice import Suggestion, false_pairs
@@ -8,10 +10,12 @@ from fpstore.calibration.job import Calibration
 from fpstore.calibration.measures import Measured
 from fpstore.calibration.rates import Rate
 from fpstore.errors import counted
-from fpstore.jobs.page_parts import few
+from fpstore.pages import render
+from fpstore.pages.pictures import Bar, few, line_picture, lines
 
 SUMMARY = ("setting", "width", "radius", "recall", "95%", "false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
+MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below has the whole name
 EN_DASH = "\u2013"
 _EMPTY = {"documents": "empty", "pictures": "blank or nearly so"}
 _SHORTENED = {"documents": "shortened", "pictures": "made smaller"}
@@ -82,7 +86,7 @@ def false_pairs_table(one: Measured, documents: int) -> tuple[tuple[str, ...], l
 
 
 def facts_of(found: Calibration) -> list[tuple[str, str]]:
-    """Return the facts about the corpus, as names and values."""
+    """Return what was looked at, as names and values."""
     evidence, facts = found.evidence, found.facts
     pairs = sum(each.shape[1] for each in evidence.duplicates.values())
     strangers = evidence.documents * (evidence.documents - 1) // 2 - evidence.resembling.shape[1]
@@ -103,7 +107,7 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
 
 
 def wanted(found: Calibration) -> str:
-    """Return the purpose of the suggestions, as the rest of a sentence."""
+    """Return what the suggestions are for, as the rest of a sentence."""
     wish = found.wish
     parts = [f"{wish.documents:,} {found.facts.items}"]
     if wish.recall is not None:
@@ -111,3 +115,45 @@ def wanted(found: Calibration) -> str:
     if wish.most_false is not None:
         parts.append(f"at most {pairs_expected(wish.most_false, True)} false pairs")
     return ", ".join(parts)
+
+
+def page_of(found: Calibration) -> str:
+    """Return the page in HTML."""
+    first, documents = found.suggestions[0], found.wish.documents
+    bars = [
+        Bar(f"{_cut(one.measured.setting.name)}, radius {one.radius}", one.recall.value, percent(one.recall), one is not first)
+        for one in found.suggestions
+        if one.radius is not None
+    ]
+    headings = [name.capitalize() if name != "µs" else name for name in SUMMARY]
+    return render(
+        "calibration.html",
+        wanted=wanted(found),
+        facts=[(name.capitalize(), value) for name, value in facts_of(found)],
+        first=first,
+        bars=bars,
+        summary=(headings, summary_rows(found)),
+        settings=[_setting(one.measured, documents) for one in found.suggestions],
+        documents=documents,
+        items=found.facts.items,
+    )
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - 1]}…"
+
+
+def _setting(found: Measured, documents: int) -> dict[str, Any]:
+    """Return what the page shows of a setting."""
+    radii = range(max(radii_of(found.width)) + 1)
+    names = list(map(str, radii))
+    rates = [found.strangers.within(r) for r in radii]
+    pairs = documents * (documents - 1) / 2
+    expected = [false_pairs(found, r, documents) for r in radii]
+    return {
+        "name": found.setting.name,
+        "shares": line_picture([[rate.value for rate in rates], [found.recall(r).value for r in radii]], names),
+        "false_pairs": lines([[pairs * rate.interval[1] for rate in rates], expected], names),
+        "recall": recall_table(found),
+        "numbers": false_pairs_table(found, documents),
+    }

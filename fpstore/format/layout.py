@@ -1,0 +1,117 @@
+"""The facts about a table that are known before its first key: its place in the design, and how its entries are laid out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Words
+from fpstore.design import tables
+from fpstore.design.blocks import HUFFMAN, Blocks
+from fpstore.design.families import Design
+from fpstore.design.filters import FilterShape
+from fpstore.design.tables import TAG_BITS, TableSpec, row_bucket_bits
+from fpstore.errors import CorruptStoreError
+from fpstore.format import huffman
+
+COPIES, REFERENCES, ROWS = range(3)  # kinds of column tables
+KINDS = {COPIES: tables.COPIES, REFERENCES: tables.REFERENCES, ROWS: tables.ROWS}
+_KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
+NOWHERE = np.uint64(2**64 - 1)  # the block in which a fingerprint is that is not there
+
+
+def table_name(table: int) -> str:
+    """Return the file name of a table."""
+    return f"table-{table:03d}.fpt"
+
+
+class TableLayout(NamedTuple):
+    """The facts that the writer of a table needs before its first key."""
+
+    design: Design
+    table: int
+    blocks: Blocks
+    fingerprint_count: int
+    set_digest: int
+    histogram: Words
+    filter: FilterShape | None = None  # of the filter that is written beside the table
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table's place in the design."""
+        return self.design.tables[self.table]
+
+    @property
+    def code(self) -> npt.NDArray[np.uint8]:
+        """The lengths of the Huffman code; all 0 for Elias-Fano, which has none."""
+        return huffman.code_lengths(self.histogram) if self.blocks.codec == HUFFMAN else np.zeros(huffman.SYMBOLS, np.uint8)
+
+
+class ColumnLayout(NamedTuple):
+    """The fields of the header of a column table or a row file.
+
+    ``permutation`` has a byte for each of the ``width`` bits, ``threshold`` is -1 for a table that is not looked up.
+    """
+
+    kind: int
+    width: int
+    fingerprint_count: int
+    set_digest: int
+    permutation: bytes
+    bucket_bits: int = 16
+    tag_bits: int = TAG_BITS
+    threshold: int = -1
+    table: int = 0
+    table_count: int = 1
+
+    @classmethod
+    def rows(cls, width: int, count: int, set_digest: int, bucket_bits: int | None = None) -> ColumnLayout:
+        """Return the layout of a row file; how many buckets there are follows from the count."""
+        buckets = row_bucket_bits(count) if bucket_bits is None else bucket_bits
+        return cls(ROWS, width, count, set_digest, bytes(range(width)), buckets, tag_bits=0)
+
+    @classmethod
+    def of(cls, design: Design, table: int, fingerprint_count: int, set_digest: int) -> ColumnLayout:
+        """Return the layout of a column table of a design: all of it follows from the design and the set."""
+        spec = design.tables[table]
+        if spec.kind == tables.ROWS:
+            rows = cls.rows(spec.width.bits, fingerprint_count, set_digest)
+            return rows._replace(table=table, table_count=len(design.tables))
+        return cls(
+            _KIND_NUMBERS[spec.kind], spec.width.bits, fingerprint_count, set_digest, spec.permutation, spec.prefix_bits,
+            spec.tag_bits, spec.flips, table, len(design.tables),
+        )  # fmt: skip
+
+    def cutter(self) -> _kernel.ColumnCutter:
+        """Return what makes the header and the sections of such a file; ValueError if a field is out of range."""
+        return _kernel.ColumnCutter(
+            self.kind, self.width, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
+            self.bucket_bits, self.tag_bits, self.threshold + 1, self.table, self.table_count,
+        )  # fmt: skip
+
+
+def check_facts(path: Path, header: object, wanted: dict[str, object]) -> None:
+    """Refuse a table whose header says something else than the store.
+
+    Parameters
+    ----------
+    path : Path
+    header
+        Of the kernel.
+    wanted : dict
+        By the names of its fields.
+
+    Raises
+    ------
+    CorruptStoreError
+    """
+    for name, expected in wanted.items():
+        if expected != (got := getattr(header, name)):
+            raise CorruptStoreError(
+                f"{path}: {name.replace('_', ' ')} is {got!r}, the store expects {expected!r}: a file of another store or table?",
+                path=path, expected=expected, got=got,
+            )  # fmt: skip

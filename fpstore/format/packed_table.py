@@ -1,0 +1,372 @@
+"""Packed tables, whose entries are coded in blocks: a writer that takes sorted keys in a stream, and a reader."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Counts, Words
+from fpstore.base.arguments import printable
+from fpstore.base.threads import cached_property
+from fpstore.base.width import Width, ascending, leading_words, rows_to_numbers
+from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
+from fpstore.design.families import Design
+from fpstore.design.tables import TableSpec
+from fpstore.disk.files import read_at
+from fpstore.disk.output import Output
+from fpstore.disk.pages import LAZY, StoredFile
+from fpstore.disk.refusals import refusing
+from fpstore.errors import CorruptStoreError, StorageError
+from fpstore.format import huffman
+from fpstore.format.filter import FilterWriter, filter_cutter, filter_name
+from fpstore.format.layout import TableLayout, check_facts
+
+FEED_KEYS = 1 << 17  # in one call of the kernel: in between, a thread has to get the interpreter back
+INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
+PIECE_BYTES = 1 << 18  # of blocks, read at once: with their keys they stay in the second-level cache
+INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once
+DECODE_ROOM = 2 * _kernel.MAX_ENTRIES
+DECODE_MORE = 8  # rows behind them that the kernel may overwrite
+SPARSE = 64  # blocks between keys that are read one by one
+
+
+class PackedWriter:
+    """Writes one packed table, and its filter beside it: :meth:`feed` sorted permuted keys, then :meth:`finish`.
+
+    Parameters
+    ----------
+    path : Path
+        The file to create.
+    layout : TableLayout
+        The histogram and the count must be those of the keys that will be fed.
+    """
+
+    def __init__(self, path: Path, layout: TableLayout) -> None:
+        self.path, self._layout = path, layout
+        self._permutation = np.frombuffer(layout.spec.permutation, dtype=np.uint8)
+        self._code = layout.code
+        seed = _kernel.block_seed(self._permutation, self._code, layout.set_digest)
+        width = layout.spec.width
+        self._encoder = _kernel.BlockEncoder(self._code, layout.blocks.bytes, seed, width.bits)
+        most = self._encoder.most_blocks(FEED_KEYS)
+        self._room = most * layout.blocks.bytes + _kernel.OVERREAD_BYTES
+        self._block_keys = width.empty(most)
+        self._counts = np.empty(most, np.uint32)
+        self._keys: list[Words] = []
+        self._fed = 0
+        self._filter: FilterWriter | None = None
+        self._file = Output(path, direct=False)
+        try:
+            self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
+            if layout.filter is not None:
+                cutter = filter_cutter(layout.design, layout.table, layout.fingerprint_count, layout.set_digest, layout.filter)
+                self._filter = FilterWriter(path.with_name(filter_name(layout.table)), cutter)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def feed(self, keys: Words) -> Counts:
+        """Append sorted, distinct, permuted keys; return the entry counts of the blocks that were completed."""
+        counts = []
+        for start in range(0, len(keys), FEED_KEYS):
+            room = self._file.room(self._room)
+            piece = keys[start : start + FEED_KEYS]
+            n = self._encoder.feed(piece, room, self._block_keys, self._counts)
+            if self._filter is not None:
+                self._filter.feed(piece)
+            self._file.advance(n * self._layout.blocks.bytes)
+            self._keys.append(self._block_keys[:n].copy())
+            counts.append(self._counts[:n].copy())
+        self._fed += len(keys)
+        return np.concatenate(counts) if counts else np.empty(0, np.uint32)
+
+    def finish(self) -> Counts:
+        """Write the last block, the index, the header and the filter, and return the last block's entry count, if any.
+
+        The files are complete, but durable only after :meth:`sync`.
+        """
+        layout = self._layout
+        if self._fed != layout.fingerprint_count:
+            raise CorruptStoreError(f"{self.path}: it would hold {self._fed} keys instead of {layout.fingerprint_count}")
+        block, key, count = self._encoder.finish()
+        self._file.write(block)
+        keys = np.concatenate([*self._keys, key])
+        self._keys = []  # the writer may wait long for its sync
+        columns = [keys] if keys.ndim == 1 else [leading_words(keys), np.ascontiguousarray(keys[:, 1:])]
+        for part in columns:
+            self._file.write(part.reshape(-1).view(np.uint8))
+        self._file.write(_kernel.make_directory(keys).view(np.uint8))
+        header = _kernel.make_header(
+            self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.blocks.bytes, layout.table,
+            len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
+        )  # fmt: skip
+        self._file.finish(header)
+        if self._filter is not None:
+            self._filter.finish()
+        return count
+
+    def sync(self) -> None:
+        """Make the files durable and close them."""
+        self._file.sync()
+        if self._filter is not None:
+            self._filter.sync()
+
+    def abort(self) -> None:
+        """Close the files, finished or not."""
+        try:
+            self._file.close()
+        finally:
+            if self._filter is not None:
+                self._filter.abort()
+
+
+class PackedTable(StoredFile):
+    """A packed table: mapped for probes, which the kernel verifies, and read with ``pread`` for everything else.
+
+    Parameters
+    ----------
+    path : Path
+    pages : str or None
+        How it is mapped, see :func:`fpstore.open`. None: it is not, and has no ``kernel``, as a damaged file must not.
+    header : bytes, optional
+        A header to use instead of the file's own, which is damaged.
+
+    Attributes
+    ----------
+    header : _kernel.TableParts
+    kernel : _kernel.Table
+
+    Raises
+    ------
+    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    """
+
+    def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None) -> None:
+        super().__init__(path)
+        # First: a header that cannot be read is an error so, not a signal.
+        start = read_at(self.fileno(), path, 0, _kernel.HEADER_BYTES) if header is None else header
+        self.header = _kernel.TableParts(np.frombuffer(start, np.uint8), self.size, printable(path))
+        self.file_bytes = self.header.file_bytes
+        if pages is not None:
+            # Probes need only the blocks that they look into, and a small key index at once.
+            self.kernel = _kernel.Table(self.mapped(pages), printable(path))
+            if self.index_bytes <= INDEX_AT_OPEN:
+                with refusing(path):
+                    os.posix_fadvise(self.fileno(), self.header.keys_offset, self.index_bytes, os.POSIX_FADV_WILLNEED)
+
+    @cached_property
+    def in_order(self) -> _kernel.Table:
+        """The table for scans, through a separate mapping for which the system reads ahead."""
+        return _kernel.Table(self.mapped_in_order(), printable(self.path))
+
+    @property
+    def spec(self) -> TableSpec:
+        """What a design says of such a table."""
+        return TableSpec(self.header.permutation, self.header.prefix_bits, self.header.flips)
+
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of the file by which blocks are found: keys and directory."""
+        return self.header.file_bytes - self.header.keys_offset
+
+    # Checks
+
+    def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
+        """Refuse an intact file that belongs to another place in the design or another set.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        spec = design.tables[table]
+        wanted: dict[str, object] = {
+            "table": table, "table_count": len(design.tables), "width": spec.width.bits, "permutation": spec.permutation,
+            "prefix_bits": spec.prefix_bits, "flips": spec.flips,
+            "fingerprint_count": fingerprint_count, "set_digest": set_digest,
+        }  # fmt: skip
+        check_facts(self.path, self.header, wanted)
+
+    def check_codec(self, codec: str) -> None:
+        """Refuse a table of another codec than the store's: a probe reads all its tables alike."""
+        got = HUFFMAN if any(self.header.code_bits) else ELIAS_FANO
+        if got != codec:
+            raise CorruptStoreError(
+                f"{self.path}: codec is {got}, the store expects {codec}", path=self.path, expected=codec, got=got
+            )
+
+    # The key index
+
+    @cached_property
+    def block_keys(self) -> Words:
+        """The key index: the last entry of each block, in order."""
+        return self.read_keys(0, self.header.block_count)
+
+    def read_keys(self, start: int, end: int) -> Words:
+        """Return the keys of successive blocks."""
+        header, width = self.header, Width(self.header.width)
+        leads = self._words(header.keys_offset + 8 * start, end - start)
+        if width.words == 1:
+            return leads
+        rest_words = width.words - 1
+        at = header.keys_offset + 8 * (header.block_count + rest_words * start)
+        return np.column_stack([leads, self._words(at, rest_words * (end - start)).reshape(-1, rest_words)])
+
+    def sample_keys(self, step: int) -> Words:
+        """Return the key of every ``step``-th block, from the first on."""
+        count = self.header.block_count
+        if step < SPARSE:
+            return self.read_keys(0, count)[::step].copy()
+        none = Width(self.header.width).empty(0)
+        return np.concatenate([none, *(self.read_keys(block, block + 1) for block in range(0, count, step))])
+
+    def _words(self, at: int, count: int) -> Words:
+        words = np.empty(count, np.uint64)
+        for start in range(0, count, INDEX_PIECE):
+            piece = words[start : start + INDEX_PIECE]
+            data = read_at(self.fileno(), self.path, at + 8 * start, 8 * len(piece))
+            if len(data) < 8 * len(piece):
+                end = at + 8 * start + len(data)
+                raise CorruptStoreError(f"{self.path}: cut short at byte {end}", path=self.path, got=end)
+            piece[:] = np.frombuffer(data, "<u8")
+        return words
+
+    # Blocks
+
+    def decode(self, start: int, end: int, into: Words | None = None) -> tuple[Words, Counts, int]:
+        """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
+
+        The keys are put into an array, if one is given that has room for them.
+
+        Raises
+        ------
+        CorruptStoreError
+            A block is damaged or cannot be read; its number is in ``block``. The blocks before it were not returned.
+        StorageError
+        """
+        count = min(end - start, max(PIECE_BYTES // self.header.block_bytes, 1))
+        while True:
+            try:
+                blocks, keys = self._read(start, count)
+                break
+            except (CorruptStoreError, StorageError) as error:
+                if count == 1:
+                    error.block = start
+                    raise
+                count = (count + 1) // 2
+        values, counts = self.header.decode(blocks, keys, start, DECODE_ROOM, into)
+        return values, counts, start + len(counts)
+
+    def _read(self, start: int, count: int) -> tuple[npt.NDArray[np.uint8], Words]:
+        """Return blocks, padded as far as a decoder may read, and their keys, preceded by the key of the block before."""
+        header = self.header
+        before = min(start, 1)
+        keys = self.read_keys(start - before, start + count)
+        if not before:
+            keys = np.concatenate([Width(header.width).row(0), keys])
+        at = _kernel.HEADER_BYTES + start * header.block_bytes
+        data = read_at(self.fileno(), self.path, at, count * header.block_bytes)
+        if len(data) < count * header.block_bytes:
+            raise CorruptStoreError(f"{self.path}: cut short at byte {at + len(data)}", path=self.path, got=at + len(data))
+        return np.frombuffer(data + bytes(_kernel.OVERREAD_BYTES), np.uint8), keys
+
+    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
+        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
+        end = self.header.block_count
+        while start < end:
+            values, counts, start = self.decode(start, end)
+            yield values, counts
+
+    def keys_in_turn(self) -> Iterator[Words]:
+        """Yield the permuted keys in order, in pieces of which each is valid until the next."""
+        start, end = 0, self.header.block_count
+        # Memory that is used again: each new page would have to be cleared.
+        room = Width(self.header.width).empty(DECODE_ROOM + DECODE_MORE)
+        while start < end:
+            values, _, start = self.decode(start, end, room)
+            yield values
+
+    # Everything
+
+    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Read and check everything; see :meth:`verified_keys`."""
+        for _ in self.verified_keys(tick):
+            pass
+
+    def verified_keys(self, tick: Callable[[int], None] = lambda rows: None) -> Iterator[Words]:
+        """Yield the permuted keys in order, and check everything: index, directory, blocks, order, count and set digest.
+
+        Of each block, the checksum, the lengths and the key are checked before its keys are yielded. ``tick`` is called with
+        the number of keys of each piece.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+            The first fault.
+        """
+        self.check_size()
+        header = self.header
+        permutation = np.frombuffer(header.permutation, dtype=np.uint8)
+        histogram = np.zeros(huffman.SYMBOLS, dtype=np.uint64)
+        last = Width(header.width).empty(0)
+        count = digest = 0
+        for values, _ in self.pieces():
+            joined = np.concatenate([last, values])
+            bad = _kernel.histogram(joined, histogram)
+            if bad != len(joined):
+                raise CorruptStoreError(
+                    f"{self.path}: entry {count + bad - len(last)} is out of order",
+                    path=self.path,
+                    expected=rows_to_numbers(joined[bad - 1 : bad])[0],
+                    got=rows_to_numbers(joined[bad : bad + 1])[0],
+                )
+            digest += _kernel.digest(values, permutation)
+            count += len(values)
+            last = values[-1:]
+            tick(len(values))
+            yield values
+        self.check_index()
+        for what, expected, got in (
+            ("fingerprint count", header.fingerprint_count, count),
+            ("set digest", header.set_digest, digest % 2**64),
+        ):
+            if expected != got:
+                raise CorruptStoreError(
+                    f"{self.path}: {what} is {got}, the header says {expected}",
+                    path=self.path,
+                    expected=expected,
+                    got=got,
+                )
+
+    def check_index(self) -> None:
+        """Check that the keys ascend, and that the directory belongs to them.
+
+        Raises
+        ------
+        CorruptStoreError, StorageError
+        """
+        header, keys = self.header, self.block_keys
+        for start in range(0, len(keys), INDEX_PIECE):
+            piece = keys[start : start + INDEX_PIECE + 1]
+            wrong = np.flatnonzero(~ascending(piece))
+            if len(wrong):
+                block = start + int(wrong[0]) + 1
+                raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
+        leads = leading_words(keys)
+        slots = (header.file_bytes - header.directory_offset) // 8 - 1
+        for start in range(0, slots + 1, INDEX_PIECE):
+            found = self._words(header.directory_offset + 8 * start, min(INDEX_PIECE, slots + 1 - start))
+            if not np.array_equal(found, _directory_part(leads, slots, start, len(found))):
+                raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
+
+
+def _directory_part(keys: Words, slots: int, start: int, count: int) -> Words:
+    """Return slots of the directory: the number of keys whose leading bits are below each slot; after the last slot, all keys."""
+    lowest = np.arange(start, min(start + count, slots), dtype=np.uint64)
+    lowest <<= np.uint64(65 - slots.bit_length() if slots > 1 else 0)
+    part: Words = np.searchsorted(keys, lowest).astype(np.uint64)
+    return part if len(part) == count else np.append(part, np.uint64(len(keys)))

@@ -1,0 +1,55 @@
+"""Pages in HTML: one file each, made of the templates here; jinja2 escapes whatever is put into them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fpstore.errors import counted, one_line
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+LONG_ID = 160  # characters; of a longer one, both ends are shown
+JOINERS = "\u200c\u200d\ufe0f"  # are not printable alone, but belong to words of many scripts
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page: it needs no network and no script."""
+    return _templates().get_template(template).render(values) + "\n"
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined,
+        autoescape=True, finalize=visible, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters |= {
+        "cleaned": cleaned, "counted": counted, "percent": "{:.1%}".format, "shortened": short_id, "thousands": "{:,}".format,
+    }  # fmt: skip
+    return made
+
+
+def visible(value: Any) -> Any:
+    r"""Return a text without what no page can hold or what changes the text around it: as ``\x07``, ``\u202e`` or ``\xff``.
+
+    What is not a text, or is a part of a page, is returned as it is.
+    """
+    if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
+        return value
+    return "".join(c if c in JOINERS else one_line(c) for c in value)
+
+
+def short_id(name: str) -> str:
+    """Return an id, without the middle of a very long one."""
+    half = LONG_ID // 2
+    return name if len(name) <= LONG_ID else f"{name[:half]}…{name[-half:]}"
+
+
+def cleaned(text: str) -> str:
+    """Return a text with U+FFFD for controls, which a text holds by accident."""
+    return "".join(c if c.isprintable() or c in JOINERS else "\ufffd" for c in text)

@@ -1,0 +1,159 @@
+"""Pictures of numbers: where their bars, lines and words lie; the template ``parts.html`` draws them in SVG.
+
+Places across are in percent and places down in pixels, so a picture is as wide as the page, and its letters keep their size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil, floor, log10
+from typing import NamedTuple
+
+TOP, FOOT = 12, 26  # pixels above and below what is drawn
+FEWEST_TICKS = 2
+MOST_LABELS = 9
+LEAST_SHOWN = 1.5  # pixels of a bar that stands for more than nothing
+SHORT = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+
+
+class Bar(NamedTuple):
+    """A bar: its name, its value, the value in words, and whether it is of another kind than most."""
+
+    name: str
+    value: float
+    words: str
+    other: bool = False
+
+
+class Tick(NamedTuple):
+    """A line across: its place from the top, the words beside it, and whether bars begin there."""
+
+    y: float
+    words: str
+    is_base: bool
+
+
+class Rectangle(NamedTuple):
+    """A bar that stands: the bar, and its place and size."""
+
+    bar: Bar
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Picture(NamedTuple):
+    """What is drawn.
+
+    Attributes
+    ----------
+    height : int
+        Pixels.
+    ticks : list of Tick
+    names : list of (float, str)
+        Below: the place and the words.
+    bars : list of Rectangle
+    series : list of list of (float, float)
+        The points of lines, of which the last is the main one.
+    """
+
+    height: int
+    ticks: list[Tick]
+    names: list[tuple[float, str]]
+    bars: Sequence[Rectangle] = ()
+    series: Sequence[list[tuple[float, float]]] = ()
+
+
+class Scale(NamedTuple):
+    """What stands beside the bars: the values with a line, how they read, the value where bars begin, and the ends."""
+
+    ticks: Sequence[float]
+    words: Callable[[float], str]
+    base: float
+    low: float
+    high: float
+
+    def place(self, value: float, height: int) -> float:
+        """Return the place of a value: pixels from the top."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return TOP + height * (1 - share)
+
+    def picture(
+        self,
+        height: int,
+        names: Iterable[tuple[float, str]],
+        bars: Sequence[Rectangle] = (),
+        series: Sequence[list[tuple[float, float]]] = (),
+    ) -> Picture:
+        """Return a picture beside this scale."""
+        ticks = [Tick(self.place(tick, height), self.words(tick), tick == self.base) for tick in self.ticks]
+        return Picture(TOP + height + FOOT, ticks, list(names), bars, series)
+
+
+SHARES = Scale((0, 0.25, 0.5, 0.75, 1), "{:.0%}".format, 0, 0, 1)
+
+
+def standing_bars(bars: Sequence[Bar], scale: Scale | None = None, height: int = 160) -> Picture:
+    """Return a picture of many bars beside each other; some of their names are below."""
+    scale = scale or counts_up_to(max((bar.value for bar in bars), default=0))
+    step, drawn = 100 / max(len(bars), 1), []
+    gap = 0.18 if len(bars) <= 80 else 0.0
+    for number, bar in enumerate(bars):
+        a, b = sorted((scale.place(bar.value, height), scale.place(scale.base, height)))
+        tall = max(b - a, LEAST_SHOWN if bar.value != scale.base else 0)
+        top = b - tall if bar.value > scale.base else a
+        drawn.append(Rectangle(bar, (number + gap / 2) * step, top, step * (1 - gap), tall))
+    every = ceil(len(bars) / MOST_LABELS) if len(bars) <= 12 else _round_step(len(bars) / MOST_LABELS)
+    names = (
+        ((number + 0.5) * step, bar.name)
+        for number, bar in enumerate(bars)
+        if (int(bar.name) if bar.name.isdecimal() and len(bars) > 12 else number) % every == 0
+    )
+    return scale.picture(height, names, bars=drawn)
+
+
+def lines(series: Sequence[Sequence[float]], names: Sequence[str]) -> Picture:
+    """Return a picture of two lines over the same numbers, on a logarithmic scale; values below a tenth lie at its lower end."""
+    logs = [[log10(max(value, 0.1)) for value in values] for values in series]
+    top = max(1, ceil(max(max(values) for values in logs)))
+    every = ceil((top + 1) / 6)
+    scale = Scale([t for t in range(-1, top + 1) if t % every == 0], lambda t: short(10**t), -1, -1, top)
+    return line_picture(logs, names, scale)
+
+
+def line_picture(series: Sequence[Sequence[float]], names: Sequence[str], scale: Scale = SHARES, height: int = 200) -> Picture:
+    """Return a picture of two lines over the same numbers, by default of shares."""
+    step = 100 / len(names)
+    points = [[((i + 0.5) * step, scale.place(value, height)) for i, value in enumerate(values)] for values in series]
+    every = ceil(len(names) / MOST_LABELS)
+    below = (((i + 0.5) * step, name) for i, name in enumerate(names) if int(name) % every == 0)
+    return scale.picture(height, below, series=points)
+
+
+def counts_up_to(most: float) -> Scale:
+    """Return a scale from 0 to a number that is at least ``most``, with some round numbers."""
+    step = max(10.0 ** floor(log10(most / FEWEST_TICKS)), 1) if most > FEWEST_TICKS else 1.0
+    for times in (5, 2):
+        if most / (step * times) >= FEWEST_TICKS:
+            step *= times
+            break
+    count = max(ceil(most / step), 1)
+    return Scale([i * step for i in range(count + 1)], short, 0, 0, count * step)
+
+
+def short(value: float) -> str:
+    """Return a number in few characters: 12k, 3.4M."""
+    for unit, letter in SHORT:
+        if value >= unit:
+            return f"{value / unit:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def few(value: float) -> str:
+    """Return a number that may be small, with as many digits as tell something."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _round_step(least: float) -> int:
+    return next(step for step in (1, 2, 4, 8, 16, 32, 64) if step >= least)

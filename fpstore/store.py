@@ -33,7 +33,6 @@ from fpstore.io.check import is_one
 from fpstore.query.generation import ON_DEMAND, Loading
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import Match, Matches, MatchList
-from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
@@ -289,7 +288,7 @@ class Store:
         if radius > self._radius and not self._warned:
             self._warned = True
             try:
-                from fpstore.query.advice import scan_advice, warn
+                from fpstore.query.nearest import scan_advice, warn
 
                 warn(scan_advice(snapshot.totals.fingerprints, self._radius, radius, self._width))
             except BaseException:  # where warnings are errors, each probe is one
@@ -359,7 +358,7 @@ class Store:
         queries = check_fingerprints(fingerprints, self._width)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         matches = check_whole(matches, 1, 2**63 - 1, "matches")
-        for part, columns in probed_in_parts(snapshot, queries, radius, parse_threads(threads), matches):
+        for part, columns in snapshot.probe_in_parts(queries, radius, parse_threads(threads), matches):
             self._check()
             yield self._matches(snapshot, part, columns)
 

@@ -32,8 +32,15 @@ from fpstore.format.layout import TableLayout, table_name
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
-from fpstore.format.mapping import MAPPING_DESIGN, MappingFiles, MappingWriter, mapping_blocks
-from fpstore.format.places import bits_of_ranks, pairs, places_files
+from fpstore.format.mapping import (
+    MAPPING_DESIGN,
+    MappingFiles,
+    MappingWriter,
+    bits_of_ranks,
+    mapping_blocks,
+    placed_ids,
+    places_files,
+)
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableWriter, open_table, table_writer
@@ -288,7 +295,7 @@ class GenerationWriter:
         ids = IdMap(self.folder / IDS_FILE, identity, self._ids_file)
         sorter = PairSorter(memory, self.folder, self.ids)
         try:
-            for numbers, places in pairs(identity, ids, self._rank_bits):
+            for numbers, places in placed_ids(identity, ids, self._rank_bits):
                 sorter.add(numbers, places)
                 self.work.tick()
         finally:

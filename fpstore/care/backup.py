@@ -22,7 +22,7 @@ from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE, LogHeader, log_end
 from fpstore.format.log_writer import set_end
-from fpstore.format.places import PLACES_FILES
+from fpstore.format.mapping import PLACES_FILES
 from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker
 

@@ -20,8 +20,8 @@ from fpstore.design.tables import BLOCKS, COPIES, ROWS, TAG_BITS, TableSpec, ide
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.layout import table_name
+from fpstore.format.mapping import PLACES_FILES
 from fpstore.format.packed_table import PackedTable
-from fpstore.format.places import PLACES_FILES
 from fpstore.format.table import Table
 
 

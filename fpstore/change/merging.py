@@ -14,7 +14,7 @@ from fpstore.base.threads import Worker, is_held
 from fpstore.change.committer import Committer
 from fpstore.disk.refusals import with_path
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError
-from fpstore.format.merge_error import MergeError
+from fpstore.format.manifest import set_merge_error
 from fpstore.query.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -133,17 +133,16 @@ class Merging:
 
     def _note_outcome(self, error: Exception | None) -> None:
         """Store the outcome of a merge where every process finds it, and log it."""
-        note = MergeError(self._tracker.folder)
         if error is None:
             self.error = None
-            note.clear()
+            set_merge_error(self._tracker.folder, None)
             record = self._tracker.manifest.generation
             logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
         elif isinstance(error, ClosedStoreError):
             logger().info("%s: merge stopped, as the store is closed; the delta stays as it was", self.path)
         elif not isinstance(error, InputError):
             self.error = f"{type(error).__name__}: {error}"
-            note.set(self.error)
+            set_merge_error(self._tracker.folder, self.error)
             unforeseen = None if isinstance(error, FpstoreError) else error
             logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
 

@@ -44,8 +44,8 @@ from fpstore.io import FORMATS, Chunk, open_reader
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.reader import format_of, format_of_input
 from fpstore.io.source import LINE_FORMATS
-from fpstore.query.advice import scan_advice
 from fpstore.query.matches import Matches
+from fpstore.query.nearest import scan_advice
 from fpstore.store import Store
 
 CHUNK_QUERIES = 1 << 20  # read and answered together, in bounded memory; a call of the kernel may take four times as many

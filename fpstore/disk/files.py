@@ -1,4 +1,4 @@
-"""Opening the files of a store, and reading and writing them at places: an unreadable place is an error, not a signal.
+"""Opening and closing the files of a store, reading and writing at places: an unreadable place is an error, not a signal.
 
 A store may come from anybody, so no link in it is followed: a link at the name of a file or of a folder is damage. Only the path
 of the store itself, which the user gives, may be a link.
@@ -9,13 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
+from fpstore.base.threads import Worker
 from fpstore.disk.refusals import refused
 from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 
+SLOW_BYTES = 1 << 20  # from this size on, a removed file is worth a thread that closes it
+DROPPED_SECONDS = 0.05  # a mapping that is dropped together with a descriptor is gone by then
 READ_BYTES = 1 << 26  # between two checks for signals
 RUN_REPAIR = "run fpstore repair"
 UNREADABLE = (errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EBADMSG", errno.EIO))
@@ -212,3 +217,49 @@ def unreadable(path: Path, start: int, error: OSError) -> CorruptStoreError | St
     if error.errno in UNREADABLE:
         return CorruptStoreError(f"{message}: {RUN_REPAIR}", path=path, got=start)
     return StorageError(message, path=path, got=start)
+
+
+# Closing
+
+_left: set[int] = set()  # descriptors that threads will close
+
+
+def close_file(descriptor: int) -> None:
+    """Close a descriptor. A thread does so if the file is large and a merge has removed it.
+
+    The last close or unmapping of a removed file gives its blocks back, which takes a millisecond for each MB (ext4). A question
+    that drops a generation would wait for all of its files. So a thread closes a descriptor of each, after all else that has the
+    file open.
+    """
+    status = os.fstat(descriptor)
+    if status.st_nlink or status.st_size < SLOW_BYTES:
+        os.close(descriptor)
+        return
+    try:
+        _left.add(descriptor)
+        Worker(partial(_close_later, descriptor)).start()
+    except BaseException as error:
+        _close(descriptor)
+        if not isinstance(error, RuntimeError | MemoryError):  # the system has no more threads, or the interpreter ends
+            raise
+
+
+def _close_later(descriptor: int) -> None:
+    time.sleep(DROPPED_SECONDS)
+    _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    """Close a descriptor that is left; whoever comes second does nothing."""
+    with suppress(KeyError):
+        _left.remove(descriptor)
+        os.close(descriptor)
+
+
+def _after_fork_in_child() -> None:
+    """Close what threads of the parent would have closed."""
+    while _left:
+        os.close(_left.pop())
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

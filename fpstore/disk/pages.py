@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.disk.closing import close_file
-from fpstore.disk.files import RUN_REPAIR, open_file, read_all
+from fpstore.disk.files import RUN_REPAIR, close_file, open_file, read_all
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, MemoryLimitError
 

@@ -26,8 +26,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import rows_to_numbers, words_of
-from fpstore.disk.closing import close_file
-from fpstore.disk.files import RUN_REPAIR, disk_bytes, missing, open_file, read_at, read_if_possible
+from fpstore.disk.files import RUN_REPAIR, close_file, disk_bytes, missing, open_file, read_at, read_if_possible
 from fpstore.disk.refusals import TOO_MANY_FILES, refused, refusing
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
 

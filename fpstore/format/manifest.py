@@ -1,4 +1,7 @@
-"""The manifest: describes a store and names its current generation; replaced as a whole, by a rename."""
+"""The manifest: describes a store and names its current generation; replaced as a whole, by a rename.
+
+Beside it lies the error of the last merge, if it failed: a line of text, which every process can read.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,9 @@ FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 MOST_BYTES = 1 << 20
 _KNOWN = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0,)))
 IDENTITY_BYTES = 16
+MERGE_ERROR_FILE = "merge.error"
+MOST_ERROR_BYTES = 4096
+NO_ROOM = "the last merge failed, and the disk had no room for the reason: it is probably full"  # the file is empty
 MOST_RANK_BITS = 15  # a block has at most 32768 entries
 _COUNT = range(2**64)
 _FILE = {"bytes": _COUNT, "digest": _COUNT, "largest": _COUNT}
@@ -377,3 +383,33 @@ def generation_numbers(path: Path) -> list[int]:
     with refusing(path):
         names = [entry.name for entry in path.iterdir()]
     return sorted(int(name[4:]) for name in names if _GENERATION.fullmatch(name))
+
+
+# The error of the last merge
+
+
+def set_merge_error(folder: int, message: str | None) -> None:
+    """Write the error of a merge into the open folder of a store, or remove that of the merge before; ignore a failure to do so.
+
+    A full disk leaves an empty file, and without open files there is none.
+    """
+    with suppress(OSError):
+        if message is None:
+            os.unlink(MERGE_ERROR_FILE, dir_fd=folder)
+            return
+        with os.fdopen(create_anew(Path(MERGE_ERROR_FILE), folder), "wb") as file:
+            file.write(message.encode("utf-8", "backslashreplace")[:MOST_ERROR_BYTES])
+
+
+def merge_error(folder: int) -> str | None:
+    """Return the error of the last merge of a store whose folder is open, or None."""
+    try:
+        descriptor = open_file(Path(MERGE_ERROR_FILE), folder=folder)
+    except (StoreNotFoundError, StorageError):
+        return None
+    except CorruptStoreError:
+        return f"unknown: {MERGE_ERROR_FILE} is not a regular file: remove it"
+    with os.fdopen(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_nlink > 1:
+            return f"unknown: {MERGE_ERROR_FILE} is a hard link: remove it"
+        return file.read(MOST_ERROR_BYTES).decode("utf-8", "backslashreplace") or NO_ROOM

@@ -1,10 +1,13 @@
-"""A mapping from 64-bit keys to numbers: a sorted table of the keys, and a file with the numbers of each block of it."""
+"""A mapping from 64-bit keys to numbers: a sorted table of the keys, and a file with the numbers of each block of it.
+
+The index by id is one, from an id number to the places of its fingerprints: their blocks and ranks in the identity table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +18,14 @@ from fpstore.base.threads import Job, Pool
 from fpstore.base.width import WIDTH_64
 from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
-from fpstore.errors import ClosedStoreError
+from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format import huffman
 from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.layout import NOWHERE, TableLayout
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table, table_writer
 
+PLACES_FILES = ("places.fpt", "places.mdb")
 LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
 BLOCK_KEYS = 128  # or more in a block, so that the overhead of a block and of its record is small
@@ -215,3 +219,82 @@ class Mapping:
         """Close the file of the numbers, and let the table go."""
         self.numbers.close()
         self._table = None
+
+
+# The index by id
+
+
+def places_files(folder: Path) -> MappingFiles:
+    """Return the files of the index."""
+    return MappingFiles(*(folder / name for name in PLACES_FILES))
+
+
+def bits_of_ranks(most: int) -> int:
+    """Return how many bits of a place are for the rank, where no block has more than ``most`` entries."""
+    return max(most - 1, 0).bit_length()
+
+
+def placed_ids(table: Table, ids: IdMap, rank_bits: int) -> Iterator[tuple[Words, Words]]:
+    """Yield everything as pieces (id numbers, their places), in the order of the table."""
+    first = 0
+    for keys, entry_counts in table.pieces():
+        counts, numbers = ids.blocks(first, keys, entry_counts)
+        sizes = entry_counts.astype(np.int64)
+        blocks = np.repeat(np.arange(first, first + len(sizes), dtype=np.uint64), sizes)
+        ranks = np.arange(len(blocks), dtype=np.uint64) - np.repeat(np.cumsum(sizes) - sizes, sizes).astype(np.uint64)
+        yield numbers, np.repeat(blocks << np.uint64(rank_bits) | ranks, counts.astype(np.int64))
+        first += len(sizes)
+
+
+class IdIndex:
+    """Reads the index.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the generation.
+    record : dict
+        Its description in the manifest.
+    """
+
+    def __init__(self, folder: Path, record: dict[str, Any]) -> None:
+        self._rank_bits = int(record["rank_bits"])
+        self._mapping = open_mapping(places_files(folder), record["ids"], record["id_digest"], record["places"])
+
+    @property
+    def name(self) -> str:
+        """The path of the file that has the places, for messages of the kernel."""
+        return self._mapping.numbers.name
+
+    def gather(self, numbers: Words) -> tuple[Lims, Words, Counts]:
+        """Return (lims, blocks, ranks) of ids; an id that has no place is not stored."""
+        lims, places = self._mapping.gather(numbers)
+        ranks = (places & np.uint64((1 << self._rank_bits) - 1)).astype(np.uint32)
+        return lims, places >> np.uint64(self._rank_bits), ranks
+
+    def get(self, number: int) -> list[tuple[int, int]]:
+        """Return the (block, rank) pairs of one id, ascending."""
+        bits = self._rank_bits
+        return [(place >> bits, place & ((1 << bits) - 1)) for place in self._mapping.get(number)]
+
+    def verify(self, table: Table, ids: IdMap, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Check all of it, and that it says the same as the id map.
+
+        Raises
+        ------
+        CorruptStoreError
+        """
+        self._mapping.verify(tick)
+        expected = sum(pair_digest(numbers, places) for numbers, places in placed_ids(table, ids, self._rank_bits)) % 2**64
+        if digest_of(self._mapping.groups(), tick) != expected:
+            path = self._mapping.numbers.path
+            raise CorruptStoreError(f"{path}: the index by id does not say the same as the id map: run fpstore repair", path=path)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that both files take on disk."""
+        return self._mapping.file_bytes
+
+    def close(self) -> None:
+        """Close the files."""
+        self._mapping.close()

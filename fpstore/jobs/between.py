@@ -25,7 +25,6 @@ from fpstore.jobs.saved_parts import saved_batches
 from fpstore.jobs.spooled_ids import SpooledIds
 from fpstore.query.batches import MatchColumns
 from fpstore.query.names import HeldIds, Named, Names, names_in_slices
-from fpstore.query.parts import probed_in_parts
 from fpstore.query.snapshot import Snapshot
 
 MATCHES = 1 << 20  # of a batch of probes
@@ -153,7 +152,7 @@ def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, ke
     for start in range(0, len(rows), PROBED_ROWS):
         resources.report("finding pairs", start, len(rows))
         some = rows[start : start + PROBED_ROWS]
-        parts = probed_in_parts(stored, some, radius, resources.threads, MATCHES)
+        parts = stored.probe_in_parts(some, radius, resources.threads, MATCHES)
         found = (_matched(queries, columns) for queries, columns in parts)
         if kept is None:
             yield from found

@@ -1,8 +1,9 @@
-"""Batches of queries: cutting them into kernel calls for threads, and joining their columns."""
+"""Batches of queries: kernel calls for threads, scans of everything, and columns of matches, of all or of the nearest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from fpstore.design.families import Design
 
 T = TypeVar("T")
 MatchColumns = tuple[npt.NDArray[np.int64], Words, Distances]  # lims, fingerprints, distances
+More = npt.NDArray[np.bool_]  # of each query, whether it has more matches
+Nearest = tuple[MatchColumns, More]
 
 PROBE_QUERIES = 1 << 18  # queries of one kernel call, which share the blocks that it opens: of a store of up to 2^22
 FLIPPED_QUERIES = 1 << 20  # of a large one, where a query has several look-ups in a table
@@ -141,3 +144,64 @@ def collected(parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query
     distances = np.concatenate([c[2] for _, c in parts])
     order = order_of(number, distances, found)
     return lims_of(np.bincount(number, minlength=query_count)), found[order], distances[order]
+
+
+# The nearest matches only
+
+
+def shortened(columns: MatchColumns, limit: int) -> Nearest:
+    """Keep the first ``limit`` matches of each query, which are the nearest."""
+    lims, fingerprints, distances = columns
+    counts = np.diff(lims)
+    more: More = counts > limit
+    if not more.any():
+        return columns, more
+    kept = np.arange(len(fingerprints)) - np.repeat(lims[:-1], counts) < limit
+    return (lims_of(np.minimum(counts, limit)), fingerprints[kept], distances[kept]), more
+
+
+class Everything(NamedTuple):
+    """The tables and changes that a scan reads.
+
+    Attributes
+    ----------
+    kernel : _kernel.Table
+        The identity table.
+    absent : ndarray of uint64, rows
+        The fingerprints of the table that have been deleted, ascending.
+    delta : _kernel.Delta or None
+    version : int
+        Of the delta.
+    """
+
+    kernel: _kernel.Table | _kernel.ColumnIdentity
+    absent: Words
+    delta: _kernel.Delta | None
+    version: int
+
+
+def scanned_nearest(stored: Everything, queries: Words, radius: int, limit: int, threads: int) -> Nearest:
+    """Compare each query with everything that is stored, and keep the nearest within the radius as they are met."""
+    kernel, absent = stored.kernel, stored.absent
+    # Few long parts: each holds up to `limit` matches of a query.
+    count = max(min(threads, kernel.block_count // SCAN_BLOCKS), 1)
+    cuts = pairwise(kernel.block_count * i // count for i in range(count + 1))
+    ranges = list(cuts)
+    parts = [(q, *blocks) for q in range(0, len(queries), SCAN_QUERIES) for blocks in ranges]
+
+    def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> tuple[int, MatchColumns, npt.NDArray[np.uint8]]:
+        first, start, end = part
+        found = kernel.nearest(queries[first : first + SCAN_QUERIES], radius, limit, start, end, absent, stop=stop)
+        return first, found[:3], found[3]
+
+    found = run(work, parts, threads)
+    if stored.delta is not None:
+        added = stored.delta.nearest(queries, radius, limit, stored.version)
+        found.append((0, added[:3], added[3]))
+    if not found:
+        return no_matches(queries), np.zeros(len(queries), bool)
+    columns = collected([(np.arange(len(more)) + first, c) for first, c, more in found], len(queries))
+    columns, more = shortened(columns, limit)
+    for first, _, others in found:
+        more[first : first + len(others)] |= others != 0
+    return columns, more

@@ -25,9 +25,8 @@ from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.manifest import Manifest, generation_folder
-from fpstore.format.mapping import Mapping
+from fpstore.format.mapping import IdIndex, Mapping
 from fpstore.format.packed_table import PackedTable
-from fpstore.format.places import Places
 from fpstore.format.table import Table, open_table
 from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
@@ -151,13 +150,13 @@ class Generation:
         self.ids = self.pairs.numbers
         self.dictionary: Dictionary | None = None
         described = self.record.dictionary
-        self.places: Places | None = None
+        self.places: IdIndex | None = None
         self.filters: dict[int, FilterReader] = {}  # by table
         try:
             if described is not None:
                 self.dictionary = Dictionary(self.folder, described)
             if self.record.places is not None:
-                self.places = Places(self.folder, self.record.places)
+                self.places = IdIndex(self.folder, self.record.places)
             self._open_filters(loading.pages)
         except BaseException:
             self._close_files()

@@ -19,16 +19,30 @@ from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.log import LOG_FILE
 from fpstore.format.record import Totals
-from fpstore.query.batches import PROBE_QUERIES, Division, MatchColumns, cut, divided, joined, queries_at_once, run, scanned
+from fpstore.query.batches import (
+    PROBE_QUERIES,
+    Division,
+    Everything,
+    MatchColumns,
+    Nearest,
+    cut,
+    divided,
+    joined,
+    queries_at_once,
+    run,
+    scanned,
+    scanned_nearest,
+    shortened,
+)
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
-from fpstore.query.limited import Everything, Kept, scanned_nearest, shortened
 from fpstore.query.matches import Match
 from fpstore.query.names import Named, names_in_slices, names_of
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18
 MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
+FIRST_BATCH = 1 << 12  # queries
 FEW_STRINGS = 4  # up to this many are looked up one by one
 
 
@@ -138,7 +152,22 @@ class Snapshot:
             added = joined(run(changes, cut(queries, threads, PROBE_QUERIES), threads))
         return self._delta_kernel.combine(found, added, self.version)
 
-    def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Kept:
+    def probe_in_parts(self, queries: Words, radius: int, threads: int, matches: int) -> Iterator[tuple[Words, MatchColumns]]:
+        """Yield successive queries and the columns of their matches; see :meth:`fpstore.Store.probe_batches`."""
+        start, size = 0, FIRST_BATCH
+        while start < len(queries):
+            part = queries[start : start + size]
+            columns = self.probe_columns(part, radius, threads, max(matches // threads, 1) if len(part) > 1 else None)
+            # The tables keep to the bound; the matches of the delta are known only now.
+            if columns is None or (len(part) > 1 and len(columns[1]) > matches):
+                size = max(len(part) // 2, 1)
+                continue
+            yield part, columns
+            start += len(part)
+            if len(columns[1]) < matches // 4:
+                size = min(size * 2, queries_at_once(self.generation.design) * threads)
+
+    def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""
         if self.generation.scans(radius):
             return self.scan_nearest(queries, radius, threads, limit)
@@ -146,7 +175,7 @@ class Snapshot:
         kept = run(partial(self._part_nearest, radius=radius, limit=limit, threads=each), parts, threads)
         return joined([columns for columns, _ in kept]), np.concatenate([np.empty(0, bool), *(more for _, more in kept)])
 
-    def _part_nearest(self, queries: Words, radius: int, limit: int, threads: int, stop: _kernel.Stop | None) -> Kept:
+    def _part_nearest(self, queries: Words, radius: int, limit: int, threads: int, stop: _kernel.Stop | None) -> Nearest:
         columns = self._probe_part(queries, radius, None if len(queries) < 2 else MOST_MATCHES, threads, stop)
         if columns is not None:
             return shortened(columns, limit)
@@ -156,7 +185,7 @@ class Snapshot:
         )
         return joined([a, b]), np.concatenate([more_a, more_b])
 
-    def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Kept:
+    def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         """Do what :meth:`probe_nearest` does at any radius, in memory that is bounded by the limit."""
         stored = Everything(self.generation.tables[0].in_order, self.absent, self._delta_kernel, self.version)
         return scanned_nearest(stored, queries, radius, limit, threads)
@@ -334,10 +363,10 @@ class Snapshot:
         if generation.places is None:
             blocks, ranks, ids = generation.ids.find(wanted)
             return generation.identity.entries_at(blocks, ranks, generation.ids.name), ids
-        found = generation.places.gather(wanted)
-        order = np.argsort(found.blocks, kind="stable")
-        fingerprints = generation.identity.entries_at(found.blocks[order], found.ranks[order], generation.places.name)
-        return fingerprints, np.repeat(wanted, np.diff(found.lims))[order]
+        lims, blocks, ranks = generation.places.gather(wanted)
+        order = np.argsort(blocks, kind="stable")
+        fingerprints = generation.identity.entries_at(blocks[order], ranks[order], generation.places.name)
+        return fingerprints, np.repeat(wanted, np.diff(lims))[order]
 
     # Everything
 

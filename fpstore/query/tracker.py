@@ -23,10 +23,10 @@ from fpstore.format.manifest import (
     generation_folder,
     is_store,
     manifest_time,
+    merge_error,
     not_a_store,
     read_manifest,
 )
-from fpstore.format.merge_error import MergeError
 from fpstore.query.delta import Delta, deal_bits
 from fpstore.query.generation import ON_DEMAND, Generation, Loading
 from fpstore.query.snapshot import Snapshot
@@ -381,7 +381,7 @@ class Tracker:
         return {
             "log": {"bytes": self.log.file_bytes, "records": self._number if appended is None else appended},
             "generation_since": manifest_time(self.folder),
-            "merge_error": MergeError(self.folder).get(),
+            "merge_error": merge_error(self.folder),
         }
 
     def identified_snapshot(self, appended: int | None = None) -> tuple[Snapshot, dict[str, object]]:

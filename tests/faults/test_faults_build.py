@@ -6,7 +6,7 @@ import pytest
 from faultline import ERRORS, MODES, states
 
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.places import PLACES_FILES
+from fpstore.format.mapping import PLACES_FILES
 
 # Old and new rows; the tables are synced where they are written, so that the calls come in the same order every time.
 SETUP = """

@@ -15,8 +15,8 @@ from speeds import crossed
 
 import fpstore
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.merge_error import MergeError
-from fpstore.format.places import PLACES_FILES
+from fpstore.format.manifest import set_merge_error
+from fpstore.format.mapping import PLACES_FILES
 
 FILES = [
     "manifest.json",
@@ -158,7 +158,7 @@ def write_all(path, other):
 
 def fail_to_merge(path, other):
     with fpstore.open(path, "r+") as store:
-        MergeError(store._tracker.folder).set("the disk is full")
+        set_merge_error(store._tracker.folder, "the disk is full")
         assert SECRET not in repr(store.stats())
 
 

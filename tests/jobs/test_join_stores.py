@@ -15,6 +15,7 @@ from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 from fpstore.jobs import between
+from fpstore.query.snapshot import Snapshot
 
 
 def wanted(stored, others, radius):
@@ -121,7 +122,7 @@ def test_the_cheaper_way_is_taken(tmp_path, monkeypatch):
     rows = np.random.default_rng(1).integers(0, 2**64, 20_000, np.uint64)
     asked = []
     monkeypatch.setattr(between, "pairs_between", lambda *_: asked.append("tables") or iter(()))
-    monkeypatch.setattr(between, "probed_in_parts", lambda *_: asked.append("probes") or iter(()))
+    monkeypatch.setattr(Snapshot, "probe_in_parts", lambda *_: asked.append("probes") or iter(()))
     with fpstore.build(tmp_path / "s", rows) as store:
         for others in (rows[:5] ^ np.uint64(1), rows ^ np.uint64(1)):
             list(store.join(others))

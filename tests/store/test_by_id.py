@@ -14,8 +14,8 @@ from damage import rewrite
 
 import fpstore
 from fpstore.format.manifest import read_manifest
+from fpstore.format.mapping import PLACES_FILES, IdIndex, bits_of_ranks
 from fpstore.format.packed_table import PackedTable
-from fpstore.format.places import PLACES_FILES, Places, bits_of_ranks
 
 KINDS = {"strings": (lambda i: f"d{i}", False), "indexed": (lambda i: i, True), "integers": (lambda i: i, False)}
 OPTIONS = {"design": "flip-1", "radius": 2, "block_bytes": 128, "threads": 1}
@@ -324,10 +324,10 @@ def test_verify_checks_the_whole_table_of_an_index(indexed):
 def test_places_beyond_the_table_are_damage(indexed):
     with fpstore.open(indexed) as store:
         generation = store.snapshot().generation
-        places = Places(generation.folder, {**generation.record.places, "rank_bits": 1})
-        found = places.gather(np.arange(400, dtype=np.uint64))
+        places = IdIndex(generation.folder, {**generation.record.places, "rank_bits": 1})
+        _, blocks, ranks = places.gather(np.arange(400, dtype=np.uint64))
         with pytest.raises(fpstore.CorruptStoreError, match="source"):
-            generation.identity.entries_at(found.blocks, found.ranks, "source")
+            generation.identity.entries_at(blocks, ranks, "source")
         for block, rank in ((generation.identity.block_count, 0), (0, 10_000), (2**64 - 2, 0)):
             with pytest.raises(fpstore.CorruptStoreError, match=rf"^source, block {block}: a place that"):
                 generation.identity.entry_at(block, rank, "source")
@@ -340,7 +340,7 @@ def test_places_beyond_the_table_are_damage(indexed):
 def test_an_index_that_names_places_beyond_the_table_is_named_itself(indexed, monkeypatch, rank_bits, what):
     with fpstore.open(indexed) as store:
         generation = store.snapshot().generation
-        forged = Places(generation.folder, {**generation.record.places, "rank_bits": rank_bits})
+        forged = IdIndex(generation.folder, {**generation.record.places, "rank_bits": rank_bits})
         monkeypatch.setattr(generation, "places", forged)
         names, blocks = [f"n{i}" for i in range(400)], generation.identity.block_count
         wrong = [name for number, name in enumerate(names) if _is_beyond(forged.get(number), generation)]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fpstore
-from fpstore.disk import closing
+from fpstore.disk import files as closing
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ from fpstore.errors import InputError
 from fpstore.io import check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.joining import PairColumns, pairs_between
+from fpstore.jobs.joining import PairColumns, pairs_between, saved, saving
 from fpstore.jobs.pairs import Pairs, batches_of, rows_of
-from fpstore.jobs.saved_parts import saved_batches
 from fpstore.jobs.spooled_ids import SpooledIds
 from fpstore.query.batches import MatchColumns
 from fpstore.query.names import HeldIds, Named, Names, names_in_slices
@@ -158,8 +157,9 @@ def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, ke
             yield from found
             continue
         name = f"probed-{start}"
-        kept.note(PROBED, len(some) if kept.count(name) is not None else 0, len(some))
-        yield from saved_batches(kept, name, found, PairColumns)
+        is_there = kept.count(name) is not None
+        kept.note(PROBED, len(some) if is_there else 0, len(some))
+        yield from saved(kept, name) if is_there else saving(kept, name, found)
     resources.report("finding pairs", len(rows), len(rows))
 
 

@@ -19,7 +19,7 @@ from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
-from fpstore.jobs.linking import connected
+from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot

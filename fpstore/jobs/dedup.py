@@ -32,7 +32,7 @@ from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.dedup_rows import compared_rows
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
-from fpstore.jobs.linking import connected
+from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.query.names import HeldIds, Names, names_of
 

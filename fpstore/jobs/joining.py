@@ -1,12 +1,12 @@
-"""Joins: the pairs within a radius of a set in memory, or of two, in batches."""
+"""Joins: the pairs within a radius of a set in memory, or of two, in batches; and the rows that such pairs connect."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,18 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Words
 from fpstore.base.resources import Resources
-from fpstore.base.threads import Pool
+from fpstore.base.threads import Job, Pool
 from fpstore.base.width import Distances, words_of
 from fpstore.design.joins import JoinDesign
 from fpstore.design.tables import TableSpec
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.saved_parts import SavedSpans, Task
 from fpstore.jobs.sorting import ROOM, SortedTable, Span, SpanSorter, TableSorter, spans_of
 
 BATCH_PAIRS = 1 << 18
 LEAST_ROWS = 1 << 15  # of a part of a table that a thread takes
 PARTS = 4  # of a sorted table for each thread
 LINK_BYTES = 8  # of a row of a table that is searched as a whole
+SPANS = "spans of tables were searched"
 UNBOUNDED = Resources(1 << 62, 1)
 
 
@@ -41,18 +41,9 @@ class PairColumns(NamedTuple):
         return PairColumns(self.a[start:end], self.b[start:end], self.distances[start:end])
 
 
-class Search(Protocol):
-    """A search for pairs, some at a time."""
-
-    @property
-    def done(self) -> bool:
-        """Whether there are no more."""
-
-    def more(self, room: int, stop: _kernel.Stop | None = None) -> tuple[Words, Words, npt.NDArray[np.uint16]]:
-        """Return the next pairs, about ``room`` at most."""
-
-
+Search = _kernel.PairJoin | _kernel.Linking  # finds pairs, some at a time
 Start = Callable[[Sequence[SortedTable], Span], Search]  # of the search in some buckets of a table
+Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # what such a search finds
 
 
 def pairs_within(
@@ -150,23 +141,22 @@ def _found(
     linked: bool = False,
 ) -> Iterator[PairColumns]:
     """Yield the results of each table, sorted as a whole, or span by span where spans of buckets do not meet."""
-    threads, spans_of_sides, saved = resources.threads, _Spans(sides, linked), SavedSpans(kept, PairColumns)
-    rows = max(map(len, sides))
-    ended = _Ended(resources, "clustering" if linked else "finding pairs", rows * len(design.tables))
+    threads, rows, in_spans = resources.threads, max(map(len, sides)), _SpanSearches(sides, linked)
+    progress = _SearchedRows(resources, "clustering" if linked else "finding pairs", rows * len(design.tables))
     sorters: list[TableSorter] = []
     waiting: list[_Part] = []  # of tables that are sorted in spans: threads go on with the next table
     for number, spec in enumerate(design.tables):
         search = partial(start, number)
         parts = _parts(sides, design.flips[number], resources)
-        spans = saved.whole(number, 1 << spec.prefix_bits)
+        spans = saved = None if kept is None else _saved_spans(kept, number, 1 << spec.prefix_bits)
         if parts > 1 and spans is None:
             spans = spans_of(max(sides, key=len), spec, parts)
+        begins: list[Begin]
         if parts > 1 and spans is not None:
             sorters = []
-            starts = [partial(spans_of_sides.start, spec, search, span, parts) for span in spans]
+            begins = [partial(in_spans.find, spec, search, span, len(spans)) for span in spans]
         else:
-            parts = 1
-            tables: list[SortedTable] = []
+            parts, tables = 1, []
             if spans is None:
                 room = resources.memory // len(sides) - (LINK_BYTES * rows if linked else 0)
                 sorters = sorters or [TableSorter(side, linked, room) for side in sides]
@@ -174,24 +164,24 @@ def _found(
                 spans = [Span(0, 1 << spec.prefix_bits)]
                 if threads > 1 and not linked:
                     spans = _even_spans(tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1))
-            starts = [partial(_start, search, tables, span) for span in spans]
-        waiting += [
-            _Part(saved.task(number, span, _Search(begin)), rows / len(spans)) for span, begin in zip(spans, starts, strict=True)
-        ]
+            begins = [partial(_searched, search, tables, span) for span in spans]
+        if kept is not None:
+            begins = [_kept(kept, number, span, begin, saved is not None) for span, begin in zip(spans, begins, strict=True)]
+        waiting += [_Part(begin, rows / len(spans)) for begin in begins]
         if parts == 1:
-            yield from _streamed(waiting, threads, ended)
+            yield from _streamed(waiting, threads, progress)
             waiting = []
-    yield from _streamed(waiting, threads, ended)
+    yield from _streamed(waiting, threads, progress)
 
 
 class _Part(NamedTuple):
-    """A search, and the rows among which it looks."""
+    """Begins a search, among so many rows."""
 
-    task: Task[PairColumns]
+    begin: Begin
     rows: float
 
 
-class _Ended:
+class _SearchedRows:
     """Counts the rows of the searches that have ended, and reports them."""
 
     def __init__(self, resources: Resources, phase: str, total: int) -> None:
@@ -199,35 +189,81 @@ class _Ended:
         self._done = 0.0
         resources.report(phase, 0, total)
 
-    def add(self, part: _Part) -> None:
-        """Count a search."""
-        self._done += part.rows
+    def add(self, rows: float) -> None:
+        """Count those of a search."""
+        self._done += rows
         self._resources.report(self._phase, round(self._done), self._total)
 
 
-def _start(
-    search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None
-) -> tuple[Search, Callable[[], None]]:
-    return search(tables, span), lambda: None
+def _searched(search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
+    """Yield what is found in some buckets of a table: one batch at least."""
+    found = search(tables, span)
+    while True:
+        yield PairColumns(*found.more(BATCH_PAIRS, stop=stop))
+        if found.done:
+            return
 
 
-class _Spans:
-    """Starts the searches in spans of the tables of some sets; each thread sorts in arrays that the next span uses again."""
+class _SpanSearches:
+    """Sorts spans of the tables of some sets, and searches them; each thread sorts in arrays that its next span uses again."""
 
     def __init__(self, sides: Sequence[Words], linked: bool) -> None:
         self._sides, self._linked = sides, linked
         self._free: list[list[SpanSorter]] = []
 
-    def start(
-        self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None
-    ) -> tuple[Search, Callable[[], None]]:
-        """Return a search, and what to call when it has ended."""
+    def find(self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
+        """Yield what is found in one of so many spans of a table."""
         try:
             sorters = self._free.pop()
         except IndexError:  # not asked before: another thread may take the last
             sorters = [SpanSorter(rows, self._linked) for rows in self._sides]
         tables = [s.sorted(spec, span, len(rows) // parts, stop) for s, rows in zip(sorters, self._sides, strict=True)]
-        return search(tables, span), partial(self._free.append, sorters)
+        yield from _searched(search, tables, span, stop)
+        self._free.append(sorters)
+
+
+# What a checkpoint keeps: what was found in a span is a part
+
+
+def _name(number: int, span: Span) -> str:
+    return f"table-{number}-{span.first}-{span.end}"
+
+
+def _saved_spans(kept: Checkpoint, number: int, buckets: int) -> list[Span] | None:
+    """Return the spans in which all buckets of a table were searched; None if some were not."""
+    spans: list[Span] = []
+    end = 0
+    names = [name.split("-") for name in kept.names(f"table-{number}-")]
+    for span in sorted(Span(*map(int, name)) for name in names if len(name) == 2 and all(map(str.isdecimal, name))):
+        if span.first == end and kept.count(_name(number, span)):
+            spans.append(span)
+            end = span.end
+    return spans if end == buckets else None
+
+
+def _kept(kept: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool) -> Begin:
+    """Return what yields the results of a search in a span and keeps them, or yields the kept ones."""
+    name = _name(number, span)
+    is_there = is_there or bool(kept.count(name))
+    kept.note(SPANS, int(is_there), 1)
+    return lambda stop: saved(kept, name) if is_there else saving(kept, name, begin(stop))
+
+
+def saved(kept: Checkpoint, name: str) -> Iterator[PairColumns]:
+    """Yield the pairs of a part."""
+    return (PairColumns(**batch) for batch in kept.read(name))
+
+
+def saving(kept: Checkpoint, name: str, found: Iterator[PairColumns]) -> Iterator[PairColumns]:
+    """Yield pairs, and make a part of them."""
+    part = kept.write(name)
+    for columns in found:
+        part.append(columns._asdict())
+        yield columns
+    part.finish()
+
+
+# Spans, and the threads that search them
 
 
 def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
@@ -249,49 +285,57 @@ def _even_spans(table: SortedTable, parts: int) -> list[Span]:
     return [Span(first, end) for first, end in pairwise(bounds) if first < end]
 
 
-class _Search:
-    """A search of the kernel that begins when it is first asked for more."""
-
-    def __init__(self, start: Callable[[_kernel.Stop | None], tuple[Search, Callable[[], None]]]) -> None:
-        self._start = start
-        self._search: Search | None = None
-        self._end: Callable[[], None] = lambda: None
-        self.done = False
-
-    def more(self, stop: _kernel.Stop | None = None) -> PairColumns:
-        """Return the next pairs."""
-        if self._search is None:
-            self._search, self._end = self._start(stop)
-        columns = PairColumns(*self._search.more(BATCH_PAIRS, stop=stop))
-        self.done = self._search.done
-        if self.done:
-            self._search = None  # before another one uses its arrays
-            self._end()
-        return columns
-
-
-def _streamed(parts: Iterable[_Part], threads: int, ended: _Ended) -> Iterator[PairColumns]:
-    parts = list(parts)
+def _streamed(parts: Sequence[_Part], threads: int, progress: _SearchedRows) -> Iterator[PairColumns]:
     if threads == 1 or len(parts) == 1:
         for part in parts:
-            while not part.task.done:
-                yield part.task.more()
-            ended.add(part)
+            yield from part.begin(None)
+            progress.add(part.rows)
         return
     waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
+
+        def begun(part: _Part) -> _Running:
+            found = part.begin(stop)
+            return _Running(part.rows, found, pool.submit(next, found, None))
+
         try:
-            running = deque((part, pool.submit(part.task.more, stop=stop)) for part in islice(waiting, threads))
+            running = deque(map(begun, islice(waiting, threads)))
             while True:
                 if not running:
                     return
-                part, job = running.popleft()
+                rows, found, job = running.popleft()
                 columns = job.result()
-                if part.task.done:
-                    ended.add(part)
-                for further in islice(waiting, 1) if part.task.done else [part]:
-                    running.append((further, pool.submit(further.task.more, stop=stop)))
-                yield columns
+                if columns is None:
+                    progress.add(rows)
+                    running.extend(map(begun, islice(waiting, 1)))
+                else:
+                    running.append(_Running(rows, found, pool.submit(next, found, None)))
+                yield from () if columns is None else (columns,)
         except BaseException:
             stop.set()
             raise
+
+
+class _Running(NamedTuple):
+    """A search, and the job that finds the next pairs; None at its end."""
+
+    rows: float
+    found: Iterator[PairColumns]
+    job: Job[PairColumns | None]
+
+
+# The rows that pairs connect
+
+
+def connected(
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
+    """Return for each row of a set the first row that pairs within the design's radius connect with it.
+
+    Connected are the rows of a pair, and what is connected with one that is connected. The links of a table connect the same rows
+    as its pairs do (docs/design.md, "Groups"), and the pairs of all tables are all pairs.
+    """
+    sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
+    for links in links_within(rows, design, resources, kept):
+        sets.unite(index.places(links.a), index.places(links.b))
+    return sets.names()

@@ -12,8 +12,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import WIDTHS, Width
 from fpstore.design.joins import everything, plan_join
 from fpstore.jobs import joining
-from fpstore.jobs.joining import links_within
-from fpstore.jobs.linking import connected
+from fpstore.jobs.joining import connected, links_within
 from fpstore.jobs.pairs import join_design
 
 SMALL = Resources(1 << 12, 2)
@@ -183,7 +182,7 @@ def test_two_to_the_17_rows_that_are_all_near_each_other(tmp_path, monkeypatch):
             links += len(part.a)
             yield part
 
-    monkeypatch.setattr("fpstore.jobs.linking.links_within", counted)
+    monkeypatch.setattr("fpstore.jobs.joining.links_within", counted)
     with fpstore.build(tmp_path / "s", rows, radius=1) as store:
         found = store.clusters(17)
     assert found.sizes.tolist() == [len(rows)]

@@ -25,8 +25,7 @@ from fpstore.design.joins import (
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.errors import InputError
 from fpstore.jobs import joining
-from fpstore.jobs.joining import pairs_between, pairs_within
-from fpstore.jobs.linking import connected
+from fpstore.jobs.joining import connected, pairs_between, pairs_within
 from fpstore.jobs.pairs import join_design
 
 

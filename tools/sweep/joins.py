@@ -16,7 +16,7 @@ from fpstore.base.width import Width
 from fpstore.design.joins import JoinDesign, dealt, designs, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.io import check_fingerprints
-from fpstore.jobs import between, grouping, joining, linking
+from fpstore.jobs import between, grouping, joining
 from fpstore.jobs.between import given_rows, join_of
 from fpstore.jobs.clusters import clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of
@@ -125,7 +125,7 @@ class JoinAsker:
         self.asker.note(call)
         with self.small_steps():
             parts = list(joining.pairs_within(rows, design, resources))
-            sets = linking.connected(rows, design, resources)
+            sets = joining.connected(rows, design, resources)
         self.compare(call, self.outside(parts), self.now, self.within(radius))
         expected = groups.connected(self.distances <= radius)
         self.asker.same(f"{call}, sets", np.array_equal(sets, expected), sets, expected)

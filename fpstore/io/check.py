@@ -160,7 +160,7 @@ def format_fingerprint(value: int, width: int = 64) -> str:
 
 
 def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
-    """Convert a caller's fingerprints to contiguous rows, as `fpstore.width` describes them.
+    """Convert a caller's fingerprints to contiguous rows, as `fpstore.base.width` describes them.
 
     Parameters
     ----------

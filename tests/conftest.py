@@ -8,6 +8,7 @@ import subprocess
 from contextlib import contextmanager
 
 import pytest
+import speeds
 import warm
 
 os.environ.pop("FPSTORE_SHOW_LEAKS", None)  # a worker has it from the process that started it
@@ -35,6 +36,11 @@ warm.install()
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+def pytest_configure(config):
+    """Let the default run make no case that it leaves out."""
+    speeds.all_cases = config.option.markexpr != "not slow"
 
 
 @pytest.hookimpl(optionalhook=True)

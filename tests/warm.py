@@ -38,7 +38,7 @@ class Warm:
     def __init__(self):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import warm; warm.serve({theirs.fileno()})"
-        command = [sys.executable, "-P", "-c", code + "; exec(*warm.asked)"]
+        command = [sys.executable, "-P", "-c", code + "; exec(warm.asked)"]
         with theirs:
             theirs.set_inheritable(True)
             os.spawnv(os.P_NOWAIT, sys.executable, command)  # ends when the socket does
@@ -114,7 +114,7 @@ def install():
 
 # --- In the warm process ---------------------------------------------------------------------------
 
-asked = ()  # what a child is to run: its code, and the variables of its module
+asked = None  # the code that a child runs
 
 
 def serve(number):
@@ -185,4 +185,4 @@ def become(request, files):
         delattr(main, name)
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    asked = (compile(what, "<string>", "exec"), vars(main))
+    asked = compile(what, "<string>", "exec")

@@ -56,12 +56,15 @@ def disk(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("size", [0, 1, PAGE, 4 * PAGE - 1, 4 * PAGE, 4 * PAGE + 1, 23 * PAGE + 77])
-@pytest.mark.parametrize("step", [100, 3 * PAGE + 5, 11 * PAGE])
 @pytest.mark.parametrize(("direct", "beside"), [(True, True), (False, True), (False, False), (True, False)])
-def test_what_is_written_is_in_the_file(tmp_path, disk, size, step, direct, beside):
+def test_what_is_written_is_in_the_file(tmp_path, disk, direct, beside):
+    for size in (0, 1, PAGE, 4 * PAGE - 1, 4 * PAGE, 4 * PAGE + 1, 23 * PAGE + 77):
+        for step in (100, 3 * PAGE + 5, 11 * PAGE):
+            check_what_is_written(tmp_path / f"{size}-{step}", disk, size, step, direct, beside)
+
+
+def check_what_is_written(path, disk, size, step, direct, beside):
     data = RNG.integers(0, 256, size, dtype=np.uint8)
-    path = tmp_path / "file"
     file = Output(path, direct, beside)
     for start in range(0, size, step):
         piece = data[start : start + step]

@@ -63,7 +63,7 @@ def differs(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def keys_of(values: npt.NDArray[Any]) -> Words:
-    """Return numbers in the same order as some integers, those without a sign as they are, or floats that are not NaN."""
+    """Return unsigned integers in the order of some integers, or of floats that are not NaN; unsigned ones as they are."""
     if values.dtype.kind in "bu":
         return values.astype(np.uint64)
     if values.dtype.kind == "i":

@@ -37,7 +37,7 @@ def is_held(lock: threading.RLock) -> bool:
 
 
 class Job(Generic[T]):
-    """Work that some thread does once, and what came of it."""
+    """Work that some thread does once, and its result."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work: Callable[[], T] | None = work
@@ -133,7 +133,7 @@ class Pool:
         self._is_cancelled = False
 
     def submit(self, work: Callable[..., T], *arguments: Any, **named: Any) -> Job[T]:
-        """Have a thread do some work. If no more can be started, those that were do it; without any, this thread, at once."""
+        """Have a thread do some work. If no more threads can be started, the others do it, or this thread at once."""
         job = Job(partial(work, *arguments, **named))
         if len(self._workers) < self._threads:
             self._start()
@@ -192,7 +192,7 @@ class Pool:
 
 
 def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1) -> Iterator[tuple[Item, T]]:
-    """Yield each item with what some work makes of it, in order; threads do it while items are taken.
+    """Yield each item with the result of some work, in order; threads do the work while items are taken.
 
     Parameters
     ----------

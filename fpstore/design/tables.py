@@ -1,4 +1,4 @@
-"""One table of a design: which bits lead, how many of them may differ, and what kind of file it is."""
+"""One table of a design: the leading bits, the number of them that may differ, and the kind of file."""
 
 from __future__ import annotations
 

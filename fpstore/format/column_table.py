@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 class ColumnTable(StoredFile):
-    """A column table or a row file; what is read is compared with the checksums of its pages.
+    """A column table or a row file; pages that are read are compared with their checksums.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class ColumnTable(StoredFile):
         return self.read_keys(0, self.header.block_count)
 
     def sample_keys(self, step: int) -> Words:
-        """Return the last entry of every ``step``-th block of ids, from the first on, without those that cannot be read.
+        """Return the last entry of every ``step``-th block of ids, from the first on, without entries that cannot be read.
 
         A store takes a sample when it is opened. Damage is told by what needs the damaged part.
         """
@@ -336,7 +336,7 @@ class ColumnTable(StoredFile):
         return digest
 
     def _checked_keys(self, first: int, end: int) -> Words:
-        """Return keys, and check what is behind the fingerprint or the row number in each."""
+        """Return keys, and check the bits behind the fingerprint or the row number in each key."""
         header = self.header
         columns = self._columns(first, end)
         keys = self._keys(first, columns, self.directory)
@@ -376,7 +376,7 @@ class ColumnTable(StoredFile):
 def check_references(
     tables: Sequence[tuple[ColumnTable, int]], rows: ColumnTable, tick: Callable[[int], None] = lambda rows: None
 ) -> list[CorruptStoreError]:
-    """Return the faults of tables of references, each with what its :meth:`ColumnTable.verify` has returned.
+    """Return the faults of tables of references, each table with the result of its :meth:`ColumnTable.verify`.
 
     The references that the rows must have follow from these, so the rows are read once, in order, and sums are compared.
     """
@@ -416,7 +416,7 @@ def _entries(good: npt.NDArray[np.bool_], at: int, each: int, count: int) -> lis
 
 
 def _common(ones: Sequence[Range], others: Sequence[Range]) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, end, which of the others) of what two lists of ascending ranges share."""
+    """Yield (start, end, which of the others) of the intersections of two lists of ascending ranges."""
     i = j = 0
     while i < len(ones) and j < len(others):
         low, high = max(ones[i][0], others[j][0]), min(ones[i][1], others[j][1])

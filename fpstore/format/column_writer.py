@@ -101,7 +101,7 @@ class ColumnWriter:
 
 
 class _PageSums:
-    """The checksums of pages: of those that are written as a whole at once, of the others when the file is complete."""
+    """The checksums of pages: of a page that is written at once, as it is written; of others when the file is complete."""
 
     def __init__(self, descriptor: int, path: Path, cutter: _kernel.ColumnCutter) -> None:
         self._descriptor, self._path, self._seed, self._end = descriptor, path, cutter.seed, cutter.checksums_offset
@@ -145,7 +145,7 @@ class _Section:
             self._put(whole)
 
     def flush(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         if self._bytes:
             self._put(self._bytes)
 

@@ -105,7 +105,7 @@ class FilterReader(StoredFile):
             raise CorruptStoreError(f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path)
 
     def verify(self, design: Design, keys: Iterable[Words]) -> None:
-        """Compare the file with what follows from the keys of its table, in order.
+        """Compare the file with the filter that follows from the keys of its table, in order.
 
         Raises
         ------

@@ -87,7 +87,7 @@ class ColumnLayout(NamedTuple):
         )  # fmt: skip
 
     def cutter(self) -> _kernel.ColumnCutter:
-        """Return what makes the header and the sections of such a file; ValueError if a field is out of range."""
+        """Return the encoder of the header and the sections of a file; ValueError if a field is out of range."""
         return _kernel.ColumnCutter(
             self.kind, self.width, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
             self.bucket_bits, self.tag_bits, self.threshold + 1, self.table, self.table_count,

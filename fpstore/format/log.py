@@ -129,7 +129,7 @@ def claimed_header(data: bytes) -> LogHeader | None:
 
 
 def boot_word() -> int:
-    """Return 64 bits that tell this run of the machine from others; 0 where the system does not say.
+    """Return 64 bits that identify this run of the machine; 0 where the system has no such id.
 
     What a file system has cached outlives a process, not the machine.
     """
@@ -146,7 +146,7 @@ def end_word(end: int) -> int:
 
 
 def told_end(word: int, path: Path) -> int:
-    """Return the end that a word tells.
+    """Return the end of the log that a word holds.
 
     Raises
     ------
@@ -198,7 +198,7 @@ class _Durable:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
+        """Whether the end is exact: the machine has not stopped since a writer opened the log."""
         return self._word(BOOT) == self._boot != 0
 
     @property

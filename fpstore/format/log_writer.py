@@ -223,7 +223,7 @@ class LogWriter:
         self._words[END] = end_word(self.durable) | self._flag  # one store of 8 aligned bytes
 
     def take_back(self, place: int, number: int) -> None:
-        """Let the log end at a place behind which nobody was told of anything; the record before it has this number.
+        """Let the log end at a place behind which no record was acknowledged; the record before it has this number.
 
         That is made durable, so that the change does not come back after a power failure; at the latest before the next one.
         """
@@ -297,7 +297,7 @@ def set_end(path: Path, end: int) -> None:
 
 
 def supersede_log(path: Path) -> None:
-    """Tell the readers of a log that another generation is current; a log that cannot be written has none to be told."""
+    """Mark a log as superseded, so that its readers look for the current generation; ignore a log that cannot be written."""
     with suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError):
         descriptor = open_file(path, os.O_RDWR)
         try:

@@ -173,7 +173,7 @@ class Mapping:
         return self._table
 
     def gather(self, keys: Words) -> tuple[Lims, Words]:
-        """Return (lims, numbers) of keys; those that are not there have none.
+        """Return (lims, numbers) of keys; a key that is not there has none.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The records of a store's strings, and what all of them share (docs/format.md, "Strings")."""
+"""The records of a store's strings, and the parameters that all records share (docs/format.md, "Strings")."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class RecordReader:
         return None if not strings or strings.pop() or len(strings) > self._layout.per_record else strings
 
     def contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers | None]]:
-        """Yield (which values, what they decompress to, as buffers) in parts of some bytes; None, last, if one is damaged."""
+        """Yield (which values, their decompressed buffers) in parts of some bytes; None, last, if a value is damaged."""
         start = 0
         while start < len(values):
             found = self._decompressed(records[start:], list(values[start:]))

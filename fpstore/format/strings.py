@@ -287,7 +287,7 @@ class Strings:
         return size
 
     def _contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers]]:
-        """Yield (which records, what they decompress to) in parts of some bytes."""
+        """Yield (which records, their decompressed buffers) in parts of some bytes."""
         for part, contents in self._records.contents(records, values):
             if contents is None:
                 raise self._fault(records, values, NO_NUMBERS)
@@ -308,7 +308,7 @@ class Strings:
         return self._damaged("strings cannot be read")
 
     def records(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield (first record, values of it and those that follow) in order, as they lie in the file."""
+        """Yield (first record, values of successive records) in order, as they lie in the file."""
         items = islice(self._reader.items(), -(-self.count // self.per_record))
         first, size = 0, 0
         values: list[bytes] = []

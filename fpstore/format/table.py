@@ -28,7 +28,7 @@ def open_table(path: Path, spec: TableSpec, pages: str = LAZY) -> Table:
 
 
 def open_of_any_kind(path: Path) -> Table:
-    """Open a table of which only the file tells the kind, to be read in parts.
+    """Open a table by its file alone, which names its kind, to be read in parts.
 
     Raises
     ------

@@ -210,7 +210,7 @@ def iter_documents(
     encoding: str | None = None,
     on_skip: Notice | None = None,
 ) -> Iterator[Document]:
-    """Read text files, and those in folders in the order of their names.
+    """Read text files, and the text files in folders in the order of their names.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ def frames(source: Path | bytes | Image, *, every: bool) -> Iterator[Image]:
 
 @contextmanager
 def opened(source: Path | bytes) -> Iterator[Any]:
-    """Open a picture of any format but those that need another program; only its head is read. Use it within `refusals`."""
+    """Open a picture of any format that needs no other program; only its head is read. Use it within `refusals`."""
     images = pillow()
     formats = [name for name in images.ID if name not in _PROGRAMS]
     with _stream(source) as stream, images.open(stream, formats=formats) as image:

@@ -441,7 +441,7 @@ def _checked(item: object, place: int) -> Features:
 
 
 def _iterated(found: object) -> Iterable[object]:
-    """Return what a tokenizer returned, which must be iterable and no text."""
+    """Return the result of a tokenizer, which must be iterable and no text."""
     if not is_iterable(found, str):
         raise InputError(f"the tokenizer must return an iterable of features, got {show(found)}", got=found)
     return found

@@ -89,7 +89,7 @@ class Walk:
         return sum(file.size for file in self.files())
 
     def files(self) -> Iterator[File]:
-        """Yield the files to read: named ones in the order given, those in a folder in the order of names."""
+        """Yield the files to read: named files in the given order, files in a folder in the order of their names."""
         for path in self.paths:
             found = _stat(path)
             if stat.S_ISDIR(found.st_mode):
@@ -128,7 +128,7 @@ class Walk:
         return _skip(file, data) if isinstance(data, Skipped) else data
 
     def _content(self, stream: BinaryIO, file: File) -> bytes | Skipped:
-        """Return what a file holds, or why it is skipped; it is not read further than the limit."""
+        """Return the content of a file, or why it is skipped; it is not read further than the limit."""
         size = os.fstat(stream.fileno()).st_size
         if size > self._max_bytes:
             return _large(size, self._max_bytes)

@@ -221,7 +221,7 @@ def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0, signed:
 
 
 def unsigned(array: npt.NDArray[Any], width: Width) -> npt.NDArray[Any]:
-    """Return the bits of signed integers as unsigned ones; those that are too small for the width become too large for it."""
+    """Return the bits of signed integers as unsigned integers; a value too small for the width becomes too large for it."""
     if array.dtype.kind != "i":
         return array
     if 8 * array.dtype.itemsize > width.bits:

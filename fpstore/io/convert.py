@@ -1,4 +1,4 @@
-"""Arrays of what converts itself to one: columns of pyarrow, polars and pandas, which are never imported for it."""
+"""Arrays of objects that convert themselves: columns of pyarrow, polars and pandas, none of which is imported for it."""
 
 import sys
 from typing import Any
@@ -12,7 +12,7 @@ _NULLS = {"NoneType", "NAType", "NaTType", "float"}  # types that stand for a mi
 
 
 def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | None:
-    """Return arrays and what converts itself to one (a column of pyarrow, polars or pandas); None for the rest.
+    """Return an array, also of an object that converts itself (a column of pyarrow, polars or pandas); None for other values.
 
     Raises
     ------

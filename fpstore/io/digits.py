@@ -134,7 +134,7 @@ def of_signed(number: int, width: Width) -> int:
 
 
 def negative(expected: Digits) -> str:
-    """Return that a number is negative, and what reads its bits."""
+    """Return the message that a number is negative, and which option reads its bits."""
     can = expected.width.words == 1 and not expected.signed
     return "it is negative" + (" (for the bits of signed integers use signed=True, --signed)" if can else "")
 
@@ -174,7 +174,7 @@ def too_large(number: int, width: Width, name: str = "") -> str:
 
 
 def but(width: Width, bits: int | None) -> str:
-    """Return which width is expected of fingerprints that have another one, and if it can be chosen, what to do."""
+    """Return the message that fingerprints have another width than expected, and how to choose the width if that is possible."""
     if width.stored:
         return expected_width(width)
     if bits in WIDTHS:

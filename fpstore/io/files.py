@@ -110,7 +110,7 @@ def _arrives(mode: int) -> bool:
 
 @contextmanager
 def storage_errors(name: str) -> Iterator[None]:
-    """Turn what the system refuses into `StorageError`; a closed pipe passes through."""
+    """Turn errors of the system into `StorageError`; a closed pipe passes through."""
     try:
         yield
     except (BrokenPipeError, StorageError):

@@ -18,7 +18,7 @@ _DECODERS = json.JSONDecoder(), json.JSONDecoder(parse_float=Decimal)
 
 
 class JsonLines(LineParser):
-    """Takes JSON lines apart: those of one file."""
+    """Takes the JSON lines of one file apart."""
 
     def rows(self, block: bytes, first: int) -> Iterator[Row]:
         """Yield the lines of a block that are not blank."""

@@ -1,4 +1,4 @@
-"""Packages that only some users have: imported when they are needed, with a message that says what to install."""
+"""Packages that only some users have: imported when they are needed, with a message that names the package to install."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Sink:
             self.file.seek(0, os.SEEK_END)
 
     def flush(self) -> None:
-        """Let readers of a stream see what was written."""
+        """Let readers of a stream see the written rows."""
         with self.errors():
             self.file.flush()
 

@@ -94,7 +94,7 @@ def values_at(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) ->
 
 
 def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str]:
-    """Return what the columns are called; InputError for names of other columns, and for two columns of one name."""
+    """Return the names of the columns; InputError for names of other columns, and for two columns of one name."""
     if names is None:
         return list(columns)
     if not isinstance(names, Mapping):

@@ -1,4 +1,4 @@
-"""Pages in HTML: one file each, made of the templates here; jinja2 escapes whatever is put into them."""
+"""Pages in HTML: one file each, made of the templates here; jinja2 escapes all values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _templates() -> Environment:
 
 
 def visible(value: Any) -> Any:
-    r"""Return a text without what no page can hold or what changes the text around it: as ``\x07``, ``\u202e`` or ``\xff``.
+    r"""Return a text with characters escaped that no page can hold or that change the text around it: ``\x07``, ``\u202e``, ``\xff``.
 
     What is not a text, or is a part of a page, is returned as it is.
     """

@@ -151,7 +151,7 @@ def short(value: float) -> str:
 
 
 def few(value: float) -> str:
-    """Return a number that may be small, with as many digits as tell something."""
+    """Return a number that may be small, with its significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 

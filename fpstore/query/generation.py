@@ -77,7 +77,7 @@ class RingProber:
         return None if found is None else found[:3]
 
     def count(self, queries: Words, radius: int) -> tuple[int, int, int]:
-        """Return the look-ups of a probe, the entries whose tags it compared, and those whose distance it computed."""
+        """Return the number of look-ups of a probe, of entries whose tags it compared, and of distances that it computed."""
         found = self._kernel.probe(queries, radius, self._thresholds)
         assert found is not None
         return found[3]

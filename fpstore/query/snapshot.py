@@ -186,7 +186,7 @@ class Snapshot:
         return joined([a, b]), np.concatenate([more_a, more_b])
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
-        """Do what :meth:`probe_nearest` does at any radius, in memory that is bounded by the limit."""
+        """Scan like :meth:`probe_nearest`, at any radius, in memory that is bounded by the limit."""
         stored = Everything(self.generation.tables[0].in_order, self.absent, self._delta_kernel, self.version)
         return scanned_nearest(stored, queries, radius, limit, threads)
 

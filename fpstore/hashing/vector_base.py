@@ -69,7 +69,7 @@ class VectorFingerprinter(Fingerprinter[Any]):
         return self.blocks(items, 0)
 
     def blocks(self, items: Iterable[Any], first: int) -> Iterator[Block]:
-        """Cut vectors into blocks; ``before`` other vectors come before the first."""
+        """Cut vectors into blocks; ``first`` is the number of the first vector."""
         if hasattr(items, "to_arrow"):  # a column of Polars
             items = items.to_arrow()
         if type(items).__module__.partition(".")[0] == "pyarrow" and hasattr(items, "null_count"):

@@ -35,7 +35,7 @@ def _templates() -> Environment:
 
 
 def visible(value: Any) -> Any:
-    r"""Return a text with characters escaped that no page can hold or that change the text around it: ``\x07``, ``\u202e``, ``\xff``.
+    r"""Return a text in which characters that no page can hold, or that change the text around them, are escaped (``\x07``).
 
     What is not a text, or is a part of a page, is returned as it is.
     """

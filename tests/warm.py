@@ -7,6 +7,7 @@ script looks at what is imported, or if the test has unusual settings of ``subpr
 ``FPSTORE_TRUE_STARTS=1`` all start truly.
 """
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -177,6 +178,7 @@ def become(request, files):
         sys.path.insert(0, "" if how == "-c" else str(Path.cwd()))
     main = sys.modules["__main__"]
     sys.modules.pop("warm", None)
+    atexit.register(gc.unfreeze)  # or nothing that the variables of the script refer to would be given back
     sys.excepthook = lambda kind, error, trace: sys.__excepthook__(kind, error.with_traceback(trace and trace.tb_next), None)
     if how == "-m":
         what = f"import runpy; runpy.run_module({what!r}, run_name='__main__', alter_sys=True)"

@@ -16,7 +16,6 @@ from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.pages import LAZY
 from fpstore.errors import FormatVersionError, InputError
-from fpstore.query.generation import Loading
 from fpstore.store import Store
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ def open(
     ReadOnlyError
         With ``"r+"``: the store lies on read-only media, or the user has no permission to write.
     """
-    return Store(check_path(path), mode, sync, merge_at, Loading(pages))
+    return Store(check_path(path), mode, sync, merge_at, pages)
 
 
 def dedup(

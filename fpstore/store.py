@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Progress, Words
 from fpstore.base.arguments import (
+    check_choice,
     check_flag,
     check_opening,
     check_optional_sync,
@@ -27,10 +28,10 @@ from fpstore.base.arguments import (
 from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
 from fpstore.design.families import Design, check_design, check_radius
+from fpstore.disk.pages import LAZY, PAGES
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
-from fpstore.query.generation import ON_DEMAND, Loading
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import Match, Matches, MatchList
 from fpstore.query.snapshot import Snapshot
@@ -59,12 +60,12 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, loading: Loading = ON_DEMAND
+        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, pages: str = LAZY
     ) -> None:
         merge_at = check_opening(mode, sync, merge_at)
-        loading.check()
+        check_choice(pages, PAGES, "pages")
         self.path = path
-        self._tracker = Tracker(path, loading)
+        self._tracker = Tracker(path, pages)
         self._radius = self._tracker.design.radius
         self._width = replace(self._tracker.design.width, stored=True)
         self._same_numbers = self._width.bits >= WORD_BITS  # inside as outside
@@ -84,10 +85,10 @@ class Store:
                 self._tracker.close()
                 raise
 
-    def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, Loading]]:
+    def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, str]]:
         """Pickle the path and ``pages``; unpickling opens the store for reading."""
         self._check()
-        return type(self), (self.path, "r", "commit", None, self._tracker.loading)
+        return type(self), (self.path, "r", "commit", None, self._tracker.pages)
 
     def close(self) -> None:
         """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed.

@@ -65,6 +65,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("fpstore.query.batches.UNFLIPPED_QUERIES", 7)
     monkeypatch.setattr("fpstore.query.batches.COLUMN_QUERIES", 7)
     monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 5)
+    monkeypatch.setattr("fpstore.query.snapshot.SCAN_BLOCKS", 5)
     monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
 
 

@@ -213,7 +213,7 @@ class Committer:
         folder = tracker.here() / generation_folder(number)
         log = LogWriter(folder / LOG_FILE, LogHeader.of(manifest))
         reader = LogReader(log.path, log.header)
-        tracker.adopt(manifest, Generation(folder.parent, manifest, tracker.loading), reader, log.read(HEADER_BYTES, 1))
+        tracker.adopt(manifest, Generation(folder.parent, manifest, tracker.pages), reader, log.read(HEADER_BYTES, 1))
         self.log = log
 
     def recover(self) -> None:

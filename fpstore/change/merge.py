@@ -223,7 +223,7 @@ class Merge:
         generation, log, reader = None, None, None
         try:
             home = self._tracker.here()
-            generation = Generation(home, manifest, self._tracker.loading)
+            generation = Generation(home, manifest, self._tracker.pages)
             log = LogWriter(home / folder.name / LOG_FILE, LogHeader.of(manifest))
             reader = LogReader(log.path, log.header)
             self._switch(generation, log, reader, kept)

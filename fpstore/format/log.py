@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from weakref import finalize
@@ -128,6 +129,7 @@ def claimed_header(data: bytes) -> LogHeader | None:
     return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind % len(ID_KINDS)]), width)
 
 
+@cache
 def boot_word() -> int:
     """Return 64 bits that identify this run of the machine; 0 where the system has no such id.
 
@@ -180,51 +182,6 @@ class Records(NamedTuple):
     change: Change
 
 
-class _Durable:
-    """The durable part of an open log, which a writer may open or append to meanwhile.
-
-    Parameters
-    ----------
-    descriptor : int
-    path : Path
-    header : LogHeader
-    word : callable
-        Returns the header's word at a place, as it is now.
-    """
-
-    def __init__(self, descriptor: int, path: Path, header: LogHeader, word: Callable[[int], int]) -> None:
-        self._descriptor, self._path, self._header, self._word = descriptor, path, header, word
-        self._boot = boot_word()
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the end is exact: the machine has not stopped since a writer opened the log."""
-        return self._word(BOOT) == self._boot != 0
-
-    @property
-    def told(self) -> int:
-        """The place that the word at END tells."""
-        return told_end(self._word(END), self._path)
-
-    def read(self, place: int, number: int) -> Iterator[Records]:
-        """Yield the records between a place and the end; see :meth:`LogReader.read`."""
-        exact = None
-        while exact != self.is_exact:  # a writer that opens the log makes its end exact
-            exact = self.is_exact
-            told = self.told  # after the question: the writer stores the end first
-            end = told if exact else os.fstat(self._descriptor).st_size
-            for records in whole_records(self._descriptor, self._path, self._header, place, number, end):
-                if exact != self.is_exact:
-                    break  # it may be what that writer has not made durable yet
-                yield checked(records, self._header, self._path)
-                place, number = records.end, records.last + 1
-        if exact:
-            if place < told:
-                raise damaged_at(self._path, place)
-        else:
-            check_tail(self._descriptor, self._path, self._header, place, told)
-
-
 class LogReader:
     """A log, open for reading. It writes and locks nothing, and survives a fork.
 
@@ -254,7 +211,6 @@ class LogReader:
         try:
             self._mapped = map_header(self._descriptor, path, mmap.PROT_READ)
             self.words = memoryview(self._mapped).cast("Q")
-            self._durable = _Durable(self._descriptor, path, header, self.words.__getitem__)
             told_end(self.word, path)
         except BaseException:
             self.close()
@@ -268,7 +224,7 @@ class LogReader:
     @property
     def told(self) -> int:
         """The place that the word at END tells."""
-        return self._durable.told
+        return told_end(self.word, self.path)
 
     def read(self, place: int, number: int) -> Iterator[Records]:
         """Yield the records between a place and the end, in pieces; ``number`` is the number of the first record there.
@@ -280,7 +236,7 @@ class LogReader:
         CorruptStoreError
             A record is damaged; the error names the place.
         """
-        return self._durable.read(place, number)
+        return _read_durable(self._descriptor, self.path, self.header, self.words.__getitem__, place, number)
 
     @property
     def is_there(self) -> bool:
@@ -336,13 +292,45 @@ def log_end(descriptor: int, path: Path, header: LogHeader) -> int:
     CorruptStoreError, FormatVersionError
     """
     check_belongs(parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path), path, header)
-    durable = _Durable(descriptor, path, header, lambda at: int.from_bytes(read_at(descriptor, path, 8 * at, 8), "little"))
-    if durable.is_exact:
-        return durable.told
+
+    def word(at: int) -> int:
+        return int.from_bytes(read_at(descriptor, path, 8 * at, 8), "little")
+
+    if _is_exact(word):
+        return told_end(word(END), path)
     place = HEADER_BYTES
-    for records in durable.read(place, 1):
+    for records in _read_durable(descriptor, path, header, word, place, 1):
         place = records.end
     return place
+
+
+def _is_exact(word: Callable[[int], int]) -> bool:
+    """Whether the end is what was stored last: the machine has not stopped since a writer opened the log."""
+    return word(BOOT) == boot_word() != 0
+
+
+def _read_durable(
+    descriptor: int, path: Path, header: LogHeader, word: Callable[[int], int], place: int, number: int
+) -> Iterator[Records]:
+    """Yield the records between a place and the end of an open log, which a writer may open or append to meanwhile.
+
+    ``word`` returns the word of the file's header at a place, as it is now. For the rest see :meth:`LogReader.read`.
+    """
+    exact = None
+    while exact != _is_exact(word):  # a writer that opens the log makes its end exact
+        exact = _is_exact(word)
+        told = told_end(word(END), path)  # after the question: the writer stores the end first
+        end = told if exact else os.fstat(descriptor).st_size
+        for records in whole_records(descriptor, path, header, place, number, end):
+            if exact != _is_exact(word):
+                break  # it may be what that writer has not made durable yet
+            yield checked(records, header, path)
+            place, number = records.end, records.last + 1
+    if exact:
+        if place < told:
+            raise damaged_at(path, place)
+    else:
+        check_tail(descriptor, path, header, place, told)
 
 
 def check_belongs(header: LogHeader, path: Path, expected: LogHeader) -> None:

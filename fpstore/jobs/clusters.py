@@ -209,7 +209,7 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ke
         places = members_at.view(np.intp)
         return fingerprints[places if documents.owners is None else documents.owners[places]]
 
-    members = grouped(members, grouping, rows_of_members, snapshot.names_of)
+    members = grouped(members, grouping, rows_of_members, lambda numbers: names_of(snapshot, numbers))
     return Clusters(members.lims, snapshot, members.documents, len(documents.numbers))
 
 

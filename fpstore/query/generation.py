@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import check_choice
 from fpstore.base.diagnostics import tell_left_out
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width
@@ -17,7 +15,7 @@ from fpstore.design.families import Design
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
 from fpstore.design.tables import ROWS
 from fpstore.disk.files import UNREADABLE
-from fpstore.disk.pages import LAZY, PAGE_BYTES, PAGES
+from fpstore.disk.pages import LAZY, PAGE_BYTES
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.dictionary import Dictionary
@@ -36,19 +34,6 @@ Identity = _kernel.Table | _kernel.ColumnIdentity
 MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what is in the page cache
 FAULT_BYTES = max(1 << 16, PAGE_BYTES)  # of a file in the page cache, which the system maps together when one page is wanted
 NO_FLIPS = np.zeros(1, np.uint64)
-
-
-class Loading(NamedTuple):
-    """How tables get into the memory of a process; see :func:`fpstore.open`."""
-
-    pages: str = LAZY
-
-    def check(self) -> None:
-        """Refuse values that :func:`fpstore.open` does not take."""
-        check_choice(self.pages, PAGES, "pages")
-
-
-ON_DEMAND = Loading()
 
 
 class RingProber:
@@ -133,15 +118,16 @@ class Generation:
         The store.
     manifest : Manifest
         Names the generation and describes its files.
-    loading : Loading
+    pages : str
+        How tables get into memory, see :func:`fpstore.open`.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, loading: Loading) -> None:
+    def __init__(self, path: Path, manifest: Manifest, pages: str = LAZY) -> None:
         self.path, self.manifest = path, manifest
         self.record, self.design = manifest.generation, manifest.design
         self.folder = path / generation_folder(self.record.number)
         count, digest = self.record.fingerprints, self.record.set_digest
-        self._tables = [open_table(self.folder / table_name(i), spec, loading.pages) for i, spec in enumerate(self.design.tables)]
+        self._tables = [open_table(self.folder / table_name(i), spec, pages) for i, spec in enumerate(self.design.tables)]
         for i, table in enumerate(self.tables):
             table.check_place(self.design, i, count, digest)
             if isinstance(table, PackedTable):
@@ -157,12 +143,12 @@ class Generation:
                 self.dictionary = Dictionary(self.folder, described)
             if self.record.places is not None:
                 self.places = IdIndex(self.folder, self.record.places)
-            self._open_filters(loading.pages)
+            self._open_filters(pages)
         except BaseException:
             self._close_files()
             raise
         self._probers: dict[int, Prober] = {}
-        self._has_mapped = loading.pages != LAZY  # or need not: what was in the page cache when a large batch came
+        self._has_mapped = pages != LAZY  # or need not: what was in the page cache when a large batch came
         self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
         self._identity: Identity | None = self._tables[0].kernel
 

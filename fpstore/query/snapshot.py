@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,17 +22,19 @@ from fpstore.format.log import LOG_FILE
 from fpstore.format.record import Totals
 from fpstore.query.batches import (
     PROBE_QUERIES,
+    SCAN_BLOCKS,
+    SCAN_QUERIES,
     Division,
-    Everything,
     MatchColumns,
     Nearest,
+    collected,
     cut,
     divided,
     joined,
+    no_matches,
     queries_at_once,
     run,
     scanned,
-    scanned_nearest,
     shortened,
 )
 from fpstore.query.delta import ABSENT, PRESENT, Delta
@@ -186,9 +189,29 @@ class Snapshot:
         return joined([a, b]), np.concatenate([more_a, more_b])
 
     def scan_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
-        """Scan like :meth:`probe_nearest`, at any radius, in memory that is bounded by the limit."""
-        stored = Everything(self.generation.tables[0].in_order, self.absent, self._delta_kernel, self.version)
-        return scanned_nearest(stored, queries, radius, limit, threads)
+        """Compare each query with everything that is stored, and keep the nearest within the radius as they are met."""
+        kernel, absent = self.generation.tables[0].in_order, self.absent
+        # Few long parts: each holds up to `limit` matches of a query.
+        count = max(min(threads, kernel.block_count // SCAN_BLOCKS), 1)
+        ranges = list(pairwise(kernel.block_count * i // count for i in range(count + 1)))
+        parts = [(q, *blocks) for q in range(0, len(queries), SCAN_QUERIES) for blocks in ranges]
+
+        def work(part: tuple[int, int, int], stop: _kernel.Stop | None) -> tuple[int, MatchColumns, npt.NDArray[np.uint8]]:
+            first, start, end = part
+            found = kernel.nearest(queries[first : first + SCAN_QUERIES], radius, limit, start, end, absent, stop=stop)
+            return first, found[:3], found[3]
+
+        found = run(work, parts, threads)
+        if self._delta_kernel is not None:
+            added = self._delta_kernel.nearest(queries, radius, limit, self.version)
+            found.append((0, added[:3], added[3]))
+        if not found:
+            return no_matches(queries), np.zeros(len(queries), bool)
+        columns = collected([(np.arange(len(more)) + first, c) for first, c, more in found], len(queries))
+        columns, more = shortened(columns, limit)
+        for first, _, others in found:
+            more[first : first + len(others)] |= others != 0
+        return columns, more
 
     @cached_property
     def absent(self) -> Words:
@@ -248,7 +271,7 @@ class Snapshot:
     def ids_of(self, fingerprints: Words) -> IdColumn:
         """Return (lims, ids) of stored fingerprints; KeyError if one is not stored."""
         lims, numbers = self.stored_id_numbers(fingerprints)
-        return lims, self.names_of(numbers)
+        return lims, names_of(self, numbers)
 
     def stored_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of stored fingerprints; KeyError if one is not stored."""
@@ -278,11 +301,7 @@ class Snapshot:
             return numbers
         if len(numbers) <= FEW_STRINGS:
             return list(map(self._string, numbers))
-        return self.names_of(np.array(numbers, np.uint64))  # type: ignore[return-value]
-
-    def names_of(self, numbers: Words) -> Words | list[str]:
-        """Return the ids of many id numbers."""
-        return names_of(self, numbers)
+        return names_of(self, np.array(numbers, np.uint64))  # type: ignore[return-value]
 
     def named_within(self, numbers: Words, most: int | None) -> Named | None:
         """Return the ids of many id numbers; None if they are strings that take more than ``most`` bytes together.

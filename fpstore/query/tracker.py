@@ -14,6 +14,7 @@ from weakref import WeakSet, finalize
 
 from fpstore.base.threads import Worker, is_held
 from fpstore.design.families import Design
+from fpstore.disk.pages import LAZY
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records
@@ -28,7 +29,7 @@ from fpstore.format.manifest import (
     read_manifest,
 )
 from fpstore.query.delta import Delta, deal_bits
-from fpstore.query.generation import ON_DEMAND, Generation, Loading
+from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
 ATTEMPTS = 100
@@ -140,7 +141,7 @@ class Tracker:
     Parameters
     ----------
     path : Path
-    loading : Loading
+    pages : str
         How the tables of each generation get into memory.
 
     Attributes
@@ -154,12 +155,12 @@ class Tracker:
     StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
-    def __init__(self, path: Path, loading: Loading = ON_DEMAND) -> None:
+    def __init__(self, path: Path, pages: str = LAZY) -> None:
         if not path.exists():
             raise StoreNotFoundError(f"{path}: no such store", path=path)
         if not is_store(path):
             raise not_a_store(path)
-        self.path, self.loading = path, loading
+        self.path, self.pages = path, pages
         self._lock = threading.RLock()
         self._closed = False
         self._current: _Current | None = None
@@ -308,7 +309,7 @@ class Tracker:
         log = LogReader(path / generation_folder(number) / LOG_FILE, LogHeader.of(manifest))
         generation = known
         try:
-            generation = known or Generation(path, manifest, self.loading)
+            generation = known or Generation(path, manifest, self.pages)
             current = self._current
             return _loaded(manifest, generation, log, log.read(HEADER_BYTES, 1), None if current is None else current[2])
         except BaseException:

@@ -31,6 +31,7 @@ def small_batches(monkeypatch):
     monkeypatch.setattr("fpstore.query.batches.UNFLIPPED_QUERIES", 50)
     monkeypatch.setattr("fpstore.query.batches.COLUMN_QUERIES", 50)
     monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 3)
+    monkeypatch.setattr("fpstore.query.snapshot.SCAN_BLOCKS", 3)
 
 
 @pytest.fixture(params=["rows", "strings"])

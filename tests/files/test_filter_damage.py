@@ -17,7 +17,7 @@ import repairing
 import fpstore
 from fpstore import _kernel
 from fpstore.format.filter import FilterReader
-from fpstore.query.generation import ON_DEMAND, Generation
+from fpstore.query.generation import Generation
 
 FILTER = "gen-00000001/filter-001.fpf"
 OTHER = "gen-00000001/filter-000.fpf"
@@ -349,7 +349,7 @@ def test_an_open_that_meets_the_end_of_a_merge_is_refused(copy, told, tmp_path, 
 
     monkeypatch.setattr("fpstore.query.generation.FilterReader", remove_then_open)
     with pytest.raises(fpstore.StoreNotFoundError):
-        Generation(copy, manifest, ON_DEMAND)
+        Generation(copy, manifest)
     assert told() == []
 
 

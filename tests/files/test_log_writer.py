@@ -149,8 +149,7 @@ def test_a_writer_that_opens_between_the_looks_of_a_reader(full, moment):
         looks.append(at)
         return int.from_bytes(os.pread(descriptor, 8, 8 * at), "little")
 
-    durable = log_format._Durable(descriptor, path, HEADER, look)
-    found = list(durable.read(HEADER_BYTES, 1))
+    found = list(log_format._read_durable(descriptor, path, HEADER, look, HEADER_BYTES, 1))
     assert found[-1].end == places[-1]
     assert sum(records.last - records.first + 1 for records in found) == len(CHANGES)
     os.close(descriptor)

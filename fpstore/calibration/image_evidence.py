@@ -11,9 +11,8 @@ from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.calibration.image_changes import ImageChange
-from fpstore.calibration.image_resemblance import Views, resembling_images, views
-from fpstore.calibration.measures import Evidence, Measured, check_families, fingerprints_of, measured
-from fpstore.calibration.rows import Places, one_of_each
+from fpstore.calibration.measures import Measured, SampledPairs, check_families, fingerprints_of, measured
+from fpstore.calibration.resemblance import Places, Views, one_of_each, resembling_images, views
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
@@ -65,7 +64,7 @@ class LookedAt(NamedTuple):
 
     Attributes
     ----------
-    evidence : Evidence
+    evidence : SampledPairs
         Its items are `ImageItem`.
     hashed : list of Hashed
         For each setting the fingerprints of the items.
@@ -77,7 +76,7 @@ class LookedAt(NamedTuple):
         Pictures with more than 512 pixels on a side, which were made smaller.
     """
 
-    evidence: Evidence
+    evidence: SampledPairs
     hashed: list[Hashed]
     blank: int
     broken: int
@@ -229,7 +228,7 @@ def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notic
     return LookedAt(evidence, hashed, blank, broken, sum(one.shrunk for one in found))
 
 
-def _evidence(found: Sequence[_Picture], changes: Iterable[ImageChange], alike: int) -> Evidence:
+def _evidence(found: Sequence[_Picture], changes: Iterable[ImageChange], alike: int) -> SampledPairs:
     """Return which pictures are copies of which."""
     items = [ImageItem(id_of(one.file.path), None) for one in found]
     pairs: dict[str, list[tuple[int, int]]] = {change.name: [] for change in changes}
@@ -240,7 +239,7 @@ def _evidence(found: Sequence[_Picture], changes: Iterable[ImageChange], alike: 
     duplicates = {name: np.array(each, np.intp).T for name, each in pairs.items() if each}
     if not duplicates:
         raise InputError("no picture of the sample changes in any of these ways: name others with changes= (--change)")
-    return Evidence(items, len(found), duplicates, None, np.empty((2, 0), np.intp), alike)
+    return SampledPairs(items, len(found), duplicates, None, np.empty((2, 0), np.intp), alike)
 
 
 def _originals_first(found: Sequence[_Picture]) -> Places:

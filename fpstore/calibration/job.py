@@ -14,8 +14,8 @@ from fpstore.calibration.image_evidence import IMAGE_BOUND, ImageWork, LookedAt,
 from fpstore.calibration.measures import (
     BOUND,
     Distances,
-    Evidence,
     Measured,
+    SampledPairs,
     each_measured,
     evidence_of_changes,
     evidence_of_labels,
@@ -90,7 +90,7 @@ class Calibration(NamedTuple):
     ----------
     facts : Facts
     wish : Wish
-    evidence : Evidence
+    evidence : SampledPairs
         The texts or pictures, and which pairs are near-duplicates.
     suggestions : list of Suggestion
         One for each setting, the best first.
@@ -98,7 +98,7 @@ class Calibration(NamedTuple):
 
     facts: Facts
     wish: Wish
-    evidence: Evidence
+    evidence: SampledPairs
     suggestions: list[Suggestion]
 
     def to_dict(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def _work(settings: Sequence[Setting], changes: Iterable[str] | None, amounts: A
 
 def from_corpus(
     corpus: RowSource, columns: Projection, changes: Sequence[Change], amounts: Amounts, resources: Resources
-) -> tuple[Facts, Evidence]:
+) -> tuple[Facts, SampledPairs]:
     """Return the evidence of a sample of a corpus, with changed copies."""
     found = sample_of(corpus, columns, amounts.sample, amounts.seed, resources.progress, html=amounts.html)
     facts = Facts(found.documents, found.empty, found.shortened)
@@ -313,7 +313,7 @@ def from_images(
 
 def from_pairs(
     pairs: RowSource, corpus: RowSource | None, columns: Projection | None, amounts: Amounts
-) -> tuple[Facts, Evidence]:
+) -> tuple[Facts, SampledPairs]:
     """Return the evidence of pairs with labels: pairs of texts, or of ids of the documents of a corpus."""
     if corpus is None or columns is None:
         found = labelled_texts(pairs)
@@ -324,7 +324,7 @@ def from_pairs(
     return Facts(found.documents, found.empty, found.shortened), evidence_of_labels(found, amounts.bound(BOUND))
 
 
-def calibrated(facts: Facts, evidence: Evidence, found: Iterable[Measured], wish: Wish) -> Calibration:
+def calibrated(facts: Facts, evidence: SampledPairs, found: Iterable[Measured], wish: Wish) -> Calibration:
     """Return the calibration of some settings, by the measures of each setting."""
     each = list(found)
     if not wish.documents:

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width
 from fpstore.calibration.draws import Draws
 from fpstore.calibration.perturbations import Change, Material
-from fpstore.calibration.rates import Rate, Tail
-from fpstore.calibration.resemblance import resembling_pairs
-from fpstore.calibration.rows import Counts, Places, all_distances, distances, one_of_each
-from fpstore.calibration.samples import LabelledPairs, Sample
+from fpstore.calibration.rates import Histogram, Rate, Tail
+from fpstore.calibration.resemblance import Places, in_blocks, one_of_each, resembling_pairs
+from fpstore.calibration.samples import LabelledPairs, TextSample
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
@@ -24,7 +24,7 @@ LABELLED = "labelled"
 BOUND = 0.5
 
 
-class Evidence(NamedTuple):
+class SampledPairs(NamedTuple):
     """The items on which settings are measured.
 
     Attributes
@@ -62,7 +62,7 @@ class Distances(NamedTuple):
         Pairs of which an item has no fingerprint.
     """
 
-    counts: Counts
+    counts: Histogram
     missed: int = 0
 
     def within(self, radius: int) -> Rate:
@@ -107,15 +107,15 @@ class Measured:
 
 
 def evidence_of_changes(
-    sample: Sample, changes: Sequence[Change], copies: int, seed: int, bound: float, resources: Resources
-) -> Evidence:
+    sample: TextSample, changes: Sequence[Change], copies: int, seed: int, bound: float, resources: Resources
+) -> SampledPairs:
     """Return one document of each family of a sample, with copies that are changed in several ways.
 
     A corpus has near-duplicates of its own. They are no strangers to each other, and would count twice.
 
     Parameters
     ----------
-    sample : Sample
+    sample : TextSample
         At least two texts.
     changes : sequence of Change
     copies : int
@@ -155,7 +155,7 @@ def evidence_of_changes(
         resources.report("changing", number + 1, len(changes))
     if not duplicates:
         raise InputError("no document of the sample can be changed in any of these ways: they are too short, or have no numbers")
-    return Evidence(texts, documents, duplicates, None, np.empty((2, 0), np.intp), drawn - documents)
+    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), drawn - documents)
 
 
 def check_families(families: int, drawn: int, items: str) -> None:
@@ -168,7 +168,7 @@ def check_families(families: int, drawn: int, items: str) -> None:
         )
 
 
-def evidence_of_labels(found: LabelledPairs, bound: float) -> Evidence:
+def evidence_of_labels(found: LabelledPairs, bound: float) -> SampledPairs:
     """Return the evidence of pairs with labels: strangers are all other pairs of their texts that do not resemble each other."""
     labelled = {True: list[tuple[int, int]](), False: list[tuple[int, int]]()}
     for a, b, duplicate in found.pairs:
@@ -177,15 +177,15 @@ def evidence_of_labels(found: LabelledPairs, bound: float) -> Evidence:
     ordered = np.sort(same, axis=0)
     left_out = np.concatenate([ordered[:, ordered[0] != ordered[1]], resembling_pairs(found.texts, bound)], axis=1)
     distinct = np.unique(left_out, axis=1)
-    return Evidence(found.texts, len(found.texts), {LABELLED: same}, different, distinct)
+    return SampledPairs(found.texts, len(found.texts), {LABELLED: same}, different, distinct)
 
 
-def measured(evidence: Evidence, setting: Setting, hashed: Hashed) -> Measured:
+def measured(evidence: SampledPairs, setting: Setting, hashed: Hashed) -> Measured:
     """Return the distances of a setting.
 
     Parameters
     ----------
-    evidence : Evidence
+    evidence : SampledPairs
     setting : Setting
     hashed : Hashed
         The fingerprints that the setting gives the items of the evidence.
@@ -224,8 +224,31 @@ def fingerprints_of(items: Iterable[Any], setting: Setting, threads: int) -> Has
     return Hashed(width.from_bytes(found) if width.words > 1 else found.astype(np.uint64), known)
 
 
-def each_measured(evidence: Evidence, settings: Sequence[Setting], resources: Resources) -> Iterator[Measured]:
+def each_measured(evidence: SampledPairs, settings: Sequence[Setting], resources: Resources) -> Iterator[Measured]:
     """Yield the distances of each setting, of evidence whose items are texts."""
     for number, setting in enumerate(settings):
         resources.report("measuring", number, len(settings))
         yield measured(evidence, setting, fingerprints_of(evidence.items, setting, resources.threads))
+
+
+def distances(rows: Words, others: Words) -> Places:
+    """Return the number of bits in which each row differs from the row of others at its place."""
+    bits = np.bitwise_count(rows ^ others).astype(np.intp)
+    return bits if bits.ndim == 1 else np.asarray(bits.sum(-1), np.intp)
+
+
+def all_distances(rows: Words, width: int) -> Histogram:
+    """Return how many pairs of different rows have each distance, shape (width + 1,)."""
+    counts = np.zeros(width + 1, np.int64)
+    for start, block in in_blocks(rows):
+        later = rows[start:]
+        bits = np.zeros((len(block), len(later)), np.uint16)
+        for mine, theirs in zip(_columns(block), _columns(later), strict=True):
+            bits += np.bitwise_count(mine[:, None] ^ theirs)
+        counts += np.bincount(bits.reshape(-1), minlength=width + 1)
+        counts -= np.bincount(bits[:, : len(block)][np.tri(len(block), dtype=bool)], minlength=width + 1)
+    return counts
+
+
+def _columns(rows: Words) -> list[Words]:
+    return [rows] if rows.ndim == 1 else list(rows.T)

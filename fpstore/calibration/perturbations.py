@@ -6,10 +6,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import NamedTuple
 
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.spans import Span, sentences, words
 from fpstore.errors import InputError, show
 from fpstore.hashing.normal import is_unspaced
 
@@ -25,10 +25,24 @@ _NUMBER = re.compile(
     rf"|\b(?P<month>{'|'.join(_MONTHS)})\b"
     rf"|(?P<han>[{_HAN_DIGITS}\u3007\u5341\u767e\u5343\u842c\u4e07]++)(?=[\u5e74\u6708\u65e5\u53f7\u865f\u4eba\u91cc])"
 )
+# Scripts without spaces. A word of Chinese or Japanese has two characters most often; one of the others, more.
+_HAN_AND_KANA = "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_OTHERS = "\u0e00-\u0e7f\u0e80-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Tibetan, Burmese, Khmer
+_WORD = re.compile(rf"[{_HAN_AND_KANA}]{{1,2}}|[{_OTHERS}]{{1,4}}|(?:(?![{_HAN_AND_KANA}{_OTHERS}])\w)+")
+# A run of full stops is looked at once, from its beginning: texts have long ones.
+_SENTENCE_END = re.compile(
+    r"(?<![.!?\u2026])[.!?\u2026]++[\"'\u201d\u2019\u00bb)\]]*+(?:\s++|\Z)"
+    r"|[\u3002\uff01\uff1f\uff61]++[\u201d\u2019\u300d\u300f\uff09]*+\s*+"
+    r"|(?<!\n)\n[^\S\n]*+\n\s*+"
+)
+_LINE_END = re.compile(r"\n\s*+")
+_FEWEST_SENTENCES = 3  # with fewer, each line is one: poems, programs, tables
 _NO_WORD = re.compile(r"[^\w\s]")
 _OTHER_PUNCTUATION = (",", ";", ":", "-", "\u2014", "\u3001", "\uff0c", "\uff1b", "")
 _SPACES = re.compile(r"\s+")
 _OTHER_SPACES = (" ", "  ", "\n", "\t", "\u00a0")
+
+Span = tuple[int, int]
 
 
 class Material:
@@ -50,6 +64,24 @@ class Material:
 
 def _some_words(text: str) -> set[str]:
     return {text[a:b] for a, b in words(text)[:_POOL_WORDS]}
+
+
+def words(text: str) -> list[Span]:
+    """Return where the words are: runs of word characters; in scripts without spaces, two characters, or four of longer ones."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def sentences(text: str) -> list[Span]:
+    """Return where the sentences with words are, each up to the next one; of a text with few, the lines."""
+    found = _between(text, _SENTENCE_END)
+    return found if len(found) >= _FEWEST_SENTENCES else _between(text, _LINE_END)
+
+
+def _between(text: str, end: re.Pattern[str]) -> list[Span]:
+    bounds = [0, *(match.end() for match in end.finditer(text))]
+    if bounds[-1] < len(text):
+        bounds.append(len(text))
+    return [(a, b) for a, b in pairwise(bounds) if _WORD.search(text, a, b)]
 
 
 class _Case(NamedTuple):

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from math import exp, inf, lgamma, log, nan, sqrt
 from typing import NamedTuple
 
-from fpstore.calibration.rows import Counts
+import numpy as np
+import numpy.typing as npt
 
+Histogram = npt.NDArray[np.int64]  # pairs by distance, shape (width + 1,)
 _Z = 1.959964  # of an interval that holds the truth 95 times in 100
 LEAST_MET = 10  # pairs at a radius from which the rates below it are continued
 
@@ -54,7 +56,7 @@ class Tail:
         Pairs of strangers by distance, at least one.
     """
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, counts: Histogram) -> None:
         self.total = int(counts.sum())
         self._within = counts.cumsum().tolist()
         self._logs = _logs(counts.tolist())

@@ -20,7 +20,7 @@ LONGEST = 1 << 18  # characters of a text that are looked at
 TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"
 
 
-class Sample(NamedTuple):
+class TextSample(NamedTuple):
     """Some texts of a corpus, in the order of the corpus.
 
     Attributes
@@ -51,9 +51,9 @@ class LabelledPairs(NamedTuple):
     documents : int
         The texts of the corpus with ids, or those of the pairs, without empty ones.
     empty : int
-        As in `Sample`, of the same texts.
+        As in `TextSample`, of the same texts.
     shortened : int
-        As in `Sample`, of the texts of the pairs.
+        As in `TextSample`, of the texts of the pairs.
     """
 
     texts: list[str]
@@ -65,7 +65,7 @@ class LabelledPairs(NamedTuple):
 
 def sample_of(
     corpus: RowSource, projection: Projection, size: int, seed: int, progress: Progress | None = None, *, html: bool | str = False
-) -> Sample:
+) -> TextSample:
     """Return a random sample of the texts of a corpus, which is read once.
 
     Parameters
@@ -98,7 +98,7 @@ def sample_of(
     texts = taken if extractor is None else list(filter(None, main_texts(taken, extractor)))
     lost = len(taken) - len(texts)
     shortened = sum(len(text) > LONGEST for text in texts)
-    return Sample([text[:LONGEST] for text in texts], held.seen - lost, empty + lost, shortened)
+    return TextSample([text[:LONGEST] for text in texts], held.seen - lost, empty + lost, shortened)
 
 
 def labelled_texts(pairs: RowSource) -> LabelledPairs:

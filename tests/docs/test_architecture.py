@@ -39,7 +39,7 @@ OWNERS = {
     "pyarrow": ("io/arrow.py", "io/tables.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
-    "PIL": ("hashing/image.py", "hashing/image_open.py", "calibration/image_"),
+    "PIL": ("hashing/image.py", "hashing/image_open.py", "calibration/image_", "calibration/resemblance.py"),
     "imagehash": ("hashing/image.py",),
     "pdqhash": ("hashing/image.py",),
     "jieba": ("hashing/tokenizers.py",),

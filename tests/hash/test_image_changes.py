@@ -9,7 +9,7 @@ from drawing import noise, scene
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 from fpstore.calibration.image_changes import IMAGE_CHANGES, IMAGE_KINDS, ImageChange, parse_image_change
-from fpstore.calibration.image_resemblance import resembling_images, views
+from fpstore.calibration.resemblance import resembling_images, views
 from fpstore.errors import InputError
 
 PICTURE = scene(1, (200, 150))

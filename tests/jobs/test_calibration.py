@@ -15,13 +15,20 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.calibration import calibrate
 from fpstore.calibration.advice import Wish, false_pairs, suggestions
-from fpstore.calibration.measures import Distances, Evidence, Measured, evidence_of_changes, fingerprints_of
+from fpstore.calibration.measures import (
+    Distances,
+    Measured,
+    SampledPairs,
+    all_distances,
+    distances,
+    evidence_of_changes,
+    fingerprints_of,
+)
 from fpstore.calibration.measures import measured as measured_by
 from fpstore.calibration.perturbations import CHANGES, parse_change
 from fpstore.calibration.rates import LEAST_MET, Rate, Tail
 from fpstore.calibration.resemblance import resemblance, resembling_pairs, shingles
-from fpstore.calibration.rows import all_distances, distances
-from fpstore.calibration.samples import LONGEST, Sample, sample_of
+from fpstore.calibration.samples import LONGEST, TextSample, sample_of
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
@@ -147,7 +154,7 @@ def test_distances_are_those_of_brute_force(width):
     texts = [*texts_of(12, words=8), "...", "1 2 3 4 5 6 7 8 9"]
     maker = Letters(width)
     changes = [parse_change(text) for text in ("words=1", "typos=0.2", "truncate=0.4", "numbers=1")]
-    evidence = evidence_of_changes(Sample(texts, 14, 0, 0), changes, 10, 3, 0.5, ONE_THREAD)
+    evidence = evidence_of_changes(TextSample(texts, 14, 0, 0), changes, 10, 3, 0.5, ONE_THREAD)
     found = measured(evidence, Setting("letters", maker))
     assert evidence.items[:14] == texts
     assert {name: pairs.shape[1] for name, pairs in evidence.duplicates.items()} == {
@@ -177,7 +184,7 @@ def test_distances_are_those_of_brute_force(width):
 
 def test_texts_without_fingerprint_are_missed():
     texts = [*texts_of(5), "!?! !?! !?!"]
-    evidence = Evidence([*texts, "?!?"], 6, {"any": np.array([[5, 0], [6, 0]])}, None, np.empty((2, 0), np.intp))
+    evidence = SampledPairs([*texts, "?!?"], 6, {"any": np.array([[5, 0], [6, 0]])}, None, np.empty((2, 0), np.intp))
     found = measured(evidence, parse_setting("shingle=words"))
     assert found.duplicates["any"].within(64) == Rate(1, 2)
     assert found.strangers.within(64).total == 10

@@ -10,8 +10,7 @@ from speeds import crossed
 
 from fpstore import _kernel
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.perturbations import CHANGES, KINDS, MOST_CHANGED, Change, Material, parse_change
-from fpstore.calibration.spans import sentences, words
+from fpstore.calibration.perturbations import CHANGES, KINDS, MOST_CHANGED, Change, Material, parse_change, sentences, words
 from fpstore.errors import InputError
 
 ENGLISH = " ".join(

@@ -26,9 +26,9 @@ from calibration.plots import draw
 from calibration.tails import tails_of
 from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.measures import BOUND, Distances, Evidence, Measured, evidence_of_changes, fingerprints_of, measured
+from fpstore.calibration.measures import BOUND, Distances, Measured, SampledPairs, evidence_of_changes, fingerprints_of, measured
 from fpstore.calibration.perturbations import CHANGES
-from fpstore.calibration.samples import LONGEST, Sample
+from fpstore.calibration.samples import LONGEST, TextSample
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 
 RATES = (1e-3, 1e-4, 1e-5)
@@ -92,7 +92,7 @@ def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argpa
     """Return the figures of a corpus."""
     texts = _cut(texts_of(name, folder))
     places = Draws(options.seed, name).places(len(texts), options.sample)
-    sample = Sample([texts[place] for place in places], len(texts), 0, 0)
+    sample = TextSample([texts[place] for place in places], len(texts), 0, 0)
     resources = Resources(0, parse_threads(options.threads))
     evidence = evidence_of_changes(sample, CHANGES, options.copies, options.seed, BOUND, resources)
     lengths = sorted(map(len, sample.texts))
@@ -106,7 +106,7 @@ def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argpa
     }
 
 
-def _figures(evidence: Evidence, setting: Setting, threads: int) -> dict[str, Any]:
+def _figures(evidence: SampledPairs, setting: Setting, threads: int) -> dict[str, Any]:
     found = measured(evidence, setting, fingerprints_of(evidence.items, setting, threads))
     return {
         "recall_at_rate": {f"{rate:g}": recall_at(found, found.all_duplicates, rate) for rate in RATES},

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.calibration.draws import Draws
-from fpstore.calibration.measures import BOUND, Evidence, Measured, fingerprints_of, measured
+from fpstore.calibration.measures import BOUND, Measured, SampledPairs, fingerprints_of, measured
 from fpstore.calibration.rates import LEAST_MET
 from fpstore.calibration.resemblance import resembling_pairs
 from fpstore.calibration.settings import Setting, parse_setting
@@ -31,10 +31,10 @@ def tails_of(texts: list[str], seed: int, threads: int) -> list[dict[str, Any]]:
     return out
 
 
-def _evidence(texts: list[str]) -> Evidence:
+def _evidence(texts: list[str]) -> SampledPairs:
     """Return documents without any copies."""
-    return Evidence(texts, len(texts), {"none": np.empty((2, 0), np.intp)}, None, resembling_pairs(texts, BOUND))
+    return SampledPairs(texts, len(texts), {"none": np.empty((2, 0), np.intp)}, None, resembling_pairs(texts, BOUND))
 
 
-def _measured(evidence: Evidence, setting: Setting, threads: int) -> Measured:
+def _measured(evidence: SampledPairs, setting: Setting, threads: int) -> Measured:
     return measured(evidence, setting, fingerprints_of(evidence.items, setting, threads))

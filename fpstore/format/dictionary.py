@@ -55,7 +55,7 @@ class Dictionary:
         """
         key = hash_of(string)
         for number in self.mapping.get(key):
-            found = self.strings.encoded(number)
+            found = self.strings.string(number).encode()
             if found == string:
                 return number
             self._check(number, found, key)

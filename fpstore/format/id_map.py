@@ -119,7 +119,8 @@ class IdMap:
         self.name = printable(path)  # in messages of the kernel
 
     @property
-    def _table(self) -> Table:
+    def table(self) -> Table:
+        """The table whose blocks the records are for; ClosedStoreError once it is closed."""
         if self._open_table is None:
             raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
         return self._open_table
@@ -131,7 +132,7 @@ class IdMap:
 
     def get(self, block: int, rank: int) -> list[int]:
         """Return the id numbers of one fingerprint, ascending."""
-        key = self._table.kernel.key_of(block)
+        key = self.table.kernel.key_of(block)
         record = self._reader.file.get(key, block)
         if record is None:
             raise self._missing(block)
@@ -154,9 +155,9 @@ class IdMap:
     def find(self, wanted: Words) -> tuple[Words, Counts, Words]:
         """Return (blocks, ranks, ids) of all places that have a wanted id; the wanted ids ascend. This reads the whole map."""
         parts = []
-        block_count = self._table.kernel.block_count
+        block_count = self.table.kernel.block_count
         for first in range(0, block_count, FIND_BLOCKS):
-            keys = self._table.read_keys(first, min(first + FIND_BLOCKS, block_count))
+            keys = self.table.read_keys(first, min(first + FIND_BLOCKS, block_count))
             parts.append(_kernel.find_ids(self._records(first, keys), first, seed_words(keys), self._digest, wanted, self.name))
         if not parts:
             return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
@@ -166,7 +167,7 @@ class IdMap:
     def gather(self, blocks: Words, ranks: Counts) -> tuple[Lims, Words]:
         """Return (lims, ids) of many places; each record is read once."""
         distinct, record = np.unique(blocks, return_inverse=True)
-        keys = self._table.kernel.keys_of(distinct)
+        keys = self.table.kernel.keys_of(distinct)
         records = self._reader.file.get_many(keys, distinct)
         found = [record for record in records if record is not None]
         if len(found) != len(keys):
@@ -189,7 +190,7 @@ class IdMap:
         self._reader.verify()
         total = block = waiting = 0
         records = self._reader.items()
-        block_keys = iter(rows_to_numbers(self._table.block_keys))
+        block_keys = iter(rows_to_numbers(self.table.block_keys))
         for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
             block_key = next(block_keys, None)
             key, record = next(records, (None, b""))

@@ -18,7 +18,7 @@ from fpstore.base.threads import Job, Pool
 from fpstore.base.width import WIDTH_64
 from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
-from fpstore.errors import ClosedStoreError, CorruptStoreError
+from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.layout import NOWHERE, TableLayout
@@ -162,15 +162,12 @@ class Mapping:
     """
 
     def __init__(self, table: Table, numbers: Path, shape: dict[str, int]) -> None:
-        self._table: Table | None = table
         self.numbers = IdMap(numbers, table, shape)
 
     @property
     def table(self) -> Table:
         """The table of the keys; ClosedStoreError once it is closed."""
-        if self._table is None:
-            raise ClosedStoreError(f"{self.numbers.path}: the store is closed", path=self.numbers.path)
-        return self._table
+        return self.numbers.table
 
     def gather(self, keys: Words) -> tuple[Lims, Words]:
         """Return (lims, numbers) of keys; a key that is not there has none.
@@ -218,7 +215,6 @@ class Mapping:
     def close(self) -> None:
         """Close the file of the numbers, and let the table go."""
         self.numbers.close()
-        self._table = None
 
 
 # The index by id

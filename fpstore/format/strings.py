@@ -182,34 +182,18 @@ class Strings:
         counts: Words = np.minimum(np.uint64(self.count) - records * per_record, per_record)
         return counts
 
-    def parse(self, record: int, value: bytes | None) -> list[bytes]:
-        """Return the strings of a record, of which there are as many as its place says.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
-        strings = None if value is None else self._records.strings(record, value)
-        if strings is None or len(strings) != min(self.per_record, self.count - record * self.per_record):
-            raise self._damaged_record(record)
-        return strings
-
     def _damaged_record(self, record: int) -> CorruptStoreError:
         first = record * self.per_record
         return self._damaged(f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged")
 
-    def encoded(self, number: int) -> bytes:
-        """Return the UTF-8 of the string of a number.
+    def string(self, number: int) -> str:
+        """Return the string of a number.
 
         Raises
         ------
         CorruptStoreError
             There is none.
         """
-        return self.string(number).encode()
-
-    def string(self, number: int) -> str:
-        """Return the string of a number; see :meth:`encoded`."""
         if number >= self.count:
             raise self._unknown(number)
         per_record = self.layout.per_record
@@ -295,11 +279,10 @@ class Strings:
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
-        for record, value in zip(records.tolist(), values, strict=True):
-            try:
-                self.parse(record, value)
-            except CorruptStoreError as error:
-                return error
+        for record, value, count in zip(records.tolist(), values, self._counts(records).tolist(), strict=True):
+            content = None if value is None else self._records.content(record, value)
+            if content is None or _kernel.string_at(content, count, 0) is None:
+                return self._damaged_record(record)
         for number in numbers.tolist():
             try:
                 self.string(number)

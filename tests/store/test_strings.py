@@ -72,10 +72,10 @@ def test_records_are_what_the_format_says(tmp_path, per_record, dictionary):
         assert reader.several(np.array(list(in_use), np.uint64)) == list(in_use.values())
         for number in {0, 5, count - 1, count, count + 1, 2**63} - {-1}:
             if number in in_use:
-                assert reader.encoded(number) == in_use[number]
+                assert reader.string(number).encode() == in_use[number]
                 continue
             with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no string"):
-                reader.encoded(number)
+                reader.string(number)
             with pytest.raises(fpstore.CorruptStoreError, match=f"id number {number} has no string"):
                 reader.several(np.array([number], np.uint64))
         reader.close()

@@ -82,7 +82,7 @@ def suggestions(found: Sequence[Measured], wish: Wish) -> list[Suggestion]:
     recall is wanted, of those with at most twice the fewest false pairs. The others follow by recall, or by false pairs.
     """
     each = [_suggested(one, wish) for one in found]
-    each.sort(key=lambda s: _order(s, wish))
+    each.sort(key=lambda s: (s.radius is None, s.false_pairs if wish.recall is not None else -s.recall.value, _microseconds(s)))
     best = each[0]
     if best.radius is None:
         return each
@@ -91,13 +91,8 @@ def suggestions(found: Sequence[Measured], wish: Wish) -> list[Suggestion]:
         as_good = [s for s in each if s.radius is not None and s.recall.value >= low]
     else:
         as_good = [s for s in each if s.radius is not None and s.false_pairs <= 2 * best.false_pairs]
-    first = min(as_good, key=lambda s: _microseconds(s))
+    first = min(as_good, key=_microseconds)
     return [first, *(s for s in each if s is not first)]
-
-
-def _order(one: Suggestion, wish: Wish) -> tuple[bool, float, float]:
-    first = one.false_pairs if wish.recall is not None else -one.recall.value
-    return one.radius is None, first, _microseconds(one)
 
 
 def _microseconds(one: Suggestion) -> float:

@@ -224,7 +224,11 @@ def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notic
     found = [found[place] for place in families.tolist()]
     evidence = _evidence(found, work.changes, alike)
     order = _originals_first(found)
-    hashed = [_joined([one.hashed[number] for one in found], order) for number in range(len(work.settings))]
+    by_setting = zip(*(one.hashed for one in found), strict=True)
+    hashed = [
+        Hashed(np.concatenate([one.rows for one in each])[order], np.concatenate([one.known for one in each])[order])
+        for each in by_setting
+    ]
     return LookedAt(evidence, hashed, blank, broken, sum(one.shrunk for one in found))
 
 
@@ -248,7 +252,3 @@ def _originals_first(found: Sequence[_Picture]) -> Places:
     copies = np.ones(begins[-1], bool)
     copies[begins[:-1]] = False
     return np.concatenate([begins[:-1], np.flatnonzero(copies)])
-
-
-def _joined(parts: Sequence[Hashed], order: Places) -> Hashed:
-    return Hashed(np.concatenate([part.rows for part in parts])[order], np.concatenate([part.known for part in parts])[order])

@@ -263,8 +263,10 @@ def calibrate(
     if image:
         if source is None or any(value is not None for value in (text, pairs, id)):
             raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
+        image_changes: Sequence[ImageChange] = IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
+        work = ImageWork(made, image_changes, amounts.copies, amounts.seed)
         pictures = Walk(paths_of(source), None, True, False, None)
-        facts, looked_at = from_images(pictures, _work(made, changes, amounts), amounts, on_notice, resources)
+        facts, looked_at = from_images(pictures, work, amounts, on_notice, resources)
         return calibrated(facts, looked_at.evidence, looked_at.each_measured(made), wish)
     corpus = None if source is None else open_corpus(source, text is True, None, on_notice, encoding, bool(html))
     columns = None if corpus is None else projection_of(Projection(id=id), text, None)
@@ -286,11 +288,6 @@ def _setting(one: object, image: bool) -> Setting:
         return Setting(f"{one.name} {', '.join(f'{key}={value}' for key, value in one.parameters.items())}".strip(), one)
     example = "method=difference,width=256" if image else "shingle=words,size=2"
     raise InputError(f"a setting is a str such as '{example}', or a fingerprinter of {wanted}: got {show(one)}", got=one)
-
-
-def _work(settings: Sequence[Setting], changes: Iterable[str] | None, amounts: Amounts) -> ImageWork:
-    ways: Sequence[ImageChange] = IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
-    return ImageWork(settings, ways, amounts.copies, amounts.seed)
 
 
 def from_corpus(

@@ -56,14 +56,11 @@ class Material:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
-        self.words = sorted({word for text in texts[:_POOL_TEXTS] for word in _some_words(text[:_POOL_CHARS])})
+        pool = [text[:_POOL_CHARS] for text in texts[:_POOL_TEXTS]]
+        self.words = sorted({text[a:b] for text in pool for a, b in words(text)[:_POOL_WORDS]})
         letters = {char for word in self.words for char in word if char.isalpha()}
         self.unspaced = sorted(filter(is_unspaced, letters))
         self.spaced = sorted(letters - set(self.unspaced)) or list(_ALPHABET)
-
-
-def _some_words(text: str) -> set[str]:
-    return {text[a:b] for a, b in words(text)[:_POOL_WORDS]}
 
 
 def words(text: str) -> list[Span]:
@@ -133,13 +130,12 @@ def _typos(case: _Case) -> str:
 def _words(case: _Case) -> str:
     """Put other words of the corpus in the place of words."""
     spans = words(case.text)
-    chosen = case.chosen(spans, case.count(len(spans)))
-    return _spliced(case.text, [(span, _other_word(case, case.text[slice(*span)])) for span in chosen])
-
-
-def _other_word(case: _Case, word: str) -> str:
-    found = case.draws.pick_other(case.material.words, word)
-    return word[::-1] if found is None else found
+    pieces = []
+    for a, b in case.chosen(spans, case.count(len(spans))):
+        word = case.text[a:b]
+        found = case.draws.pick_other(case.material.words, word)
+        pieces.append(((a, b), word[::-1] if found is None else found))
+    return _spliced(case.text, pieces)
 
 
 def _drop(case: _Case) -> str:

@@ -22,7 +22,6 @@ from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.jobs.joining import PairColumns, pairs_between, saved, saving
 from fpstore.jobs.pairs import Pairs, batches_of, rows_of
 from fpstore.jobs.spooled_ids import SpooledIds
-from fpstore.query.batches import MatchColumns
 from fpstore.query.names import HeldIds, Named, Names, names_in_slices
 from fpstore.query.snapshot import Snapshot
 
@@ -152,7 +151,10 @@ def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, ke
         resources.report("finding pairs", start, len(rows))
         some = rows[start : start + PROBED_ROWS]
         parts = stored.probe_in_parts(some, radius, resources.threads, MATCHES)
-        found = (_matched(queries, columns) for queries, columns in parts)
+        found = (
+            PairColumns(np.repeat(queries, np.diff(lims), axis=0), others, distances.astype(np.uint16))
+            for queries, (lims, others, distances) in parts
+        )
         if kept is None:
             yield from found
             continue
@@ -178,11 +180,6 @@ def _probes_are_faster(stored: Snapshot, queries: int, radius: int, design: Join
         return False
     probing = queries * probe_nanoseconds(generation.design, count, radius, queries, generation.manifest.blocks)
     return probing < join_nanoseconds(design, count, queries) + READ_NANOSECONDS * count
-
-
-def _matched(queries: Words, columns: MatchColumns) -> PairColumns:
-    lims, found, distances = columns
-    return PairColumns(np.repeat(queries, np.diff(lims), axis=0), found, distances.astype(np.uint16))
 
 
 def _turned(columns: PairColumns, turn: bool) -> PairColumns:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Words
+from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import Job, Pool
 from fpstore.base.width import Distances, words_of
@@ -64,7 +64,7 @@ def pairs_within(
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
-    return _found([rows], design, partial(_join, design), resources, kept)
+    return _found([rows], design, resources, kept)
 
 
 def pairs_between(
@@ -80,7 +80,7 @@ def pairs_between(
     resources, kept
         As for :func:`pairs_within`.
     """
-    return _found([rows, others], design, partial(_join, design), resources, kept)
+    return _found([rows, others], design, resources, kept)
 
 
 def links_within(
@@ -98,43 +98,25 @@ def links_within(
     """
     if design.radius == 0:
         return iter(())
-    return _found([rows], design, partial(_linking, design), resources, kept, linked=True)
+    return _found([rows], design, resources, kept, linked=True)
 
 
-class _Rules(NamedTuple):
-    """The parameters of the kernel for a table and the tables before it: the first table in which a pair meets reports it."""
-
-    permutation: Bytes
-    bucket_masks: Words
-    tag_masks: Words
-    flips: list[int]
-    both: list[int]
-    tag_bits: int
-    radius: int
-
-
-def _rules(design: JoinDesign, number: int) -> _Rules:
-    spec, upto = design.tables[number], number + 1
-    return _Rules(
-        np.frombuffer(spec.permutation, np.uint8), design.bucket_masks[:upto], design.tag_masks[:upto],
-        list(design.flips[:upto]), list(design.both[:upto]), spec.tag_bits, design.radius,
+def _search(design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span) -> Search:
+    """Return a search in some buckets of a table; of a pair that meets in several tables, the first one reports it."""
+    spec, table, upto = design.tables[number], sides[0], number + 1
+    rules = (
+        table.rows, table.starts, table.tags, np.frombuffer(spec.permutation, np.uint8),
+        design.bucket_masks[:upto], design.tag_masks[:upto], list(design.flips[:upto]), list(design.both[:upto]),
+        spec.tag_bits, design.radius,
     )  # fmt: skip
-
-
-def _join(design: JoinDesign, number: int, sides: Sequence[SortedTable], span: Span) -> _kernel.PairJoin:
-    first, end = span
-    opposite = sides[1] if len(sides) > 1 else None
-    return _kernel.PairJoin(*sides[0], **_rules(design, number)._asdict(), first=first, end=end, opposite=opposite)
-
-
-def _linking(design: JoinDesign, number: int, sides: Sequence[SortedTable], span: Span) -> _kernel.Linking:
-    return _kernel.Linking(*sides[0], **_rules(design, number)._asdict())
+    if linked:
+        return _kernel.Linking(*rules)
+    return _kernel.PairJoin(*rules, span.first, span.end, sides[1] if len(sides) > 1 else None)
 
 
 def _found(
     sides: Sequence[Words],
     design: JoinDesign,
-    start: Callable[..., Search],
     resources: Resources,
     kept: Checkpoint | None,
     *,
@@ -146,7 +128,7 @@ def _found(
     sorters: list[TableSorter] = []
     waiting: list[_Part] = []  # of tables that are sorted in spans: threads go on with the next table
     for number, spec in enumerate(design.tables):
-        search = partial(start, number)
+        search = partial(_search, design, number, linked)
         parts = _parts(sides, design.flips[number], resources)
         spans = saved = None if kept is None else _saved_spans(kept, number, 1 << spec.prefix_bits)
         if parts > 1 and spans is None:

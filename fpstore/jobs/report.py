@@ -268,17 +268,11 @@ def families_of(snapshot: Snapshot, clusters: Clusters, files: Files) -> tuple[l
     lims, rows = fingerprints_of(snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64))
     numbers = snapshot.width.numbers(rows)
     own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
-    families = [
-        Family(int(clusters.sizes[place]), sorted((_member(one, own[one], own[some[0]], files) for one in some), key=_distance))
-        for place, some in zip(places, shown, strict=True)
-    ]
+    families = []
+    for place, some in zip(places, shown, strict=True):
+        first = own[some[0]]
+        members = [
+            Member(one, min((a ^ b).bit_count() for a in own[one] for b in first), files.of(one, own[one])) for one in some
+        ]
+        families.append(Family(int(clusters.sizes[place]), sorted(members, key=lambda member: member.distance)))
     return families[:LARGEST], families[LARGEST:]
-
-
-def _member(one: int | str, fingerprints: list[int], representative: list[int], files: Files) -> Member:
-    distance = min((a ^ b).bit_count() for a in fingerprints for b in representative)
-    return Member(one, distance, files.of(one, fingerprints))
-
-
-def _distance(member: Member) -> int:
-    return member.distance

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fpstore.base.aliases import Progress
@@ -340,33 +339,18 @@ def dedup(
     """
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.source import Projection
-    from fpstore.jobs.checkpoint import checkpoint_in
     from fpstore.jobs.choices import Rules
     from fpstore.jobs.clusters import Deduplication
-    from fpstore.jobs.dedup import (
-        check_output,
-        check_outside,
-        dedup_job,
-        find_duplicates,
-        kept_of,
-        projection_and_maker,
-        write_outputs,
-    )
+    from fpstore.jobs.dedup import dedup_job, deduplicate, kept_of, projection_and_maker
 
     check_progress(progress)
     how = Projection(id=id, score=score, width=check_width(width), decimal=decimal, signed=signed)
     projection, maker = projection_and_maker(how, text, fingerprint, fingerprinter)
     job = dedup_job(projection, Rules(radius, keep, group, unknown), maker, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
-    folder = None if resume is None else check_outside(corpus, check_path(resume, "resume"))
-    target = None if output is None else check_output(output, corpus, check_flag(overwrite, "overwrite"), folder=folder)
+    folder = None if resume is None else check_path(resume, "resume")
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
-    if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
-        raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
-    with checkpoint_in(folder, lambda: job.identity(corpus)) as kept:
-        found = find_duplicates(corpus, job, resources, kept)
-        if target is not None:
-            write_outputs(partial(corpus.copy, found.kept, target, progress), target, kept)
+    found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
     return Deduplication(kept_of(corpus, found.kept), found.clusters.held(), found.unknown)
 
 

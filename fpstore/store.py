@@ -47,6 +47,11 @@ if TYPE_CHECKING:  # the others are imported where they are used: opening and pr
 MOST_LIMIT = 2**63 - 1
 
 
+def snapshot_of(store: Store) -> Snapshot:
+    """Return a store as it is now, which no later change affects; for what is built on it inside of this package."""
+    return store._snapshot()
+
+
 class Store:
     """An exact Hamming-radius index on disk, which :func:`fpstore.build` makes and :func:`fpstore.open` opens.
 
@@ -135,23 +140,18 @@ class Store:
         self._writer.refuse_nested()
         return self._writer
 
-    def snapshot(self) -> Snapshot:
-        """Return the store as it is now, which no later change affects; for tools that are built on fpstore."""
+    def _snapshot(self) -> Snapshot:
+        """Return the store as it is now, which no later change affects."""
         if self._closed:
             self._check()
         return self._tracker.snapshot()
 
-    def identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
-        """Return the :meth:`snapshot`, and what tells this state from any other."""
+    def _identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
+        """Return the store as it is now, and what tells this state from any other."""
         self._check()
         return self._tracker.identified_snapshot() if self._writer is None else self._writer.identified_snapshot()
 
     # What it is
-
-    @property
-    def kernel_tables(self) -> list[Any]:
-        """The kernel's tables, in design order: for benchmarks and tests."""
-        return [table.kernel for table in self.snapshot().generation.tables]
 
     @property
     def radius(self) -> int:
@@ -166,7 +166,7 @@ class Store:
     @property
     def design(self) -> Design:
         """The design of the tables: a :class:`fpstore.Design`."""
-        return self._tracker.design if self._closed else self.snapshot().generation.design
+        return self._tracker.design if self._closed else self._snapshot().generation.design
 
     @property
     def fingerprinter(self) -> dict[str, Any] | None:
@@ -176,11 +176,11 @@ class Store:
     @property
     def ids(self) -> Ids:
         """Look-ups by id: whether an id is stored, and which fingerprints have it."""
-        return Ids(self.snapshot)
+        return Ids(self._snapshot)
 
     def __len__(self) -> int:
         """Return the number of distinct fingerprints."""
-        return self.snapshot().totals.fingerprints
+        return self._snapshot().totals.fingerprints
 
     def __repr__(self) -> str:
         if self._closed:
@@ -190,11 +190,11 @@ class Store:
 
     def __contains__(self, fingerprint: object) -> bool:
         """Return whether a fingerprint is stored; InputError for what is none, or has another width."""
-        return self.snapshot().has(self._one(fingerprint))
+        return self._snapshot().has(self._one(fingerprint))
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the fingerprints stored now, in ascending order; later changes have no effect. See :meth:`items`."""
-        snapshot = self.snapshot()
+        snapshot = self._snapshot()
         return (value for piece in snapshot.fingerprints() for value in self._width.numbers(piece))
 
     __reversed__ = None  # else Python would ask for fingerprints by place
@@ -202,7 +202,7 @@ class Store:
     def __getitem__(self, fingerprint: int) -> list[int] | list[str]:
         """Return the ids of a stored fingerprint; KeyError when it is not stored."""
         value = self._one(fingerprint)
-        ids = self.snapshot().ids_of_one(value)
+        ids = self._snapshot().ids_of_one(value)
         if not ids:
             text = fingerprint_text(self._width.outer(value), self.width)
             raise NotStoredError(f"the fingerprint {text} is not stored", got=fingerprint)
@@ -242,7 +242,7 @@ class Store:
         >>> [(m.fingerprint, m.distance) for m in store.probe(0b1001, radius=1)]
         [(8, 1), (11, 1)]
         """
-        snapshot = self.snapshot()
+        snapshot = self._snapshot()
         if type(fingerprint) is int and radius is limit is None and self._same_numbers and not fingerprint >> self._width.bits:
             return snapshot.probe(fingerprint, self._radius)  # what most ask, without further checks
         value = self._one(fingerprint)
@@ -298,7 +298,7 @@ class Store:
         return radius
 
     def probe_many(
-        self, fingerprints: Any, radius: int | None = None, threads: int | None = None, *, limit: int | None = None
+        self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, limit: int | None = None
     ) -> Matches:
         """Find every stored fingerprint within ``radius`` bits of each query.
 
@@ -320,7 +320,7 @@ class Store:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        snapshot = self.snapshot()
+        snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         if limit is not None:
@@ -332,7 +332,7 @@ class Store:
         return self._matches(snapshot, queries, columns)
 
     def probe_batches(
-        self, fingerprints: Any, radius: int | None = None, threads: int | None = None, matches: int = 1 << 22
+        self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, matches: int = 1 << 22
     ) -> Iterator[Matches]:
         """Answer :meth:`probe_many` in parts, in bounded memory however many matches there are.
 
@@ -355,7 +355,7 @@ class Store:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        snapshot = self.snapshot()
+        snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
         matches = check_whole(matches, 1, 2**63 - 1, "matches")
@@ -363,7 +363,7 @@ class Store:
             self._check()
             yield self._matches(snapshot, part, columns)
 
-    def scan(self, fingerprints: Any, radius: int, threads: int | None = None, *, limit: int | None = None) -> Matches:
+    def scan(self, fingerprints: Any, radius: int, *, threads: int | None = None, limit: int | None = None) -> Matches:
         """Find every stored fingerprint within any ``radius`` (0 to the width) of each query, by reading the whole first table.
 
         The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, at most
@@ -373,7 +373,7 @@ class Store:
         ------
         InputError, CorruptStoreError, ClosedStoreError
         """
-        snapshot = self.snapshot()
+        snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
         radius = check_radius(radius, self.width)
         if limit is not None:
@@ -422,7 +422,7 @@ class Store:
         >>> [(m.fingerprint, m.distance) for m in store.nearest(0b1111, 2)]
         [(11, 1), (8, 3)]
         """
-        snapshot = self.snapshot()
+        snapshot = self._snapshot()
         queries = self._many(fingerprints)
         count = check_whole(count, 1, MOST_LIMIT, "count")
         radius = self.width if max_radius is None else check_radius(max_radius, self.width)
@@ -442,7 +442,7 @@ class Store:
         KeyError
             A fingerprint is not stored.
         """
-        return self.snapshot().ids_of(check_fingerprints(fingerprints, self._width))
+        return self._snapshot().ids_of(check_fingerprints(fingerprints, self._width))
 
     def fingerprints_of(self, ids: Any) -> tuple[npt.NDArray[np.int64], Words]:
         """Return (lims, fingerprints) of ids: id m has ``fingerprints[lims[m]:lims[m + 1]]``, ascending.
@@ -460,7 +460,7 @@ class Store:
         ------
         InputError
         """
-        lims, rows = fingerprints_of(self.snapshot(), ids)
+        lims, rows = fingerprints_of(self._snapshot(), ids)
         return lims, self._width.outside(rows)
 
     def items(self) -> Iterator[tuple[Words, npt.NDArray[np.int64], Words | list[str]]]:
@@ -468,7 +468,7 @@ class Store:
 
         A piece has at most 65,536 ids, or about 4 MiB of strings. The last fingerprint of a piece may have more ids in the next.
         """
-        return ((self._width.outside(rows), lims, ids) for rows, lims, ids in self.snapshot().items())
+        return ((self._width.outside(rows), lims, ids) for rows, lims, ids in self._snapshot().items())
 
     # Whole-corpus jobs
 
@@ -538,7 +538,7 @@ class Store:
         radius: int | None = None,
         *,
         group: str | None = None,
-        representative: str = "first",
+        keep: str = "first",
         memory: int | str | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
@@ -558,7 +558,7 @@ class Store:
             representative. In each component, the first document by the rule below represents a group and takes all documents
             within the radius, the first of the others represents the next group, and so on. By default "greedy" for pictures,
             because chains connect many unlike pictures, and "connected" for all others.
-        representative : {"first", "smallest", "central"}
+        keep : {"first", "smallest", "central"}
             The document that stands for its group. "first": the least integer id, or the string id that the store saw first.
             "smallest": the least id, strings by code points. "central": the document whose fingerprint is nearest to the
             majority of the group, bit by bit (of the component if groups are greedy). With ``group="greedy"`` and with
@@ -585,7 +585,7 @@ class Store:
         from fpstore.jobs.store_job import job_of
 
         job = job_of(self, radius, memory, threads, progress)
-        return job.clusters(group, representative, self.fingerprinter, resume)
+        return job.clusters(group, keep, self.fingerprinter, resume)
 
     def join(
         self,
@@ -756,7 +756,7 @@ class Store:
         """
         writer = self._changing()
         value = self._one(fingerprint)
-        radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
+        radius = self._radius if radius is None else self._checked_radius(radius, self._snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
         check_optional_sync(sync)
@@ -768,6 +768,7 @@ class Store:
         ids: Any = None,
         radius: int | None = None,
         always: bool = False,
+        *,
         threads: int | None = None,
         sync: str | None = None,
     ) -> Matches:
@@ -795,7 +796,7 @@ class Store:
         """
         writer = self._changing()
         rows, checked = self._rows(fingerprints, ids)
-        radius = self._radius if radius is None else self._checked_radius(radius, self.snapshot())
+        radius = self._radius if radius is None else self._checked_radius(radius, self._snapshot())
         always = check_flag(always, "always")
         check_optional_sync(sync)
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
@@ -919,7 +920,7 @@ class Store:
             for path in map(check_path, others):
                 if self._tracker.is_at(path):
                     raise InputError(f"{self.path}: cannot be merged with itself")
-                snapshots.append(stack.enter_context(Store(path)).snapshot())
+                snapshots.append(stack.enter_context(Store(path))._snapshot())
             writer.merge(resources, snapshots, renumber, design)
 
     def split(
@@ -960,7 +961,7 @@ class Store:
         check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
         resources = Resources(parse_memory(memory), parse_threads(threads), progress)
-        return split_store(self.snapshot(), target, bits, overwrite, resources)
+        return split_store(self._snapshot(), target, bits, overwrite, resources)
 
     def backup(
         self,
@@ -1000,7 +1001,7 @@ class Store:
 
     def stats(self) -> dict[str, Any]:
         """Return the contents and sizes of the store, by the keys that the page about the Python API lists."""
-        snapshot, writer = self.snapshot(), self._writer
+        snapshot, writer = self._snapshot(), self._writer
         watched = self._tracker.watched(None if writer is None else writer.committer.log.number)
         state = None if writer is None else writer.state()
         if writer is not None and writer.merging.error is not None:
@@ -1027,4 +1028,4 @@ class Store:
         check_progress(progress)
         from fpstore.care.verify import verify_store
 
-        return verify_store(self.snapshot(), self._tracker.log, progress)
+        return verify_store(self._snapshot(), self._tracker.log, progress)

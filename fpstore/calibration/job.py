@@ -242,8 +242,48 @@ def calibrate(
     >>> best.measured.setting.name, best.radius, best.recall
     ('size=1', 8, Rate(found=40, total=40))
     """
-    amounts = Amounts(sample, copies, resemblance, seed, html).checked()
     check_progress(progress)
+    wanted = request_of(
+        text=text, image=image, pairs=pairs, id=id, html=html, settings=settings, changes=changes, documents=documents,
+        recall=recall, false_pairs=false_pairs, sample=sample, copies=copies, resemblance=resemblance, seed=seed,
+        with_source=source is not None,
+    )  # fmt: skip
+    corpus: RowSource | Walk | None = None
+    if image:
+        corpus = Walk(paths_of(source), None, True, False, None)
+    elif source is not None:
+        corpus = open_corpus(source, text is True, None, on_notice, encoding, bool(html))
+    return calibrated(wanted, corpus, Resources(0, parse_threads(threads), progress), on_notice)
+
+
+class Request(NamedTuple):
+    """What a calibration is asked for: see :func:`calibrate`."""
+
+    settings: list[Setting]
+    changes: Sequence[Change] | Sequence[ImageChange]
+    amounts: Amounts
+    wish: Wish
+    columns: Projection | None
+    pairs: Any
+
+
+def request_of(
+    *,
+    text: Any = None,
+    image: bool = False,
+    pairs: Any = None,
+    id: str | None = None,  # noqa: A002
+    html: bool | str = False,
+    settings: Iterable[str | Fingerprinter[Any]] | None = None,
+    changes: Iterable[str] | None = None,
+    documents: int | None = None,
+    recall: float | None = None,
+    false_pairs: float | None = None,
+    with_source: bool = True,
+    **amounts: Any,
+) -> Request:
+    """Return what a calibration is asked for; InputError for a wrong argument of :func:`calibrate`."""
+    checked = Amounts(html=html, **amounts).checked()
     if documents is not None:
         check_whole(documents, 2, 2**64, "documents")
     wish = Wish(0 if documents is None else documents, recall, false_pairs).checked()
@@ -257,27 +297,17 @@ def calibrate(
         raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
     if html and (pairs is not None or image):
         raise InputError("html=True (--html) is for documents of which copies are made: leave it out with pairs and pictures")
-    if isinstance(text, tuple):
+    if isinstance(text, tuple | dict):
         raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
-    resources = Resources(0, parse_threads(threads), progress)
-    if image:
-        if source is None or any(value is not None for value in (text, pairs, id)):
-            raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
-        image_changes: Sequence[ImageChange] = IMAGE_CHANGES if changes is None else [*map(parse_image_change, changes)]
-        work = ImageWork(made, image_changes, amounts.copies, amounts.seed)
-        pictures = Walk(paths_of(source), None, True, False, None)
-        facts, looked_at = from_images(pictures, work, amounts, on_notice, resources)
-        return calibrated(facts, looked_at.evidence, looked_at.each_measured(made), wish)
-    corpus = None if source is None else open_corpus(source, text is True, None, on_notice, encoding, bool(html))
-    columns = None if corpus is None else projection_of(Projection(id=id), text, None)
-    if pairs is not None:
-        facts, evidence = from_pairs(open_corpus(pairs, texts=False), corpus, columns, amounts)
-    elif corpus is not None and columns is not None:
-        ways = CHANGES if changes is None else [*map(parse_change, changes)]
-        facts, evidence = from_corpus(corpus, columns, ways, amounts, resources)
-    else:
+    ways: Any = IMAGE_CHANGES if image else CHANGES
+    if changes is not None:
+        ways = [*map(parse_image_change if image else parse_change, changes)]
+    if image and (not with_source or any(value is not None for value in (text, pairs, id))):
+        raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
+    if not with_source and pairs is None:
         raise InputError("there is nothing to measure: give a corpus, or pairs with labels")
-    return calibrated(facts, evidence, each_measured(evidence, made, resources), wish)
+    columns = projection_of(Projection(id=id), text, None) if with_source and not image else None
+    return Request(made, ways, checked, wish, columns, pairs)
 
 
 def _setting(one: object, image: bool) -> Setting:
@@ -290,40 +320,45 @@ def _setting(one: object, image: bool) -> Setting:
     raise InputError(f"a setting is a str such as '{example}', or a fingerprinter of {wanted}: got {show(one)}", got=one)
 
 
-def from_corpus(
-    corpus: RowSource, columns: Projection, changes: Sequence[Change], amounts: Amounts, resources: Resources
-) -> tuple[Facts, SampledPairs]:
-    """Return the evidence of a sample of a corpus, with changed copies."""
-    found = sample_of(corpus, columns, amounts.sample, amounts.seed, resources.progress, html=amounts.html)
-    facts = Facts(found.documents, found.empty, found.shortened)
-    return facts, evidence_of_changes(found, changes, amounts.copies, amounts.seed, amounts.bound(BOUND), resources)
+def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Resources, on_notice: Notice | None) -> Calibration:
+    """Return the calibration that is asked for, of a corpus, of pictures, or of pairs with texts alone."""
+    amounts = wanted.amounts
+    found: Iterable[Measured]
+    if isinstance(source, Walk):
+        facts, looked_at = _from_images(wanted, source, resources, on_notice)
+        evidence, found = looked_at.evidence, looked_at.each_measured(wanted.settings)
+    else:
+        if wanted.pairs is not None:
+            facts, evidence = _from_pairs(wanted, source)
+        else:
+            assert source is not None
+            assert wanted.columns is not None
+            sample = sample_of(source, wanted.columns, amounts.sample, amounts.seed, resources.progress, html=amounts.html)
+            facts = Facts(sample.documents, sample.empty, sample.shortened)
+            changes: Any = wanted.changes
+            evidence = evidence_of_changes(sample, changes, amounts.copies, amounts.seed, amounts.bound(BOUND), resources)
+        found = each_measured(evidence, wanted.settings, resources)
+    each = list(found)
+    wish = wanted.wish if wanted.wish.documents else wanted.wish._replace(documents=max(facts.documents, 2))
+    return Calibration(facts, wish, evidence, suggestions(each, wish))
 
 
-def from_images(
-    walk: Walk, work: ImageWork, amounts: Amounts, on_notice: Notice | None, resources: Resources
-) -> tuple[Facts, LookedAt]:
-    """Return the evidence of a sample of pictures, with changed copies."""
+def _from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: Notice | None) -> tuple[Facts, LookedAt]:
+    """Return what a sample of pictures tells, with copies that are changed."""
+    amounts, changes = wanted.amounts, wanted.changes
+    work = ImageWork(wanted.settings, changes, amounts.copies, amounts.seed)  # type: ignore[arg-type]
     sample = image_sample(walk, amounts.sample, amounts.seed, on_notice, resources)
     found = look_at(sample, work, amounts.bound(IMAGE_BOUND), on_notice, resources)
     return Facts(sample.pictures - found.blank - found.broken, found.blank, found.shrunk, "pictures"), found
 
 
-def from_pairs(
-    pairs: RowSource, corpus: RowSource | None, columns: Projection | None, amounts: Amounts
-) -> tuple[Facts, SampledPairs]:
-    """Return the evidence of pairs with labels: pairs of texts, or of ids of the documents of a corpus."""
+def _from_pairs(wanted: Request, corpus: RowSource | None) -> tuple[Facts, SampledPairs]:
+    """Return what pairs with labels tell: of texts, or of ids of the documents of a corpus."""
+    pairs, columns = open_corpus(wanted.pairs, texts=False), wanted.columns
     if corpus is None or columns is None:
         found = labelled_texts(pairs)
     elif columns.id is None:
         raise InputError("pairs of ids need the column of the ids of the documents (id=, --id-field)")
     else:
         found = labelled_ids(pairs, corpus, columns)
-    return Facts(found.documents, found.empty, found.shortened), evidence_of_labels(found, amounts.bound(BOUND))
-
-
-def calibrated(facts: Facts, evidence: SampledPairs, found: Iterable[Measured], wish: Wish) -> Calibration:
-    """Return the calibration of some settings, by the measures of each setting."""
-    each = list(found)
-    if not wish.documents:
-        wish = wish._replace(documents=max(facts.documents, 2))
-    return Calibration(facts, wish, evidence, suggestions(each, wish))
+    return Facts(found.documents, found.empty, found.shortened), evidence_of_labels(found, wanted.amounts.bound(BOUND))

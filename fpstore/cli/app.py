@@ -12,39 +12,21 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from fpstore import __version__
 from fpstore.base import diagnostics
-from fpstore.cli.backup import backup
-from fpstore.cli.build import build
-from fpstore.cli.calibrate import calibrate
-from fpstore.cli.cluster import cluster
-from fpstore.cli.compare import compare
-from fpstore.cli.dedup import dedup
-from fpstore.cli.delete import delete
+from fpstore.cli.build import build, hash_, plan
+from fpstore.cli.calibrate import calibrate, compare, weights
+from fpstore.cli.care import backup, export, repair, report, stats, verify
+from fpstore.cli.changes import delete, insert, merge, split
 from fpstore.cli.demo import demo
-from fpstore.cli.export import export
-from fpstore.cli.hash import hash_
-from fpstore.cli.help import help_
-from fpstore.cli.ids import ids
-from fpstore.cli.insert import insert
-from fpstore.cli.join import join
-from fpstore.cli.merge import merge
-from fpstore.cli.nearest import nearest
-from fpstore.cli.output import complain
-from fpstore.cli.pairs import pairs
-from fpstore.cli.plan import plan
-from fpstore.cli.probe import probe
-from fpstore.cli.repair import repair
-from fpstore.cli.report import report
-from fpstore.cli.scan import scan
+from fpstore.cli.jobs import cluster, dedup, join, pairs
+from fpstore.cli.options import argument
+from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
+from fpstore.cli.questions import ids, nearest, probe, scan
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
-from fpstore.cli.split import split
-from fpstore.cli.stats import stats
-from fpstore.cli.streams import CLOSED, occupy_closed_streams, output_is_closed
-from fpstore.cli.verb import LINE_WIDTH, Verb, VerbGroup
-from fpstore.cli.verify import verify
-from fpstore.cli.weights import weights
+from fpstore.cli.verb import LINE_WIDTH, Given, Verb, VerbGroup, verb
 from fpstore.errors import CorruptStoreError, FpstoreError
 
 EXIT_USAGE = 2
@@ -58,7 +40,7 @@ _ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.S
 class Failure:
     """The exit code of an error, which is another one for some verbs."""
 
-    code: int = Verb.failure
+    code: int = 1
 
 
 class Program(VerbGroup):
@@ -195,6 +177,33 @@ def main() -> None:
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642
     $ fpstore help probe
     """
+
+
+def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in main.commands if name.startswith(incomplete)]
+
+
+@verb(argument("words", "[VERB]", nargs=-1, shell_complete=_names))
+def help_(given: Given) -> None:
+    """Show the help of a verb, or the list of verbs.
+
+    `fpstore VERB --help` shows the same. docs/cli.md has all verbs on one page.
+
+    A shell completes verbs, options and paths after one command. Put it into the file that the shell reads when it starts:
+    for bash, eval "$(_FPSTORE_COMPLETE=bash_source fpstore)"; for zsh, the same with zsh_source; for fish,
+    _FPSTORE_COMPLETE=fish_source fpstore | source.
+
+    $ fpstore help
+    $ fpstore help build
+    """
+    ctx = click.get_current_context()
+    shown = ctx.find_root()
+    for word in given.words:
+        command = shown.command.get_command(shown, word) if isinstance(shown.command, click.Group) else None
+        if command is None:
+            raise click.UsageError(f"No such command {word!r}", ctx)
+        shown = click.Context(command, parent=shown, info_name=word)
+    click.echo(shown.get_help())
 
 
 main.add_section("Make a store", build, plan, calibrate, compare, weights, hash_)

@@ -1,141 +1,65 @@
-"""``fpstore build``."""
+"""The verbs that make a store, and fingerprints without one: ``build``, ``plan`` and ``hash``."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from fpstore.base.arguments import check_path
 from fpstore.base.resources import shown_size
 from fpstore.base.width import WORD_BITS
 from fpstore.building.target import lies_inside
-from fpstore.cli import documents, types
-from fpstore.cli import images as pictures
-from fpstore.cli import vectors as vector_files
-from fpstore.cli.documents import Shingles, shingle_options
-from fpstore.cli.images import Images, image_options
-from fpstore.cli.options import (
-    ROW_PARAMETERS,
-    Rows,
-    Talk,
-    codec_option,
-    disk_budget_option,
-    filter_option,
-    is_given,
-    json_option,
-    memory_option,
-    prefer_option,
-    refuse,
-    row_options,
-    storage_option,
-    store_argument,
-    talk_options,
-    threads_option,
-    width_option,
-)
-from fpstore.cli.output import print_json, shown
-from fpstore.cli.progress import Bars
-from fpstore.cli.texts import READING_PARAMETERS, Texts, check_text_usage, text_options
-from fpstore.cli.vectors import VECTOR_PARAMETERS, Vectors, ZeroVectors, vector_options
-from fpstore.cli.verb import Verb, output_is
+from fpstore.cli import content, options
+from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, VECTORS, Notices
+from fpstore.cli.options import argument, option
+from fpstore.cli.output import print_json, print_table, say, shown
+from fpstore.cli.verb import Given, fail, output_is, verb
+from fpstore.design.families import SCAN, lookup_radius
 from fpstore.design.tables import BLOCKS
 from fpstore.errors import InputError, counted
-from fpstore.io import open_reader
+from fpstore.io import Chunk, open_writer
 
 if TYPE_CHECKING:
-    from fpstore.hashing import Fingerprinter, HyperplaneHash
+    from fpstore.design.estimates import Plan
+    from fpstore.design.planner import Crossover
+    from fpstore.hashing import HyperplaneHash
+
+SHOWN = 12
+_ESTIMATES = (
+    "Times are estimates for one slow thread, to compare designs with: µs of a query in a batch of 4,096, and alone.\n"
+    "bytes/fp leaves out ids; disk includes row numbers as ids, which take 3.5 to 4.3 bytes each."
+)
+_HEADINGS = ("design", "bytes/fp", "disk", "look-ups", "µs")
+_LAST = {"hot": "µs alone", "cold": "cold ms"}
+_BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec", "filter", "disk_budget", "storage", "prefer")
 
 
-@click.command(cls=Verb, guesses=output_is("the store to write is the first argument"))
-@store_argument
-@click.argument("inputs", metavar="[INPUT...]", nargs=-1)
-@click.option(
-    "--empty",
-    is_flag=True,
-    help="Make a store of no rows, for fpstore insert; there is no INPUT. The first ids decide if ids are integers or strings.",
-)
-@click.option(
-    "-r",
-    "--radius",
-    type=types.RADIUS,
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Largest radius of probes, 0 to the width; above a quarter of it, the only design is scan.",
-)
-@width_option
-@click.option(
-    "--design",
-    default="auto",
-    show_default=True,
-    metavar="NAME",
-    help="Which tables to keep: auto, or a name that fpstore plan lists.",
-)
-@threads_option
-@memory_option
-@click.option(
-    "--block-bytes",
-    type=types.BLOCK,
-    metavar="N",
-    default=None,
-    help="Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower probes. "
-    "Column tables have none.",
-)
-@codec_option
-@filter_option
-@disk_budget_option
-@storage_option
-@prefer_option
-@click.option(
-    "--index-ids",
-    is_flag=True,
-    help="Index integer ids too, as strings always are: delete, upsert and fpstore ids then take no pass over all ids. "
-    "Only a build can choose it.",
-)
-@row_options
-@click.option(
-    "--text",
-    is_flag=True,
-    help="Inputs are text files or folders of them; make their fingerprints with SimHash.",
-)
-@click.option(
-    "--image",
-    is_flag=True,
-    help="Inputs are pictures or folders of them; make their fingerprints with an image hash, whose width and usual radius "
-    "are the defaults.",
-)
-@text_options
-@shingle_options
-@vector_options
-@image_options
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Replace STORE, if it is a store already, once the new one is complete; nothing else is ever replaced.",
-)
-@talk_options
-@json_option
-def build(
-    store: str,
-    inputs: Sequence[str],
-    empty: bool,
-    width: int,
-    rows: Rows,
-    text: bool,
-    image: bool,
-    texts: Texts,
-    shingles: Shingles,
-    vectors: Vectors,
-    images: Images,
-    talk: Talk,
-    force: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
+@verb(
+    options.STORE,
+    argument("inputs", "[INPUT...]", nargs=-1),
+    option("--empty", "Make a store of no rows, for fpstore insert. The first ids decide if ids are integers or strings."),
+    options.RADIUS_OF_PROBES,
+    options.WIDTH,
+    option("--design NAME", "Which tables to keep: auto, or a name that fpstore plan lists.", default="auto"),
+    options.THREADS,
+    options.MEMORY,
+    option(
+        "--block-bytes N", "Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower "
+        "probes.", options.BLOCK,
+    ),
+    *options.PLANNING,
+    option(
+        "--index-ids", "Index integer ids, as strings always are: delete, upsert and fpstore ids then take no pass over all ids.",
+    ),
+    *options.ROWS,
+    *content.DECLARED,
+    *content.MAKING,
+    option("--force", "Replace STORE, if it is a store already, once the new one is complete. Nothing else is ever replaced."),
+    *options.TALK,
+    options.JSON,
+    guesses=output_is("the store to write is the first argument"),
+)  # fmt: skip
+def build(given: Given) -> None:
     """Build a store.
 
     STORE is the folder of the new store. It appears complete or not at all.
@@ -145,9 +69,9 @@ def build(
     and fewer digits, then an optional id. Without ids, the row number is the id. Above 64 bits, .npy has rows of uint8, as
     FAISS takes them, and Parquet has fixed_size_binary; both have the most significant byte first.
 
-    With --text, an INPUT is a text file or a folder, and the path is the id. With --image, an INPUT is a picture or a folder.
-    With --text-field, fingerprints are made of the texts in one column or several; rows without words are left out. With
-    --vector, an INPUT is an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists of numbers.
+    With --text, --text-field, --image or --vector, inputs are texts, rows with texts, pictures or vectors. Their fingerprints
+    are made by SimHash, an image hash or hyperplanes. The store remembers how: insert and the searches need no option for it.
+    Texts without words, blank pictures and vectors of zeros have no fingerprint, and are left out.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md
@@ -156,114 +80,70 @@ def build(
     $ cat crawl.csv | fpstore build crawl.fps - --format csv --decimal --id-type str --force --quiet
     $ fpstore build crawl.fps crawl.jsonl --fingerprint-field hash --id-field url --force --no-progress
     $ fpstore build crawl.fps crawl.tsv --disk-budget 1GB --storage cold --prefer space --block-bytes 1024 --force --json
-    $ fpstore build crawl.fps a.npy b.npy --index-ids --force
-    $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --filter --force
-    $ fpstore build short.fps short.tsv --width 32
+    $ fpstore build crawl.fps a.npy b.npy --codec elias-fano --filter --index-ids --force
     $ fpstore build signed.fps signed.csv --decimal --signed
     $ fpstore build fresh.fps --empty --text --width 256 --radius 24
-    $ fpstore build pdq.fps pdq.tsv --width 256 --radius 31
     $ fpstore build notes.fps notes --text --shingle chars --shingle-size 5 --weighting set --force
-    $ fpstore build notes.fps notes --text --width 128 --radius 10 --digits zero --feature-hash blake2b --force
-    $ fpstore build copies.fps notes --text --longest-sentences 3 --radius 0
-    $ fpstore build words.fps notes --text --tokenizer unicode --stop-words frequent.txt
-    $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7
-    $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
-    $ fpstore build drafts.fps draft.txt --text --encoding utf-8
+    $ fpstore build words.fps notes --text --digits zero --feature-hash md5 --tokenizer unicode --stop-words frequent.txt
+    $ fpstore build copies.fps notes --text --encoding utf-8 --longest-sentences 3 --radius 0
     $ fpstore build site.fps site --text --html
     $ fpstore build titled.fps corpus.parquet --text-field title=4 --text-field text --id-field id --force
     $ fpstore build weighed.fps notes --text --weights weights.json
-    $ fpstore build photos.fps photos --image
-    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 20 --frame all --force
+    $ fpstore build vectors.fps embeddings.npy --vector --width 256 --radius 40 --seed 7 --force
+    $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
+    $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 20 --frame all
     """
     import fpstore
 
-    _check_inputs(store, inputs, empty)
-    if image:
-        pictures.check_usage(inputs, text)
-    width = pictures.settle(images if image else None, width, options)
-    types.usage_error_for_design(options["design"], options["radius"], width)
-    notices, zeros = texts.notices(), ZeroVectors()
-    of_texts = text or texts.text_field is not None
+    kind = content.declared_kind(given)
+    _check_inputs(given, kind)
+    maker = content.declared_maker(given, kind)
+    how = {name: getattr(given, name) for name in (*_BUILD_OPTIONS, "index_ids")}
+    width = given.width
+    if kind == PICTURES:
+        width, how["radius"] = maker.width, given.radius if given.is_given("radius") else maker.usual_radius
+    options.check_design_option(given.design, how["radius"], width)
+    notices = Notices(kind)
     source: Any = []
-    if not vectors.vector:
-        refuse(VECTOR_PARAMETERS, "needs --vector")
-        if not image:
-            check_text_usage(inputs, text, texts)
-    if image:
-        source = [] if empty else pictures.reader(inputs, options["fingerprinter"], texts.suffix, notices, options["threads"])
-    elif vectors.vector:
-        source = _vector_reader(inputs, of_texts, width, vectors, rows, zeros)
-        if not is_given("radius"):
-            talk.note(_of_radius(source.fingerprinter, options["radius"]))
-    elif of_texts and empty:
-        options["fingerprinter"] = _text_maker(texts, shingles.fingerprinter(width))
-    elif of_texts:
-        source = _text_reader(inputs, texts, shingles.fingerprinter(width), rows, notices, options["threads"])
-    else:
-        refuse(documents.SIMHASH_PARAMETERS, "needs --text or --text-field")
-        documents.refuse_folders(inputs)
-        source = [] if empty else open_reader(inputs, width=width, **rows.arguments)
+    if not given.empty:
+        source = content.open_inputs(given, kind, given.inputs, maker or width, notices)
+    if kind == VECTORS and not given.is_given("radius"):
+        given.note(_of_radius(source.fingerprinter, given.radius))
     began = time.monotonic()
-    with Bars(talk.bars, source) as bars:
-        made = fpstore.build(store, source, width=width, overwrite=force, progress=bars, **options)
+    with given.bars(None if given.empty else source) as bars:
+        own = {} if kind == VECTORS else {"fingerprinter": maker}
+        made = fpstore.build(given.store, source, width=width, overwrite=given.force, progress=bars, **how, **own)
     with made:
         stats = made.stats()
-    notices.report(talk)
-    zeros.report(talk)
-    _note_defaults(stats, talk)
-    if as_json:
-        print_json(stats)
-    elif not talk.quiet:
-        click.echo(f"{shown(store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
+    notices.report(given)
+    _note_defaults(given, stats)
+    given.result(stats, f"{shown(given.store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
 
 
-def _note_defaults(stats: dict[str, Any], talk: Talk) -> None:
+def _check_inputs(given: Given, kind: str) -> None:
+    """Refuse inputs that the build would replace, and options that are not for what the inputs hold."""
+    if given.empty == bool(given.inputs):
+        fail("--empty takes no INPUT" if given.empty else "give an INPUT, or --empty")
+    content.refuse_foreign(given, kind)
+    if given.empty:
+        rows = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type")
+        given.refuse("does not go with --empty", *rows, "vector", "vector_field", "suffixes", "encoding")
+    content.check_inputs(given, kind, given.inputs, "--text makes fingerprints of the text files in it, --image of the pictures")
+    for path in given.inputs:
+        if path != "-" and lies_inside(check_path(path), check_path(given.store)):
+            raise InputError(f"{path}: lies inside {given.store}, which the build would replace: move it elsewhere", path=path)
+
+
+def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
     """Note a radius that nobody chose for wide fingerprints, and options for blocks where a design has none."""
-    if stats["width"] > WORD_BITS and stats["fingerprinter"] is None and not is_given("radius"):
+    if stats["width"] > WORD_BITS and stats["fingerprinter"] is None and not given.is_given("radius"):
         differ = "near-duplicates may differ in more bits; hashes of PDQ differ in up to 31 of 256"
-        talk.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
+        given.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
     of_blocks = {"codec": "--codec", "block_bytes": "--block-bytes", "filter": "--filter"}
-    given = [option for name, option in of_blocks.items() if is_given(name)]
-    if given and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
-        changes = f"{' and '.join(given)} {'change' if len(given) > 1 else 'changes'} nothing"
-        talk.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")
-
-
-def _check_inputs(store: str, inputs: Sequence[str], empty: bool) -> None:
-    """Refuse inputs that the build would replace, and inputs of an empty store with the options that say how they are read."""
-    if empty == bool(inputs):
-        types.fail("--empty takes no INPUT" if empty else "give an INPUT, or --empty")
-    if empty:
-        refuse(ROW_PARAMETERS | VECTOR_PARAMETERS | {"vector", "suffix", "encoding"}, "does not go with --empty")
-    for path in inputs:
-        if path != "-" and lies_inside(check_path(path), check_path(store)):
-            raise InputError(f"{path}: lies inside {store}, which the build would replace: move it elsewhere", path=path)
-
-
-def _text_maker(texts: Texts, maker: Fingerprinter[Any]) -> Fingerprinter[Any]:
-    """Return the fingerprinter that a reader of such texts has."""
-    from fpstore.hashing.fields import maker_of_columns
-    from fpstore.hashing.html import of_pages
-
-    if texts.text_field is not None:
-        maker, _ = maker_of_columns(maker, texts.text_field)
-    return of_pages(maker, texts.html or False)
-
-
-def _text_reader(
-    inputs: Sequence[str], texts: Texts, maker: Fingerprinter[Any], rows: Rows, notices: documents.Notices, threads: int | None
-) -> Any:
-    if texts.text_field is None:
-        return texts.file_reader(inputs, maker, notices, threads)
-    return texts.row_reader(inputs, maker, rows, notices, threads=threads)
-
-
-def _vector_reader(inputs: Sequence[str], text: bool, width: int, vectors: Vectors, rows: Rows, notices: ZeroVectors) -> Any:
-    if text:
-        types.fail("--vector does not go with --text: give one of them")
-    refuse(documents.SIMHASH_PARAMETERS | documents.FOLDER_PARAMETERS | READING_PARAMETERS, "needs --text")
-    made = partial(vector_files.fingerprinter, width=width, seed=vectors.seed)
-    return vector_files.reader(inputs, made, vectors.vector_field, rows, notices)
+    named = [name for parameter, name in of_blocks.items() if given.is_given(parameter)]
+    if named and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
+        changes = f"{' and '.join(named)} {'change' if len(named) > 1 else 'changes'} nothing"
+        given.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")
 
 
 def _of_radius(made: HyperplaneHash, radius: int) -> str:
@@ -290,3 +170,166 @@ def summary(stats: dict[str, Any]) -> str:
     if fingerprints >= TELLING:
         parts.append(f"{taken / fingerprints:.1f} bytes per fingerprint")
     return ", ".join(parts)
+
+
+@verb(
+    options.INPUTS,
+    *content.DECLARED,
+    options.FORMAT,
+    options.ID_FIELD,
+    options.ID_TYPE,
+    options.WIDTH,
+    *content.MAKING,
+    options.OUTPUT,
+    options.JSON,
+    options.THREADS,
+    *options.TALK,
+)
+def hash_(given: Given) -> None:
+    """Make fingerprints of texts, pictures or vectors.
+
+    With --text, an INPUT is a text file, a folder, or - for standard input; with --image a picture likewise; with --text-field a
+    file of rows, and with --vector an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists. Writes
+    a line `fingerprint id` for each, separated by a tab, which fpstore build can read. With --json, writes objects with the
+    fields fingerprint and id. The id is the path, or that of --id-field, or the number of the row or vector, from 0 over all
+    files.
+
+    Texts without words, blank pictures and vectors of zeros have no fingerprint. They are left out, and named at the end, as
+    are files in folders that are no texts or pictures. NaN and infinity in vectors are errors. Pictures are turned upright as
+    their Exif data say.
+
+    $ fpstore hash draft.txt notes --text
+    $ fpstore hash new.png photos --image
+    $ fpstore hash embeddings.npy --vector --width 256 --seed 7 --output embeddings.tsv
+    $ fpstore hash notes --text --suffix .txt --shingle chars --shingle-size 5 --json
+    $ fpstore hash corpus.parquet --text-field title=4 --text-field text --id-field id --threads 2
+    $ fpstore hash photos --image --image-hash pdq --min-quality 20 --frame all
+    $ cat pages.jsonl | fpstore hash - --text-field text --format jsonl --id-field score --id-type str --quiet
+    """
+    kind = content.declared_kind(given)
+    if kind == FINGERPRINTS:
+        fail("say what the inputs are: --text, --text-field, --image or --vector")
+    content.refuse_foreign(given, kind)
+    maker, notices, done = content.declared_maker(given, kind), Notices(kind), 0
+    if kind == ROWS:
+        chunks: Any = content.open_inputs(given, kind, given.inputs, maker, notices, chunk_rows=content.CHUNK_ROWS)
+    else:
+        chunks = content.open_files(given, kind, given.inputs, maker, notices)
+    source: Any = chunks if hasattr(chunks, "bytes_done") else None
+    form, width = "jsonl" if given.as_json else None, given.width if kind == VECTORS else maker.width
+    with (
+        given.bars(source) as bars,
+        open_writer(given.output, format=form, columns=["fingerprint", "id"], width=width) as writer,
+    ):
+        chunk: Chunk
+        for chunk in chunks:
+            writer.write(chunk)
+            done += len(chunk.fingerprints)
+            bars("hashing", done)
+    notices.report(given)
+
+
+@verb(
+    argument("n", "N", type=options.NUMBER_OF_ALL),
+    options.RADIUS_OF_PROBES,
+    options.WIDTH,
+    *options.PLANNING,
+    option(
+        "--memory-budget SIZE", "Memory for the tables. By default half of this machine's memory with --storage hot.",
+        options.BUDGET,
+    ),
+    option("--all", f"Show all designs. By default the best {SHOWN}.", into="show_all"),
+    options.JSON,
+    guesses=dict.fromkeys(("-n", "--n", "--count"), "N stands alone, as in fpstore plan 1000000"),
+)  # fmt: skip
+def plan(given: Given) -> None:
+    """Compare the designs for a number of fingerprints.
+
+    N is a number such as 16777216, 2^24, 1e9, 16M (million), 16Mi (16 x 2^20) or 2G (billion).
+
+    The costs are estimates for uniform fingerprints and one thread. bytes/fp are the bytes per fingerprint without its id.
+    µs is the time of a probe in a batch of 4,096, with the tables in memory; in larger batches, tables of blocks take a third
+    to a ninth of it. µs alone is the time of a single probe; a call from Python adds 3 µs. With --storage cold, cold ms is the
+    time of a probe that reads every block from a solid-state disk. look-ups is the number of look-ups that a probe makes.
+    A design blocks-M-C with M - C below the radius also looks up prefixes that differ in some bits: it makes more look-ups
+    than it has tables. --json adds the number of tables, and the number of fingerprints that a probe compares.
+
+    The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To get
+    another one, pass its name to fpstore build as --design. By default auto takes twice the bytes only for three times the
+    speed. --prefer changes that. Bytes and times are with the filters that the note tells of. The other rows are in the order
+    of the mean of µs and µs alone, the latter with the 3 µs of a call; with --storage cold in the order of cold ms. The
+    design scan has one table, which a probe reads as a whole. The last line says when a scan takes less time than look-ups.
+
+    $ fpstore plan 2^24
+    $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
+    $ fpstore plan 16M --width 128 --storage cold --all --json
+    """
+    import fpstore
+    from fpstore.design.planner import crossover
+    from fpstore.design.preference import knee
+
+    n, radius, width, storage, prefer = given.n, given.radius, given.width, given.storage, given.prefer
+    options.check_radius_option(radius, width)
+    plans = fpstore.plan(
+        n, radius, disk_budget=given.disk_budget, memory_budget=given.memory_budget, storage=storage, codec=given.codec,
+        filter=given.filter, prefer=prefer, width=width,
+    )  # fmt: skip
+    crossing = crossover(n, radius, storage, width)
+    if given.as_json:
+        cheaper = {"cheaper_from_radius": crossing.radius, "cheaper_up_to_fingerprints": crossing.fingerprints}
+        print_json({"fingerprints": n, "radius": radius, "width": width, "scan": cheaper, "plans": [_record(p) for p in plans]})
+        return
+    print_table(
+        f"{counted(n, 'fingerprint')}, radius {radius}, width {width}, {storage} storage",
+        (*_HEADINGS, _LAST[storage], "note"),
+        [_row(p, n, storage) for p in (plans if given.show_all else plans[:SHOWN])],
+        left=(0, 6),
+    )
+    if len(plans) > SHOWN and not given.show_all:
+        say(f"and {len(plans) - SHOWN} more: --all shows them.")
+    say(_ESTIMATES)
+    if plans[0].chosen and prefer == "balance" and (best := knee([p for p in plans if p.fits], storage)).name != plans[0].name:
+        say(f"auto takes {plans[0].name} in place of {best.name}, which is hardly better.")
+    differs = plans[0].chosen and prefer != "speed" and (plans[0].name == SCAN) != (radius >= crossing.radius)
+    say(_crossing(n, radius, width, crossing) + (" auto weighs bytes, too." if differs else ""))
+    if not plans[0].fits:
+        then = "." if given.disk_budget or storage == "cold" else "; build would then choose as with --storage cold."
+        say(f"No design fits the budgets{then}")
+
+
+def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
+    """Say where a scan takes less time than look-ups, in one line."""
+    if radius > lookup_radius(width):
+        return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
+    if crossing.radius > lookup_radius(width):
+        told = f"For {counted(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
+        told += f"above which there are none. At radius {radius} a scan is cheaper for "
+    else:
+        told = f"By time alone, for {counted(n, 'fingerprint')} a scan is cheaper than look-ups from radius {crossing.radius} on."
+        told += f" At radius {radius}, it is cheaper for "
+    if crossing.fingerprints is None:
+        return told + "any number."
+    return told + (f"up to {counted(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")
+
+
+def _record(p: Plan) -> dict[str, Any]:
+    same = ("bytes_per_fingerprint", "disk_bytes", "lookups", "candidates", "microseconds", "single_microseconds")
+    values = {name: getattr(p, name) for name in (*same, "cold_milliseconds", "fits", "reason", "chosen")}
+    return {"design": p.name, "tables": len(p.design.tables), "filters": p.filters, **values}
+
+
+def _row(p: Plan, n: int, storage: str) -> tuple[str, ...]:
+    fits = "auto" if p.chosen else p.reason.replace(" the", "").removesuffix(" budget")
+    return (
+        p.name,
+        f"{p.bytes_per_fingerprint:.1f}" if n else "",
+        shown_size(p.disk_bytes),
+        f"{p.lookups:,}",
+        _decimal(p.microseconds),
+        _decimal(p.single_microseconds if storage == "hot" else p.cold_milliseconds),
+        ", ".join(filter(None, (fits, counted(p.filters, "filter") if p.filters else ""))),
+    )
+
+
+def _decimal(value: float) -> str:
+    return "<0.1" if 0 < value < 0.05 else f"{value:,.{0 if value >= 1000 else 1}f}"

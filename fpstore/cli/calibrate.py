@@ -1,30 +1,24 @@
-"""``fpstore calibrate``."""
+"""The verbs that say which fingerprints suit a corpus: ``calibrate``, ``compare`` and ``weights``."""
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fpstore.base.arguments import check_whole, printable
-from fpstore.cli import types
-from fpstore.cli.documents import Notices, suffix_option
-from fpstore.cli.options import Talk, check_output, grouped, json_option, refuse, talk_options, threads_option, usage_errors
-from fpstore.cli.output import print_json, print_table
-from fpstore.cli.plan import parse_count
-from fpstore.cli.progress import Bars
-from fpstore.cli.texts import READING_PARAMETERS, encoding_option, html_option
-from fpstore.cli.verb import Verb
-from fpstore.errors import StoreExistsError
+from fpstore.base.arguments import check_path, printable
+from fpstore.cli import content, options
+from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
+from fpstore.cli.options import argument, option, output_option, whole
+from fpstore.cli.output import print_json, print_table, shown
+from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.errors import InputError, counted, one_line
 
 if TYPE_CHECKING:
-    from fpstore.calibration.advice import Wish
-    from fpstore.calibration.job import Amounts, Calibration
-    from fpstore.calibration.settings import Setting
+    from fpstore.calibration.comparison import Comparison
+    from fpstore.calibration.job import Calibration
     from fpstore.hashing import Fingerprinter
 
 LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
@@ -33,165 +27,57 @@ TEXT_OPTIONS = {
     "hash": "--feature-hash", "tokenizer": "--tokenizer",
 }  # fmt: skip
 IMAGE_OPTIONS = {"method": "--image-hash", "width": "--width", "min_quality": "--min-quality"}
+SHOWN_CHARACTERS = 60
+COLUMNS = ("feature", "in A", "in B")
 
 
-@dataclasses.dataclass(frozen=True)
-class Documents:
-    """Where texts or pictures are, and pairs."""
-
-    text: bool
-    image: bool
-    text_field: str | None
-    id_field: str | None
-    pairs: str | None
-    suffix: Sequence[str]
-    encoding: str | None
-    html: str | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """How much is looked at, and for what."""
-
-    documents: int | None
-    recall: float | None
-    false_pairs: float | None
-    sample: int
-    copies: int
-    resemblance: float | None
-    seed: int
-
-    @property
-    def wish(self) -> Wish:
-        """What is wanted."""
-        from fpstore.calibration.advice import Wish
-
-        if self.documents is not None:
-            check_whole(self.documents, 2, 2**64, "documents")
-        return Wish(self.documents or 0, self.recall, self.false_pairs).checked()
-
-    @property
-    def amounts(self) -> Amounts:
-        """How much is looked at."""
-        from fpstore.calibration.job import Amounts
-
-        return Amounts(self.sample, self.copies, self.resemblance, self.seed).checked()
-
-
-@dataclasses.dataclass(frozen=True)
-class Chosen:
-    """What is compared, and by which near-duplicates."""
-
-    settings: Sequence[str]
-    changes: Sequence[str]
-
-    def parsed(self, image: bool) -> list[Setting]:
-        """Return the settings, or the usual ones, for pictures or for texts."""
-        from fpstore.calibration.settings import parse_setting, usual_settings
-        from fpstore.hashing import ImageHash, SimHash
-
-        kind = ImageHash if image else SimHash
-        return [parse_setting(text, kind) for text in self.settings or usual_settings(image)]
-
-
-def _only_field(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> str | None:
-    """Return the one column that is named."""
-    if len(value) > 1:
-        raise click.UsageError("--text-field: a calibration looks at one column of texts: name the one that tells most", ctx)
-    return next(iter(value), None)
-
-
-documents_options = grouped(
-    "given",
-    Documents,
-    click.option("--text", is_flag=True, help="Each file is a document; its path is its id."),
-    click.option("--image", is_flag=True, help="Files are pictures; those in folders are looked for."),
-    click.option(
-        "--text-field", metavar="NAME", multiple=True, callback=_only_field,
-        help="Column or JSON field of the texts. Of several, calibrate the one that tells most.",
+@verb(
+    argument("inputs", "[INPUT]...", nargs=-1),
+    *content.TEXTUAL,
+    content.IMAGE,
+    options.ID_FIELD,
+    option(
+        "--pairs FILE", "Pairs with labels, instead of changed copies: rows with the columns text_a, text_b and label; or, with "
+        "documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
     ),
-    click.option("--id-field", type=types.NAME, help="Column or JSON field of the ids that --pairs names."),
-    click.option(
-        "--pairs", metavar="FILE",
-        help="Pairs with labels, instead of changed copies: Parquet, JSON lines, CSV or TSV with the columns text_a, text_b and "
-        "label; or, with documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
+    option(
+        "--setting LIST", "Parameters of SimHash, such as shingle=words,size=2 or weights=FILE of fpstore weights, or with "
+        "--image of ImageHash, such as method=pdq or method=difference,width=256; may be repeated. By default some usual ones.",
+        into="settings", multiple=True,
     ),
-    suffix_option,
-    encoding_option,
-    html_option,
+    option(
+        "--change KIND=AMOUNT", "A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: typos, "
+        "words, drop, swap or repeat (of sentences), numbers, boilerplate, truncate, case, punctuation, spaces. With --image "
+        "resize, crop or watermark (shares), jpeg (quality), blur (pixels), brightness (factor), rotate (degrees), and grey or "
+        "mirror without an amount. The names that are printed are taken, too: 'resize 50%'. May be repeated.",
+        into="changes", multiple=True,
+    ),
+    option(
+        "-n --documents N", "Number of documents or pictures for which to choose, such as 1e8 or 50M. By default those of the "
+        "inputs.", options.NUMBER_OF_ALL,
+    ),
+    option("--recall SHARE", "Share of near-duplicates to find, such as 0.95.", options.SHARE),
+    option(
+        "--false-pairs N", "Most pairs of strangers within the radius. Without --recall, by default one for each hundred "
+        "documents.", options.SHARE,
+    ),
+    option(
+        "--sample N", "Most documents or pictures that are looked at; all their pairs are compared.",
+        whole(LEAST_SAMPLE, MOST_SAMPLE), 1500,
+    ),
+    option("--copies N", "Most copies for each kind of change.", whole(1, MOST_SAMPLE), 300),
+    option(
+        "--resemblance SHARE", "Documents that share this part of their shingles, or more, are of one family; by default 0.5. "
+        "With --image, pictures whose brightnesses correlate as much; by default 0.9.", options.SHARE,
+    ),
+    option("--seed N", "Seed of the sample and of the changes.", whole(0, 2**64 - 1), 0),
+    output_option("Also write a page in HTML, with pictures.", None),
+    option("--force", "Replace the file of --output, if it exists."),
+    options.THREADS,
+    options.JSON,
+    *options.TALK,
 )  # fmt: skip
-chosen_options = grouped(
-    "chosen",
-    Chosen,
-    click.option(
-        "--setting", "settings", multiple=True, metavar="LIST",
-        help="Parameters of SimHash, such as shingle=words,size=2 or weights=FILE of fpstore weights, or with --image of "
-        "ImageHash, such as method=pdq or method=difference,width=256; may be repeated. By default some usual ones are compared.",
-    ),
-    click.option(
-        "--change", "changes", multiple=True, metavar="KIND=AMOUNT",
-        help="A change by which near-duplicates are made, such as words=2 or, as a share, typos=0.01: typos, words, drop, swap "
-        "or repeat (of sentences), numbers, boilerplate, truncate, case, punctuation, spaces. With --image resize, crop or "
-        "watermark (shares), jpeg (quality), blur (pixels), brightness (factor), rotate (degrees), and grey or mirror without "
-        "an amount. The names that are printed are taken, too: 'resize 50%'. May be repeated.",
-    ),
-)  # fmt: skip
-limits_options = grouped(
-    "limits",
-    Limits,
-    click.option(
-        "-n", "--documents", type=types.Checked("number", parse_count), metavar="N",
-        help="Number of documents or pictures for which to choose, such as 1e8 or 50M; by default those of the inputs.",
-    ),
-    click.option("--recall", type=types.SHARE, metavar="SHARE", help="Share of near-duplicates to find, such as 0.95."),
-    click.option(
-        "--false-pairs", type=types.SHARE, metavar="N",
-        help="Most pairs of strangers within the radius; without --recall, by default one for each hundred documents.",
-    ),
-    click.option(
-        "--sample", type=types.whole(LEAST_SAMPLE, MOST_SAMPLE), default=1500, show_default=True, metavar="N",
-        help="Most documents or pictures that are looked at; all their pairs are compared.",
-    ),
-    click.option(
-        "--copies", type=types.whole(1, MOST_SAMPLE), default=300, show_default=True, metavar="N",
-        help="Most copies for each kind of change.",
-    ),
-    click.option(
-        "--resemblance", type=types.SHARE, metavar="SHARE",
-        help="Documents that share this part of their shingles, or more, are of one family; by default 0.5. With --image, "
-        "pictures whose brightnesses correlate as much; by default 0.9.",
-    ),
-    click.option(
-        "--seed", type=types.whole(0, 2**64 - 1), default=0, show_default=True, metavar="N",
-        help="Seed of the sample and of the changes.",
-    ),
-)  # fmt: skip
-
-
-@click.command(cls=Verb)
-@click.argument("inputs", metavar="[INPUT]...", nargs=-1)
-@documents_options
-@chosen_options
-@limits_options
-@click.option(
-    "-o", "--output", metavar="FILE", callback=lambda ctx, parameter, value: value and check_output(ctx, parameter, value),
-    help="Also write a page in HTML, with pictures.",
-)  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace the file of --output, if it exists.")
-@threads_option
-@json_option
-@talk_options
-def calibrate(
-    inputs: Sequence[str],
-    given: Documents,
-    chosen: Chosen,
-    limits: Limits,
-    output: str | None,
-    force: bool,
-    threads: int | None,
-    as_json: bool,
-    talk: Talk,
-) -> None:
+def calibrate(given: Given) -> None:
     """Measure which fingerprint and radius fit a corpus.
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates, makes changed copies of some,
@@ -201,117 +87,75 @@ def calibrate(
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8
-    $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html --threads 1 --quiet
+    $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html
     $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
-    $ fpstore calibrate stories --text --setting weights=weights.json --setting size=1
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
     $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
-    $ fpstore calibrate photos --image --change resize=0.5 --change jpeg=20 --change crop=0.05
-    $ fpstore calibrate photos --image --suffix .png --setting method=difference --setting method=perceptual,width=256
+    $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference --setting method=perceptual,width=256
     """
     from fpstore.calibration.shown import page_of
     from fpstore.io.sink import Sink
 
-    _check_usage(inputs, given)
-    if as_json and output == "-":
-        raise click.UsageError("--json and --output - both write to standard output")
-    if output not in (None, "-") and Path(output or "").is_file() and not force:
-        raise StoreExistsError(f"{printable(output or '')} exists: --force replaces it", path=output)
-    found = _calibration(inputs, given, chosen, limits, threads, talk)
-    if output is not None:
-        with Sink(output) as sink:
+    if given.as_json and given.output == "-":
+        fail("--json and --output - both write to standard output")
+    if given.output is not None:
+        given.check_new(given.output)
+    found = _calibration(given)
+    if given.output is not None:
+        with Sink(given.output) as sink:
             sink.write(page_of(found).encode())
-    if as_json:
+    if given.as_json:
         print_json(found.to_dict())
-    elif output != "-":
-        print_calibration(found)
+    elif given.output != "-":
+        _print_calibration(found)
 
 
-def _check_usage(inputs: Sequence[str], given: Documents) -> None:
-    """Raise a usage error for options that do not go together."""
-    if given.image:
-        refuse({"text", "text_field", "id_field", "pairs", *READING_PARAMETERS}, "does not go with --image")
-    if given.pairs is not None:
-        refuse({"changes", "sample", "copies", "seed", "html"}, "is for copies that are changed, not for pairs with labels")
-    else:
-        refuse({"id_field"}, "is for --pairs")
-    if not (given.text or given.image):
-        refuse({"suffix"}, "is for folders: with --text or --image")
-    if not inputs and (given.image or given.pairs is None or given.text or given.text_field):
-        raise click.UsageError("name files or folders of documents or pictures, or --pairs with texts")
-
-
-def _calibration(
-    inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, threads: int | None, talk: Talk
-) -> Calibration:
+def _calibration(given: Given) -> Calibration:
     """Return the calibration that the command line asks for; what cannot be is a usage error."""
-    notices = Notices()
-    of = _of_images if given.image else _of_texts
-    found = of(inputs, given, chosen, limits, Reporting(threads, talk, notices))
-    notices.report(talk)
+    from fpstore.calibration.job import calibrated, request_of
+    from fpstore.calibration.settings import PDQ_SETTINGS
+    from fpstore.hashing.corpora import open_corpus, paths_of
+    from fpstore.hashing.walk import Walk
+
+    kind = content.declared_kind(given)
+    _check_calibration(given, kind)
+    html, suffixes, notices = given.html or False, list(given.suffixes) or None, Notices(TEXTS)
+    with usage_errors():
+        wanted = request_of(
+            text=given.text or given.text_field, image=given.image, pairs=given.pairs, id=given.id_field, html=html,
+            settings=given.settings or None, changes=given.changes or None, documents=given.documents, recall=given.recall,
+            false_pairs=given.false_pairs, sample=given.sample, copies=given.copies, resemblance=given.resemblance,
+            seed=given.seed, with_source=bool(given.inputs),
+        )  # fmt: skip
+    source: Any = None
+    if given.image:
+        warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
+        if not given.settings and {one.name for one in wanted.settings}.isdisjoint(PDQ_SETTINGS):
+            given.note("method=pdq is not compared: pip install pdqhash")
+        source = Walk(paths_of(given.inputs), suffixes, True, False, None)
+    elif given.inputs:
+        source = open_corpus(given.inputs, kind == TEXTS, suffixes, notices, given.encoding, bool(html))
+    with given.bars(None if given.image else source) as bars:
+        found = calibrated(wanted, source, given.resources(bars), notices)
+    notices.report(given)
     return found
 
 
-class Reporting(NamedTuple):
-    """Threads, and where progress and what is left out are reported."""
-
-    threads: int | None
-    talk: Talk
-    notices: Notices
-
-
-def _of_texts(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, reporting: Reporting) -> Calibration:
-    from fpstore.base.resources import Resources, parse_threads
-    from fpstore.calibration.job import calibrated, from_corpus, from_pairs
-    from fpstore.calibration.measures import each_measured
-    from fpstore.calibration.perturbations import CHANGES, parse_change
-    from fpstore.hashing.corpora import open_corpus
-    from fpstore.io.source import Projection
-    from fpstore.jobs.dedup import projection_of
-
-    with usage_errors():
-        settings = chosen.parsed(image=False)
-        changes = list(map(parse_change, chosen.changes)) or CHANGES
-        amounts, wish = limits.amounts._replace(html=given.html or False), limits.wish
-        columns = projection_of(Projection(id=given.id_field), given.text or given.text_field, None) if inputs else None
-    corpus = None
-    if inputs:
-        html = given.html is not None
-        corpus = open_corpus(inputs, given.text, list(given.suffix) or None, reporting.notices, given.encoding, html)
-    with Bars(reporting.talk.bars, corpus) as bars:
-        resources = Resources(0, parse_threads(reporting.threads), bars)
-        if given.pairs is not None:
-            facts, evidence = from_pairs(open_corpus([given.pairs], texts=False), corpus, columns, amounts)
-        else:
-            assert corpus is not None
-            assert columns is not None
-            facts, evidence = from_corpus(corpus, columns, changes, amounts, resources)
-        return calibrated(facts, evidence, each_measured(evidence, settings, resources), wish)
-
-
-def _of_images(inputs: Sequence[str], given: Documents, chosen: Chosen, limits: Limits, reporting: Reporting) -> Calibration:
-    from fpstore.base.resources import Resources, parse_threads
-    from fpstore.calibration.image_changes import IMAGE_CHANGES, parse_image_change
-    from fpstore.calibration.image_evidence import ImageWork
-    from fpstore.calibration.job import calibrated, from_images
-    from fpstore.calibration.settings import PDQ_SETTINGS
-    from fpstore.hashing.corpora import paths_of
-    from fpstore.hashing.walk import Walk
-
-    warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
-    with usage_errors():
-        settings = chosen.parsed(image=True)
-        changes = list(map(parse_image_change, chosen.changes)) or IMAGE_CHANGES
-        amounts, wish = limits.amounts, limits.wish
-    if not chosen.settings and {one.name for one in settings}.isdisjoint(PDQ_SETTINGS):
-        reporting.talk.note("method=pdq is not compared: pip install pdqhash")
-    walk = Walk(paths_of(inputs), list(given.suffix) or None, True, False, None)
-    work = ImageWork(settings, changes, amounts.copies, amounts.seed)
-    with Bars(reporting.talk.bars) as bars:
-        resources = Resources(0, parse_threads(reporting.threads), bars)
-        facts, looked_at = from_images(walk, work, amounts, reporting.notices, resources)
-        return calibrated(facts, looked_at.evidence, looked_at.each_measured(settings), wish)
+def _check_calibration(given: Given, kind: str) -> None:
+    """Raise a usage error for options that do not go together."""
+    if isinstance(given.text_field, tuple | dict):
+        fail("--text-field: a calibration looks at one column of texts: name the one that tells most")
+    if given.image:
+        given.refuse("does not go with --image", "id_field", "pairs", "encoding", "html")
+    if given.pairs is not None:
+        given.refuse("is for copies that are changed, not for pairs with labels", "changes", "sample", "copies", "seed", "html")
+    else:
+        given.refuse("is for --pairs", "id_field")
+    if kind not in (TEXTS, PICTURES):
+        given.refuse("is for folders: with --text or --image", "suffixes")
+    if not given.inputs and (given.image or given.pairs is None or given.text or given.text_field):
+        fail("name files or folders of documents or pictures, or --pairs with texts")
 
 
 def build_options(made: Fingerprinter[Any]) -> list[str] | None:
@@ -327,7 +171,7 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
     return [word for key, value in changed.items() for word in (names[key], str(value))]
 
 
-def print_calibration(found: Calibration) -> None:
+def _print_calibration(found: Calibration) -> None:
     """Print the suggestions, what the first one finds, and what was looked at."""
     from fpstore.calibration.shown import SUMMARY, facts_of, recall_table, summary_rows, wanted
 
@@ -336,10 +180,186 @@ def print_calibration(found: Calibration) -> None:
     headings, rows = recall_table(first.measured)
     print_table(f"\nNear-duplicates found with {first.measured.setting.name}, by radius", headings, rows)
     print_table("\nLooked at", ("", ""), facts_of(found))
-    options = build_options(first.measured.setting.fingerprinter)
-    if options is not None and first.radius is not None:
-        click.echo(f"\nfpstore build takes the first setting as {' '.join([*options, '--radius', str(first.radius)])}")
+    taken = build_options(first.measured.setting.fingerprinter)
+    if taken is not None and first.radius is not None:
+        click.echo(f"\nfpstore build takes the first setting as {' '.join([*taken, '--radius', str(first.radius)])}")
     if not all(one.observed for one in found.suggestions if one.radius is not None):
         click.echo("\n~ is extrapolated below the distances that the sample has met: docs/calibration.md says how.")
     if first.radius is None:
         click.echo("\nNo setting meets the wish: allow more false pairs, ask for less recall, or compare other settings.")
+
+
+@verb(
+    argument("a", "A"),
+    argument("b", "B"),
+    *content.SHINGLES,
+    options.WIDTH,
+    option("--limit N", "Most differing features that are shown; JSON has all by default.", options.COUNT, 20),
+    options.ENCODING,
+    options.HTML,
+    options.JSON,
+)
+def compare(given: Given) -> None:
+    """Compare the fingerprints of two texts.
+
+    A and B are text files; one of them may be - for standard input. The features of a text are the pieces that make its
+    fingerprint, with their weights. The features whose weights differ most pull the texts apart: they are listed first. The
+    resemblance is the share of the features that both texts have; the weighted resemblance is the share of the weights.
+
+    $ fpstore compare draft.txt notes/one.txt
+    $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
+    $ cat notes/two.txt | fpstore compare - draft.txt --json
+    """
+    from fpstore.calibration.comparison import Comparison
+
+    if given.a == given.b == "-":
+        raise click.UsageError("only one of A and B can be standard input")
+    maker, notices = content.text_maker(given), Notices(TEXTS)
+    text_a, text_b = (_read(path, notices, given) for path in (given.a, given.b))
+    for name, text in ((given.a, text_a), (given.b, text_b)):
+        if maker.is_empty(text):
+            raise InputError(f"{_named(name)}: {maker.lack(text)}", path=name)
+    found = Comparison(maker, text_a, text_b)
+    given.quiet = False
+    notices.report(given)
+    if given.as_json:
+        print_json(_record(found, given.limit if given.is_given("limit") else None))
+    else:
+        _print_comparison(found, given)
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else printable(path)
+
+
+def _read(path: str, notices: Notices, given: Given) -> str:
+    """Return a text: a file that --text would take."""
+    from fpstore.hashing.html import main_texts
+
+    text = content.standard_input(notices, given.encoding) if path == "-" else _read_file(path, notices, given)
+    return text if given.html is None else main_texts([text], given.html)[0]
+
+
+def _read_file(path: str, notices: Notices, given: Given) -> str:
+    from fpstore.hashing.documents import DocumentFiles
+    from fpstore.hashing.walk import Walk
+
+    if check_path(path).is_dir():
+        raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
+    walk = Walk(Path(path), None, True, False, None, given.encoding)
+    (document,) = DocumentFiles(walk, on_note=notices, html=given.html is not None).documents()  # one that is no text is an error
+    return document.text
+
+
+def _record(found: Comparison, limit: int | None) -> dict[str, Any]:
+    digits = found.width // 4
+    return {
+        "fingerprint_a": f"{found.fingerprint_a:0{digits}x}",
+        "fingerprint_b": f"{found.fingerprint_b:0{digits}x}",
+        "width": found.width,
+        "distance": found.distance,
+        "features_a": len(found.features_a),
+        "features_b": len(found.features_b),
+        "shared": found.shared,
+        "resemblance": found.jaccard,
+        "weighted_resemblance": found.weighted_jaccard,
+        "differing": [{"feature": text, "weight_a": a, "weight_b": b} for text, a, b in found.differing[:limit]],
+    }
+
+
+def _print_comparison(found: Comparison, given: Given) -> None:
+    digits, limit = found.width // 4, given.limit
+    only = [sum(not (one.weight_b, one.weight_a)[side] for one in found.differing) for side in (0, 1)]
+    both = len(found.differing) - sum(only)
+    rows = [
+        (
+            f"A, {_named(given.a)}",
+            f"{found.fingerprint_a:0{digits}x}",
+            f"{len(found.features_a):,} features, {only[0]:,} only in A",
+        ),
+        (
+            f"B, {_named(given.b)}",
+            f"{found.fingerprint_b:0{digits}x}",
+            f"{len(found.features_b):,} features, {only[1]:,} only in B",
+        ),
+        ("distance", f"{found.distance}", f"of {found.width} bits"),
+        ("shared", f"{found.shared:,}", f"features, of which {both:,} have different weights"),
+        ("resemblance", f"{found.jaccard:.3f}", f"{found.weighted_jaccard:.3f} weighted"),
+    ]
+    print_table("Two texts", ("", "", ""), rows, left=(0, 2))
+    if not found.differing:
+        return
+    differing = [(_shown(one.text), f"{one.weight_a:g}", f"{one.weight_b:g}") for one in found.differing[:limit]]
+    print_table("\nFeatures whose weights differ most", COLUMNS, differing)
+    if len(found.differing) > limit:
+        click.echo(f"and {len(found.differing) - limit:,} more: --limit shows them.")
+
+
+def _shown(feature: str) -> str:
+    """Return a feature on one line, without the rest of a long one."""
+    line = one_line(feature)
+    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
+
+
+@verb(
+    options.INPUTS,
+    *content.TEXTUAL,
+    options.FORMAT,
+    *content.FEATURES,
+    options.WIDTH,
+    option("--sample N", "Most documents that are looked at, drawn at random and held in memory.", whole(1, 1_000_000), 10_000),
+    option(
+        "--most N", "Number of frequent pieces whose weights are kept. All others weigh as much as one of a single document.",
+        whole(1, 65_536), 4096,
+    ),
+    option("--seed N", "Seed of the sample.", whole(0, 2**63 - 1), 0),
+    output_option("Where to write the weights."),
+    *options.TALK,
+)  # fmt: skip
+def weights(given: Given) -> None:
+    """Learn weights of words from a corpus.
+
+    A word, or another piece of a text, counts less if many documents have it. Reads the texts as fpstore build does, takes a
+    random sample, and counts in how many documents of the sample each piece is. With several --text-field, a document has the
+    pieces of all columns; the weights of the columns do not matter here.
+
+    Writes a file for --weights of build, hash, dedup and compare, and for --setting weights=FILE of calibrate. The file has the
+    options that say what a piece is, too. A store remembers the weights: insert and the searches need no file.
+
+    $ fpstore weights corpus.parquet --text-field text --output weights.json
+    $ fpstore weights notes --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet
+    $ cat pages.jsonl | fpstore weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
+    """
+    from fpstore.calibration.learning import Learning, learnt_weights
+    from fpstore.hashing.corpora import open_corpus, open_rows
+    from fpstore.hashing.weights_file import packed_weights
+    from fpstore.io.sink import Sink
+    from fpstore.io.source import Projection
+
+    kind = content.declared_kind(given)
+    if kind not in (TEXTS, ROWS):
+        fail("name the column of the texts with --text-field, or give --text for files that are texts")
+    content.refuse_foreign(given, kind)
+    columns: Any = "text" if kind == TEXTS else given.text_field
+    columns = columns if isinstance(columns, str) else tuple(columns)
+    if given.html and isinstance(columns, tuple):
+        raise InputError("--html is for one column of pages, whose titles count too: name it alone")
+    simhash, notices = content.simhash_of(given), Notices(kind)
+    rows: Any
+    if kind == TEXTS:
+        content.check_inputs(given, kind, given.inputs, "")
+        suffixes = list(given.suffixes) or None
+        rows = open_corpus(given.inputs, True, suffixes, notices, given.encoding, given.html is not None)
+    else:
+        rows = open_rows(given.inputs, given.format, given.encoding)
+    notices.source = rows
+    learning = Learning(given.sample, given.most, given.seed, given.html or False)
+    with given.bars(rows) as bars:
+        found = learnt_weights(rows, Projection(text=columns), simhash, learning, bars)
+    with Sink(given.output) as sink:
+        sink.write(packed_weights(found.simhash))
+    notices.report(given)
+    kept = found.simhash.weights
+    if given.output != "-" and not given.quiet and kept is not None:
+        looked_at = f"{found.looked_at:,} of {counted(found.documents, 'document')}"
+        click.echo(f"{shown(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt from {looked_at}")

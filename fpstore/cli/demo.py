@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import shutil
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,25 +13,22 @@ from pathlib import Path
 import click
 
 from fpstore.cli.build import build
-from fpstore.cli.cluster import cluster
-from fpstore.cli.demo_data import MODULES, families, python_sources
+from fpstore.cli.care import stats
+from fpstore.cli.jobs import cluster
+from fpstore.cli.options import option
 from fpstore.cli.output import print_table, some_ids
-from fpstore.cli.probe import probe
-from fpstore.cli.stats import stats
-from fpstore.cli.verb import Verb
+from fpstore.cli.questions import probe
+from fpstore.cli.verb import Given, verb
 from fpstore.errors import StorageError, StoreExistsError
 
+MODULES = "*.py"
+_LEFT_OUT = {"test", "tests", "site-packages", "dist-packages"}
 _SHOWN_FAMILIES = 10
 _SHOWN_PATHS = 6
 
 
-@click.command(cls=Verb)
-@click.option(
-    "--keep",
-    metavar="DIR",
-    help="Write to the folder DIR and keep it. By default, a temporary folder is used and removed.",
-)
-def demo(keep: str | None) -> None:
+@verb(option("--keep DIR", "Write to the folder DIR and keep it. By default, a temporary folder is used and removed."))
+def demo(given: Given) -> None:
     """Try fpstore on the source files of Python.
 
     Builds a store in a temporary folder and prints each command as it runs, the families that it finds (such as
@@ -39,6 +37,7 @@ def demo(keep: str | None) -> None:
     $ fpstore demo
     $ fpstore demo --keep python-demo
     """
+    keep = given.keep
     library, packages = python_sources()
     with contextlib.ExitStack() as stack:
         folder = _folder(keep, stack)
@@ -49,7 +48,7 @@ def demo(keep: str | None) -> None:
         options = ["--text", "--suffix", ".py"]
         _run(build, [store, *options, MODULES, *packages])
         click.echo("\nFiles near one of them. Query, fingerprint, distance, id:\n")
-        _run(probe, [store, "--text", _example(packages)])
+        _run(probe, [store, _example(packages)])
         click.echo("\nAll families of near-duplicates:\n")
         _run(cluster, [store, "--output", clusters])
         print_families(Path(clusters))
@@ -103,3 +102,35 @@ def print_families(clusters: Path) -> None:
     print_table(f"\n{len(found)} {noun} of near-duplicates", ("files", ""), rows, left=(1,))
     if len(found) > _SHOWN_FAMILIES:
         click.echo(f"and {len(found) - _SHOWN_FAMILIES} more")
+
+
+def python_sources() -> tuple[Path, list[str]]:
+    """Return the folder of the standard library, and the packages in it with source files, without tests.
+
+    Raises
+    ------
+    StorageError
+        This Python has no source files: they are in an archive or were removed.
+    """
+    library = Path(sysconfig.get_path("stdlib"))
+    entries = sorted(library.iterdir()) if library.is_dir() else []
+    packages = [path.name for path in entries if path.name not in _LEFT_OUT and (path / "__init__.py").is_file()]
+    if not packages or not any(library.glob(MODULES)):
+        raise StorageError(f"{library}: this Python comes without its source files, which the demo needs", path=library)
+    return library, packages
+
+
+def families(clusters: Path) -> list[list[str]]:
+    """Return the documents of each cluster, sorted, the largest cluster first.
+
+    Parameters
+    ----------
+    clusters : Path
+        The TSV output of ``fpstore cluster``.
+    """
+    members: dict[str, list[str]] = {}
+    with clusters.open(encoding="utf-8") as lines:
+        for line in lines:
+            identifier, cluster, _ = line.rstrip("\n").split("\t")
+            members.setdefault(cluster, []).append(identifier)
+    return sorted(map(sorted, members.values()), key=lambda ids: (-len(ids), ids))

@@ -1,92 +1,165 @@
-"""Options and arguments shared by several verbs."""
+"""The table of options that several verbs share, and the types of their values.
+
+A value out of range is a usage error (exit code 2) before anything is opened or written.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable
+from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from fpstore.base.arguments import check_path
+from fpstore.base.arguments import check_path, check_share
+from fpstore.base.resources import MOST_THREADS, parse_memory, parse_size
+from fpstore.base.width import WIDTHS, check_width
 from fpstore.building.target import refuse_inside_store
-from fpstore.cli import types
-from fpstore.cli.streams import CLOSED, output_is_closed
-from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE
+from fpstore.cli.output import CLOSED, output_is_closed
+from fpstore.cli.verb import Decorator, fail
+from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, HUFFMAN, PREFER, STORAGE
+from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io import FORMATS
+from fpstore.io.encodings import check_encoding
 from fpstore.io.source import LINE_FORMATS
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-Decorator = Callable[[Any], Any]
-
-store_argument = click.argument("store", metavar="STORE")
-threads_option = click.option(
-    "--threads", type=types.THREADS, metavar="N", help="Number of threads; by default one per processor."
-)
-memory_option = click.option(
-    "--memory",
-    type=types.MEMORY,
-    metavar="SIZE",
-    help="Memory budget, such as 2GiB, at least 64MiB; by default a quarter of this machine's memory.",
-)
-pair_radius_option = click.option(
-    "-r", "--radius", type=types.RADIUS, metavar="N", help="Largest distance of a pair; by default the store's radius."
-)
-width_option = click.option(
-    "--width",
-    type=types.WIDTH,
-    default=64,
-    show_default=True,
-    metavar="BITS",
-    help="Bits of a fingerprint: 32, 64, 128 or 256.",
-)
-disk_budget_option = click.option(
-    "--disk-budget",
-    type=types.BUDGET,
-    metavar="SIZE",
-    help="Disk space, such as 40GB, that the tables and ids of the chosen design may take.",
-)
-storage_option = click.option(
-    "--storage",
-    type=click.Choice(STORAGE),
-    default=STORAGE[0],
-    show_default=True,
-    help="Compare designs by the time with tables in memory (hot) or read from disk (cold).",
-)
-prefer_option = click.option(
-    "--prefer",
-    type=click.Choice(PREFER),
-    default=PREFER[0],
-    show_default=True,
-    help="Which of the designs that fit auto takes: a balance of speed and bytes, the fastest, or the smallest.",
-)
-codec_option = click.option(
-    "--codec",
-    type=click.Choice(CODECS),
-    default=HUFFMAN,
-    show_default=True,
-    help="How tables of blocks are packed; elias-fano is smaller and faster. Column tables are not packed: "
-    "with designs of these alone, it changes nothing.",
-)
-filter_option = click.option(
-    "--filter/--no-filter",
-    default=None,
-    callback=lambda ctx, parameter, value: AUTO if value is None else value,
-    help="Write a filter beside each table of blocks that gains from one, or none: a look-up that would find nothing then mostly "
-    "opens no block. By default, where filters pay for their bytes; with --storage cold none.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-json_lines_option = click.option("--json", "as_json", is_flag=True, help="Write JSON lines, one object per query.")
+_SUBJECT = re.compile(r"^(the )?\w+ must\b")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
+          "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
+_MOST_FINGERPRINTS = 1 << 64
 
 
-def null_option(lines: str) -> Decorator:
-    """Return the option ``--null``, for some lines."""
-    help_text = f"{lines} end with a zero byte, as grep -z and xargs -0 have it; ids may hold line feeds."
-    return click.option("-0", "--null", is_flag=True, help=help_text)
+class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """A value parsed by a function of the library; its InputError becomes a usage error."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the function's result for a text; a default that is not a string is returned unchanged."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except InputError as error:
+            raise click.UsageError(f"{_named(param)}: {_SUBJECT.sub('must', str(error))}", ctx) from None
+
+
+def _named(param: click.Parameter | None) -> str:
+    return "a value" if param is None else param.opts[-1] if param.param_type_name == "option" else param.human_readable_name
+
+
+def whole(least: int, most: int) -> Checked:
+    """Return the type of a whole number within a range."""
+
+    def read(text: str) -> int:
+        # Longer ones are out of range, and int() refuses thousands of digits.
+        number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,20}", text) else None
+        if number is None or not least <= number <= most:
+            raise InputError(f"must be a whole number from {least} to {most}, got {show(text)}")
+        return number
+
+    return Checked("integer", read)
+
+
+def parse_count(text: str) -> int:
+    """Return a number given as ``16777216``, ``16,777,216``, ``2^24``, ``1e9``, ``16M`` or ``16Mi``."""
+    compact = re.sub(r"[_,\s]", "", text)
+    value: float | None = None
+    power = re.fullmatch(r"(\d{1,6})(?:\^|\*\*)(\d{1,3})", compact)
+    scaled = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?(?:[eE]\+?\d{1,2})?)([kKmMgGbBtT]i?)?", compact)
+    if power:
+        value = int(power[1]) ** int(power[2])
+    elif scaled and (scaled[2] or "").lower() in _UNITS:
+        unit = _UNITS[(scaled[2] or "").lower()]
+        value = int(scaled[1]) * unit if scaled[1].isdigit() else float(scaled[1]) * unit
+    if value is None or value != int(value):
+        raise InputError(f"{show(text)} is not a number of fingerprints: write it as 16777216, 2^24, 1e9 or 16M", got=text)
+    if value > _MOST_FINGERPRINTS:
+        raise InputError(f"{show(text)} is more than 2^64, the number of all fingerprints", got=text)
+    return int(value)
+
+
+def _block_bytes(text: str) -> int:
+    if text not in map(str, BLOCK_BYTES):
+        raise InputError(f"must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(text)}")
+    return int(text)
+
+
+def _share(text: str) -> float | None:
+    try:
+        return check_share(float(text), "the share")
+    except ValueError:
+        return check_share(text, "the share")
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise InputError(f"must be the name of a column, got {show(text)}")
+    return text
+
+
+def _suffix(text: str) -> str:
+    if not text.startswith(".") or len(text) < 2:
+        raise InputError(f"must start with a dot, such as .txt, got {show(text)}")
+    return text
+
+
+BLOCK = Checked("integer", _block_bytes)
+BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
+COUNT = whole(1, 2**63 - 1)
+NAME = Checked("name", _name)
+NUMBER_OF_ALL = Checked("number", parse_count)
+RADIUS = whole(0, WIDTHS[-1])
+SHARE = Checked("number", _share)
+SUFFIX = Checked("text", _suffix)
+
+
+def option(names: str, text: str, kind: Any = None, default: Any = None, into: str = "", **more: Any) -> Decorator:
+    """Return an option.
+
+    Parameters
+    ----------
+    names : str
+        Its names, and the word that stands for its value, such as ``-r --radius N``.
+    text : str
+        Its help.
+    kind : click.ParamType or sequence of str, optional
+        The type of its value, or the words that it may be. Without a type and a word, the option is a flag.
+    default : object, optional
+        The help shows it.
+    into : str, optional
+        The name of the parameter; by default the longest of its names.
+    **more
+        Further settings of click.
+    """
+    words = names.split()
+    value = words.pop() if not words[-1].startswith("-") else None
+    if isinstance(kind, tuple | list):
+        kind = click.Choice(kind)
+    if kind is None and value is None:
+        more.setdefault("is_flag", True)
+    if default is not None or "/" in names:
+        more = {"default": default, "show_default": default is not None, **more}
+    return click.option(*words, *([into] if into else []), type=kind, metavar=value, help=text, **more)
+
+
+def argument(name: str, metavar: str, **settings: Any) -> Decorator:
+    """Return an argument."""
+    return click.argument(name, metavar=metavar, **settings)
+
+
+def check_output(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse an output that cannot be written to; nothing is written to that of a search which is quiet."""
+    if value is None or (value == "-" and ctx.params.get("quiet") and ctx.command.name in SEARCHES):
+        return value
+    if value == "-" and output_is_closed():
+        raise StorageError(CLOSED)
+    if value != "-":
+        refuse_inside_store(check_path(value, "the output"))
+    return value
 
 
 def _read_names(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
@@ -101,181 +174,105 @@ def _read_names(ctx: click.Context, parameter: click.Parameter, value: tuple[str
     return names
 
 
-rename_option = click.option(
-    "--rename",
-    "names",
-    multiple=True,
-    metavar="OLD=NEW",
-    callback=_read_names,
-    help="Another name for a column of the output; may be repeated. Delimited text then begins with a line of the names.",
+def output_option(text: str, default: str | None = "-") -> Decorator:
+    """Return the option ``--output``, which by default is standard output."""
+    if default:
+        text += " By default standard output. An existing file is replaced."
+    return option("-o --output FILE", text, default=default, show_default=False, callback=check_output)
+
+
+# What several verbs have. docs/cli.md describes each once, in the section "Shared options".
+
+SEARCHES = ("probe", "scan", "nearest")
+STORE = argument("store", "STORE")
+INPUTS = argument("inputs", "INPUT...", nargs=-1, required=True)
+
+THREADS = option("--threads N", "Number of threads. By default one per processor.", whole(1, MOST_THREADS))
+MEMORY = option(
+    "--memory SIZE", "Memory budget, such as 2GiB, at least 64MiB. By default a quarter of this machine's memory.",
+    Checked("size", parse_memory),
+)  # fmt: skip
+WIDTH = option(
+    "--width BITS", "Bits of a fingerprint: 32, 64, 128 or 256.",
+    Checked("integer", lambda text: check_width(int(text) if text in map(str, WIDTHS) else text).bits), default=64,
+)  # fmt: skip
+JSON = option("--json", "Write JSON.", into="as_json")
+QUIET = option("-q --quiet", "Write errors, and results such as JSON, but no progress, notes and summary.")
+NO_PROGRESS = option("--no-progress", "Show no progress bar. Without a terminal on standard error there is none.")
+TALK = (QUIET, NO_PROGRESS)
+RENAME = option(
+    "--rename OLD=NEW", "Another name for a column of the output; may be repeated. Delimited text then begins with the names.",
+    into="names", multiple=True, callback=_read_names,
+)  # fmt: skip
+NULL = option("-0 --null", "Lines of inputs and outputs end with a zero byte, as with xargs -0. Ids may hold line feeds.")
+OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
+PAIR_RADIUS = option("-r --radius N", "Largest distance of a pair. By default the store's radius.", RADIUS)
+
+DISK_BUDGET = option("--disk-budget SIZE", "Disk space, such as 40GB, for the tables and ids of the chosen design.", BUDGET)
+STORED = option(
+    "--storage", "Compare designs by the time with tables in memory (hot) or read from disk (cold).", STORAGE, STORAGE[0]
 )
+PREFERRED = option(
+    "--prefer", "Of the designs that fit, auto takes a balance of speed and bytes, the fastest, or the smallest.",
+    PREFER, PREFER[0],
+)  # fmt: skip
+CODEC = option("--codec", "How tables of blocks are packed; elias-fano is smaller and faster.", CODECS, HUFFMAN)
+FILTER = option(
+    "--filter/--no-filter",
+    "Write a filter beside each table of blocks that gains from one, or none. By default, where filters pay for their bytes; "
+    "with --storage cold none.",
+    callback=lambda ctx, parameter, value: AUTO if value is None else value,
+)  # fmt: skip
+PLANNING = (CODEC, FILTER, DISK_BUDGET, STORED, PREFERRED)
+RADIUS_OF_PROBES = option(
+    "-r --radius N", "Largest radius of probes, 0 to the width. Above a quarter of the width, the only design is scan.",
+    RADIUS, 3,
+)  # fmt: skip
+
+FORMAT = option("--format", "Format of the input. By default from its extension, and tsv for standard input.", FORMATS)
+DECIMAL = option("--decimal", "Fingerprints in text are decimal, not hexadecimal.")
+SIGNED = option("--signed", "Signed integers are the bits of fingerprints of 32 or 64 bits.")
+FINGERPRINT_FIELD = option("--fingerprint-field NAME", "Column or JSON field of fingerprints. By default fingerprint.", NAME)
+ID_FIELD = option("--id-field NAME", "Column or JSON field of ids. By default id; of texts, the row number is the id.", NAME)
+ID_TYPE = option("--id-type", "Type of the ids.", ("auto", "int", "str"), "auto")
+ROWS = (FORMAT, DECIMAL, SIGNED, FINGERPRINT_FIELD, ID_FIELD, ID_TYPE)
+
+SUFFIXES = option(
+    "--suffix .EXT", "In folders, read only files with this extension; may be repeated. Symbolic links are not followed.",
+    SUFFIX, into="suffixes", multiple=True,
+)  # fmt: skip
+ENCODING = option(
+    "--encoding NAME", "Encoding of texts and lines. By default that of the byte order mark, or UTF-8, or the likeliest.",
+    Checked("text", check_encoding),
+)  # fmt: skip
+HTML = option(
+    "--html/--html-fast",
+    "Texts are pages of HTML: take titles and main texts, found by the package trafilatura, or by resiliparse: 13 times as fast, "
+    "but it leaves more of the menus in.",
+    callback=lambda ctx, parameter, value: None if value is None else "trafilatura" if value else "resiliparse",
+)  # fmt: skip
+
+
+def check_radius_option(radius: int | None, width: int) -> None:
+    """Raise a usage error for a radius above the width."""
+    if radius is not None and radius > width:
+        option_names = {param.name: param.opts[-1] for param in click.get_current_context().command.params}
+        fail(f"{option_names['radius']}: must be a whole number from 0 to {width}, got '{radius}'")
+
+
+def check_design_option(name: str | None, radius: int, width: int) -> None:
+    """Raise a usage error for a radius above the width, or a design that is not known or not exact for the radius."""
+    check_radius_option(radius, width)
+    try:
+        if name is not None:
+            check_design(name, radius, width)
+    except InputError as error:
+        fail(f"--design: {error}")
 
 
 def ends_with_null(null: bool, reads_lines: bool, output_format: str) -> bool:
     """Whether lines of the output end with a zero byte; a usage error for --null where there are no lines at all."""
     writes_lines = output_format in LINE_FORMATS
     if null and not (reads_lines or writes_lines):
-        types.fail(f"--null is for lines ({', '.join(LINE_FORMATS)}), and neither input nor output has any")
+        fail(f"--null is for lines ({', '.join(LINE_FORMATS)}), and neither input nor output has any")
     return null and writes_lines
-
-
-def output_option(
-    text: str, check: Callable[[click.Context, click.Parameter, str], str] | None = None, force: bool = False
-) -> Decorator:
-    """Return the option ``-o``."""
-    return click.option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="-",
-        callback=check or check_output,
-        help=f"{text}; by default standard output. An existing file is replaced{', with --force' if force else ''}.",
-    )
-
-
-def check_output(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Refuse an output that cannot be written to."""
-    if value == "-" and output_is_closed():
-        raise StorageError(CLOSED)
-    if value != "-":
-        refuse_inside_store(check_path(value, "the output"))
-    return value
-
-
-def grouped(name: str, kind: type, *options: Decorator) -> Decorator:
-    """Add options whose values become the fields of one dataclass, which the function receives as ``name``."""
-    fields = [field.name for field in dataclasses.fields(kind)]
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapped(**values: Any) -> Any:
-            group = kind(**{field: values.pop(field) for field in fields})
-            return function(**{name: group}, **values)
-
-        for option in reversed(options):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return decorate
-
-
-def is_given(parameter: str) -> bool:
-    """Return whether a parameter was given on the command line."""
-    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE
-
-
-def refuse(names: set[str], reason: str) -> None:
-    """Raise a usage error if one of these parameters was given on the command line."""
-    ctx = click.get_current_context()
-    for parameter in ctx.command.params:
-        given = parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-        if given and parameter.name in names:
-            raise click.UsageError(f"{parameter.opts[-1]} {reason}", ctx)
-
-
-@contextmanager
-def usage_errors() -> Iterator[None]:
-    """Report what a function of the library refuses inside the block as a usage error."""
-    try:
-        yield
-    except InputError as error:
-        types.fail(types.in_options(str(error)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Talk:
-    """How much is written to standard error besides errors."""
-
-    quiet: bool
-    no_progress: bool
-
-    @property
-    def bars(self) -> bool:
-        """Whether progress bars are wanted."""
-        return not (self.quiet or self.no_progress)
-
-    def note(self, message: str) -> None:
-        """Write a message to standard error, unless quiet."""
-        from fpstore.cli.output import complain
-
-        if not self.quiet:
-            complain(message)
-
-
-_no_progress_option = click.option(
-    "--no-progress",
-    is_flag=True,
-    help="Do not show a progress bar (the default when standard error is not a terminal).",
-)
-talk_options = grouped(
-    "talk",
-    Talk,
-    click.option(
-        "-q", "--quiet", is_flag=True, help="Write errors and results such as JSON, but no progress, notes and summary."
-    ),
-    _no_progress_option,
-)
-search_talk_options = grouped(
-    "talk",
-    Talk,
-    click.option(
-        "-q", "--quiet", is_flag=True, is_eager=True,
-        help="Write nothing but errors, and stop at the first match: the exit code says whether there is one.",
-    ),
-    _no_progress_option,
-)  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """How files of fingerprints are read: arguments of `fpstore.io.open_reader`, which needs the width besides."""
-
-    format: str | None
-    decimal: bool
-    signed: bool
-    fingerprint_field: str | None
-    id_field: str | None
-    id_type: Any
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The same, as keyword arguments."""
-        return dataclasses.asdict(self)
-
-
-format_option = click.option(
-    "--format",
-    type=click.Choice(FORMATS),
-    help="Format of the input; by default from its extension, and tsv for standard input.",
-)
-id_field_option = click.option(
-    "--id-field",
-    type=types.NAME,
-    help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the ids; by default id. The ids of "
-    "texts are by default the row numbers.",
-)
-id_type_option = click.option(
-    "--id-type", type=click.Choice(["auto", "int", "str"]), default="auto", show_default=True, help="Type of the ids."
-)
-ID_PARAMETERS = {"id_field", "id_type"}
-ROW_PARAMETERS = {"format", "decimal", "signed", "fingerprint_field", *ID_PARAMETERS}
-
-row_options = grouped(
-    "rows",
-    Rows,
-    format_option,
-    click.option("--decimal", is_flag=True, help="Fingerprints in text are decimal, not hexadecimal."),
-    click.option(
-        "--signed",
-        is_flag=True,
-        help="Signed integers in .npy, Parquet, JSON and decimal text are the bits of fingerprints of 32 or 64 bits.",
-    ),
-    click.option(
-        "--fingerprint-field",
-        type=types.NAME,
-        help="JSON field, Parquet column, or column in the header of a CSV or TSV file, of the fingerprints; "
-        "by default fingerprint.",
-    ),
-    id_field_option,
-    id_type_option,
-)

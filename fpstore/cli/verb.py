@@ -1,19 +1,85 @@
-"""Verbs: commands whose help ends with examples, and groups of them."""
+"""Verbs: commands whose help ends with examples, groups of them, and the command line that a verb gets."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
+
+from fpstore.base.arguments import printable
+from fpstore.base.resources import Resources, parse_memory, parse_threads
+from fpstore.cli.output import Bars, Source, complain, print_json
+from fpstore.errors import InputError, StoreExistsError
 
 EXAMPLE = "$ "
 SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; docs/cli.md has all
 LINE_WIDTH = 80
 _EXTRA = "Got unexpected extra argument"  # click has no exception of its own for it
 _PATHS = {"A", "B", "DIR", "FILE", "FOLDER", "FP", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "STORE"}  # what names a path
+
+Decorator = Callable[[Any], Any]
+
+
+def fail(message: str) -> NoReturn:
+    """End with a usage error."""
+    raise click.UsageError(message, click.get_current_context())
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Report what a function of the library refuses inside the block as a usage error, an argument by its option."""
+    try:
+        yield
+    except InputError as error:
+        name, _, rest = str(error).partition(" ")
+        params = {param.name: param for param in click.get_current_context().command.params}
+        fail(f"{params[name].opts[-1]} {rest}" if name in params and rest.startswith(("must ", "is for ")) else str(error))
+
+
+class Given(SimpleNamespace):
+    """The command line of a verb: the value of each argument and option, by its name."""
+
+    def is_given(self, name: str) -> bool:
+        """Whether an argument or option is on the command line, where its value may be the default."""
+        return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    def refuse(self, reason: str, *names: str) -> None:
+        """Raise a usage error for the first of these options that is given."""
+        for param in click.get_current_context().command.params:
+            if param.name in names and self.is_given(param.name):
+                fail(f"{param.opts[-1]} {reason}")
+
+    def note(self, message: str) -> None:
+        """Write a message to standard error, unless quiet."""
+        if not self.quiet:
+            complain(message)
+
+    def result(self, record: Any, line: str | None = None) -> None:
+        """Print a result: with --json the record, else the line, unless quiet."""
+        if self.as_json:
+            print_json(record)
+        elif line is not None and not self.quiet:
+            click.echo(line)
+
+    def bars(self, source: Source | None = None) -> Bars:
+        """Return the progress bars, which are shown if they are wanted."""
+        return Bars(not (self.quiet or self.no_progress), source)
+
+    def resources(self, bars: Bars) -> Resources:
+        """Return the memory, the threads and the progress of a job."""
+        return Resources(parse_memory(getattr(self, "memory", None)), parse_threads(self.threads), bars)
+
+    def check_new(self, output: str) -> None:
+        """Raise StoreExistsError if a file exists that only --force replaces."""
+        if output != "-" and Path(output).is_file() and not self.force:
+            raise StoreExistsError(f"{printable(output)} exists: --force replaces it", path=output)
 
 
 class _PathName(click.types.StringParamType):
@@ -59,15 +125,16 @@ class Verb(_Shown):
         Those of click.
     guesses : dict of str to str, optional
         By names of options that this command does not have, and that users try: what they meant.
+    failure : int
+        The exit code of an error.
     **settings
         Those of click.
     """
 
-    failure = 1  # the exit code of an error
-
-    def __init__(self, *args: Any, guesses: Mapping[str, str] | None = None, **settings: Any) -> None:
+    def __init__(self, *args: Any, guesses: Mapping[str, str] | None = None, failure: int = 1, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._guesses = guesses or {}
+        self.failure = failure
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; an error of an obvious guess names the right form."""
@@ -84,6 +151,23 @@ class Verb(_Shown):
             raise click.UsageError(f"{error.message}: --output names what to write", ctx) from None
 
 
+def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], Any]], Verb]:
+    """Make a function of the command line a verb, with these arguments and options and the settings of `Verb`."""
+
+    def decorate(function: Callable[[Given], Any]) -> Verb:
+        def run(**values: Any) -> Any:
+            return function(Given(**values))
+
+        run.__doc__ = function.__doc__
+        command: Any = run
+        for option in reversed(options):
+            command = option(command)
+        made: Verb = click.command(function.__name__.rstrip("_"), cls=Verb, **settings)(command)
+        return made
+
+    return decorate
+
+
 def output_is(where: str) -> dict[str, str]:
     """Return the guesses of a command that names its output otherwise than with an option."""
     return dict.fromkeys(("-o", "--output"), where)
@@ -92,12 +176,6 @@ def output_is(where: str) -> dict[str, str]:
 def names_output(command: click.Command) -> bool:
     """Return whether an option of a command names what it writes."""
     return any("--output" in parameter.opts for parameter in command.params)
-
-
-class Search(Verb):
-    """A command with the exit codes of grep: 0 if there is a match, 1 if there is none, 2 after an error."""
-
-    failure = 2
 
 
 class VerbGroup(_Shown, click.Group):
@@ -109,14 +187,14 @@ class VerbGroup(_Shown, click.Group):
 
     def add_section(self, title: str, *verbs: click.Command) -> None:
         """Add verbs that are listed together."""
-        for verb in verbs:
-            self.add_command(verb)
-        self.sections[title] = [verb.name or "" for verb in verbs]
+        for added in verbs:
+            self.add_command(added)
+        self.sections[title] = [added.name or "" for added in verbs]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs with their whole summaries."""
         width = max(map(len, self.commands))
-        for title, names in (self.sections or {"Commands": list(self.commands)}).items():
+        for title, names in self.sections.items():
             with formatter.section(title):
                 summaries = ((name, self.commands[name].get_short_help_str(LINE_WIDTH)) for name in names)
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in summaries])

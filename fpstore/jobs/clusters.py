@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ from fpstore.jobs.pairs import join_design, rows_of
 from fpstore.query.names import NAMED_ROWS, HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from fpstore.io import Writer
+
+CLUSTER_COLUMNS = ("id", "cluster", "representative")
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
 DENSE = 16  # a bitmap finds the different numbers if they are below this many times their count
 
@@ -170,7 +174,16 @@ class Deduplication(NamedTuple):
         return f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, {self.unknown:,} not compared>"
 
 
-def grouping_of(radius: int, group: str | None, representative: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
+def write_clusters(found: Clusters, writer: Writer, resources: Resources) -> None:
+    """Write the documents in clusters, some at a time."""
+    total, done = int(found.lims[-1]), 0
+    for data in found.batches():
+        resources.report("writing clusters", done, total)
+        writer.write(data)
+        done += len(data["id"])
+
+
+def grouping_of(radius: int, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
     """Return the clusters that a caller asks for; InputError if an argument is wrong.
 
     By default they are those of chains, and greedy for pictures: chains of icons and drawings lead from one to any other.
@@ -179,9 +192,7 @@ def grouping_of(radius: int, group: str | None, representative: str, fingerprint
         from fpstore.hashing.image import ImageHash
 
         group = "greedy" if fingerprinter is not None and fingerprinter["name"] == ImageHash.name else "connected"
-    return Grouping(
-        radius, check_choice(group, GROUPINGS, "group"), check_choice(representative, REPRESENTATIVES, "representative")
-    )
+    return Grouping(radius, check_choice(group, GROUPINGS, "group"), check_choice(keep, REPRESENTATIVES, "keep"))
 
 
 def clusters_identity(grouping: Grouping) -> dict[str, object]:
@@ -260,10 +271,10 @@ def _distinct(documents: Numbers) -> bool:
 
 def _refuse_several(count: int, grouping: Grouping) -> None:
     if grouping.needs_fingerprints:
-        given = "group='greedy'" if grouping.group == "greedy" else "representative='central'"
+        given = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
         raise InputError(
             f"{given} needs documents of one fingerprint each, but some have several: {counted(count, 'fingerprint')} more than "
-            "documents; ask for group='connected' (--group connected) and representative='first' (--representative first)"
+            "documents; ask for group='connected' (--group connected) and keep='first' (--keep first)"
         )
 
 

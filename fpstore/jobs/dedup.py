@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,9 @@ from fpstore.io.parquet import TableRows
 from fpstore.io.sink import Complete
 from fpstore.io.source import Flags, Projection, RowSource
 from fpstore.io.writers import Writer
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, was_made
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
 from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
-from fpstore.jobs.clusters import Clusters
+from fpstore.jobs.clusters import Clusters, write_clusters
 from fpstore.jobs.dedup_rows import compared_rows
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.joining import connected
@@ -125,33 +126,6 @@ def check_output(
     return path
 
 
-def write_outputs(
-    copy: Callable[[Complete], None],
-    target: Path,
-    kept: Checkpoint | None,
-    listing: Path | None = None,
-    writer: Writer | None = None,
-) -> None:
-    """Copy the rows that are kept to a path, unless a run that was killed has done that.
-
-    The list of clusters that a writer has written appears before the rows do: when they are there, all is.
-    """
-
-    def note(name: Path, written: Path) -> None:
-        if kept is not None:
-            kept.note_output(name, written)
-
-    def complete(written: Path) -> None:
-        note(target, written)
-        if writer is not None and listing is not None:
-            writer.close(partial(note, listing))
-
-    if kept is not None and was_made(kept.folder, target):
-        complete(target)
-    else:
-        copy(complete)
-
-
 def kept_of(corpus: RowSource, kept: Flags) -> Any:
     """Return the kept rows: a table of them for a table, their numbers for files."""
     return corpus.kept(kept) if isinstance(corpus, TableRows) else np.flatnonzero(kept)
@@ -218,6 +192,82 @@ def dedup_job(
         raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
     check_rules(rules, projection)
     return DedupJob(projection, rules, fingerprinter)
+
+
+def deduplicate(
+    corpus: RowSource,
+    job: DedupJob,
+    resources: Resources,
+    output: str | os.PathLike[str] | None,
+    overwrite: bool,
+    folder: Path | None,
+    *,
+    listing: str | None = None,
+    open_listing: Callable[[str], Writer] | None = None,
+    keeping: Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]] = checkpoint_in,
+) -> Duplicates:
+    """Find the duplicates of a corpus, copy the rows that are kept, and list the clusters.
+
+    What is wrong with a path is told before the work, and before a folder is made.
+
+    Parameters
+    ----------
+    corpus : RowSource
+    job : DedupJob
+    resources : Resources
+    output : path-like, optional
+        Where to copy the rows that are kept.
+    overwrite : bool
+    folder : Path, optional
+        Keeps what is done, to resume the job.
+    listing : str, optional
+        Where to write the clusters, and what opens a writer of them.
+    keeping : callable
+        Returns the checkpoint in the folder.
+    """
+    if folder is not None:
+        check_outside(corpus, folder)
+    target = None if output is None else check_output(output, corpus, overwrite, folder=folder)
+    if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
+        raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
+    listed = None if listing is None else check_output(listing, corpus, overwrite, folder=folder, of_rows=False)
+
+    def opened() -> Writer | None:
+        return None if listed is None or open_listing is None else open_listing(str(listed))
+
+    if (first := opened()) is not None:
+        first.abort()
+    with keeping(folder, lambda: job.identity(corpus)) as kept, opened() or nullcontext() as writer:
+        found = find_duplicates(corpus, job, resources, kept)
+        if writer is not None:
+            write_clusters(found.clusters, writer, resources)
+        if target is not None:
+            copy = partial(corpus.copy, found.kept, target, resources.progress)
+            _write_outputs(copy, target, kept, listed, writer)
+    return found
+
+
+def _write_outputs(
+    copy: Callable[[Complete], None], target: Path, kept: Checkpoint | None, listing: Path | None, writer: Writer | None
+) -> None:
+    """Copy the rows that are kept to a path, unless a run that was killed has done that.
+
+    The list of clusters that a writer has written appears before the rows do: when they are there, all is.
+    """
+
+    def note(name: Path, written: Path) -> None:
+        if kept is not None:
+            kept.note_output(name, written)
+
+    def complete(written: Path) -> None:
+        note(target, written)
+        if writer is not None and listing is not None:
+            writer.close(partial(note, listing))
+
+    if kept is not None and was_made(kept.folder, target):
+        complete(target)
+    else:
+        copy(complete)
 
 
 def find_duplicates(corpus: RowSource, job: DedupJob, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:

@@ -133,12 +133,12 @@ class Grouping(NamedTuple):
 
     radius: int
     group: str
-    representative: str
+    keep: str
 
     @property
     def needs_fingerprints(self) -> bool:
         """Whether fingerprints of the members are compared."""
-        return self.group == "greedy" or self.representative == "central"
+        return self.group == "greedy" or self.keep == "central"
 
 
 def grouped(
@@ -162,16 +162,16 @@ def grouped(
     scores : Words, optional
         The keys of `fpstore.io.scores` of all documents, for the rule "highest".
     """
-    if grouping.group == "connected" and grouping.representative == "first":
+    if grouping.group == "connected" and grouping.keep == "first":
         return members
     ranks: npt.NDArray[Any] = members.documents
     rows = fingerprints() if grouping.needs_fingerprints else None
-    if grouping.representative == "central":
+    if grouping.keep == "central":
         assert rows is not None
         ranks = distances_to_majority(rows, members.lims)
-    elif grouping.representative == "smallest":
+    elif grouping.keep == "smallest":
         ranks = _ranks_of_ids(ids(members.documents))
-    elif grouping.representative == "highest":
+    elif grouping.keep == "highest":
         assert scores is not None
         ranks = ranks_of_keys(scores[members.documents.view(np.intp)])
     if grouping.group == "greedy":

@@ -33,7 +33,7 @@ class StoreLike(Protocol):
     def width(self) -> int:
         """The bits of a fingerprint."""
 
-    def identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
+    def _identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
         """Return the store as it is now, and what tells this state from any other."""
 
 
@@ -63,11 +63,9 @@ class StoreJob(NamedTuple):
         with self._checkpoint(folder, pairs_identity(duplicates)) as kept:
             yield from pairs_of(self.snapshot, self.radius, self.resources, duplicates, kept)
 
-    def clusters(
-        self, group: str | None, representative: str, fingerprinter: Mapping[str, Any] | None, folder: Folder
-    ) -> Clusters:
+    def clusters(self, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None, folder: Folder) -> Clusters:
         """Return the clusters, with all ids in memory."""
-        grouping = grouping_of(self.radius, group, representative, fingerprinter)
+        grouping = grouping_of(self.radius, group, keep, fingerprinter)
         with self._checkpoint(folder, clusters_identity(grouping)) as kept:
             return clusters_of(self.snapshot, grouping, self.resources, kept).held()
 
@@ -87,7 +85,7 @@ def job_of(
     check_progress(progress)
     radius = store.radius if radius is None else check_radius(radius, store.width)
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)
-    snapshot, identity = store.identified_snapshot()
+    snapshot, identity = store._identified_snapshot()
     return StoreJob(snapshot, {"radius": radius, **_named("store", identity)}, radius, resources)
 
 
@@ -106,7 +104,7 @@ def side_of(store: StoreLike, other: Any, ids: Any = None) -> tuple[Snapshot | G
         raise InputError("ids are for fingerprints: a store has its own")
     if other.width != store.width:
         raise InputError(f"this store holds {store.width} bits, and the other one {other.width}")
-    snapshot, identity = other.identified_snapshot()
+    snapshot, identity = other._identified_snapshot()
     return snapshot, lambda: {"job": "join", **_named("other store", identity)}
 
 

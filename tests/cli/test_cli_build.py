@@ -56,7 +56,7 @@ def test_build_without_ids_numbers_the_rows(folder: Path) -> None:
 def test_an_empty_store_is_inserted_into(arguments: list[str], made: Any, folder: Path) -> None:
     out = fine("build", "x.fps", "--empty", "--width", 256, "--radius", 24, *arguments)
     assert out.startswith("x.fps: 0 fingerprints, 0 ids, radius 24, ")
-    assert run("insert", "x.fps", "-", "--quiet", stdin=f"{5:064x}\tname\n").exit_code == 0
+    assert run("insert", "x.fps", "-", "--fingerprints", "--quiet", stdin=f"{5:064x}\tname\n").exit_code == 0
     with fpstore.open("x.fps") as store:
         assert (store.width, store.radius, store[5]) == (256, 24, ["name"])
         assert store.fingerprinter == (made and made.describe())
@@ -69,7 +69,10 @@ def test_an_empty_store_is_inserted_into(arguments: list[str], made: Any, folder
         ([], "give an INPUT, or --empty"),
         (["--empty", "--vector"], "--vector does not go with --empty"),
         (["--empty", "--format", "tsv"], "--format does not go with --empty"),
-        (["--empty", "--shingle-size", "2"], "--shingle-size needs --text or --text-field"),
+        (
+            ["--empty", "--shingle-size", "2"],
+            "texts (--text or --text-field), not for fingerprints",
+        ),
     ],
 )
 def test_what_an_empty_store_does_not_take(arguments: list[str], said: str) -> None:
@@ -141,7 +144,7 @@ def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
     Path("more").mkdir()
     for path in (Path(name), Path("more", name)):
         path.write_text('{"text": "some words"}\n' * 3)
-    for verb in (["build", "x.fps", name, "--text"], ["insert", "notes.fps", name, "--text"], ["hash", "text", name]):
+    for verb in (["build", "x.fps", name, "--text"], ["insert", "notes.fps", name], ["hash", "--text", name]):
         assert f"{name}: holds rows, not one text" in failure(*verb)
     assert not Path("x.fps").exists()
     assert len(fpstore.open("notes.fps")) == 2
@@ -165,12 +168,12 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
     Path("pictures", "marks.txt").write_text("!!!")
     Path("hollow").mkdir()
     before = sorted(Path().rglob("*"))
-    for verb in (["build", "x.fps", "pictures", "--text"], ["hash", "text", "pictures", "-o", "x.tsv"]):
+    for verb in (["build", "x.fps", "pictures", "--text"], ["hash", "--text", "pictures", "-o", "x.tsv"]):
         message = failure(*verb)
         assert "pictures: no text to make a fingerprint of; left out: 5 (binary, not text), 2 (no words)" in message
     assert "hollow: no text to make a fingerprint of\n" in failure("build", "x.fps", "hollow", "--text")
-    assert "marks.txt: no text" in failure("probe", "notes.fps", "pictures/marks.txt", "--text")
-    assert "no words" in failure("probe", "notes.fps", "-", "--text", stdin="!!!")
+    assert "marks.txt: no text" in failure("probe", "notes.fps", "pictures/marks.txt")
+    assert "no words" in failure("probe", "notes.fps", "-", stdin="!!!")
     assert sorted(Path().rglob("*")) == before
     Path("pictures", "a.txt").write_text("some words")
     result = run("build", "x.fps", "pictures", "--text")

@@ -46,8 +46,8 @@ def test_quiet_writes_nothing_and_stops_at_the_first_match(folder: Path, verb: t
 def test_quiet_has_no_notes(folder: Path) -> None:
     assert run("probe", "crawl.fps", "0x2a", "-r", 9).stderr.startswith("fpstore: radius 9 is over")
     assert fine("probe", "crawl.fps", "0x2a", "-r", 9, "--quiet") == ""
-    assert run("probe", "notes.fps", "--text", "notes", "--json").stderr != ""
-    assert fine("probe", "notes.fps", "--text", "notes", "--quiet") == ""
+    assert run("probe", "notes.fps", "notes", "--json").stderr != ""
+    assert fine("probe", "notes.fps", "notes", "--quiet") == ""
 
 
 def test_other_verbs_end_with_one(folder: Path) -> None:

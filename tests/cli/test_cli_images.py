@@ -37,7 +37,7 @@ NOTES = "fpstore: 1 file left out, broken pictures: photos/cut.jpg\nfpstore: 1 f
     "options", [(), ("--image-hash", "pdq", "--min-quality", 1), ("--image-hash", "average", "--width", 256)]
 )
 def test_hash_image_writes_what_build_reads(photos: Path, options: tuple[object, ...]) -> None:
-    result = run("hash", "image", "photos", *options)
+    result = run("hash", "--image", "photos", *options)
     assert (result.exit_code, result.stderr) == (0, NOTES)
     rows = [line.split("\t") for line in result.stdout.splitlines()]
     assert [name for _, name in rows] == NAMES
@@ -50,17 +50,17 @@ def test_hash_image_writes_what_build_reads(photos: Path, options: tuple[object,
     assert {len(digits) for digits, _ in rows} == {hasher.width // 4}
     Path("rows.tsv").write_text(result.stdout)
     fine("build", "rows.fps", "rows.tsv", "--width", hasher.width, "-q")
-    assert fine("hash", "image", "photos", *options, "--threads", 1, "-q") == result.stdout
-    objects = [json.loads(line) for line in fine("hash", "image", "photos", *options, "--json", "-q").splitlines()]
+    assert fine("hash", "--image", "photos", *options, "--threads", 1, "-q") == result.stdout
+    objects = [json.loads(line) for line in fine("hash", "--image", "photos", *options, "--json", "-q").splitlines()]
     assert [[each["fingerprint"], each["id"]] for each in objects] == rows
 
 
 def test_hash_image_reads_standard_input(photos: Path) -> None:
     def ask(path: str, *options: str) -> subprocess.CompletedProcess[bytes]:
         data = Path(path).read_bytes()
-        return subprocess.run([*COMMAND, "hash", "image", *options], input=data, capture_output=True, check=False)
+        return subprocess.run([*COMMAND, "hash", "--image", *options], input=data, capture_output=True, check=False)
 
-    expected = fine("hash", "image", "photos/1.png", "new.jpg", "photos/0.png").splitlines()
+    expected = fine("hash", "--image", "photos/1.png", "new.jpg", "photos/0.png").splitlines()
     done = ask("new.jpg", "photos/1.png", "-", "photos/0.png")
     assert done.stdout.decode().replace("\t-\n", "\tnew.jpg\n").splitlines() == expected
     assert [line.split(b"\t")[1] for line in ask("photos/moving.gif", "-", "--frame", "all").stdout.splitlines()] == [
@@ -77,16 +77,16 @@ def test_a_store_of_pictures_is_built_asked_and_extended(photos: Path) -> None:
     with fpstore.open("photos.fps") as store:
         assert (store.width, store.radius) == (64, ImageHash().usual_radius)
         assert fpstore.hashing.from_description(store.fingerprinter) == ImageHash()
-    line = fine("probe", "photos.fps", "--image", "new.jpg").splitlines()
+    line = fine("probe", "photos.fps", "new.jpg").splitlines()
     assert [row.split("\t")[3] for row in line] == ["photos/2.png"]
-    (found,) = (json.loads(text) for text in fine("nearest", "photos.fps", "--image", "new.jpg", "--json").splitlines())
+    (found,) = (json.loads(text) for text in fine("nearest", "photos.fps", "new.jpg", "--json").splitlines())
     assert found["document"] == "new.jpg"
     assert found["matches"][0]["ids"] == ["photos/2.png"]
-    assert len(fine("scan", "photos.fps", "--image", "photos", "-r", 0, "-q", code=0)) == 0
-    fine("insert", "photos.fps", "new.jpg", "--image", "-q")
-    again = fine("probe", "photos.fps", "--image", "photos/2.png", "-r", 9).splitlines()
+    assert len(fine("scan", "photos.fps", "photos", "-r", 0, "-q", code=0)) == 0
+    fine("insert", "photos.fps", "new.jpg", "-q")
+    again = fine("probe", "photos.fps", "photos/2.png", "-r", 9).splitlines()
     assert {row.split("\t")[3] for row in again} == {"photos/2.png", "new.jpg"}
-    told = json.loads(fine("insert", "photos.fps", "photos", "--image", "--suffix", ".png", "--json"))
+    told = json.loads(fine("insert", "photos.fps", "photos", "--suffix", ".png", "--json"))
     assert (told["rows"], told["inserted"]) == (6, 0)
 
 
@@ -110,9 +110,9 @@ def test_all_frames_are_remembered_by_the_store(photos: Path) -> None:
     with fpstore.open("s.fps") as store:
         assert len(store.ids) == 9
     (photos / "still.png").write_bytes(encoded(scene(2, (64, 48))))
-    assert "photos/moving.gif#2" in fine("probe", "s.fps", "--image", "still.png")
+    assert "photos/moving.gif#2" in fine("probe", "s.fps", "still.png")
     shutil.copy("photos/moving.gif", "again.gif")
-    fine("insert", "s.fps", "again.gif", "--image", "-q")
+    fine("insert", "s.fps", "again.gif", "-q")
     assert fine("ids", "s.fps", "again.gif#0", "again.gif#1", "again.gif#2").count("again.gif") == 3
 
 
@@ -123,36 +123,34 @@ def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
     fine("build", "n.fps", "rows.npy", "-q")
     for words, message in (
         (("build", "x", "photos", "--image", "--text"), "--image does not go with --text"),
-        (("build", "x", "-", "--image"), "not standard input"),
-        (("build", "x", "photos", "--image", "--decimal"), "--decimal does not go with --image"),
-        (("build", "x", "photos", "--image", "--shingle", "chars"), "--shingle does not go with --image"),
-        (("build", "x", "rows.npy", "--image-hash", "pdq"), "--image-hash needs --image"),
+        (("build", "x", "-", "--image"), "not from standard input"),
+        (("build", "x", "photos", "--image", "--decimal"), "--decimal is for fingerprints, not for pictures"),
+        (
+            ("build", "x", "photos", "--image", "--shingle", "chars"),
+            "(--text or --text-field), not for pictures",
+        ),
+        (("build", "x", "rows.npy", "--image-hash", "pdq"), "--image-hash is for pictures (--image), not for fingerprints"),
         (("build", "x", "photos", "--image", "--image-hash", "pdq", "--width", 64), "the method pdq has 256 bits, got width=64"),
         (("build", "x", "photos", "--image", "--image-hash", "color", "--min-quality", 3), "the method color compares none"),
-        (("probe", "p.fps", "--image"), "--image needs a file"),
-        (("probe", "p.fps", "--image", "new.jpg", "--input", "rows.npy"), "--input does not go with --image"),
-        (("insert", "p.fps", "-", "--image"), "not standard input"),
+        (("probe", "p.fps", "new.jpg", "--input", "rows.npy"), "--input does not go with pictures"),
+        (("probe", "p.fps", "new.jpg", "2a"), "'2a' is not a fingerprint"),
+        (("probe", "p.fps", "0x2a", "new.jpg"), "give fingerprints or files, not both"),
+        (("probe", "p.fps", "new.jpg", "--fingerprints"), "'new.jpg' is not a fingerprint"),
+        (("nearest", "n.fps", "new.jpg"), "pictures and vectors need a store that was built of such"),
+        (("insert", "p.fps", "-"), "not from standard input"),
     ):
         result = run(*words)
         assert result.exit_code == 2
         assert message in result.stderr, result.stderr
     for words, message in (
-        (
-            ("probe", "t.fps", "--image", "new.jpg"),
-            "(simhash), so it takes no pictures: give it texts with --text",
-        ),
-        (
-            ("probe", "p.fps", "--text", "photos/notes.txt"),
-            "(image-hash), so it takes no texts: give it pictures with --image",
-        ),
-        (("insert", "p.fps", "photos/notes.txt", "--text"), "were made of pictures (image-hash)"),
-        (("insert", "t.fps", "new.jpg", "--image"), "were made of texts (simhash)"),
-        (
-            ("nearest", "n.fps", "--image", "new.jpg"),
-            "it takes no pictures: give it fingerprints, or build it with --image",
-        ),
-        (("probe", "p.fps", "--image", "photos/notes.txt"), "is no picture of a format that Pillow reads"),
-        (("hash", "image", "photos/cut.jpg"), "the picture is broken"),
+        (("probe", "p.fps", "--input", "x.jsonl", "--text-field", "t"), "(image-hash), so it takes no columns of texts"),
+        (("insert", "p.fps", "x.jsonl", "--text-field", "t"), "were made of pictures (image-hash)"),
+        (("insert", "n.fps", "photos"), "is a folder; this store takes files of fingerprints"),
+        (("insert", "n.fps", "x.jsonl", "--text-field", "t"), "give it fingerprints, or build it with --text-field"),
+        (("insert", "t.fps", "new.jpg"), "not a text"),
+        (("probe", "t.fps", "new.jpg"), "not a text"),
+        (("probe", "p.fps", "photos/notes.txt"), "is no picture of a format that Pillow reads"),
+        (("hash", "--image", "photos/cut.jpg"), "the picture is broken"),
         (
             ("build", "x", "photos", "--image", "--suffix", ".txt"),
             "no picture to make a fingerprint of; left out: 1 (no picture)",

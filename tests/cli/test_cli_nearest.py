@@ -28,7 +28,7 @@ def test_nearest_writes_json_and_files(folder: Path) -> None:
     assert sorted(found) == ["matches", "query"]
     fine("nearest", "crawl.fps", "--input", "queries.npy", "-k", 1, "-o", "m.parquet", "--threads", 2)
     assert pq.read_table("m.parquet").column_names == ["query", "fingerprint", "distance", "id", "row"]
-    out = fine("nearest", "notes.fps", "--text", "draft.txt", "-k", 1)
+    out = fine("nearest", "notes.fps", "draft.txt", "-k", 1)
     assert out.split("\t")[3].startswith("notes/")
 
 

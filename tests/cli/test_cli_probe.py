@@ -71,12 +71,12 @@ def test_probe_streams_many_queries_exactly(folder: Path) -> None:
 
 
 def test_probe_text_finds_the_documents(folder: Path) -> None:
-    out = fine("probe", "notes.fps", "--text", "draft.txt")
+    out = fine("probe", "notes.fps", "draft.txt")
     assert {line.split("\t")[3] for line in out.splitlines()} == {"notes/one.txt", "notes/two.txt"}
-    found = json.loads(fine("probe", "notes.fps", "--text", "-", "--json", stdin=TEXT))
+    found = json.loads(fine("probe", "notes.fps", "-", "--json", stdin=TEXT))
     assert found["document"] == "-"
     assert {"fingerprint": found["query"], "distance": 0, "ids": ["notes/one.txt"]} in found["matches"]
-    fine("probe", "notes.fps", "--text", "--text", "draft.txt", "notes/one.txt", "-o", "m.parquet")
+    fine("probe", "notes.fps", "draft.txt", "notes/one.txt", "-o", "m.parquet")
     assert set(pq.read_table("m.parquet")["document"].to_pylist()) == {"draft.txt", "notes/one.txt"}
 
 

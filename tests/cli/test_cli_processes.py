@@ -18,7 +18,7 @@ from commandline import COMMAND, failure_of, fine, process
 from speeds import crossed
 
 import fpstore
-from fpstore.cli.progress import Bars
+from fpstore.cli.output import Bars
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.hashing import DocumentReader, SimHash
 
@@ -208,7 +208,7 @@ def test_every_verb_needs_standard_output(folder: Path) -> None:
         "probe --help",
         "demo",
         "probe crawl.fps 000000000000002a",
-        "hash text crawl.tsv",
+        "hash --text crawl.tsv",
         "export crawl.fps",
     )
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-P", "-c", EACH_IN_A_FORK, *verbs]

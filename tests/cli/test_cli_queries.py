@@ -10,7 +10,7 @@ import pytest
 from commandline import FINGERPRINTS, IDS, NEAR, failure, fine, folder, prepared, run
 
 import fpstore
-from fpstore.cli import queries
+from fpstore.cli import questions
 
 __all__ = ["folder", "prepared"]
 
@@ -66,8 +66,8 @@ def test_integers_stay_integers(folder: Path) -> None:
 
 
 def test_rows_run_on_over_arguments_files_and_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "FIRST_QUERIES", 3)
-    monkeypatch.setattr(queries, "CHUNK_QUERIES", 5)
+    monkeypatch.setattr(questions, "FIRST_QUERIES", 3)
+    monkeypatch.setattr(questions, "CHUNK_QUERIES", 5)
     np.save("many.npy", np.arange(40, dtype=np.uint64))
     fpstore.build("x.fps", np.arange(40, dtype=np.uint64), radius=1).close()
     command = ("probe", "x.fps", "-r", 0)
@@ -91,10 +91,10 @@ def test_inputs_without_rows_keep_the_columns(folder: Path) -> None:
 
 
 def test_texts_are_told_by_their_documents(folder: Path) -> None:
-    out = fine("probe", "notes.fps", "--text", "draft.txt", "--with-queries").splitlines()
+    out = fine("probe", "notes.fps", "draft.txt", "--with-queries").splitlines()
     assert {tuple(line.split("\t")[4:]) for line in out} == {("0", "draft.txt")}
-    assert list(records(fine("probe", "notes.fps", "--text", "draft.txt", "--json"))[0]) == ["document", "query", "matches"]
-    fine("probe", "notes.fps", "--text", "draft.txt", "-o", "m.parquet")
+    assert list(records(fine("probe", "notes.fps", "draft.txt", "--json"))[0]) == ["document", "query", "matches"]
+    fine("probe", "notes.fps", "draft.txt", "-o", "m.parquet")
     assert pq.read_table("m.parquet").column_names[4:] == ["document"]
 
 
@@ -125,4 +125,4 @@ def test_ids_of_queries_need_a_file_of_them(folder: Path) -> None:
     assert "--id-field is for --input" in failure("probe", "crawl.fps", "0x2a", "--id-field", "url", code=2)
     both = ("scan", "crawl.fps", "0x2a", "-r", 1, "--input", "crawl.tsv", "--id-type", "str")
     assert "--id-type is for --input" in failure(*both, code=2)
-    assert "--id-field does not go with --text" in failure("nearest", "notes.fps", "--text", "notes", "--id-field", "x", code=2)
+    assert "--id-field is for fingerprints" in failure("nearest", "notes.fps", "notes", "--id-field", "x", code=2)

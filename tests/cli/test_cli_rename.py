@@ -89,7 +89,7 @@ def test_fields_of_objects_of_queries(folder: Path) -> None:
     known = "row, query_id, query, matches, fingerprint, distance, ids"
     assert f"'more' to rename (columns here: {known})" in failure(*command, "--rename", "more=x")
     assert "two columns would have one name" in failure(*command, "--rename", "ids=query")
-    texts = fine("probe", "notes.fps", "--text", "draft.txt", "--json", "--rename", "document=path")
+    texts = fine("probe", "notes.fps", "draft.txt", "--json", "--rename", "document=path")
     assert list(json.loads(texts)) == ["path", "query", "matches"]
 
 

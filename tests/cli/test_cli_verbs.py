@@ -14,7 +14,7 @@ from commandline import COMMAND, FINGERPRINTS, IDS, TEXT, failure, fine, run
 from speeds import crossed, slow
 
 import fpstore
-from fpstore.cli.plan import parse_count
+from fpstore.cli.options import parse_count
 from fpstore.hashing import SimHash
 
 
@@ -223,9 +223,9 @@ def test_a_store_whose_tables_are_empty_prints_no_ratio(folder: Path) -> None:
 
 def test_hash_text(folder: Path) -> None:
     simhash = SimHash(shingle="chars", size=4)
-    out = fine("hash", "text", "notes/one.txt", "-", "--shingle", "chars", "--shingle-size", 4, stdin="hello world")
+    out = fine("hash", "--text", "notes/one.txt", "-", "--shingle", "chars", "--shingle-size", 4, stdin="hello world")
     assert out == f"{simhash.fingerprint(TEXT):016x}\tnotes/one.txt\n{simhash.fingerprint('hello world'):016x}\t-\n"
-    fine("hash", "text", "notes", "--suffix", ".txt", "-o", "h.parquet", "-q")
+    fine("hash", "--text", "notes", "--suffix", ".txt", "-o", "h.parquet", "-q")
     fine("build", "x.fps", "h.parquet", "-q")
     assert len(fpstore.open("x.fps")) == 2
 
@@ -285,7 +285,7 @@ def test_inserts_that_make_the_delta_large_end_with_a_merge(folder: Path, monkey
 
 def test_a_delta_that_outgrows_the_tables_is_said_once_at_the_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 10)
-    monkeypatch.setattr("fpstore.cli.insert.CHUNK_ROWS", 4)
+    monkeypatch.setattr("fpstore.cli.changes.CHUNK_ROWS", 4)
     held = len(fpstore.open("numbers.fps"))
     rows = np.arange(10**9, 10**9 + held + 20, dtype=np.uint64)
     for name, part in (("few.npy", rows[: held - 1]), ("more.npy", rows[held - 1 :])):
@@ -306,14 +306,15 @@ def test_rows_that_do_not_say_how_they_were_made_are_said_not_to_fit_perhaps(fol
     Path("page.txt").write_text("a text of some words")
     note = "fpstore: texts.fps: the store has fingerprints made by simhash; "
     note += "nothing says how the fingerprints of {} were made: they may not fit\n"
-    assert run("insert", "texts.fps", "more.tsv").stderr == note.format("the input")
-    assert run("insert", "texts.fps", "page.txt", "--text").stderr == run("insert", "bare.fps", "more.tsv").stderr == ""
+    assert run("insert", "texts.fps", "more.tsv", "--fingerprints").stderr == note.format("the input")
+    assert "holds rows, not one text" in failure("insert", "texts.fps", "more.tsv")
+    assert run("insert", "texts.fps", "page.txt").stderr == run("insert", "bare.fps", "more.tsv").stderr == ""
     assert run("merge", "texts.fps", "bare.fps").stderr == note.format("bare.fps")
     fpstore.build("others.fps", [3], ["c"], fingerprinter=fpstore.ImageHash()).close()
     assert "were made in different ways" in run("join", "texts.fps", "others.fps").stderr
     assert "were made in another way" in failure("merge", "texts.fps", "others.fps")
     np.save("wide.npy", np.zeros((3, 16), np.uint8))
-    assert "128 bits" in failure("insert", "texts.fps", "wide.npy")
+    assert "128 bits" in failure("insert", "texts.fps", "wide.npy", "--fingerprints")
 
 
 def test_matches_of_an_insert_name_the_row_that_matched(folder: Path) -> None:

@@ -11,8 +11,8 @@ from speeds import SOME_WIDTHS
 from wide import numbers
 
 from fpstore.base.width import Width
-from fpstore.cli import delete, match_writers, queries
-from fpstore.cli.given_ids import lines_of
+from fpstore.cli import changes, matches, questions
+from fpstore.cli.verb import Given
 from fpstore.query.matches import Matches
 from fpstore.query.names import HeldIds
 
@@ -25,16 +25,17 @@ def test_fingerprints_are_given_as_arguments_and_lines(bits, tmp_path):
     words = width.texts(width.rows(values))
     expected = width.outside(width.rows(values))
     with click.Context(click.Command("probe")):
-        given = queries.parse_words(words, False, bits)
+        hexadecimal, decimal = Given(decimal=False, words=words[:2]), Given(decimal=True)
+        given = questions.parse_words(words, hexadecimal, bits)
         assert (given.dtype, given.shape) == (expected.dtype, expected.shape)
         np.testing.assert_array_equal(given, expected)
-        np.testing.assert_array_equal(queries.parse_words(list(map(str, values)), True, bits), expected)
+        np.testing.assert_array_equal(questions.parse_words(list(map(str, values)), decimal, bits), expected)
         (tmp_path / "more.txt").write_text("".join(f"{word}\n" for word in words))
-        both = delete._given(words[:2], lines_of([str(tmp_path / "more.txt")]), False, bits)
+        both = changes._fingerprints(hexadecimal, questions.lines_of([str(tmp_path / "more.txt")]), bits)
         np.testing.assert_array_equal(both, np.concatenate([expected[:2], expected]))
         other = 32 if bits == 64 else 64
         with pytest.raises(click.UsageError) as caught:
-            queries.parse_words(["f" * (other // 4)], False, bits)
+            questions.parse_words(["f" * (other // 4)], hexadecimal, bits)
     assert str(caught.value).endswith(f"a fingerprint of {other} bits, but this store holds {bits} bits")
 
 
@@ -49,11 +50,11 @@ class OneId(HeldIds):
 def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     width, values = Width(bits), numbers(bits, 2)
     path = tmp_path / "out.jsonl"
-    with match_writers.json_lines_writer(str(path), bits) as write:
+    with matches.json_lines_writer(str(path), bits) as write:
         rows = width.rows(values)
         lims = np.array([0, *[1] * len(values)])
         found = Matches(lims, rows[1:2], np.array([3], np.uint8), OneId(["a"]), width, rows)
-        write(match_writers.Asked(width.outside(rows)), found)
+        write(matches.Asked(width.outside(rows)), found)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["query"] for line in lines] == [width.text(value) for value in values]
     assert lines[0]["matches"] == [{"fingerprint": width.text(values[1]), "distance": 3, "ids": ["a"]}]

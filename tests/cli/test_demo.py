@@ -10,9 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import fpstore
-from fpstore.cli import demo_data as demo
-from fpstore.cli import main
-from fpstore.cli.demo import print_families
+from fpstore.cli import demo, main
 
 
 @pytest.fixture
@@ -67,7 +65,7 @@ def test_families_are_printed_largest_first(tmp_path: Path, capsys: pytest.Captu
     clusters = tmp_path / "clusters.tsv"
     clusters.write_text("b\t0\tb\na\t0\tb\nx\t1\tx\nz\t1\tx\ny\t1\tx\n")
     assert demo.families(clusters) == [["x", "y", "z"], ["a", "b"]]
-    print_families(clusters)
+    demo.print_families(clusters)
     assert capsys.readouterr().out.split() == [
         "2",
         "families",

@@ -59,17 +59,17 @@ def make():
 
 
 def test_a_store_makes_fingerprints_of_new_vectors_as_it_did_of_the_old(here):
-    out = json.loads(fine("insert", "rows", "new.npy", "--vector", "--json"))
+    out = json.loads(fine("insert", "rows", "new.npy", "--json"))
     assert out == {"rows": 20, "inserted": 20, "fingerprints": 40, "ids": 40}
     with fpstore.open("rows") as store:
         assert store.fingerprinter == HASHER.describe()
         assert [store.ids[i] for i in range(40)] == [[f] for f in fingerprints([*OLD, *NEW])]
-    assert fine("insert", "names", "new.parquet", "--vector").startswith("names: 20 rows of 20 inserted, ")
-    assert fine("insert", "names", "new.parquet", "--vector").startswith("names: 0 rows of 20 inserted, ")
+    assert fine("insert", "names", "new.parquet").startswith("names: 20 rows of 20 inserted, ")
+    assert fine("insert", "names", "new.parquet").startswith("names: 0 rows of 20 inserted, ")
     with fpstore.open("names") as store:
         assert [store.ids[f"new {i}"] for i in range(20)] == [[f] for f in fingerprints(NEW)]
     pq.write_table(pa.table({"e": list(NEW), "number": range(80, 100)}), "later.parquet")
-    fine("insert", "numbers", "later.parquet", "--vector", "--vector-field", "e", "--id-field", "number", "-q")
+    fine("insert", "numbers", "later.parquet", "--vector-field", "e", "--id-field", "number", "-q")
     with fpstore.open("numbers") as store:
         assert [store.ids[i] for i in range(80, 100)] == [[f] for f in fingerprints(NEW)]
 
@@ -80,12 +80,12 @@ def test_numbers_go_on_behind_vectors_that_were_left_out(here):
     np.save("some.npy", some)
     fine("build", "s", "old.npy", "--vector", "-q")
     for first in (20, 39):  # after the largest id in the store
-        done = run("insert", "s", "some.npy", "--vector")
+        done = run("insert", "s", "some.npy")
         assert done.stderr == "fpstore: 2 vectors left out, all components 0: some.npy vector 0, some.npy vector 19\n"
         assert done.stdout.startswith("s: 18 rows of 18 inserted, ")
         with fpstore.open("s") as store:
             assert (first in store.ids, first + 1 in store.ids, first + 18 in store.ids) == (False, True, True)
-    assert run("insert", "s", "some.npy", "--vector", "-q").stderr == ""
+    assert run("insert", "s", "some.npy", "-q").stderr == ""
 
 
 def test_a_built_store_counts_vectors_that_were_left_out(here):
@@ -103,18 +103,16 @@ def test_unmatched_and_upsert_take_vectors(here):
     near = OLD.copy()
     near[:5] = NEW[:5]
     np.save("near.npy", near)
-    found = [
-        line.split("\t")[3] for line in run("insert", "rows", "near.npy", "--vector", "--unmatched", "-r", 0).stdout.splitlines()
-    ]
+    found = [line.split("\t")[3] for line in run("insert", "rows", "near.npy", "--unmatched", "-r", 0).stdout.splitlines()]
     assert found == [str(i) for i in range(5, 20)]
     with fpstore.open("rows") as store:
         assert sorted(store) == sorted(fingerprints([*OLD, *NEW[:5]]))
     columns = {"vector": list(near), "id": [f"old {i}" for i in range(20)]}
     pq.write_table(pa.table(columns), "near.parquet")
-    assert fine("insert", "names", "near.parquet", "--vector", "--upsert").startswith("names: 5 rows of 20 changed, ")
+    assert fine("insert", "names", "near.parquet", "--upsert").startswith("names: 5 rows of 20 changed, ")
     with fpstore.open("names") as store:
         assert [store.ids[f"old {i}"] for i in range(20)] == [[f] for f in fingerprints(near)]
-    told = failure("insert", "rows", "new.npy", "--vector", "--upsert")
+    told = failure("insert", "rows", "new.npy", "--upsert")
     assert "--upsert needs an id in each row: without ids, rows cannot replace others" in told
 
 
@@ -148,17 +146,17 @@ def with_number(vectors, number):
 )
 def test_wrong_vectors_are_refused_and_change_nothing(here, change, message):
     wrong_file("a.npy", change)
-    assert message in failure("insert", "rows", "a.npy", "--vector")
+    assert message in failure("insert", "rows", "a.npy")
     with fpstore.open("rows") as store:
         assert sorted(store) == sorted(fingerprints(OLD))
 
 
 def test_a_wrong_file_behind_others_says_what_is_in(here):
     wrong_file("a.npy", lambda v: with_number(v, math.nan))
-    told = failure("insert", "rows", "new.npy", "a.npy", "--vector")
+    told = failure("insert", "rows", "new.npy", "a.npy")
     assert "a.npy: vector 7: component 2 is nan" in told
     assert "before that, 20 rows of the first 20 were inserted; insert only the rows after these" in told
-    told = failure("insert", "names", "new.parquet", "a.npy", "--vector")
+    told = failure("insert", "names", "new.parquet", "a.npy")
     assert "a.npy: no id here, but earlier rows have one" in told
     assert "repeat the command: a row that is stored is not added again" in told
 
@@ -166,21 +164,19 @@ def test_a_wrong_file_behind_others_says_what_is_in(here):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["rows", "new.npy", "--vector", "--text"], 2, "--vector does not go with --text"),
-        (["rows", "new.npy", "--vector", "--text-field", "t"], 2, "--vector does not go with --text"),
-        (["rows", "new.npy", "--vector", "--image"], 2, "--vector does not go with --image"),
-        (["rows", "new.npy", "--vector-field", "e"], 2, "--vector-field needs --vector"),
-        (["rows", "new.npy", "--vector", "--decimal"], 2, "--decimal does not go with --vector"),
-        (["rows", "new.npy", "--vector", "--html"], 2, "--html needs --text"),
-        (["rows", "new.npy", "--vector", "--suffix", ".npy"], 2, "--suffix needs --text"),
-        (["rows", "new.npy", "--vector", "--radius", "3"], 2, "--radius needs --unmatched"),
-        (["rows", "-", "--vector"], 2, "not from standard input"),
-        (["rows", "new.npy", "--vector", "--vector-field", "e"], 1, "a .npy file has no columns"),
-        (["names", "new.npy", "--vector"], 1, "its ids are no row numbers: name the column of the ids with --id-field: .npy"),
-        (["numbers", "new.npy", "--vector"], 1, "its ids are no row numbers"),
-        (["rows", "new.parquet", "--vector"], 1, "ids"),
-        (["texts", "new.npy", "--vector"], 1, "were made of texts (simhash), so it takes no vectors"),
-        (["plain", "new.npy", "--vector"], 1, "does not know how its fingerprints were made"),
+        (["rows", "new.npy", "--vector-field", "e", "--fingerprints"], 2, "--vector-field is for vectors, not for fingerprints"),
+        (["rows", "new.npy", "--text-field", "t"], 1, "were made of vectors (hyperplane), so it takes no columns of texts"),
+        (["rows", "new.npy", "--format", "npy"], 2, "--format is for fingerprints and columns of texts (--text-field), not for"),
+        (["rows", "new.npy", "--encoding", "utf-8"], 2, "--encoding is for files of texts and columns of texts"),
+        (["rows", "new.npy", "--suffix", ".npy"], 2, "--suffix is for files of texts and pictures, not for vectors"),
+        (["rows", "new.npy", "--radius", "3"], 2, "--radius needs --unmatched"),
+        (["rows", "-"], 2, "not from standard input"),
+        (["rows", "new.npy", "--vector-field", "e"], 1, "a .npy file has no columns"),
+        (["names", "new.npy"], 1, "its ids are no row numbers: name the column of the ids with --id-field: .npy"),
+        (["numbers", "new.npy"], 1, "its ids are no row numbers"),
+        (["rows", "new.parquet"], 1, "ids"),
+        (["texts", "new.npy"], 1, "holds rows, not one text"),
+        (["plain", "new.npy"], 1, "new.npy: "),
     ],
 )
 def test_wrong_use_is_refused_and_changes_nothing(here, arguments, code, message):

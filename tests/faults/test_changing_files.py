@@ -16,6 +16,7 @@ import fpstore
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format.packed_table import PackedTable
+from fpstore.store import snapshot_of
 
 ISAS = _kernel.available_isas()
 BLOCK_BYTES = 4096
@@ -116,8 +117,8 @@ def test_the_ids_of_a_probe_are_those_that_were_checked(tmp_path):
     """They were read again from the mapped file after their checksum had been compared, and counts led out of it."""
     ids = np.arange(0, 4000, 2, dtype=np.uint64)
     store = fpstore.build(tmp_path / "s", np.repeat(np.array([76, 77], np.uint64), 1000), ids, design="manku-4")
-    prober = store.snapshot().generation.single_prober(1)
-    digest = store.kernel_tables[0].set_digest
+    prober = snapshot_of(store).generation.single_prober(1)
+    digest = snapshot_of(store).generation.tables[0].kernel.set_digest
     lims, counts, keys = np.array([0, 1000, 2000], np.uint64), np.array([2], np.uint32), np.array([77], np.uint64)
     record, _ = _kernel.pack_ids(ids, lims, counts, keys, digest)
     (path,) = (p for p in (tmp_path / "s").rglob("*") if p.is_file() and record in p.read_bytes())

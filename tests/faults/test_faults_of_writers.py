@@ -20,6 +20,7 @@ from fpstore.cli import main
 from fpstore.disk.locks import WriterLock
 from fpstore.format.log import end_word
 from fpstore.query.tracker import Tracker
+from fpstore.store import snapshot_of
 
 MAX = 2**64 - 1
 
@@ -273,10 +274,10 @@ def test_a_large_call_is_one_record(tmp_path, how, count):
             else:
                 assert store.probe_insert_many(many, ids, radius=0, threads=1).inserted.all()
             assert len(store) == len(reader) == 10 + count
-            assert store.snapshot().version == 1
+            assert snapshot_of(store).version == 1
             assert store.delete(fingerprints=many).removed == count
             assert len(store) == len(reader) == 10
-            assert store.snapshot().version == 2
+            assert snapshot_of(store).version == 2
         log = path / "gen-00000001" / "log"
         assert log.read_bytes().count(b"FPCHANGE") == 2
     os.truncate(log, 9 * count)

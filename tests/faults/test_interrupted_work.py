@@ -17,6 +17,7 @@ from fpstore.format import packed_table as tablefile
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.record import Change, Totals
 from fpstore.query import delta
+from fpstore.store import snapshot_of
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
@@ -237,7 +238,10 @@ def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
     few, ids = rng.integers(0, 500, ROWS).astype(np.uint64), rng.integers(0, 5, ROWS).astype(np.uint64)
     kinds = rng.integers(0, 3, ROWS).astype(np.uint8)
     with fpstore.open(base) as store:
-        made = [delta.Delta(3, delta.deal_bits(few, Width(64)), store.kernel_tables[0], 0, base) for _ in range(2)]
+        made = [
+            delta.Delta(3, delta.deal_bits(few, Width(64)), snapshot_of(store).generation.tables[0].kernel, 0, base)
+            for _ in range(2)
+        ]
     for one in made:
         one.apply(Change(NOTHING, kinds[:100], few[:100], ids[:100], []))
     whole, interrupted = made
@@ -259,7 +263,7 @@ def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
 def test_control_c_in_an_insert_leaves_the_store_as_it_was(base):
     with fpstore.open(base, "r+") as store:
         store.insert([1, 2], [3, 4])
-        known = store.snapshot().delta
+        known = snapshot_of(store).delta
         known.kernel = Interrupting(known.kernel, 2)
         rows = random_words(1)
         with pytest.raises(KeyboardInterrupt):
@@ -280,7 +284,7 @@ def test_an_interrupted_insert_does_not_keep_a_store_from_closing(base):
     """Closing it does not read the delta anew: nobody would use it."""
     with fpstore.open(base, "r+") as store:
         store.insert([1], [2])
-        known = store.snapshot().delta
+        known = snapshot_of(store).delta
         known.kernel = Interrupting(known.kernel, 1)
         with pytest.raises(KeyboardInterrupt):
             store.insert(random_words(1), random_words(2))

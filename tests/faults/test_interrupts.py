@@ -10,6 +10,7 @@ from building import run_python
 
 import fpstore
 from fpstore import _kernel
+from fpstore.store import snapshot_of
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 NEWEST = 2**32 - 2
@@ -50,7 +51,7 @@ def whole_tables(store, times):
     """Return a prober one look-up of which reads the whole identity table, so many times."""
     prober = _kernel.Prober()
     for _ in range(times):
-        prober.add(store.kernel_tables[0], 0, 0, NO_FLIP)
+        prober.add(snapshot_of(store).generation.tables[0].kernel, 0, 0, NO_FLIP)
     return prober
 
 
@@ -62,7 +63,7 @@ def few_rows(count, queries):
 
 
 def of_tables(store, skewed):
-    table = store.kernel_tables[0]
+    table = snapshot_of(store).generation.tables[0].kernel
     nothing = np.random.default_rng(2).integers(2**63, 2**64, 4000, dtype=np.uint64)
     prober = whole_tables(store, 300)
     return {
@@ -248,12 +249,12 @@ INTERRUPTED = """
 
     skewed = np.random.default_rng(1).integers(0, 2**32, 1 << 17, dtype=np.uint64)
     store = fpstore.build(sys.argv[1], skewed, design="manku-4")
-    table = store.kernel_tables[0]
+    table = snapshot_of(store).generation.tables[0].kernel
     # Each look-up reads the whole table: one probe has 20,000 of them, which takes minutes.
     prober = _kernel.Prober()
     for _ in range(20_000):
         prober.add(table, 0, 0, np.zeros(1, np.uint64))
-    store.snapshot().generation._probers[3] = prober
+    snapshot_of(store).generation._probers[3] = prober
     queries = np.arange(2**63, 2**63 + 1024, dtype=np.uint64)
     works = {
         "single": lambda: store.probe(2**63),
@@ -326,9 +327,9 @@ def test_a_handler_may_use_the_store(store):
     old = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, 0.001)
     try:
-        matches = prober.probe_one(2**63, 3, store.kernel_tables[0])
+        matches = prober.probe_one(2**63, 3, snapshot_of(store).generation.tables[0].kernel)
         while not found:  # on a machine so fast that the probe was over
-            assert prober.probe_one(2**63, 3, store.kernel_tables[0]) == matches
+            assert prober.probe_one(2**63, 3, snapshot_of(store).generation.tables[0].kernel) == matches
     finally:
         signal.signal(signal.SIGALRM, old)
     assert matches == []
@@ -342,5 +343,5 @@ def test_a_stopped_call_says_so(store):
     with pytest.raises(InterruptedError):
         whole_tables(store, 1).probe(queries, 3, stop=stop)
     with pytest.raises(InterruptedError):
-        store.kernel_tables[0].scan(queries, 3, 0, 1, stop=stop)
+        snapshot_of(store).generation.tables[0].kernel.scan(queries, 3, 0, 1, stop=stop)
     assert sys.exc_info() == (None, None, None)

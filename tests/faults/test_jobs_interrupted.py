@@ -19,31 +19,32 @@ MOMENTS = """
     from pathlib import Path
     import fpstore
     from fpstore.care.stats import describe
-    from fpstore.cli.cluster import listing_writer, write_listing
-    from fpstore.cli.job_options import JobOptions
-    from fpstore.cli.pairs import pairs_writer, write_pairs
+    from fpstore.cli.jobs import PAIR_COLUMNS, _write_pairs
+    from fpstore.io import open_writer
     from fpstore.io.sink import Sink
     from fpstore.jobs import grouping, joining, report
     from fpstore.jobs.report_page import page_of
     from fpstore.jobs.report_files import Files
+    from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
     from fpstore.base.resources import Resources
+    from fpstore.store import snapshot_of
 
     name, moments = sys.argv[1], int(sys.argv[2])
     joining.LEAST_ROWS, grouping.PIECE = 500, 700
     store, few = fpstore.open("s.fps"), fpstore.open("few.fps")
 
     def written(batches, out):
-        with pairs_writer(JobOptions(out, False, {}, None, None, False), 64) as writer:
-            write_pairs(batches, writer)
+        with open_writer(out, columns=PAIR_COLUMNS) as writer:
+            _write_pairs(batches, writer)
 
     def clustered(out):
-        found = store.clusters(group="greedy", representative="smallest", threads=2)
-        with listing_writer(out, False, {}) as writer:
-            write_listing(found, writer, lambda *_: None)
+        found = store.clusters(group="greedy", keep="smallest", threads=2)
+        with open_writer(out, columns=CLUSTER_COLUMNS) as writer:
+            write_clusters(found, writer, Resources(1 << 30, 2))
 
     def reported(out):
         figures = report.figures_of(
-            store.snapshot(), describe(store.snapshot(), 0), 3, Files(None, None), Resources(1 << 30, 2)
+            snapshot_of(store), describe(snapshot_of(store), 0), 3, Files(None, None), Resources(1 << 30, 2)
         )
         with Sink(out) as sink:
             sink.write(page_of(figures).encode())

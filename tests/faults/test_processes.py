@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import fpstore
+from fpstore.store import snapshot_of
 
 RNG = np.random.default_rng(9)
 CENTRES = RNG.integers(0, 2**64, 200, np.uint64)
@@ -316,7 +317,7 @@ def test_every_file_is_given_back(tmp_path, store, how):
     store.close()
     again = fpstore.open(tmp_path / "s")
     answers(again)
-    strings = again.snapshot().generation.dictionary is not None
+    strings = snapshot_of(again).generation.dictionary is not None
     names = {Path(line.split()[-1]).name for line in mapped(tmp_path)}
     assert names >= {"ids.mdb", *({"numbers.mdb", "places.mdb", "strings.mdb"} if strings else ())}
     assert len(mapped(tmp_path)) >= 6

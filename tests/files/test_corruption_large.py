@@ -17,6 +17,7 @@ from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE, record_seed
 from fpstore.format.strings import STRINGS_FILE
+from fpstore.store import snapshot_of
 
 COUNT = 600_000
 GENERATION = "gen-00000001"
@@ -180,7 +181,7 @@ def test_nothing_is_deleted_or_numbered_by_a_damaged_dictionary(tmp_path, unread
     path = tmp_path / "s"
     file = path / named(path) / what
     with fpstore.open(path) as store:
-        at = place_of(store.snapshot().generation, what)
+        at = place_of(snapshot_of(store).generation, what)
     data = bytearray(file.read_bytes())
     data[at] ^= 1
     file.write_bytes(data)
@@ -202,7 +203,7 @@ def test_a_listed_number_whose_record_does_not_match_is_damage(tmp_path, wrong):
     path = tmp_path / "s"
     named(path)
     with fpstore.open(path) as store:
-        mapping = store.snapshot().generation.dictionary.mapping
+        mapping = snapshot_of(store).generation.dictionary.mapping
         block, rank = mapping.table.kernel.locate_one(hash_of(STRINGS[7].encode()))
         key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
 

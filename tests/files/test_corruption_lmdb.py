@@ -32,6 +32,7 @@ from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.string_records import LAYOUT_KEYS
+from fpstore.store import snapshot_of
 
 # --- LMDB files -----------------------------------------------------------------------------------
 
@@ -140,9 +141,13 @@ def test_each_record_is_checked(copy, right, monkeypatch, name):
 def test_verify_compares_id_records_with_the_blocks(copy):
     """An intact record of another length would give ids to the wrong fingerprints."""
     with fpstore.open(copy) as store:
-        _, counts, _ = store.kernel_tables[0].decode(0, store.kernel_tables[0].block_count, 1)
+        _, counts, _ = (
+            snapshot_of(store)
+            .generation.tables[0]
+            .kernel.decode(0, snapshot_of(store).generation.tables[0].kernel.block_count, 1)
+        )
         counts = counts.tolist()
-        assert store.snapshot().generation.ids.verify([np.array(counts)]) == len(STRINGS)
+        assert snapshot_of(store).generation.ids.verify([np.array(counts)]) == len(STRINGS)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -150,7 +155,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                store.snapshot().generation.ids.verify([np.array(wrong)])
+                snapshot_of(store).generation.ids.verify([np.array(wrong)])
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "no such number"])
@@ -158,7 +163,7 @@ def test_verify_follows_each_string_to_its_number_and_back(copy, damage):
     """Under checksums that are right: what a faulty writer would leave."""
     wanted = hash_of(STRINGS[7].encode())
     with fpstore.open(copy) as store:
-        mapping = store.snapshot().generation.dictionary.mapping
+        mapping = snapshot_of(store).generation.dictionary.mapping
         block, rank = mapping.table.kernel.locate_one(int(wanted))
         key, digest = mapping.table.kernel.key_of(block), mapping.table.kernel.set_digest
 

@@ -20,6 +20,7 @@ from fpstore.format.layout import table_name
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.string_records import LAYOUT_KEYS
 from fpstore.format.strings import STRINGS_FILE
+from fpstore.store import snapshot_of
 
 # --- Nothing wrong --------------------------------------------------------------------------------
 
@@ -140,7 +141,7 @@ def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
     path = make(tmp_path / "s", kind, changes=False, design="flip-1", radius=1)
     right = content(path)
     with fpstore.open(path) as store:
-        table = store.snapshot().generation.tables[0]
+        table = snapshot_of(store).generation.tables[0]
         entries = [set(table.kernel.decode(block, block + 1, 0)[0].tolist()) for block in blocks]
     gone = set.union(*entries)
     for block in blocks:
@@ -175,7 +176,7 @@ def test_a_block_that_is_partly_known(tmp_path):
     path = make(tmp_path / "s", "string", changes=False, design="flip-2", radius=2)
     right = content(path)
     with fpstore.open(path) as store:
-        tables = store.snapshot().generation.tables
+        tables = snapshot_of(store).generation.tables
         block = set(tables[0].kernel.decode(5, 6, 0)[0].tolist())
         spoiled = min(block)
         other = tables[1].kernel
@@ -199,7 +200,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     right = content(path)
     with fpstore.open(path) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         block = set(generation.tables[0].kernel.decode(4, 5, 0)[0].tolist())
         record = id_record(generation, 4)
     at = (path / GENERATION / IDS_FILE).read_bytes().find(record)
@@ -215,7 +216,7 @@ def test_ids_of_a_damaged_record_are_lost_and_no_others(tmp_path):
 def test_what_was_deleted_before_its_id_record_was_damaged_is_not_lost(tmp_path):
     path = make(tmp_path / "s", "string", changes=False)
     with fpstore.open(path, "r+") as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         block = generation.tables[0].kernel.decode(4, 5, 0)[0].tolist()
         record = id_record(generation, 4)
         store.delete(fingerprints=block[:2])
@@ -235,7 +236,7 @@ def test_a_damaged_record_of_strings(tmp_path):
     right = content(path)
     file = path / GENERATION / STRINGS_FILE
     with fpstore.open(path) as store:
-        strings = store.snapshot().generation.dictionary.strings
+        strings = snapshot_of(store).generation.dictionary.strings
         record, per_record = next(strings.records())[1][2], strings.per_record
     assert 1 < per_record < COUNT // 4
     numbers = range(2 * per_record, 3 * per_record)
@@ -278,7 +279,7 @@ def test_id_records_are_found_by_their_keys(tmp_path, kind):
     right = content(path)
     folder = path / GENERATION
     with fpstore.open(path) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         gone = set(generation.tables[0].kernel.decode(3, 4, 0)[0].tolist())
         record = id_record(generation, 3)
     (folder / table_name(0)).unlink()
@@ -297,7 +298,7 @@ def test_two_files_at_once(changed, tmp_path):
     copy = damaged(path, tmp_path)
     folder = copy / current(path)
     with fpstore.open(path) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         record = id_record(generation, 6)
         block = set(generation.tables[0].kernel.decode(6, 7, 0)[0].tolist())
     flip(folder / IDS_FILE, (folder / IDS_FILE).read_bytes().find(record) + 18)

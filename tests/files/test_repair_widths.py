@@ -20,6 +20,7 @@ from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.strings import STRINGS_FILE
+from fpstore.store import snapshot_of
 
 COUNT = 600
 P1 = 0x9E3779B185EBCA87  # of XXH64
@@ -87,7 +88,7 @@ def damage_blocks(path, table, part=1):
     """Damage each block whose number is a multiple; return how many."""
     file = path / GENERATION / table_name(table)
     with fpstore.open(path) as opened:
-        count = opened.snapshot().generation.tables[table].kernel.block_count
+        count = snapshot_of(opened).generation.tables[table].kernel.block_count
     for block in range(0, count, part):
         damage_block(file, block)
     return len(range(0, count, part))

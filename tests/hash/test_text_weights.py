@@ -128,7 +128,7 @@ def test_a_store_remembers_learnt_weights(folder):
         assert from_description(store.fingerprinter) == hasher
         assert from_description(store.fingerprinter) != SimHash(width=128)
         assert numbers_of(from_description(store.fingerprinter).fingerprints(texts.values())) == numbers_of(fingerprints)
-    found = fine("probe", "w.fps", "--text", "7.txt", "--radius", "0").splitlines()
+    found = fine("probe", "w.fps", "7.txt", "--radius", "0").splitlines()
     assert f"{hasher.fingerprint(texts['7.txt']):032x}" == found[0].split("\t")[0]
     assert "7.txt" in [line.split("\t")[3] for line in found]
 

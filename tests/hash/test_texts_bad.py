@@ -40,7 +40,7 @@ LEFT_OUT = "left out: 2 (binary, not text), 1 (no words), 1 (rows, not one text)
     "arguments",
     [
         ("build", "x.fps"),
-        ("hash", "text"),
+        ("hash", "--text"),
         ("insert", "n.fps"),
         ("probe", "n.fps"),
         ("nearest", "n.fps"),
@@ -51,7 +51,7 @@ LEFT_OUT = "left out: 2 (binary, not text), 1 (no words), 1 (rows, not one text)
 def test_a_folder_without_texts_is_an_error_that_says_why(pictures, arguments):
     with fpstore.build("n.fps", [1], ["a"], fingerprinter=SimHash()) as store:
         before = len(store)
-    flag = () if arguments[0] == "hash" else ("--text",)
+    flag = ("--text",) if arguments[0] == "build" else ()
     message = failure(*arguments, "pictures", *flag)
     assert message == f"fpstore: pictures: no text to make a fingerprint of; {LEFT_OUT}\n"
     assert not Path("x.fps").exists()
@@ -64,7 +64,7 @@ def test_a_folder_without_texts_is_an_error_of_dedup(pictures):
     assert "pictures: no rows" in failure("dedup", "pictures", "clean", "--text")
     assert not Path("clean").exists()
     Path("hollow").mkdir()
-    for verb in (("build", "x.fps", "hollow", "--text"), ("hash", "text", "hollow")):
+    for verb in (("build", "x.fps", "hollow", "--text"), ("hash", "--text", "hollow")):
         assert "hollow: no text to make a fingerprint of" in failure(*verb)
     message = failure("build", "x.fps", "hollow", "--text-field", "text")
     assert "hollow: no .parquet, .jsonl, .csv, .tsv in this folder" in message
@@ -163,10 +163,10 @@ def test_a_text_above_the_limit_is_left_out(place):
     assert ([chunk.ids for chunk in reader], reader.skipped) == ([["notes/small.txt"]], 1)
     with Path("notes/huge.txt").open("wb") as file:
         file.truncate((1 << 30) + 1)  # a hole, which takes no space
-    done = run("hash", "text", "notes")
+    done = run("hash", "--text", "notes")
     assert (done.exit_code, done.stderr) == (0, "fpstore: 1 file left out, too large: notes/huge.txt\n")
 
 
 def test_standard_input_with_zero_bytes_is_no_text():
-    assert "standard input: a NUL byte in its first 8 KiB" in failure("hash", "text", "-", stdin="a b\0c")
-    assert fine("hash", "text", "-", "--encoding", "utf-16-le", stdin="a\0 \0b\0").endswith("\t-\n")
+    assert "standard input: a NUL byte in its first 8 KiB" in failure("hash", "--text", "-", stdin="a b\0c")
+    assert fine("hash", "--text", "-", "--encoding", "utf-16-le", stdin="a\0 \0b\0").endswith("\t-\n")

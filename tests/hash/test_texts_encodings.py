@@ -67,7 +67,7 @@ def test_a_few_bytes_that_are_no_utf8_are_replaced_and_told(tmp_path, monkeypatc
     Path("a.txt").write_bytes(JAPANESE.encode() + b"\xff" + JAPANESE.encode())
     (found,) = iter_documents("a.txt")
     assert (found.text, found.encoding, found.replaced) == (f"{JAPANESE}\ufffd{JAPANESE}", "utf-8", 1)
-    done = run("hash", "text", "a.txt")
+    done = run("hash", "--text", "a.txt")
     assert done.stderr == "fpstore: 1 file with bytes that are not UTF-8, which were replaced: a.txt\n"
 
 
@@ -84,9 +84,9 @@ def test_what_no_encoding_explains_is_left_out_and_told(tmp_path, monkeypatch):
     assert done.stderr == "fpstore: 2 files left out, of no known encoding: notes/a.txt, notes/b.txt\n"
     reader = DocumentReader("notes", SimHash())
     assert ([chunk.ids for chunk in reader], reader.skipped) == ([["notes/c.txt"]], 2)
-    assert "a.txt: no encoding that is known explains its bytes" in failure("hash", "text", "notes/a.txt")
-    assert "b.txt: its bytes are not utf-16" in failure("hash", "text", "notes/b.txt")
-    assert "b.txt: its bytes are not utf-8: name its encoding" in failure("hash", "text", "notes/b.txt", "--encoding", "utf-8")
+    assert "a.txt: no encoding that is known explains its bytes" in failure("hash", "--text", "notes/a.txt")
+    assert "b.txt: its bytes are not utf-16" in failure("hash", "--text", "notes/b.txt")
+    assert "b.txt: its bytes are not utf-8: name its encoding" in failure("hash", "--text", "notes/b.txt", "--encoding", "utf-8")
     Path("notes/c.txt").unlink()
     assert "no text to make a fingerprint of; left out: 2 (of no known encoding)" in failure(
         "build", "n.fps", "notes", "--text", "--force"
@@ -104,8 +104,8 @@ def test_a_name_forces_an_encoding(tmp_path, monkeypatch):
     for name in ("nothing", "", 5, "rot13", "hex", "a\0b"):
         with pytest.raises(InputError, match="encoding must be the name of one"):
             iter_documents("a.txt", encoding=name)
-    assert "--encoding: must be the name of one" in failure("hash", "text", "a.txt", "--encoding", "nothing", code=2)
-    assert "--encoding needs --text" in failure("build", "x.fps", "a.tsv", "--encoding", "utf-8", code=2)
+    assert "--encoding: must be the name of one" in failure("hash", "--text", "a.txt", "--encoding", "nothing", code=2)
+    assert "--encoding is for files of texts" in failure("build", "x.fps", "a.tsv", "--encoding", "utf-8", code=2)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv"])
@@ -152,10 +152,10 @@ def test_standard_input(tmp_path):
         ((FRENCH * 3).encode("utf-16"), (), ""),
         ((FRENCH * 3).encode("cp437"), ("--encoding", "cp437"), ""),
     ):
-        done = subprocess.run([*COMMAND, "hash", "text", "-", *encoding], input=data, capture_output=True, check=True)
+        done = subprocess.run([*COMMAND, "hash", "--text", "-", *encoding], input=data, capture_output=True, check=True)
         assert done.stdout.decode() == f"{SimHash().fingerprint(FRENCH * 3):016x}\t-\n"
         assert done.stderr.decode() == (f"fpstore: {message}\n" if message else "")
-    done = subprocess.run([*COMMAND, "hash", "text", "-"], input=NO_TEXT, capture_output=True)
+    done = subprocess.run([*COMMAND, "hash", "--text", "-"], input=NO_TEXT, capture_output=True)
     assert (done.returncode, b"name it with --encoding" in done.stderr) == (1, True)
 
 

@@ -61,15 +61,15 @@ def test_a_store_remembers_fields_and_their_weights(pages):
 
 
 def test_hash_text_and_widths(pages):
-    lines = fine("hash", "text", pages, *OPTIONS, "--width", 128, "--shingle", "chars", "--shingle-size", 3, "-q").splitlines()
+    lines = fine("hash", pages, *OPTIONS, "--width", 128, "--shingle", "chars", "--shingle-size", 3, "-q").splitlines()
     fields = Fields(SimHash(width=128, shingle="chars", size=3), WEIGHTS)
     kept = [row for row in range(len(ROWS)) if not fields.is_empty(ROWS[row])]
     assert lines == [f"{fields.fingerprint(ROWS[row]):032x}\t{URLS[row]}" for row in kept]
 
 
 def test_one_field_is_the_same_as_ever(pages):
-    plain = fine("hash", "text", pages, "--text-field", "text", "-q")
-    assert fine("hash", "text", pages, "--text-field", "text=7", "-q") == plain
+    plain = fine("hash", pages, "--text-field", "text", "-q")
+    assert fine("hash", pages, "--text-field", "text=7", "-q") == plain
     fine("build", "p.fps", pages, "--text-field", "text=7", "-q")
     with fpstore.open("p.fps") as store:
         assert store.fingerprinter == SimHash().describe()
@@ -80,7 +80,7 @@ def test_one_field_is_the_same_as_ever(pages):
 def test_a_row_uses_what_it_has(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{"title": None, "text": "some words"}, {"text": "some words"}, {"title": "other"}, {"title": None}, {"text": ""}]
-    done = run("hash", "text", write_jsonl("a.jsonl", rows), *OPTIONS[:4])
+    done = run("hash", write_jsonl("a.jsonl", rows), *OPTIONS[:4])
     value, other = (f"{SimHash().fingerprint(text):016x}" for text in ("some words", "other"))
     assert done.stdout.splitlines() == [f"{value}\t0", f"{value}\t1", f"{other}\t2"]
     assert done.stderr == "fpstore: 1 row left out, no words: row 4\nfpstore: 1 row left out, no text: row 3\n"
@@ -112,7 +112,7 @@ def test_names_with_equals_signs(tmp_path, monkeypatch):
     path = write_jsonl("a.jsonl", [row])
     weights = {"a=4": 1, "b=c": 1, "d=": 3}
     asked = ("--text-field", "a=4=1", "--text-field", "b=c", "--text-field", "d==3")
-    assert fine("hash", "text", path, *asked, "-q") == f"{Fields(SimHash(), weights).fingerprint(row):016x}\t0\n"
+    assert fine("hash", path, *asked, "-q") == f"{Fields(SimHash(), weights).fingerprint(row):016x}\t0\n"
     for field, message in (
         ("a=0", "the weight in 'a=0' must be a whole number from 1 to 65535; a column with this name is 'a=0=1'"),
         ("a=65536", "the weight in 'a=65536' must be a whole number"),
@@ -122,7 +122,7 @@ def test_names_with_equals_signs(tmp_path, monkeypatch):
         ("", "--text-field: must be the name of a column, got ''"),
         ("b=c=2", "the column 'b=c' is named twice"),
     ):
-        assert message in failure("hash", "text", path, "--text-field", "b=c", "--text-field", field, code=2)
+        assert message in failure("hash", path, "--text-field", "b=c", "--text-field", field, code=2)
 
 
 def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, monkeypatch):
@@ -135,9 +135,10 @@ def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, m
         assert "are those of the fields title=4, text=1, not " in failure("probe", "p.fps", "--input", path, *fields)
         assert "are those of the fields title=4, text=1, not " in failure("insert", "p.fps", path, *fields)
     Path("b.txt").write_text("some words")
-    message = failure("probe", "p.fps", "b.txt", "--text")
-    assert "were made of rows (fields), so it takes no texts: give it rows with --text-field" in message
-    assert "give it rows with --text-field" in failure("insert", "p.fps", "b.txt", "--text")
+    assert "the texts of rows are in files that --input names" in failure("probe", "p.fps", "b.txt", code=2)
+    fine("insert", "p.fps", path, "-q")  # it knows its columns
+    assert len(fine("probe", "p.fps", "--input", path, "-r", 0).splitlines()) == 2
+    assert "b.txt" in failure("insert", "p.fps", "b.txt")
     fine("build", "longest.fps", path, "--text-field", "text", "--longest-sentences", 1, "-q")
     assert "several fields need SimHash" in failure("probe", "longest.fps", "--input", path, *OPTIONS[:4])
     fine("probe", "plain.fps", "--input", path, "--text-field", "text", "-q")

@@ -69,20 +69,20 @@ def test_every_verb_takes_pages(site):
     assert (done.exit_code, done.stderr) == (0, "fpstore: 1 file left out, no main text: site/empty.html\n")
     with fpstore.open("s.fps") as store:
         assert list(store) == [SimHash().fingerprint(main_texts([page("")])[0])]
-    done = run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "--html", "-q")
+    done = run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "-q")
     assert done.exit_code == 0
-    done = run("probe", "s.fps", "--input", "p.jsonl", "--text-field", "page", "--id-field", "url", "--html", "-r", 0, "--json")
+    done = run("probe", "s.fps", "--input", "p.jsonl", "--text-field", "page", "--id-field", "url", "-r", 0, "--json")
     assert done.stderr == "fpstore: 1 row left out, no main text: row 1\n"
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(one["row"], one["query_id"], one["matches"][0]["ids"]) for one in found] == [
         (0, "a", ["site/a.html", "site/b.htm", "a", "b"]),
         (2, "b", ["site/a.html", "site/b.htm", "a", "b"]),
     ]
-    assert len(fine("probe", "s.fps", "--text", "site/a.html", "--html", "-r", 0).splitlines()) == 4
-    lines = fine("hash", "text", "p.jsonl", "--text-field", "page", "--html", "-q").splitlines()
+    assert len(fine("probe", "s.fps", "site/a.html", "-r", 0).splitlines()) == 4
+    lines = fine("hash", "p.jsonl", "--text-field", "page", "--html", "-q").splitlines()
     assert [line.split("\t")[1] for line in lines] == ["0", "2"]
-    assert fine("hash", "text", "-", "--html", stdin=page("")).split("\t")[0] == lines[0].split("\t")[0]
-    assert "no main text" in failure("hash", "text", "-", "--html", stdin=EMPTY)
+    assert fine("hash", "--text", "-", "--html", stdin=page("")).split("\t")[0] == lines[0].split("\t")[0]
+    assert "no main text" in failure("hash", "--text", "-", "--html", stdin=EMPTY)
 
 
 def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
@@ -92,7 +92,7 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
     expected = MainText(SimHash())
     with fpstore.open("s.fps") as store:
         assert from_description(store.fingerprinter) == expected
-    assert run("insert", "s.fps", "new.html", "--text", "-q").exit_code == 0
+    assert run("insert", "s.fps", "new.html", "-q").exit_code == 0
     assert run("insert", "s.fps", "p.jsonl", "--text-field", "page", "--id-field", "url", "-q").exit_code == 0
     with fpstore.open("s.fps") as store:
         pages = [page(MENUS[0]), other]
@@ -100,10 +100,9 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
         assert store.ids["new.html"] == [expected.fingerprint(pages[1])]
     for verb in ("probe", "scan", "nearest"):
         radius = "--max-radius" if verb == "nearest" else "--radius"
-        for how in (["--text", "new.html"], ["--text", "new.html", "--html"]):
-            (line,) = fine(verb, "s.fps", *how, radius, 0).splitlines()
-            assert line.endswith("\tnew.html")
-        assert len(fine(verb, "s.fps", "--text", "-", radius, 0, stdin=page(MENUS[1])).splitlines()) == 4
+        (line,) = fine(verb, "s.fps", "new.html", radius, 0).splitlines()
+        assert line.endswith("\tnew.html")
+        assert len(fine(verb, "s.fps", "-", radius, 0, stdin=page(MENUS[1])).splitlines()) == 4
         rows = fine(verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet")
         assert rows == ""
     assert "main-text 1 (fingerprinter=simhash 1 (shingle=auto" in fine("stats", "s.fps")
@@ -122,12 +121,8 @@ def test_a_store_of_pages_remembers_which_package_finds_the_main_text(site):
     with fpstore.open("s.fps") as store:
         assert from_description(store.fingerprinter) == expected
         assert list(store) == [expected.fingerprint(page(""))]
-    for same in ([], ["--html-fast"]):
-        assert len(fine("probe", "s.fps", "--text", "site/a.html", *same, "-r", 0).splitlines()) == 2
-    told = failure("probe", "s.fps", "--text", "site/a.html", "--html")
-    assert "made of the main texts that resiliparse finds, and --html makes others" in told
+    assert len(fine("probe", "s.fps", "site/a.html", "-r", 0).splitlines()) == 2
     assert run("build", "t.fps", "site", "--text", "--html", "-q").exit_code == 0
-    assert "--html-fast makes others" in failure("insert", "t.fps", "site", "--text", "--html-fast")
     assert "made in another way" in failure("merge", "s.fps", "t.fps")
     assert DocumentReader("site", SimHash(), html="resiliparse").fingerprinter == expected
     assert TextReader("p.jsonl", expected, text="page", html=True).fingerprinter == expected
@@ -143,15 +138,15 @@ def test_pages_that_are_taken_with_their_tags_are_told_once(site):
     assert run("build", "s.fps", "site", "--text").stderr == told
     assert run("dedup", "site", "clean", "--text").stderr == told
     assert run("weights", "site", "--text", "--output", "w.json").stderr == told
-    assert run("hash", "text", "site/a.html").stderr == f"fpstore: 1 file {tags}: site/a.html\n"
+    assert run("hash", "--text", "site/a.html").stderr == f"fpstore: 1 file {tags}: site/a.html\n"
     assert tags in run("compare", "site/a.html", "site/b.htm").stderr
     seen = []
     list(DocumentReader("site", SimHash(), on_notice=lambda path, reason: seen.append((path.name, reason))))
     assert seen == [("a.html", "tags"), ("b.htm", "tags"), ("empty.html", "tags")]
     assert run("build", "h.fps", "site", "--text", "--html").stderr == "fpstore: 1 file left out, no main text: site/empty.html\n"
     for quiet in (
-        ("insert", "h.fps", "new", "--text"),  # the store remembers that its texts are pages
-        ("probe", "h.fps", "--text", "site/a.html"),
+        ("insert", "h.fps", "new"),  # the store remembers that its texts are pages
+        ("probe", "h.fps", "site/a.html"),
         ("dedup", "site", "c2", "--text", "--html"),
         ("weights", "site", "--text", "--html", "--output", "w2.json"),
         ("compare", "site/a.html", "site/b.htm", "--html-fast"),
@@ -175,15 +170,10 @@ def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch, verb):
         assert "look like" not in run(*verb, "--text-field", "text", "--force", "--html").stderr
 
 
-@pytest.mark.parametrize("verb", ["insert", "probe", "scan", "nearest"])
-def test_html_contradicts_a_store_of_plain_texts(site, verb):
+def test_the_searches_take_no_html(site):
     assert run("build", "s.fps", "p.jsonl", "--text-field", "url", "-q").exit_code == 0
-    column = ["p.jsonl", "--text-field", "page"]
-    for how in (["--text", "site", "--html"], [*(column if verb == "insert" else ["--input", *column]), "--html"]):
-        told = failure(verb, "s.fps", *how, *(["-r", 1] if verb == "scan" else []))
-        assert "were made of texts as they are, and --html makes others: leave it out, or build the store with --html" in told
-    with fpstore.open("s.fps") as store:
-        assert len(store.ids) == 3
+    for verb in ("insert", "probe", "scan", "nearest"):
+        assert "--html: the store knows what it was made of" in failure(verb, "s.fps", "site", "--html", code=2)
 
 
 def test_stores_of_pages_and_of_texts_are_not_joined(site):
@@ -238,7 +228,7 @@ def test_dedup_compares_main_texts(site):
     assert fpstore.dedup("p.jsonl", text="page", radius=0).kept.tolist() == [0, 1, 2]
     with pytest.raises(InputError, match=r"html=True .* is for texts"):
         fpstore.dedup("p.jsonl", fingerprint="url", html=True)
-    assert "--html is for texts" in failure("dedup", "p.jsonl", "c.jsonl", "--fingerprint-field", "h", "--html", code=2)
+    assert "--html is for files of texts" in failure("dedup", "p.jsonl", "c.jsonl", "--fingerprint-field", "h", "--html", code=2)
 
 
 def test_readers_count_pages_without_a_main_text(site):

@@ -88,7 +88,7 @@ def test_binary_formats_are_not_read_compressed(tmp_path, extension):
 
 def test_standard_input(tmp_path, extension):
     path = pack(tmp_path / "p.jsonl", content("jsonl"), extension)
-    arguments = ("hash", "text", "-", "--text-field", "text", "--format", "jsonl", "-q")
+    arguments = ("hash", "-", "--text-field", "text", "--format", "jsonl", "-q")
     done = subprocess.run([*COMMAND, *arguments], input=path.read_bytes(), capture_output=True, check=True)
     assert len(done.stdout.splitlines()) == len(ROWS)
 
@@ -230,5 +230,5 @@ def test_names_inside():
 def test_outputs_are_not_compressed_by_their_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("some words")
-    assert "unknown extension '.gz'" in failure("hash", "text", "a.txt", "-o", "h.tsv.gz")
+    assert "unknown extension '.gz'" in failure("hash", "--text", "a.txt", "-o", "h.tsv.gz")
     assert [len(c.ids) for c in DocumentReader("a.txt", SimHash())] == [1]

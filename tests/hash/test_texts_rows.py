@@ -1,4 +1,4 @@
-"""Columns of texts as input of build, hash text, insert and the searches: real files of every format, and tables."""
+"""Columns of texts as input of build, hash, insert and the searches: real files of every format, and tables."""
 
 import json
 import subprocess
@@ -53,12 +53,12 @@ def test_types_of_ids(pages, kind, convert):
 
 def test_hash_text_writes_a_row_for_each_text(pages):
     fields = ("--text-field", "text", "--id-field", "url", "--quiet")
-    assert fine("hash", "text", pages, *fields).splitlines() == [
+    assert fine("hash", pages, *fields).splitlines() == [
         f"{value:016x}\t{URLS[row]}" for value, row in zip(HASHES, KEPT, strict=True)
     ]
-    objects = [json.loads(line) for line in fine("hash", "text", pages, "--text-field", "text", "--json", "-q").splitlines()]
+    objects = [json.loads(line) for line in fine("hash", pages, "--text-field", "text", "--json", "-q").splitlines()]
     assert [found["id"] for found in objects] == KEPT
-    fine("hash", "text", pages, *fields, "-o", "h.parquet", "--shingle", "chars", "--shingle-size", 5)
+    fine("hash", pages, *fields, "-o", "h.parquet", "--shingle", "chars", "--shingle-size", 5)
     chars = SimHash(shingle="chars", size=5)
     kept = [row for row in range(len(TEXTS)) if not chars.is_empty(TEXTS[row])]
     assert pq.read_table("h.parquet")["fingerprint"].to_pylist() == [chars.fingerprint(TEXTS[row]) for row in kept]
@@ -114,7 +114,7 @@ def test_nulls_are_left_out_and_counted(tmp_path, monkeypatch):
 def test_standard_input_is_read_once_and_needs_no_file(tmp_path, name):
     path = write(tmp_path / f"pages.{name}", {"text": TEXTS, "url": URLS})
     arguments = ["-", "--format", name, "--text-field", "text", "--id-field", "url", "--quiet"]
-    done = subprocess.run([*COMMAND, "hash", "text", *arguments], input=path.read_text(), capture_output=True, text=True)
+    done = subprocess.run([*COMMAND, "hash", *arguments], input=path.read_text(), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [f"{value:016x}\t{URLS[row]}" for value, row in zip(HASHES, KEPT, strict=True)]
 
@@ -275,15 +275,17 @@ def test_wrong_arguments_are_refused(tmp_path, monkeypatch, source, options, mes
             ["build", "x.fps", "p.jsonl", "--text-field", "t", "--fingerprint-field", "f"],
             "--fingerprint-field is for fingerprints",
         ),
-        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix needs --text"),
+        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix is for files of texts and pictures"),
         (["build", "x.fps", "p.jsonl", "--text-field", "t", "--format", "npy"], "--format npy has no column of texts"),
-        (["build", "x.fps", "p.jsonl", "--shingle", "chars"], "--shingle needs --text or --text-field"),
-        (["hash", "text", "p.jsonl", "--id-field", "i"], "--id-field needs --text-field"),
-        (["hash", "text", "p.jsonl", "--format", "jsonl"], "--format needs --text-field"),
-        (["hash", "text", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix does not go with --text-field"),
-        (["probe", "x.fps", "p.jsonl", "--text-field", "t"], "--text-field names a column of --input"),
+        (
+            ["build", "x.fps", "p.jsonl", "--shingle", "chars"],
+            "(--text or --text-field), not for fingerprints",
+        ),
+        (["hash", "p.jsonl", "--text", "--id-field", "i"], "--id-field is for fingerprints, columns of texts and vectors ("),
+        (["probe", "x.fps", "2a", "--text-field", "t"], "'2a' is not a fingerprint"),
+        (["probe", "x.fps", "0x2a", "--text-field", "t"], "--text-field names a column of --input"),
         (["probe", "x.fps", "--input", "p.jsonl", "--text-field", "t", "--null"], "--null does not go with --text-field"),
-        (["probe", "x.fps", "p.jsonl", "--text", "--text-field", "t"], "--text-field does not go with --text"),
+        (["probe", "x.fps", "p.jsonl", "--text-field", "t"], "the texts of rows are in files that --input names"),
     ],
 )
 def test_wrong_use_on_the_command_line(tmp_path, monkeypatch, arguments, message):
@@ -335,8 +337,8 @@ def test_folders_of_texts_have_fingerprints_of_every_width(tmp_path, monkeypatch
     made = SimHash(width=width).fingerprints(texts_of(5))
     assert chunk.fingerprints.dtype == made.dtype
     assert (chunk.fingerprints == made).all()
-    fine("insert", "n.fps", "notes", "--text")
-    assert len(fine("probe", "n.fps", "--text", "notes").splitlines()) == 5
+    fine("insert", "n.fps", "notes")
+    assert len(fine("probe", "n.fps", "notes").splitlines()) == 5
 
 
 def test_texts_that_are_not_utf_8_are_named():

@@ -158,10 +158,12 @@ def test_a_store_remembers_fingerprinters_of_vectors(tmp_path, hasher):
 def test_the_command_writes_fingerprints_and_ids(here):
     hasher = HyperplaneHash(dimension=DIMENSION)
     expected = [f"{f:016x}" for f in hasher.fingerprints(VECTORS).tolist()]
-    assert fine("hash", "vector", "v.npy") == "".join(f"{f}\t{i}\n" for i, f in enumerate(expected))
-    lines = fine("hash", "vector", "v.parquet", "--json").splitlines()
+    assert fine("hash", "--vector", "v.npy") == "".join(f"{f}\t{i}\n" for i, f in enumerate(expected))
+    lines = fine("hash", "--vector", "v.parquet", "--json").splitlines()
     assert [json.loads(line) for line in lines] == [{"fingerprint": f, "id": f"name {i}"} for i, f in enumerate(expected)]
-    fine("hash", "vector", "lists.parquet", "--vector-field", "e", "--id-field", "number", "-o", "out.parquet", "--width", "256")
+    fine(
+        "hash", "--vector", "lists.parquet", "--vector-field", "e", "--id-field", "number", "-o", "out.parquet", "--width", "256"
+    )
     table = pq.read_table("out.parquet")
     assert table["id"].to_pylist() == list(range(100, 130))
     wide = HyperplaneHash(dimension=DIMENSION, width=256).fingerprints(VECTORS)
@@ -172,15 +174,15 @@ def test_the_command_says_which_vectors_are_left_out(here):
     some = VECTORS.copy()
     some[[3, 5, 7, 9]] = 0
     np.save("w.npy", some)
-    result = run("hash", "vector", "w.npy")
+    result = run("hash", "--vector", "w.npy")
     assert result.exit_code == 0
     assert [int(line.split("\t")[1]) for line in result.stdout.splitlines()] == [i for i in range(30) if some[i].any()]
     left_out = "4 vectors left out, all components 0: w.npy vector 3, w.npy vector 5, w.npy vector 7 and 1 more"
     assert result.stderr == f"fpstore: {left_out}\n"
-    assert run("hash", "vector", "w.npy", "-q").stderr == ""
+    assert run("hash", "--vector", "w.npy", "-q").stderr == ""
     some[8, 2] = math.inf
     np.save("w.npy", some)
-    assert "w.npy: vector 8: component 2 is inf" in run("hash", "vector", "w.npy", "-o", "out.tsv").stderr
+    assert "w.npy: vector 8: component 2 is inf" in run("hash", "--vector", "w.npy", "-o", "out.tsv").stderr
     assert not (here / "out.tsv").exists()
 
 
@@ -190,11 +192,11 @@ def test_a_store_of_vectors_is_built_and_asked(here):
         assert store.fingerprinter == HyperplaneHash(dimension=DIMENSION, width=128, seed=9).describe()
         assert len(store.ids) == 30
     np.save("q.npy", VECTORS[[4, 8]] * 3.0)
-    out = [json.loads(line) for line in fine("probe", "s", "--vector", "q.npy", "--json", "-r", "0").splitlines()]
+    out = [json.loads(line) for line in fine("probe", "s", "q.npy", "--json", "-r", "0").splitlines()]
     assert [[match["ids"] for match in line["matches"]] for line in out] == [[[4]], [[8]]]
     assert [line["query_id"] for line in out] == [0, 1]
-    assert fine("probe", "s", "--vector", "q.npy", "-r", "0", "--null").count("\0") == 2
-    found = fine("nearest", "s", "--vector", "v.parquet", "--with-queries").splitlines()
+    assert fine("probe", "s", "q.npy", "-r", "0", "--null").count("\0") == 2
+    found = fine("nearest", "s", "v.parquet", "--with-queries").splitlines()
     assert [line.split("\t")[3:] for line in found] == [[str(i), str(i), f"name {i}"] for i in range(30)]
     fine("build", "named", "v.parquet", "--vector", "-q")
     with fpstore.open("named") as store:
@@ -206,17 +208,20 @@ def test_a_store_of_vectors_is_built_and_asked(here):
     ("arguments", "code", "message"),
     [
         (["build", "t", "v.npy", "--vector", "--text"], 2, "--vector does not go with --text"),
-        (["build", "t", "v.npy", "--seed", "3"], 2, "--seed needs --vector"),
-        (["build", "t", "v.npy", "--vector", "--decimal"], 2, "--decimal does not go with --vector"),
-        (["build", "t", "v.npy", "--vector", "--suffix", ".npy"], 2, "--suffix needs --text"),
+        (["build", "t", "v.npy", "--seed", "3"], 2, "--seed is for vectors (--vector), not for fingerprints"),
+        (["build", "t", "v.npy", "--vector", "--decimal"], 2, "--decimal is for fingerprints, not for vectors"),
+        (
+            ["build", "t", "v.npy", "--vector", "--suffix", ".npy"],
+            2,
+            "--suffix is for files of texts and pictures (",
+        ),
         (["build", "t", "-", "--vector"], 2, "not from standard input"),
-        (["probe", "s", "--vector"], 2, "--vector needs a file"),
-        (["probe", "s", "--vector", "v.npy", "--text"], 2, "--text does not go with --vector"),
-        (["probe", "s", "--vector", "v.npy", "--text-field", "e"], 2, "--text-field does not go with --vector"),
-        (["probe", "s", "--vector", "v.npy", "--encoding", "cp437"], 2, "--encoding does not go with --vector"),
-        (["probe", "s", "--vector", "v.npy", "--html"], 2, "--html does not go with --vector"),
-        (["probe", "s", "2a", "--vector-field", "e"], 2, "--vector-field needs --vector"),
-        (["hash", "vector", "v.npy", "--vector-field", "e"], 1, "a .npy file has no columns"),
+        (["probe", "s"], 2, "give fingerprints, files or --input FILE"),
+        (["probe", "s", "v.npy", "--text-field", "e"], 2, "so it takes no columns of texts"),
+        (["probe", "s", "v.npy", "--encoding", "cp437"], 2, "--encoding is for files of texts and columns of texts"),
+        (["probe", "s", "0x2a", "--vector-field", "e"], 2, "--vector-field is for vectors, not for fingerprints"),
+        (["hash", "v.npy"], 2, "say what the inputs are: --text, --text-field, --image or --vector"),
+        (["hash", "--vector", "v.npy", "--vector-field", "e"], 1, "a .npy file has no columns"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(here, arguments, code, message):
@@ -232,14 +237,13 @@ def test_stores_are_asked_for_what_they_were_made_of(here):
     (here / "notes" / "a.txt").write_text("some text of a few words")
     fine("build", "texts", "notes", "--text", "-q")
     fine("build", "vectors", "v.npy", "--vector", "-q")
-    assert "texts: the fingerprints of this store were made of texts (simhash), so it takes no vectors" in failure(
-        "probe", "texts", "--vector", "v.npy"
-    )
-    made = "vectors: the fingerprints of this store were made of vectors (hyperplane), so it takes no texts"
-    assert made in failure("probe", "vectors", "--text", "notes")
-    assert made in failure("insert", "vectors", "notes", "--text")
+    for verb in ("probe", "insert"):
+        assert "v.npy: holds rows, not one text" in failure(verb, "texts", "v.npy")
+        assert "notes: " in failure(verb, "vectors", "notes")
+    made = "vectors: the fingerprints of this store were made of vectors (hyperplane), so it takes no columns of texts"
+    assert made in failure("insert", "vectors", "notes/a.txt", "--text-field", "t")
     np.save("w.npy", np.ones((2, 3)))
-    assert "has 3 components, and the fingerprinter is for 16" in failure("probe", "vectors", "--vector", "w.npy")
+    assert "has 3 components, and the fingerprinter is for 16" in failure("probe", "vectors", "w.npy")
     assert run("report", "vectors", "-o", "page.html").exit_code == 0
     with pytest.raises(InputError, match="fingerprinter must be one of texts"):
         fpstore.dedup(pa.table({"text": ["a b c"]}), text="text", fingerprinter=HASHER)

@@ -69,7 +69,7 @@ def test_fingerprints_are_weighed_and_a_store_remembers(corpus, width):
     learnt = SimHash(size=2).learn_weights(COMMON)
     simhash = SimHash(size=2, width=width, weights=learnt.weights)
     digits = width // 4
-    lines = fine("hash", "text", corpus, "--text-field", "text", "--weights", "w.json", "--width", width, "-q")
+    lines = fine("hash", corpus, "--text-field", "text", "--weights", "w.json", "--width", width, "-q")
     assert [line.split("\t")[0] for line in lines.splitlines()] == [f"{simhash.fingerprint(text):0{digits}x}" for text in COMMON]
     fine("build", "w.fps", corpus, "--text-field", "text", "--id-field", "id", "--weights", "w.json", "--width", width, "-q")
     Path("w.json").unlink()
@@ -128,7 +128,7 @@ def test_what_is_no_file_of_weights_is_refused(corpus):
     Path("list.json").write_text("[1]")
     Path("deep.json").write_text("[" * 100_000)
     Path("binary.json").write_bytes(b"\xff\xfe\xff")
-    hashed = ("hash", "text", corpus, "--text-field", "text", "--weights")
+    hashed = ("hash", corpus, "--text-field", "text", "--weights")
     for name in ("no", "plain", "fields", "list", "deep", "binary"):
         assert f"{name}.json: is no file of learnt weights: make one with fpstore weights" in failure(*hashed, f"{name}.json")
     assert "none.json: no such file" in failure(*hashed, "none.json")
@@ -139,12 +139,12 @@ def test_what_is_no_file_of_weights_is_refused(corpus):
 
 def test_options_that_do_not_go_with_them(corpus):
     fine("weights", corpus, "--text-field", "text", "-o", "w.json", "--feature-hash", "blake2b", "-q")
-    hashed = ("hash", "text", corpus, "--text-field", "text", "--weights", "w.json")
+    hashed = ("hash", corpus, "--text-field", "text", "--weights", "w.json")
     assert "--shingle-size does not go with --weights" in failure(*hashed, "--shingle-size", 2, code=2)
     assert "--weights does not go with --longest-sentences" in failure(*hashed, "--longest-sentences", 2, code=2)
     assert "its weights are for 64 bits, and blake2b has other features for 128" in failure(*hashed, "--width", 128)
     fine(*hashed, "--width", 32, "-q")
-    assert "--weights needs --text or --text-field" in failure("build", "x.fps", corpus, "--weights", "w.json", code=2)
+    assert "--weights is for files of texts" in failure("build", "x.fps", corpus, "--weights", "w.json", code=2)
 
 
 def test_weights_need_texts(corpus):
@@ -152,7 +152,7 @@ def test_weights_need_texts(corpus):
         ((corpus,), "name the column of the texts with --text-field, or give --text"),
         ((corpus, "--text", "--text-field", "text"), "give one of them"),
         ((corpus, "--text-field", "text", "--format", "npy"), "--format npy has no column of texts"),
-        (("-", "--text"), "not standard input"),
+        (("-", "--text"), "not from standard input"),
     ):
         assert message in failure("weights", *arguments, code=2)
     assert "is for one column" in failure("weights", corpus, "--text-field", "text", "--text-field", "title", "--html")

@@ -85,8 +85,8 @@ def test_clusters_in_any_pieces(monkeypatch, tmp_path, rng, strings):
     ids = [f"é{n}" for n in rng.permutation(len(rows))] if strings else rng.permutation(len(rows)).astype(np.uint64)
     asked = [(group, rule) for group in ("connected", "greedy") for rule in ("first", "smallest", "central")]
     with fpstore.build(tmp_path / "s", rows, ids) as store:
-        wanted = [list(store.clusters(group=group, representative=rule)) for group, rule in asked]
+        wanted = [list(store.clusters(group=group, keep=rule)) for group, rule in asked]
         assert wanted[0]
         for size in (1, 3, 100):
             monkeypatch.setattr(grouping, "PIECE", size)
-            assert [list(store.clusters(group=group, representative=rule)) for group, rule in asked] == wanted
+            assert [list(store.clusters(group=group, keep=rule)) for group, rule in asked] == wanted

@@ -14,6 +14,7 @@ from fpstore.design.joins import everything, plan_join
 from fpstore.jobs import joining
 from fpstore.jobs.joining import connected, links_within
 from fpstore.jobs.pairs import join_design
+from fpstore.store import snapshot_of
 
 SMALL = Resources(1 << 12, 2)
 
@@ -122,7 +123,7 @@ def test_clusters_are_the_connected_components(tmp_path, monkeypatch, width, sha
             for found in (store.clusters(radius), store.clusters(radius, threads=2)):
                 assert {frozenset(members) for members in found} == wanted
                 assert found.lims[-1] == sum(map(len, wanted))
-            distinct = next(store.snapshot().fingerprints())
+            distinct = next(snapshot_of(store).fingerprints())
         sets = connected(distinct, join_design(distinct, radius, Width(width)), SMALL)
         assert len(np.unique(sets)) == connected_components(csr_array(distances_of(np.unique(bits, axis=0)) <= radius))[0]
 
@@ -139,7 +140,7 @@ def test_a_million_documents_of_one_fingerprint(tmp_path):
         assert found.sizes.tolist() == [count, 2]
         assert np.array_equal(found.ids, np.arange(count + 2))
         assert [tuple(pair) for batch in store.pairs() for pair in batch] == [(1, 3, 1)]
-        for options in ({"representative": "central"}, {"group": "greedy"}):
+        for options in ({"keep": "central"}, {"group": "greedy"}):
             assert store.clusters(**options).sizes.tolist() == [count, 2]
 
 

@@ -391,9 +391,9 @@ def test_command_line(folder: Path) -> None:
         "largest": [[0, 1, 3]],
     }  # fmt: skip
     for arguments, message in (
-        (["--fingerprint-field", "hash", "--shingle", "chars"], "--shingle is for texts"),
-        (["--text-field", "hash", "--decimal"], "--decimal is for a column of fingerprints"),
-        (["--fingerprint-field", "hash", "--suffix", ".txt"], "--suffix is for folders of texts"),
+        (["--fingerprint-field", "hash", "--shingle", "chars"], "--shingle is for files of texts"),
+        (["--text-field", "hash", "--decimal"], "--decimal is for fingerprints"),
+        (["--fingerprint-field", "hash", "--suffix", ".txt"], "--suffix is for files of texts"),
         (["--fingerprint-field", "hash", "--clusters", "out.csv"], "name the same file"),
     ):
         assert message in run("dedup", "hashes.csv", "out.csv", *arguments).stderr
@@ -401,7 +401,7 @@ def test_command_line(folder: Path) -> None:
         (["--radius", 70], "radius must be"),
         (["--keep", "highest"], "--keep highest needs --score-field,"),
         (["--keep", "smallest"], "needs a column of ids"),
-        (["--text-field", "hash"], "name either the column of texts"),
+        (["--text-field", "hash"], "--fingerprint-field is for fingerprints"),
         (["--clusters", "c.tsv", "--rename", "url=id"], "no column 'url' to rename"),
         (["--clusters", "c.pdf"], "unknown extension '.pdf'"),
         (["--clusters", "./out.csv"], "name the same file"),

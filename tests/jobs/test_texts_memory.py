@@ -65,7 +65,7 @@ BOMB = (
 ROOM = 256 << 20
 LONG = "some words of a text " * 50_000  # a megabyte
 WAYS = {
-    "hash": "hash text {path} --text-field text -o {out}.tsv",
+    "hash": "hash {path} --text-field text -o {out}.tsv",
     "build": "build {out}.fps {path} --text-field text --threads 2",
     "dedup": "dedup {path} {out}.parquet --text-field text --threads 2",
 }

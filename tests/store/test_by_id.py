@@ -16,6 +16,7 @@ import fpstore
 from fpstore.format.manifest import read_manifest
 from fpstore.format.mapping import PLACES_FILES, IdIndex, bits_of_ranks
 from fpstore.format.packed_table import PackedTable
+from fpstore.store import snapshot_of
 
 KINDS = {"strings": (lambda i: f"d{i}", False), "indexed": (lambda i: i, True), "integers": (lambda i: i, False)}
 OPTIONS = {"design": "flip-1", "radius": 2, "block_bytes": 128, "threads": 1}
@@ -96,7 +97,7 @@ def test_any_changes(tmp_path, kind, seed):
             check(store, held, changes.names)
             assert pairs_of(reader) == held
         assert store.verify().ok
-        assert (store.snapshot().generation.places is not None) == (kind != "integers")
+        assert (snapshot_of(store).generation.places is not None) == (kind != "integers")
     with fpstore.open(tmp_path / "s") as store:
         check(store, held, changes.names)
 
@@ -123,9 +124,9 @@ def test_upsert_of_odd_rows(tmp_path):
         assert store.upsert([], []) == 0
         assert store.upsert([7, 7], ["a", "b"]) == 2
         assert pairs_of(store) == {(7, "a"), (7, "b"), (6, "c")}
-        version = store.snapshot().version
+        version = snapshot_of(store).version
         assert store.upsert([7, 6], ["b", "c"]) == 0
-        assert store.snapshot().version == version  # nothing is logged
+        assert snapshot_of(store).version == version  # nothing is logged
         for wrong, message in (
             (lambda: store.upsert(1, None), "an id for each row"),
             (lambda: store.upsert([1, 2], ["a"]), "1 id for 2 fingerprints"),
@@ -156,7 +157,7 @@ def test_upsert_is_one_change(tmp_path):
     fpstore.build(tmp_path / "s", np.arange(500, dtype=np.uint64), np.arange(500), index_ids=True, **OPTIONS).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         assert store.upsert(np.arange(1000, 1500, dtype=np.uint64), np.arange(500)) == 500
-        assert store.snapshot().version == 1
+        assert snapshot_of(store).version == 1
         assert sorted(store) == list(range(1000, 1500))
 
 
@@ -182,7 +183,7 @@ def test_the_index_stays(tmp_path):
     united = set()
     for made in (tmp_path / "copy", *parts, Path(report.output)):
         with fpstore.open(made) as store:
-            assert store.snapshot().generation.places is not None
+            assert snapshot_of(store).generation.places is not None
             assert store.stats()["bytes"]["id_index"] > 0
             assert store.verify().ok
             held = pairs_of(store)
@@ -220,7 +221,7 @@ def test_repair_without_a_manifest_keeps_the_index(tmp_path, kind, lost):
     told = [action for action in report.actions if "integer ids are indexed" in action]
     assert bool(told) == (kind == "indexed")
     with fpstore.open(report.output) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         assert generation.manifest.index_ids == (kind == "indexed")
         assert (generation.places is not None) == (kind != "without an index")
         assert store.ids[ids[99]] == [99]
@@ -248,7 +249,7 @@ def test_ids_are_looked_up_in_pieces(tmp_path, monkeypatch, kind):
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 400, np.uint64).tolist()
     rows = [(fingerprint, name(place // (1 + place % 5))) for place, fingerprint in enumerate(fingerprints)]
     with fpstore.build(tmp_path / "s", *map(list, zip(*rows, strict=True)), index_ids=index_ids, **OPTIONS) as store:
-        assert store.kernel_tables[0].block_count > 10
+        assert snapshot_of(store).generation.tables[0].kernel.block_count > 10
         check(store, set(rows), [name(place) for place in range(400)])
 
 
@@ -301,7 +302,7 @@ def test_an_index_that_says_something_else_than_the_id_map_is_noticed(tmp_path):
     for name, ids in (("s", numbers), ("o", [1, 0, *range(2, 400)])):  # the same ids for other fingerprints
         fpstore.build(tmp_path / name, fingerprints, ids, index_ids=True, **OPTIONS).close()
     with fpstore.open(tmp_path / "o") as other:
-        record = other.snapshot().generation.record.places
+        record = snapshot_of(other).generation.record.places
     for file in PLACES_FILES:
         shutil.copyfile(tmp_path / "o" / "gen-00000001" / file, tmp_path / "s" / "gen-00000001" / file)
     rewrite(tmp_path / "s", lambda content: content["generation"].update(places=record))
@@ -323,7 +324,7 @@ def test_verify_checks_the_whole_table_of_an_index(indexed):
 
 def test_places_beyond_the_table_are_damage(indexed):
     with fpstore.open(indexed) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         places = IdIndex(generation.folder, {**generation.record.places, "rank_bits": 1})
         _, blocks, ranks = places.gather(np.arange(400, dtype=np.uint64))
         with pytest.raises(fpstore.CorruptStoreError, match="source"):
@@ -339,7 +340,7 @@ def test_places_beyond_the_table_are_damage(indexed):
 @pytest.mark.parametrize(("rank_bits", "what"), [(1, "block"), (15, "rank")])
 def test_an_index_that_names_places_beyond_the_table_is_named_itself(indexed, monkeypatch, rank_bits, what):
     with fpstore.open(indexed) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         forged = IdIndex(generation.folder, {**generation.record.places, "rank_bits": rank_bits})
         monkeypatch.setattr(generation, "places", forged)
         names, blocks = [f"n{i}" for i in range(400)], generation.identity.block_count
@@ -385,7 +386,7 @@ def test_the_command_line(tmp_path, monkeypatch):
 def test_an_upsert_that_failed_says_which_rows_are_in(tmp_path, monkeypatch, moved):
     """The number of ids does not tell: an id that moves adds none, and one that leaves two fingerprints takes one away."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(import_module("fpstore.cli.insert"), "CHUNK_ROWS", 2)
+    monkeypatch.setattr(import_module("fpstore.cli.changes"), "CHUNK_ROWS", 2)
     fpstore.build("s.fps", [1, 2, 3], ["a", "b", "a"], **OPTIONS).close()
     Path("pages.tsv").write_text("".join(f"0x{7 if row < moved else row + 1}\t{name}\n" for row, name in enumerate("ab")))
     Path("bad.tsv").write_text("not hex\n")

@@ -22,6 +22,7 @@ from fpstore.care.stats import distribution
 from fpstore.format import column_table
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.layout import table_name
+from fpstore.store import snapshot_of
 
 COUNT = 5000
 DESIGNS = {32: "columns-2-9", 64: "columns-4-12", 128: "columns-8-10", 256: "columns-16-8"}
@@ -265,7 +266,7 @@ def test_a_scan_of_a_generation_that_was_removed(store):
     """The file was opened again by its name, for a mapping of its own."""
     path, bits = store
     with fpstore.open(path) as reader, fpstore.open(path, "r+") as writer:
-        snapshot = reader.snapshot()
+        snapshot = snapshot_of(reader)
         writer.insert([numbers_of(bits)[0] ^ 1])
         writer.merge()
         assert not (path / GENERATION).exists()
@@ -280,7 +281,7 @@ def test_a_scan_of_a_generation_that_was_removed(store):
 def test_statistics(good):
     path, bits = good
     with fpstore.open(path) as store:
-        stats, table = store.stats(), store.snapshot().generation.tables[0]
+        stats, table = store.stats(), snapshot_of(store).generation.tables[0]
         found = distribution(table)
         tables = store.design.tables
     assert [t["kind"] for t in stats["design"]["tables"]] == [t.kind for t in tables]

@@ -14,6 +14,7 @@ from living import Child, content_of, reader, words
 from sets import make_set
 
 import fpstore
+from fpstore.store import snapshot_of
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128}
 GOLDEN = Path(__file__).parents[1] / "data" / "v1" / "store"
@@ -58,7 +59,7 @@ def ask_for_pairs(store, stop):
             counts[1] += int((~there[:, 0]).sum())
         content = content_of(store)
         assert all((pair in content) == (pair ^ (2**64 - 1) in content) for pair in PAIRS.tolist())
-        assert len(store.snapshot().with_ids(words([1003]))[0]) in (0, 2)
+        assert len(snapshot_of(store).with_ids(words([1003]))[0]) in (0, 2)
         if stop.wait(0):
             break
     return counts

@@ -10,6 +10,7 @@ from living import Model, check_merged, content_of, words
 import fpstore
 from fpstore.building.strings import StringSpool
 from fpstore.change.merge import Merge
+from fpstore.store import snapshot_of
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128, "threads": 1}
 TOP = 2**64 - 1
@@ -258,12 +259,12 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
             assert content_of(part) == expected
             assert part.verify().ok
             assert (part.radius, part.design.name, part.stats()["id_kind"]) == (2, "flip-2", kind)
-            assert (part.snapshot().generation.places is not None) is (kind == "string")
+            assert (snapshot_of(part).generation.places is not None) is (kind == "string")
             if kind == "string":  # and no string of another part
                 used = set().union(*expected.values())
                 everything = [f"document {i}" for i in range(64)]
                 assert [name in part.ids for name in everything] == [name in used for name in everything]
-                dictionary = part.snapshot().generation.dictionary
+                dictionary = snapshot_of(part).generation.dictionary
                 assert dictionary is not None
                 strings = [string for _, column in dictionary.strings.columns() for string in column.tolist() if string]
                 assert len(strings) == len(used)
@@ -271,7 +272,7 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
                 part.insert([7 | prefix << 64 - bits])
                 assert part[7 | prefix << 64 - bits] == [64]
                 part.delete(ids=64)
-            parts.append(part.snapshot().generation.manifest.identity)
+            parts.append(snapshot_of(part).generation.manifest.identity)
     assert len({*parts}) == len(parts)  # each is a store of its own
     first, *rest = paths
     with fpstore.open(first, "r+") as store:

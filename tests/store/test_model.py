@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from living import MAX, Child, Model, answers, check_merged, content_of, expected, plain, reader, words
 
 import fpstore
+from fpstore.store import snapshot_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")  # probes beyond the store's radius are meant
 
@@ -139,7 +140,7 @@ class Machine(RuleBasedStateMachine):
         values = [value for value, _ in rows]
         ids = self.ids(place for _, place in rows)
         found = [self.model.probe_insert(value, item, radius, always) for value, item in zip(values, ids, strict=True)]
-        got = self.store.probe_insert_many(words(values), ids, radius, always, threads, sync)
+        got = self.store.probe_insert_many(words(values), ids, radius, always, threads=threads, sync=sync)
         assert got.inserted.tolist() == [inserted for _, inserted in found]
         content = self.model.content
         wanted = [[(value, distance, sorted(content[value])) for distance, value in near] for near, _ in found]
@@ -225,7 +226,7 @@ class Machine(RuleBasedStateMachine):
         stored = {(value, item) for value, ids in content.items() for item in ids}
         assert found, (acknowledged, [stored ^ set(model.rows()) for model in possible])
         if self.kind == "row":  # states that differ only in the next row are told apart by it
-            next_row = self.store.snapshot().totals.next_row
+            next_row = snapshot_of(self.store).totals.next_row
             found = [model for model in found if model.next_row == next_row]
             assert found
         self.model = found[0]

@@ -9,6 +9,7 @@ from fpstore import InputError, _kernel
 from fpstore.design.costs import scan_nanoseconds
 from fpstore.design.estimates import probe_nanoseconds
 from fpstore.query.nearest import _radii
+from fpstore.store import snapshot_of
 
 ISAS = _kernel.available_isas()
 SIZES = (0, 1, 3, 90, 400)
@@ -143,7 +144,7 @@ def test_the_kernel_leaves_out_what_is_absent(tmp_path, isa):
     fingerprints = made("uniform", 3000)
     absent = fingerprints[::7].copy()
     with fpstore.build(tmp_path / "s", fingerprints, block_bytes=128) as store:
-        table = store.kernel_tables[0]
+        table = snapshot_of(store).generation.tables[0].kernel
         queries = queries_of(fingerprints)
         lims, found, distances, more = table.nearest(queries, 22, 3, 0, table.block_count, absent)
         for q, query in enumerate(queries):
@@ -176,7 +177,7 @@ def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width
     """Column tables were taken for tables of blocks, and one query for one of a batch."""
     rows = np.random.default_rng(3).integers(0, 256, (1 << 16, width // 8), np.uint8)
     with fpstore.build(tmp_path / "s", rows, width=width, radius=radius, design=design) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         tried = list(_radii(generation, width, queries))
         blocks, words = generation.manifest.blocks, generation.design.width.words
         costs = [probe_nanoseconds(generation.design, 1 << 16, r, queries, blocks) for r in range(radius + 1)]

@@ -10,6 +10,7 @@ import lmdb
 import pytest
 
 import fpstore
+from fpstore.store import snapshot_of
 
 SOAK = Path(__file__).parents[2] / "tools" / "soak"
 
@@ -59,4 +60,4 @@ def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, 
     monkeypatch.setattr("lmdb.open", open_slowly)
     with fpstore.open(path) as store:
         assert {match.fingerprint: match.ids for match in store.probe(7)} == {5: ["a"], 6: ["b"], 7: ["c"]}
-        assert (len(merged), store.snapshot().generation.folder.name) == (1, "gen-00000003")
+        assert (len(merged), snapshot_of(store).generation.folder.name) == (1, "gen-00000003")

@@ -12,6 +12,7 @@ import fpstore
 from fpstore import Match
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.strings import STRINGS_FILE
+from fpstore.store import snapshot_of
 
 
 def test_ids_are_row_numbers_by_default(tmp_path):
@@ -223,7 +224,7 @@ def test_a_number_that_has_no_string_is_damage(tmp_path):
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         store.insert([3, 4], ["c", "d"])
-        snapshot = store.snapshot()
+        snapshot = snapshot_of(store)
         assert snapshot.named([0, 1, 2, 3]) == ["a", "b", "c", "d"]
         assert snapshot.named([3, 0, 2, 1, 2, 0]) == ["d", "a", "c", "b", "c", "a"]
         for number in (4, 5, 2**63):
@@ -236,7 +237,7 @@ def test_what_belongs_to_a_generation_alone(tmp_path):
     """Its look-ups are made once; a dictionary is counted where there is one."""
     fpstore.build(tmp_path / "s", [1, 2], ["a", "b"]).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
-        first = store.snapshot().generation
+        first = snapshot_of(store).generation
         assert first.prober(3) is first.prober(3)
         assert first.prober(3) is not first.prober(2)
         assert first.record.first_string == 2
@@ -244,8 +245,8 @@ def test_what_belongs_to_a_generation_alone(tmp_path):
         assert first.strings_bytes == sum(min(file.st_size, file.st_blocks * 512) for file in files) > 0  # without holes
         store.insert(3, "c")
         store.merge()
-        second = store.snapshot().generation
+        second = snapshot_of(store).generation
         assert second.record.first_string == 3
         assert second.strings_bytes == second.dictionary.file_bytes > 0
     with fpstore.build(tmp_path / "rows", [1, 2]) as rows:
-        assert rows.snapshot().generation.strings_bytes == 0
+        assert snapshot_of(rows).generation.strings_bytes == 0

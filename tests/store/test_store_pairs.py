@@ -82,7 +82,7 @@ def test_representatives_and_greedy_groups(tmp_path, width):
         groups = wanted_groups(brute(rows), 3)
         assert groups
         for rule in ("first", "smallest", "central"):
-            found = {frozenset(members): members[0] for members in store.clusters(3, representative=rule)}
+            found = {frozenset(members): members[0] for members in store.clusters(3, keep=rule)}
             assert len(found) == len(groups)
             for members in groups:
                 majority = sum(1 << bit for bit in range(width) if sum(numbers[m] >> bit & 1 for m in members) * 2 > len(members))
@@ -100,14 +100,14 @@ def test_representatives_and_greedy_groups(tmp_path, width):
                     near = [m for m in left if (numbers[m] ^ numbers[left[0]]).bit_count() <= 3]
                     wanted += [(names[near[0]], frozenset(names[m] for m in near))] if len(near) > 1 else []
                     left = [m for m in left if m not in near]
-            found = [(members[0], frozenset(members)) for members in store.clusters(3, group="greedy", representative=rule)]
+            found = [(members[0], frozenset(members)) for members in store.clusters(3, group="greedy", keep=rule)]
             assert sorted(found, key=str) == sorted(wanted, key=str)
 
 
 @pytest.mark.parametrize("values", [[], [5], [5, 255 << 40]])
 def test_greedy_groups_where_nothing_is_near(tmp_path, values):
     with fpstore.build(tmp_path / "s", values) as store:
-        assert list(store.clusters(group="greedy", representative="central")) == list(store.clusters(group="greedy")) == []
+        assert list(store.clusters(group="greedy", keep="central")) == list(store.clusters(group="greedy")) == []
 
 
 def test_groups_of_pictures_have_no_chains_by_default(tmp_path):
@@ -124,13 +124,13 @@ def test_groups_of_pictures_have_no_chains_by_default(tmp_path):
 def test_groupings_that_are_refused(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 2, 3], [5, 5, 6]) as store:
         assert list(store.clusters(1)) == [[5, 6]]
-        for arguments in ({"group": "greedy"}, {"representative": "central"}):
+        for arguments in ({"group": "greedy"}, {"keep": "central"}):
             with pytest.raises(
                 InputError,
                 match="needs documents of one fingerprint each, but some have several: 1 fingerprint more than documents",
             ):
                 store.clusters(1, **arguments)
-        for arguments in ({"group": "chains"}, {"representative": "highest"}):
+        for arguments in ({"group": "chains"}, {"keep": "highest"}):
             with pytest.raises(InputError, match="must be one of"):
                 store.clusters(1, **arguments)
 

@@ -24,6 +24,7 @@ from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.string_records import MOST_STRINGS, RecordReader, StringLayout, strings_per_record
 from fpstore.format.strings import Strings, StringWriter
+from fpstore.store import snapshot_of
 
 COUNT = 1000
 NAMES = [f"https://example.org/pages/{i * 7919 % 10_007}?language=en#{i}" for i in range(COUNT)]
@@ -35,7 +36,7 @@ def rows(*span):
 
 def layout_of(path):
     with fpstore.open(path) as store:
-        return store.snapshot().generation.dictionary.strings.layout
+        return snapshot_of(store).generation.dictionary.strings.layout
 
 
 def build(path, names=NAMES):

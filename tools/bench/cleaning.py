@@ -41,7 +41,7 @@ def join(bench: Bench) -> Result:
         others = data.near(bench.seed, keys, min(1 << QUERY_LOG2, len(keys)))
         others[::2] = data.uniform(bench.seed + 1, log2)[: len(others)][::2]
         with fpstore.build(bench.folder / "join.fps", keys, radius=RADIUS) as store:
-            probing = bench.seconds(lambda store=store, others=others: store.probe_many(others, RADIUS, 1))  # type: ignore[misc]
+            probing = bench.seconds(lambda store=store, others=others: store.probe_many(others, RADIUS, threads=1))  # type: ignore[misc]
             joining = bench.seconds(lambda store=store, others=others: _joined(store, others))  # type: ignore[misc]
             found, wanted = _joined(store, others), len(store.probe_many(np.unique(others), RADIUS).fingerprints)
             if found != wanted:

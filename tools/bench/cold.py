@@ -17,7 +17,7 @@ import numpy as np
 
 import fpstore
 from bench.answers import check_store
-from bench.harness import Bench, Result, ratio
+from bench.harness import Bench, Result, kernel_tables, ratio
 from fpstore import _kernel
 
 PAGE = mmap.PAGESIZE
@@ -129,11 +129,11 @@ def _probe(cache: Cache, path: Path, query: np.uint64, with_ids: bool) -> dict[s
     open_seconds = time.perf_counter() - start
     prober = _kernel.Prober()
     for lookup in store.design.lookups(len(store)):
-        prober.add(store.kernel_tables[lookup.table], lookup.prefix_bits, lookup.flips, lookup.masks)
+        prober.add(kernel_tables(store)[lookup.table], lookup.prefix_bits, lookup.flips, lookup.masks)
     words, number = np.array([query], np.uint64), int(query)
     opened = sum(cache.settled().values())
     # What opening read ahead of the blocks goes again; the index stays.
-    cache.drop({table.path: table.keys_offset for table in store.kernel_tables})
+    cache.drop({table.path: table.keys_offset for table in kernel_tables(store)})
     before = cache.resident()
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
     start = time.perf_counter()

@@ -18,6 +18,7 @@ from fpstore.design import column_costs
 from fpstore.design.column_costs import LINE_TAGS, ColumnWork
 from fpstore.design.sample import Sample, evenly
 from fpstore.query.generation import RingProber
+from fpstore.store import snapshot_of
 
 SAMPLE = 1 << 16
 SINGLE = 1 << 8  # queries that are asked one at a time
@@ -80,7 +81,7 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
     path = bench.folder / "columns.fps"
     out = []
     with fpstore.build(path, rows, width=case.width, radius=case.radius, design=case.design, overwrite=True) as store:
-        generation = store.snapshot().generation
+        generation = snapshot_of(store).generation
         sample = Sample(evenly(width.from_bytes(rows), SAMPLE), width)
         for radius in case.radii:
             prober = generation.prober(radius)

@@ -53,7 +53,7 @@ def pairs(bench: Bench) -> Result:
             one, two = (bench.seconds(lambda threads=threads: _count(store, threads)) for threads in (1, 2))  # type: ignore[misc]
             stored = np.concatenate([rows for rows, _, _ in store.items()])
             some = stored[:: -(-len(stored) // PROBED)].copy()
-            probing = bench.seconds(lambda some=some: store.probe_many(some, RADIUS, 1)) / len(some)  # type: ignore[misc]
+            probing = bench.seconds(lambda some=some: store.probe_many(some, RADIUS, threads=1)) / len(some)  # type: ignore[misc]
             out[f"2^{log2}"] = {
                 "fingerprints": len(store),
                 "pairs": _check(store, some[:: -(-len(some) // CHECKED)]),

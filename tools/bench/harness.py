@@ -28,6 +28,7 @@ from fpstore import _kernel
 from fpstore.design.blocks import HUFFMAN
 from fpstore.design.estimates import estimate
 from fpstore.design.families import design as make_design
+from fpstore.store import snapshot_of
 
 Result = dict[str, Any]
 Queries = TypeVar("Queries", Words, npt.NDArray[np.uint8])
@@ -163,6 +164,11 @@ class Bench:
 def microseconds(seconds: float, count: int, digits: int = 3) -> float:
     """Return the time of one of ``count``."""
     return round(seconds / max(count, 1) * 1e6, digits)
+
+
+def kernel_tables(store: fpstore.Store) -> list[Any]:
+    """Return the kernel's tables, in design order."""
+    return [table.kernel for table in snapshot_of(store).generation.tables]
 
 
 def ratio(a: float, b: float, digits: int = 2) -> float:

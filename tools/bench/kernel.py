@@ -9,7 +9,7 @@ import numpy as np
 import fpstore
 from bench.answers import Answers, require_same
 from bench.far import uniform
-from bench.harness import Bench, Result, microseconds, ratio
+from bench.harness import Bench, Result, kernel_tables, microseconds, ratio
 from bench.rivals import MissingError, Uncompressed, compile_rival
 from fpstore import _kernel
 from fpstore.base.width import WORD_BITS
@@ -74,7 +74,7 @@ def decode(bench: Bench) -> Result:
     decoded: list[list[int]] = []
     for codec in bench.options.codecs:
         store = bench.store("flip-2", "uniform", bench.log2(), codec=codec)
-        out[codec] = _decode_table(bench, store.kernel_tables[0], decoded)
+        out[codec] = _decode_table(bench, kernel_tables(store)[0], decoded)
         bench.forget()
     assert all(sums == decoded[0] for sums in decoded), "instruction sets or codecs disagree"
     return out
@@ -127,7 +127,7 @@ def sweep(bench: Bench) -> Result:
         prefix = log2 - slack
         prober = _kernel.Prober()
         masks = np.array(sorted([0, *(1 << (63 - bit) for bit in range(prefix))]), np.uint64)
-        for table in store.kernel_tables:
+        for table in kernel_tables(store):
             prober.add(table, prefix, 1, masks)
         took = bench.seconds(lambda p=prober: p.probe(queries, 3))  # type: ignore[misc]
         point: Result = {"microseconds": microseconds(took, len(queries))}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import fpstore
 from bench.data import Words
 from bench.far import KINDS, near
-from bench.harness import SMOKE_LOG2, Bench, Result, microseconds, ratio
+from bench.harness import SMOKE_LOG2, Bench, Result, kernel_tables, microseconds, ratio
 from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.design.blocks import CODECS
@@ -77,7 +77,7 @@ def fitted(rows: Sequence[tuple[float, ...]], times: list[float]) -> npt.NDArray
 
 def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, Work]]:
     """Time look-ups in one table: for each case its figures, with nanoseconds by instruction set, and the work expected of it."""
-    table = bench.store("flip-1", "uniform", size, radius=0, codec=codec).kernel_tables[0]
+    table = kernel_tables(bench.store("flip-1", "uniform", size, radius=0, codec=codec))[0]
     per_block = table.fingerprint_count / table.block_count
     keys = bench.queries("uniform", size, BATCH_QUERIES)
     cases: list[tuple[Result, Work]] = []
@@ -110,7 +110,7 @@ def _scanned(bench: Bench, size: int, width: int) -> Result:
     path = bench.folder / "scanned.fps"
     fpstore.build(path, rows, width=width, radius=0, overwrite=True).close()
     store = fpstore.open(path)
-    table = store.kernel_tables[0]
+    table = kernel_tables(store)[0]
     queries = Width(width).from_bytes(rng.integers(0, 256, SCANNED_QUERIES * width // 8, np.uint8))
     out: Result = {"log2": size, "width": width, "queries": len(queries)}
     for isa in isas():

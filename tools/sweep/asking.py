@@ -95,11 +95,11 @@ class Asker:
         call = f"{where}: scan({len(queries)} queries, radius={radius})"
         self.note(call)
         given = self.shape.given(queries)
-        matches = store.scan(given, radius, question.threads)
+        matches = store.scan(given, radius, threads=question.threads)
         self.columns(call, queries, [matches], expected)
         self.ids(call, matches)
         if radius > store.radius:
-            self.columns(call, queries, [store.probe_many(given, radius, question.threads)], expected)
+            self.columns(call, queries, [store.probe_many(given, radius, threads=question.threads)], expected)
         self.few(store, question, queries, expected, where)
 
     def few(self, store: Store, question: Question, queries: Words, expected: MatchColumns, where: str) -> None:
@@ -112,7 +112,7 @@ class Asker:
         call = f"{where}: scan({len(queries)} queries, radius={radius}, limit={limit})"
         self.note(call)
         given = self.shape.given(queries)
-        matches = store.scan(given, radius, question.threads, limit=limit)
+        matches = store.scan(given, radius, threads=question.threads, limit=limit)
         self.columns(call, queries, [matches], first)
         self.same(
             call, matches.more is not None and np.array_equal(matches.more, counts > limit), "more", "which queries have more"

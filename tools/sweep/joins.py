@@ -20,6 +20,7 @@ from fpstore.jobs import between, grouping, joining
 from fpstore.jobs.between import given_rows, join_of
 from fpstore.jobs.clusters import clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of
+from fpstore.store import snapshot_of
 from sweep import groups
 from sweep.cases import STATES
 from sweep.data import Ids, Rng, Shape, Words, distinct, make_ids, make_queries
@@ -111,7 +112,7 @@ class JoinAsker:
         call = f"{self.state}: pairs(radius={radius}) with {resources.memory} bytes, threads={resources.threads}"
         self.asker.note(call)
         with self.small_steps():
-            batches = list(pairs_of(self.store.snapshot(), radius, resources))
+            batches = list(pairs_of(snapshot_of(self.store), radius, resources))
         self.compare(call, [(b.a, b.b, b.distances) for b in batches], self.now, self.within(radius))
         ids = self.asker.model.ids_of(self.shape.given(self.now))
         self.ids(call, batches, self.within(radius), ids, ids)
@@ -181,11 +182,11 @@ class JoinAsker:
         """Ask for clusters of a kind."""
         radius, resources = self.radius(), self.resources()
         group, rule = str(self.rng.choice(["connected", "greedy"])), str(self.rng.choice(RULES))
-        call = f"{self.state}: clusters(radius={radius}, group={group}, representative={rule})"
+        call = f"{self.state}: clusters(radius={radius}, group={group}, keep={rule})"
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         with self.small_steps():
             try:
-                found = clusters_of(self.store.snapshot(), grouping_of(radius, group, rule, None), resources)
+                found = clusters_of(snapshot_of(self.store), grouping_of(radius, group, rule, None), resources)
             except InputError as error:
                 several = any(len(places) > 1 for places in self.documents()[1])
                 refused = several and (group == "greedy" or rule == "central")
@@ -237,7 +238,7 @@ class JoinAsker:
         """Ask for the pairs of two stores, in both directions."""
         known = model.fingerprints
         ids = model.ids_of(self.shape.given(known))
-        self.join("another store", other.snapshot(), known, ids)
+        self.join("another store", snapshot_of(other), known, ids)
 
     def join(self, what: str, other: Any, known: Words, ids: list[Any]) -> None:
         """Ask for the pairs with another side, in one of the ways that there are."""
@@ -248,7 +249,7 @@ class JoinAsker:
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         slow = {"probes": "join_nanoseconds", "tables": "probe_nanoseconds"}.get(way)
         with self.small_steps(), changed((between, {} if slow is None else {slow: _never})):
-            batches = list(join_of(self.store.snapshot(), other, radius, resources))
+            batches = list(join_of(snapshot_of(self.store), other, radius, resources))
         a, b = np.nonzero(distances <= radius)
         wanted = np.stack([a, b, distances[a, b]], axis=1).astype(np.int64)
         self.compare(call, [(batch.a, batch.b, batch.distances) for batch in batches], known, wanted)

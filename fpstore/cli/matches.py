@@ -1,4 +1,4 @@
-"""Matches as the searches write them: rows of columns, or JSON objects."""
+"""Matches as the questions write them: rows of columns, or JSON objects."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fpstore.query.matches import Match, Matches
 JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")
 MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
+ROW, QUERY_ID, DOCUMENT = "row", "query_id", "document"  # columns that tell of a query: its place, and its id, of a text its path
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
 
@@ -53,25 +54,6 @@ class Asked(NamedTuple):
     def rows_from(self, before: int) -> Words:
         """Return their rows; by default those after so many others."""
         return np.arange(before, before + len(self.fingerprints), dtype=np.uint64) if self.rows is None else self.rows
-
-
-class QueryColumns(NamedTuple):
-    """Columns of the output that tell of a query, besides its fingerprint.
-
-    Attributes
-    ----------
-    row : bool
-        Its place among all queries, from 0, as ``row``.
-    id : str
-        The name of its id, if it has one: ``query_id``, of a text ``document``.
-    """
-
-    row: bool
-    id: str
-
-
-NOTHING_MORE = QueryColumns(row=False, id="query_id")
-ROW_AND_ID = QueryColumns(row=True, id="query_id")
 
 
 def is_json(output: str, as_json: bool) -> bool:
@@ -134,9 +116,9 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 
 @contextmanager
 def json_lines_writer(
-    output: str, bits: int, query_columns: QueryColumns = NOTHING_MORE, names: Mapping[str, str] | None = None, null: bool = False
+    output: str, bits: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
 ) -> Iterator[Write]:
-    """One object per query, even without a match; it begins with the columns of the query."""
+    """One object per query, even without a match; it begins with those of the columns that tell of the query: row, and id."""
     width, before, end = Width(bits), 0, "\0" if null else "\n"
     encode = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -153,16 +135,18 @@ def json_lines_writer(
             nonlocal before
             rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
-            fields = _fields(query_columns, ids is not None, matches.more is not None, names)
+            columns = query_columns if ids is not None else [name for name in query_columns if name == "row"]
+            renameable = [*columns, "query", "matches", *(["more"] if matches.more is not None else []), *MATCH_FIELDS]
+            fields = dict(zip(renameable, renamed(renameable, names), strict=True))
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
             places, next_row = queries.rows_from(before).tolist(), before
             for number, (query, found) in enumerate(zip(digits, matches, strict=True)):
                 if queries.end is not None:
                     leave_out(range(next_row, places[number]))
                     next_row = places[number] + 1
-                record: dict[str, Any] = {fields["row"]: places[number]} if query_columns.row else {}
-                if ids is not None:
-                    record[fields[query_columns.id]] = ids[number]
+                record: dict[str, Any] = {
+                    fields[name]: places[number] if name == "row" or ids is None else ids[number] for name in columns
+                }
                 record[fields["query"]] = query
                 if own is not None:
                     found = _without(found, own[number])
@@ -184,11 +168,3 @@ def json_lines_writer(
 def _object(match: Match, width: Width, fields: dict[str, str]) -> dict[str, Any]:
     values = (width.text(match.fingerprint), match.distance, match.ids)
     return {fields[name]: value for name, value in zip(MATCH_FIELDS, values, strict=True)}
-
-
-def _fields(query_columns: QueryColumns, with_ids: bool, with_more: bool, names: Mapping[str, str] | None) -> dict[str, str]:
-    """Return what the fields of the objects are called, in the outer ones and in their matches."""
-    more = ["more"] if with_more else []
-    of_query = [*(["row"] if query_columns.row else []), *([query_columns.id] if with_ids else [])]
-    fields = [*of_query, "query", "matches", *more, *MATCH_FIELDS]
-    return dict(zip(fields, renamed(fields, names), strict=True))

@@ -1,0 +1,450 @@
+"""The verbs that take care of a store: ``stats``, ``report``, ``verify``, ``repair``, ``backup`` and ``export``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from fpstore.base.arguments import check_path
+from fpstore.base.resources import shown_size
+from fpstore.base.width import Width
+from fpstore.cli import options
+from fpstore.cli.build import summary
+from fpstore.cli.options import argument, option, output_option
+from fpstore.cli.output import complain, print_json, print_table, shown
+from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
+from fpstore.errors import counted
+from fpstore.io import FORMATS, open_writer
+from fpstore.io.reader import format_of
+from fpstore.store import Store, snapshot_of
+
+_PARTS = {
+    "tables": "tables",
+    "keys": "tables: keys only",
+    "filters": "filters",
+    "ids": "ids",
+    "strings": "strings",
+    "id_index": "index by id",
+    "metadata": "metadata",
+    "delta": "delta",
+    "total": "total",
+}
+
+_ONE = {"blocks": "One table takes", "copies": "One table takes", "rows": "The rows take"}
+
+
+@verb(
+    options.STORE,
+    options.JSON,
+    option("--full", "Also read the whole first table, to show codes, fill of the blocks, and skew."),
+    option("--prometheus", "Print metrics in the text format of Prometheus."),
+)
+def stats(given: Given) -> None:
+    """Show the contents and the sizes of a store.
+
+    $ fpstore stats crawl.fps
+    $ fpstore stats crawl.fps --full --json
+    $ fpstore stats crawl.fps --prometheus
+    """
+    import fpstore
+    from fpstore.care.stats import distribution
+
+    if given.prometheus and (given.as_json or given.full):
+        fail("--prometheus cannot be combined with --json or --full")
+    with fpstore.open(given.store) as opened:
+        found = opened.stats()
+        if given.full:
+            found["distribution"] = distribution(snapshot_of(opened).generation.tables[0])
+    if given.prometheus:
+        _print_metrics(given.store, found)
+    elif given.as_json:
+        print_json(found)
+    else:
+        _print_store(given.store, found)
+        _print_bytes(found)
+        _print_design(found)
+        if given.full:
+            _print_distribution(found["distribution"])
+
+
+def _print_store(store: str, found: dict[str, Any]) -> None:
+    made = found["fingerprinter"]
+    if made is not None:
+        from fpstore.hashing.registry import in_words
+
+        made = in_words(made)
+    rows = [
+        ("fingerprints", f"{found['fingerprints']:,}"),
+        ("ids", f"{found['ids']:,} ({found['id_kind']})"),
+        ("width", f"{found['width']} bits"),
+        ("radius", str(found["radius"])),
+        ("design", found["design"]["name"]),
+        *_blocks(found),
+        ("fingerprinter", made or "unknown"),
+        ("generation", str(found["generation"])),
+        (
+            "delta",
+            f"{counted(found['delta']['changes'], 'change')}, {shown_size(found['delta']['memory'])} of memory in each process",
+        ),
+        ("format version", str(found["format_version"])),
+    ]
+    if found["merge_error"]:
+        rows.append(("last merge failed", found["merge_error"]))
+    print_table(shown(store), ("", ""), rows, left=(0, 1))
+
+
+def _blocks(found: dict[str, Any]) -> list[tuple[str, str]]:
+    if not _has_blocks(found):
+        return []
+    wanted = {True: "all that save time", False: "none"}.get(found["filter"], "those that pay for their bytes")
+    return [("block", f"{found['block_bytes']} bytes, {found['codec']}"), ("filters", wanted)]
+
+
+def _has_blocks(found: dict[str, Any]) -> bool:
+    return bool(found["design"]["tables"][0]["kind"] == "blocks")
+
+
+def _print_bytes(found: dict[str, Any]) -> None:
+    from fpstore.care.stats import TELLING
+
+    n = found["fingerprints"]
+    taken = found["bytes"]
+    columns = ("part", "bytes", "", "bytes/fingerprint") if n >= TELLING else ("part", "bytes", "")
+    rows = [
+        (name, f"{taken[key]:,}", shown_size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[: len(columns)]
+        for key, name in _PARTS.items()
+        if key in taken
+    ]
+    print_table("\nSize", columns, rows)
+    if found["ratio_to_limit"] is not None:
+        click.echo(
+            f"{_ONE[found['design']['tables'][0]['kind']]} {found['bits_per_fingerprint']:.2f} bits per fingerprint: "
+            f"{found['ratio_to_limit']:.3f} x the limit for any set of this size "
+            f"({found['limit_bits_per_fingerprint']:.2f}), {found['ratio_to_raw']:.3f} x raw."
+        )
+
+
+def _print_design(found: dict[str, Any]) -> None:
+    tables = list(enumerate(found["design"]["tables"]))
+    if _has_blocks(found):
+        rows = [
+            (str(n), str(t["prefix_bits"]), str(t["flips"]), str(t["lookups"]), str(t["filter_bits"] or "")) for n, t in tables
+        ]
+        print_table("\nTables", ("table", "prefix bits", "flips", "look-ups per probe", "filter bits"), rows)
+        return
+    columns = ("table", "bucket bits", "flips", "look-ups per probe", "kind")
+    print_table("\nTables", columns, [(str(number), *_of_columns(table), table["kind"]) for number, table in tables], left=(4,))
+
+
+def _of_columns(table: dict[str, Any]) -> tuple[str, str, str]:
+    if table["flips"] < 0 or table["kind"] == "rows":  # it is not looked up
+        return "" if table["kind"] == "rows" else str(table["prefix_bits"]), "", "0"
+    return str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"])
+
+
+def _print_distribution(found: dict[str, Any]) -> None:
+    if not found["skew"]["largest"]:
+        click.echo("\nThe first table is empty.")
+        return
+    if "buckets" in found:
+        _print_buckets(found)
+    else:
+        _print_blocks(found)
+    skew = found["skew"]
+    print_table(
+        f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of {skew['distinct_prefixes']:,}",
+        ("prefix", "fingerprints"),
+        [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
+    )
+
+
+def _print_buckets(found: dict[str, Any]) -> None:
+    entries = found["entries_per_bucket"]
+    rows = [
+        ("buckets", f"{found['buckets']:,}"),
+        ("empty", f"{found['empty_buckets']:,}"),
+        ("fingerprints per bucket", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
+    ]
+    print_table("\nBuckets of the first table", ("", ""), rows, left=(0, 1))
+
+
+def _print_blocks(found: dict[str, Any]) -> None:
+    pairs = sum(found["h"].values())
+    coded = found["code_bits"] is not None
+    if pairs and coded:
+        mean = f"{found['mean_code_bits']:.2f}"
+        print_table(
+            f"\nFirst differing bit h of neighbours in the first table (mean code {mean} bits)",
+            ("h", "pairs", "share", "code bits"),
+            [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(found["code_bits"][h])) for h, number in found["h"].items()],
+        )
+    entries = found["entries_per_block"]
+    print_table(
+        "\nBlocks of the first table",
+        ("", ""),
+        [
+            ("blocks", f"{found['blocks']:,}"),
+            ("fingerprints per block", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
+            *([("fill", f"{found['fill']:.1%}")] if coded else []),
+        ],
+        left=(0, 1),
+    )
+
+
+def _print_metrics(store: str, found: dict[str, Any]) -> None:
+    """Print gauges in Prometheus' text format, version 0.0.4."""
+    label = store.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    for name, meaning, value in _metrics(found):
+        parts = value if isinstance(value, dict) else {"": value}
+        click.echo(f"# HELP fpstore_{name} {meaning}\n# TYPE fpstore_{name} gauge")
+        for part, number in parts.items():
+            extra = f',part="{part}"' if part else ""
+            click.echo(f'fpstore_{name}{{store="{label}"{extra}}} {number}')
+
+
+def _metrics(found: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    parts = {part: taken for part, taken in found["bytes"].items() if part not in ("total", "keys")}
+    return [
+        ("fingerprints", "Distinct fingerprints stored.", found["fingerprints"]),
+        ("ids", "Pairs of fingerprint and id stored.", found["ids"]),
+        ("bytes", "Bytes on disk by part.", parts),
+        ("generation", "Number of the current generation.", found["generation"]),
+        ("generation_timestamp_seconds", "When the current generation was published.", found["generation_since"]),
+        ("delta_changes", "Changes since the last merge.", found["delta"]["changes"]),
+        ("delta_memory_bytes", "Memory that the changes take in each process.", found["delta"]["memory"]),
+        ("log_records", "Records in the log.", found["log"]["records"]),
+        ("log_bytes", "Bytes of the log, with the space made ahead.", found["log"]["bytes"]),
+        ("merge_failed", "1 if the last merge failed.", int(found["merge_error"] is not None)),
+    ]
+
+
+@verb(options.STORE, options.JSON, *options.TALK)
+def verify(given: Given) -> None:
+    """Read every byte of a store and check it.
+
+    Checks checksums, order, counts, keys, codes, id records, the log, and that all tables hold the same set. The exit
+    code is 1 if something is wrong. Each fault is a line with the file and the block.
+
+    $ fpstore verify crawl.fps
+    $ fpstore verify crawl.fps --json
+    $ fpstore verify crawl.fps --quiet
+    """
+    import fpstore
+    from fpstore.format.manifest import looks_like_store
+
+    unread = ""
+    try:
+        with given.bars() as bars, fpstore.open(given.store) as opened:
+            report = opened.verify(progress=bars)
+    except (fpstore.CorruptStoreError, fpstore.FormatVersionError, fpstore.StoreNotFoundError) as error:
+        if not looks_like_store(Path(given.store)):
+            raise
+        report = fpstore.Report()
+        report.note(error)
+        unread = "; it cannot be opened, so the rest was not read"
+    if given.as_json:
+        names = ("ok", "tables", "blocks", "fingerprints", "ids", "faults")
+        print_json({name: getattr(report, name) for name in names})
+    else:
+        for fault in report.faults:
+            click.echo(shown(describe(fault)))
+        if report.ok and not given.quiet:
+            parts = (counted(report.tables, "table"), counted(report.blocks, "block"), counted(report.ids, "id"))
+            click.echo(f"{shown(given.store)}: sound: {counted(report.fingerprints, 'fingerprint')}, {', '.join(parts)}")
+    if not report.ok:
+        complain(f"{given.store}: {counted(len(report.faults), 'fault')}{unread}: fpstore repair keeps what is intact")
+        raise click.exceptions.Exit(1)
+
+
+def describe(fault: dict[str, Any]) -> str:
+    """Return a fault in one line, with the file and the block, unless the message already names them."""
+    message = str(fault["message"])
+    place = "" if fault["path"] is None or fault["path"] in message else f"{fault['path']}: "
+    block = "" if fault["block"] is None or f"block {fault['block']}" in message else f"block {fault['block']}: "
+    return place + block + message
+
+
+@verb(
+    options.STORE,
+    argument("path", "PATH"),
+    option("--force", "Replace PATH, if it is a store already, once the copy is complete. Nothing else is ever replaced."),
+    *options.TALK,
+    options.JSON,
+    guesses=output_is("the copy is the second argument"),
+)
+def backup(given: Given) -> None:
+    """Copy a store, even while it is in use.
+
+    PATH gets the store as it is at one moment. Other processes can go on inserting and merging. The copy is an ordinary
+    store. It appears complete or not at all. The copy is not verified. So verify the store first, and keep two copies: then a
+    copy of a damaged store does not replace the last good one.
+
+    $ fpstore backup crawl.fps crawl-backup.fps
+    $ fpstore backup crawl.fps crawl-backup.fps --force --json
+    """
+    import fpstore
+
+    began = time.monotonic()
+    with given.bars() as bars, fpstore.open(given.store) as opened:
+        opened.backup(given.path, overwrite=given.force, progress=bars)
+    if given.as_json or not given.quiet:
+        with fpstore.open(given.path) as copied:
+            found = copied.stats()
+        given.result(found, f"{shown(given.path)}: {summary(found)}, {time.monotonic() - began:.1f} s")
+
+
+@verb(
+    options.STORE,
+    option("-o --output NEW", "The store to write. By default STORE.repaired."),
+    option("--yes", "Put the new store in place of STORE, and keep that as STORE.damaged."),
+    option("--lost FILE", "Where to list losses, if there are any. By default STORE.lost.tsv, with -o NEW.lost.tsv."),
+    options.THREADS,
+    options.MEMORY,
+    *options.TALK,
+    options.JSON,
+)
+def repair(given: Given) -> None:
+    """Make a sound store from a damaged one.
+
+    Each table holds the whole set, so one intact table restores all others. Ids, strings and the latest changes exist
+    only once. The damaged store is never changed or deleted. Prints what was done and what is lost. The exit code is
+    1 if something is lost. If nothing is wrong, nothing is written.
+
+    $ fpstore repair crawl.fps
+    $ fpstore repair crawl.fps -o repaired.fps --lost lost.tsv --json
+    $ fpstore repair crawl.fps --yes
+    """
+    import fpstore
+
+    store = given.store
+    if given.yes and given.output is not None:
+        fail("--yes does not go with --output")
+    with given.bars() as bars:
+        report = fpstore.repair(
+            store, given.output, in_place=given.yes, lost=given.lost, memory=given.memory, threads=given.threads, progress=bars
+        )
+    if given.as_json:
+        print_json({**dataclasses.asdict(report), "complete": report.complete})
+    elif not given.quiet:
+        if report.sound:
+            click.echo(f"{shown(store)}: sound: nothing to repair")
+        for heading, lines in (("fault", report.faults), ("done", report.actions), ("lost", report.losses)):
+            for line in lines:
+                click.echo(shown(f"{heading}: {line}"))
+        if report.output is not None and not given.yes:
+            click.echo(shown(f"next: to use the new store, move {store} away and rename {report.output} to {store}"))
+    if not report.complete:
+        complain(f"{store}: repaired, but not all could be recovered")
+        raise click.exceptions.Exit(1)
+
+
+@verb(
+    options.STORE,
+    output_option("Where to write the page."),
+    option("--force", "Replace the file of --output, if it exists."),
+    options.PAIR_RADIUS,
+    option("--no-pairs", "Leave out pairs, clusters and families, which read all fingerprints."),
+    option("--files-in FOLDER", "Folder in which the ids are paths of texts or pictures. By default the current folder."),
+    options.MEMORY,
+    options.THREADS,
+    *options.TALK,
+)
+def report(given: Given) -> None:
+    """Write a page in HTML about a store.
+
+    The page shows clusters and families of near-duplicates, pairs, sizes, skew and codes. It is one file that needs no network
+    and no script. The same store makes the same page. If ids are paths, as `fpstore build --text` and `--image` make them, the
+    page shows the texts and pictures of files that have not changed since.
+
+    $ fpstore report crawl.fps --output report.html --radius 2
+    $ fpstore report notes.fps --output report.html --force --files-in .
+    $ fpstore report crawl.fps --no-pairs > report.html
+    """
+    import fpstore
+    from fpstore.care.stats import describe as described
+    from fpstore.design.families import check_radius
+    from fpstore.io.sink import Sink
+    from fpstore.jobs.report import figures_of
+    from fpstore.jobs.report_files import Files
+    from fpstore.jobs.report_page import page_of
+
+    if not given.is_given("output") and sys.stdout is not None and sys.stdout.isatty():
+        raise click.UsageError("a report is a page in HTML, which a terminal does not show: name a file, as --output report.html")
+    if given.no_pairs and given.radius is not None:
+        raise click.UsageError("--radius is for pairs: leave out --no-pairs")
+    given.check_new(given.output)
+    folder = None if given.files_in is None else check_path(given.files_in, "--files-in")
+    with fpstore.open(given.store) as opened, given.bars() as bars:
+        snapshot = snapshot_of(opened)
+        radius = opened.radius if given.radius is None else check_radius(given.radius, opened.width)
+        figures = figures_of(
+            snapshot,
+            described(snapshot, opened.stats()["bytes"]["delta"]),
+            None if given.no_pairs else radius,
+            Files(folder, opened.fingerprinter),
+            given.resources(bars),
+        )
+    if figures.missing:
+        given.note(f"{figures.missing}: paths are read from {folder or check_path('.')}; --files-in names another folder")
+    with Sink(given.output) as sink:
+        sink.write(page_of(figures).encode())
+
+
+@verb(
+    options.STORE,
+    output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy, .u32 or .u64."),
+    option("--format", "Format of the output. By default from its extension.", FORMATS),
+    options.JSON,
+    options.RENAME,
+    options.NULL,
+    *options.TALK,
+)  # fmt: skip
+def export(given: Given) -> None:
+    """Write all fingerprints and ids of a store.
+
+    Writes one row `fingerprint id` per id, which fpstore build can read, in ascending order of fingerprint. --json is
+    --format jsonl. The formats npy, u32 and u64 hold each fingerprint once, without ids. An id that contains a tab or a line
+    break is refused in TSV and txt: write such ids as CSV, JSON lines or Parquet.
+
+    $ fpstore export crawl.fps --output crawl-copy.tsv
+    $ fpstore export crawl.fps --json | head -n 3
+    $ fpstore export crawl.fps --format csv --null
+    $ fpstore export crawl.fps --rename fingerprint=hash --rename id=url --output crawl-copy.parquet
+    """
+    import fpstore
+
+    if given.as_json and given.format not in (None, "jsonl"):
+        fail(f"--json does not go with --format {given.format}")
+    form = "jsonl" if given.as_json else given.format
+    plain = format_of(given.output, form) in ("npy", "u32", "u64")
+    columns = ["fingerprint"] if plain else ["fingerprint", "id"]
+    with fpstore.open(given.store) as opened, given.bars() as bars:
+        total, done = len(opened) if plain else len(opened.ids), 0
+        with usage_errors():
+            opening = open_writer(
+                given.output, format=form, columns=columns, width=opened.width, names=given.names, null=given.null
+            )
+        with opening as writer:
+            for data in _fingerprints(opened) if plain else _rows(opened):
+                writer.write(data)
+                done += len(data["fingerprint"])
+                bars("exporting", done, total)
+
+
+def _fingerprints(store: Store) -> Iterator[dict[str, Any]]:
+    """Yield each fingerprint once."""
+    width = Width(store.width)
+    return ({"fingerprint": width.outside(rows)} for rows in snapshot_of(store).fingerprints())
+
+
+def _rows(store: Store) -> Iterator[dict[str, Any]]:
+    """Yield a row per id."""
+    for fingerprints, lims, ids in store.items():
+        yield {"fingerprint": np.repeat(fingerprints, np.diff(lims), axis=0), "id": ids}

@@ -1,0 +1,492 @@
+"""The verbs that change a store: ``insert``, ``delete``, ``merge`` and ``split``."""
+
+from __future__ import annotations
+
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fpstore.base.width import Width
+from fpstore.change.join import MOST_BITS
+from fpstore.change.merging import changes_due, merge_advice
+from fpstore.cli import content, matches, options
+from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
+from fpstore.cli.matches import QUERY_ID, ROW, Asked
+from fpstore.cli.options import argument, option, whole
+from fpstore.cli.output import complain, shown
+from fpstore.cli.questions import IDS, Line, given_ids, lines_of, parse_words, scan_notice
+from fpstore.cli.signals import Interrupted
+from fpstore.cli.verb import Given, fail, output_is, verb
+from fpstore.disk.refusals import NOTHING_CHANGED
+from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
+from fpstore.io import Chunk, open_reader, parse_fingerprint
+from fpstore.store import Store, snapshot_of
+
+if TYPE_CHECKING:
+    from fpstore.hashing import TextReader
+
+CHUNK_ROWS = 1 << 16
+UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot replace others"
+
+
+def origin_notice(store: Store, name: str, those: str, given: Given) -> None:
+    """Note that the origin of added fingerprints is unknown, where a store remembers how its own are made."""
+    if store.fingerprinter is not None:
+        made = store.fingerprinter["name"]
+        unknown = f"nothing says how the fingerprints of {those} were made: they may not fit"
+        given.note(f"{name}: the store has fingerprints made by {made}; {unknown}")
+
+
+def merge_notice(store: Store, name: str, given: Given) -> None:
+    """Note that a store that is open for writing should be merged, if it should."""
+    advice = merge_advice(snapshot_of(store), name)
+    if advice is not None:
+        given.note(advice)
+
+
+@verb(
+    options.STORE,
+    options.INPUTS,
+    option("--unmatched", "Insert only rows without a match in the store or earlier in the input; write the matches of others."),
+    option("--upsert", "Take each id from the fingerprints that had it. Of equal ids in the input, the last wins."),
+    option("-r --radius N", "With --unmatched, the largest distance of a match. By default the store's radius.", options.RADIUS),
+    options.OUTPUT,
+    option("--with-queries", "With --unmatched, add a column with the id of the row that matched."),
+    *content.KNOWN,
+    *options.ROWS,
+    option(
+        "--sync", "commit: each chunk of rows is durable before the next is read; batch, none: larger groups.",
+        ("commit", "batch", "none"), "commit",
+    ),
+    option(
+        "--merge-at SHARE", "Merge when the delta has this share of the tables, such as 0.1, and 65,536 changes; at the latest "
+        "at the end.", options.SHARE,
+    ),
+    options.THREADS,
+    *options.TALK,
+    options.JSON,
+    guesses=content.KNOWN_GUESSES,
+)  # fmt: skip
+def insert(given: Given) -> None:
+    """Add fingerprints, texts, pictures or vectors.
+
+    If the store was built of texts, pictures or vectors, an INPUT is a file or folder of them, or with --text-field a file of
+    rows with texts: the store knows how to make their fingerprints. --fingerprints says that the inputs have fingerprints.
+    Otherwise, an INPUT is a file of fingerprints, as for fpstore build.
+
+    When this returns, the rows are durable, and every process that has the store open finds them. Inserts are in a log beside
+    the tables until fpstore merge. An id that is already stored keeps its old fingerprint, too. With --upsert the id moves to
+    the new fingerprint: such rows, and rows with new ids, are counted as changed. Where rows have no ids, their numbers go on
+    from the numbers in the store.
+
+    With --unmatched, a row is inserted only if the store has nothing within the radius. The matches of the other rows are
+    written as lines `query fingerprint distance id`. With --json, each row has one object on standard output: {"row": ...,
+    "query_id": ..., "query": ..., "matches": [...], "inserted": true or false}. The row itself is no match. Lines that come
+    through a pipe, a socket or a terminal are answered at once, when the row is in the store: with --sync commit it is durable
+    then, with --sync batch within 0.1 seconds.
+
+    Rows are inserted in chunks of at most 65,536. After an error or Ctrl-C, the chunks before stay inserted, and FILE is not
+    written. Repeat the command: a row with its id is not added twice, and FILE gets the matches of all rows. Where ids
+    are row numbers, insert only the rows that are not in.
+
+    $ fpstore insert crawl.fps new.tsv
+    $ fpstore insert notes.fps notes
+    $ fpstore insert crawl.fps new.tsv --unmatched --with-queries
+    $ cat new.tsv | fpstore insert crawl.fps - --unmatched --json --quiet
+    $ fpstore insert crawl.fps new.tsv --unmatched --radius 2 --output duplicates.tsv
+    $ fpstore insert crawl.fps new.jsonl --fingerprint-field hash --id-field url --id-type str
+    $ cut -f 1,2 new.tsv | fpstore insert crawl.fps - --format tsv --sync batch --merge-at 0.1 --quiet
+    $ fpstore insert crawl.fps signed.csv --decimal --signed
+    $ fpstore insert crawl.fps new.tsv --upsert
+    $ fpstore insert notes.fps draft.txt notes --suffix .txt --encoding utf-8
+    $ fpstore insert notes.fps corpus.parquet --text-field text --id-field id
+    $ fpstore insert titled.fps corpus.parquet --id-field id
+    $ fpstore insert notes.fps new.tsv --fingerprints
+    $ fpstore insert photos.fps new.png photos
+    $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number --upsert
+    """
+    import fpstore
+
+    if given.unmatched and given.upsert:
+        fail("--upsert does not go with --unmatched: give one of them")
+    began = time.monotonic()
+    with fpstore.open(given.store) as known:
+        scan_notice(known, given)
+        width = known.width
+        source, kind, notices = _source(given, known)
+        counts = _Counts("changed" if given.upsert else "inserted", getattr(source, "row_numbers", False))
+        if counts.row_numbers:
+            _check_row_numbers(known, given.upsert, kind)
+    writer = _writer_of_matches(given, width) if given.unmatched else nullcontext()
+    with _told(counts), given.bars(source) as bars, writer as write:
+        chunks = _begun(_placed(source) if kind == ROWS else source)
+        with fpstore.open(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
+            add: Callable[[Chunk], int] = partial(_upsert if given.upsert else _add, opened)
+            if write is not None:
+                add = partial(_unmatched, opened, write, given)
+            # The number of ids tells whether a chunk is in, unless ids move: then it is counted when its step has ended.
+            with nullcontext() if given.upsert else _counting(counts, opened):
+                for chunk in chunks:
+                    counts.chunk = chunk
+                    counts.add(add(chunk))
+                    bars("inserting", counts.done, getattr(source, "rows", None))
+            if given.merge_at is not None:
+                opened.merge(at=given.merge_at, progress=bars)  # and waits for one in the background
+            holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
+            merge_notice(opened, given.store, given)
+    notices.report(given)
+    line = f"{shown(given.store)}: {counts}, {time.monotonic() - began:.1f} s"
+    if not (given.unmatched and given.output == "-"):
+        given.result({"rows": counts.done, counts.what: counts.inserted, **holds}, line)
+    elif not given.quiet:
+        complain(line)
+
+
+def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
+    """Return the reader of the inputs, and what they hold; with --unmatched, lines are taken as they come."""
+    maker: Any = content.maker_of(store)
+    kind = content.known_kind(given, store, maker)
+    if maker is None and kind != FINGERPRINTS:
+        raise content.refused_content(store, maker, kind)
+    content.refuse_foreign(given, kind)
+    if not given.unmatched:
+        given.refuse("needs --unmatched", "radius", "output", "with_queries", *(["threads"] if kind == FINGERPRINTS else []))
+    takes = "files of fingerprints" if maker is None else f"{maker.items}, or files of fingerprints with --fingerprints"
+    content.check_inputs(given, kind, given.inputs, f"this store takes {takes}")
+    totals, notices = snapshot_of(store).totals, Notices(kind)
+    more: dict[str, Any] = {}
+    if kind == FINGERPRINTS:
+        maker, more = Width(store.width, stored=True), {"chunk_rows": CHUNK_ROWS, "unbuffered": given.unmatched}
+        if "-" in given.inputs and given.unmatched and given.id_type == "auto" and totals.id_kind == "integer":
+            given.id_type = "int"  # in text that comes, nobody knows of what kind later ids are
+    elif kind != TEXTS:
+        given.text_field = given.text_field or (tuple(maker.weights) if maker.items == "rows" else None)
+        more = {"first_row": 0 if given.id_field is not None else totals.next_row}
+        if kind == ROWS:
+            more |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": given.unmatched}
+    source = content.open_inputs(given, kind, given.inputs, maker, notices, **more)
+    if kind == FINGERPRINTS:
+        origin_notice(store, given.store, "the input", given)
+    return source, kind, notices
+
+
+def _check_row_numbers(store: Store, upsert: bool, kind: str) -> None:
+    """Raise InputError if the numbers of rows cannot be their ids."""
+    if upsert:
+        raise InputError(UPSERT_NEEDS_IDS)
+    totals = snapshot_of(store).totals
+    if totals.id_kind != "row" and totals.ids:
+        others = "" if kind == ROWS else ": .npy files have none, write Parquet"
+        raise InputError(
+            f"{store.path}: its ids are no row numbers: name the column of the ids with --id-field{others}", path=store.path
+        )
+
+
+@dataclass
+class _Counts:
+    """The rows of the chunks that are in the store."""
+
+    what: str  # happened to them: an upsert changes which fingerprint an id has
+    row_numbers: bool = False  # are the ids: they go on with each command
+    ids_before: int = 0
+    done: int = 0
+    inserted: int = 0
+    chunk: Chunk | None = None  # the last that was begun
+
+    def add(self, inserted: int) -> None:
+        """Count the chunk that was begun."""
+        assert self.chunk is not None
+        # Together: a signal does not come between.
+        self.done, self.inserted = self.done + len(self.chunk.fingerprints), self.inserted + inserted
+
+    def __str__(self) -> str:
+        return f"{counted(self.inserted, 'row')} of {self.done:,} {self.what}"
+
+    def said(self) -> str:
+        """Say what is in the store, and how to go on."""
+        chunk = self.chunk  # one without rows, as of a text without words, has no ids
+        with_ids = chunk is not None and not self.row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
+        again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
+        were = "was" if self.inserted == 1 else "were"
+        return f"; before that, {counted(self.inserted, 'row')} of the first {self.done:,} {were} {self.what}; {again}"
+
+
+@contextmanager
+def _counting(counts: _Counts, store: Store) -> Iterator[None]:
+    """After an error or a signal, count a chunk that is in the store although its step has not ended."""
+    counts.ids_before = len(store.ids)
+    try:
+        yield
+    except (FpstoreError, Interrupted, KeyboardInterrupt):
+        with suppress(FpstoreError):  # the first error matters more
+            inserted = len(store.ids) - counts.ids_before - counts.inserted
+            if inserted:
+                counts.add(inserted)
+        raise
+
+
+@contextmanager
+def _told(counts: _Counts) -> Iterator[None]:
+    """Let an error or a signal say which rows were inserted before it."""
+    try:
+        yield
+    except FpstoreError as error:
+        if not counts.done:
+            raise
+        raise type(error)(f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.said()}", **vars(error)) from error
+    except (Interrupted, KeyboardInterrupt) as error:
+        if not counts.done:
+            raise
+        interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
+        interrupted.then = counts.said()
+        raise interrupted from None
+
+
+def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[matches.Write | None]:
+    if matches.is_json(given.output, given.as_json and given.output == "-"):
+        return matches.json_lines_writer(given.output, width, [ROW, QUERY_ID])
+    return matches.rows_writer(given.output, width, [QUERY_ID] if given.with_queries else [])
+
+
+def _placed(source: TextReader) -> Iterator[Any]:
+    """Yield the rows of texts with their places, so that those that are left out have an answer too."""
+    first = source.next_row
+    return (Asked(*chunk, places - np.uint64(first), end - first) for chunk, places, end in source.placed())
+
+
+def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Read the first rows, before the store is opened for writing: an input that is wrong from the start changes nothing."""
+    chunks = iter(source)
+    return chain(list(islice(chunks, 1)), chunks)
+
+
+def _add(store: Store, chunk: Chunk) -> int:
+    return store.insert(chunk.fingerprints, chunk.ids)
+
+
+def _upsert(store: Store, chunk: Chunk) -> int:
+    if chunk.ids is None:
+        raise InputError(UPSERT_NEEDS_IDS)
+    return store.upsert(chunk.fingerprints, chunk.ids)
+
+
+def _unmatched(store: Store, write: matches.Write, given: Given, chunk: Chunk) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ScanWarning)  # it was noted before
+        ids = chunk.ids if len(chunk.fingerprints) else []  # of texts that are all left out
+        found = store.probe_insert_many(chunk.fingerprints, ids, given.radius, threads=given.threads)
+    write(Asked(*chunk), found, chunk.ids)
+    return int(np.count_nonzero(found.inserted))  # type: ignore[arg-type]
+
+
+@verb(
+    options.STORE,
+    IDS,
+    option("--fingerprints", "The arguments and lines are fingerprints; delete them with all their ids."),
+    option("--pairs", "Delete pairs alone: a fingerprint and its id by turns, or rows of --input with both."),
+    options.DECIMAL,
+    option("--input FILE", "Read one id per line from a file; - is standard input.", into="inputs", multiple=True),
+    options.NULL,
+    *options.TALK,
+    options.JSON,
+)
+def delete(given: Given) -> None:
+    """Remove documents by ids, fingerprints or pairs.
+
+    A fingerprint is removed with all its ids, a pair is a fingerprint and one of its ids.
+
+    When this returns, no process finds them any more. The next fpstore merge gives their space back. To find integer
+    ids, the id map is read once per call, so give many at a time, unless the store was built with --index-ids. The
+    summary says how many ids, fingerprints or pairs were not stored ("missing" with --json). With --input, each line
+    is an id, unchanged; an id that contains a line feed must be given as an argument, or with --null.
+
+    $ fpstore delete crawl.fps 17 4711
+    $ fpstore delete crawl.fps --input gone.txt
+    $ fpstore delete crawl.fps --fingerprints 9d3a5b1c00f7e642
+    $ find notes -type f -print0 | fpstore delete notes.fps --input - --null --quiet
+    $ fpstore delete crawl.fps --pairs 9d3a5b1c00f7e642 17
+    $ fpstore delete crawl.fps --pairs --input new.tsv
+    """
+    import fpstore
+
+    if not given.words and not given.inputs:
+        fail("give ids, or --input FILE")
+    if given.pairs and (given.fingerprints or len(given.words) % 2):
+        fail("--pairs takes a fingerprint and an id for each pair, without --fingerprints")
+    if given.decimal and not (given.fingerprints or given.pairs):
+        fail("--decimal needs --fingerprints or --pairs")
+    if not given.inputs:
+        given.refuse("needs --input", "null")
+    lines = [] if given.pairs else lines_of(given.inputs, given.null)
+    what: dict[str, Any]
+    with fpstore.open(given.store) as known:
+        if given.pairs:
+            noun, what = "pair", _joined([*_pairs_of_words(given, known), *_pairs_of_inputs(given, known)])
+        elif given.fingerprints:
+            noun, what = "fingerprint", {"fingerprints": _fingerprints(given, lines, known.width)}
+        else:
+            noun, what = "id", {"ids": given_ids(given.words, lines, known)}
+    with fpstore.open(given.store, "r+") as opened:
+        removed, missing = opened.delete(**what)
+        holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
+        merge_notice(opened, given.store, given)
+    left = f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
+    absent = f"; {counted(missing, noun)} {'was' if missing == 1 else 'were'} not stored" if missing else ""
+    line = f"{shown(given.store)}: {counted(removed, 'id')} removed, {left}{absent}"
+    given.result({"removed": removed, "missing": missing, **holds}, line)
+
+
+def _pairs_of_words(given: Given, store: Store) -> list[Chunk]:
+    """Return the pairs of the command line."""
+    ids: Any = given_ids(given.words[1::2], [], store)
+    fingerprints = parse_words(given.words[::2], given, store.width)
+    return [Chunk(fingerprints, ids if not ids or isinstance(ids[0], str) else np.array(ids, np.uint64))] if given.words else []
+
+
+def _pairs_of_inputs(given: Given, store: Store) -> Iterable[Chunk]:
+    """Return the pairs of files."""
+    reading: Any = {"decimal": given.decimal, "null": given.null}
+    reading["id_type"] = "str" if snapshot_of(store).totals.id_kind == "string" else "int"
+    return open_reader(given.inputs, width=Width(store.width, stored=True), **reading) if given.inputs else ()
+
+
+def _joined(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Return the fingerprints and the ids of all pairs."""
+    ids = [chunk.ids for chunk in chunks if chunk.ids is not None]
+    if len(ids) < len(chunks):
+        raise InputError("--pairs needs an id in each row")
+    if not chunks:
+        return {"ids": []}
+    joined: Any = list(chain(*ids)) if isinstance(ids[0], list) else np.concatenate(ids)
+    return {"fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks]), "ids": joined}
+
+
+def _fingerprints(given: Given, lines: Sequence[Line], bits: int) -> Any:
+    """Return the fingerprints given as arguments and as lines."""
+    width, parse = Width(bits), partial(parse_fingerprint, width=Width(bits, stored=True))
+    read = width.outside(width.rows(line.read(parse, given.decimal) for line in lines))
+    return np.concatenate([parse_words(given.words, given, bits), read])
+
+
+@verb(
+    options.STORE,
+    argument("others", "[OTHER...]", nargs=-1),
+    option("--renumber", "Renumber the integer ids of each OTHER, in turn, from the largest so far."),
+    option("--design NAME", "Change to another design: auto, or a name that fpstore plan lists."),
+    option("--at SHARE", "Merge only if the delta has this share of the tables, such as 0.1, and 65,536 changes.", options.SHARE),
+    options.THREADS,
+    options.MEMORY,
+    *options.TALK,
+    options.JSON,
+)
+def merge(given: Given) -> None:
+    """Fold changes and other stores into the tables.
+
+    The new tables are written beside the old ones, so there must be space for both, and replace them in one step.
+    Readers go on all the time. The other stores do not change. While another process has the store open for
+    writing, this command is refused: let that process merge, with fpstore.open(..., merge_at=0.1) or Store.merge().
+    With --json, writes what fpstore stats --json does, and whether there was anything to merge ("merged").
+
+    $ fpstore merge crawl.fps
+    $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB
+    $ fpstore merge numbers.fps shard.fps --renumber
+    $ fpstore merge crawl.fps --design flip-2
+    $ fpstore merge crawl.fps --at 0.1 --json
+    """
+    from fpstore.cli.build import summary
+
+    began = time.monotonic()
+    _check_merge(given)
+    with _opened_to_merge(given.store) as opened:
+        before = snapshot_of(opened)
+        generation, changes = before.generation.record.number, before.delta.kernel.operations
+        due = None if given.at is None else changes_due(before, given.at)
+        with given.bars() as bars:
+            opened.merge(
+                *given.others, renumber=given.renumber, design=given.design, at=given.at, memory=given.memory,
+                threads=given.threads, progress=bars,
+            )  # fmt: skip
+        stats = opened.stats()
+    merged = stats["generation"] != generation
+    line = f"{shown(given.store)}: generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s"
+    if not merged:
+        wanted = "" if due is None else f"; --at {given.at:g} merges from {due:,} on"
+        line = f"{shown(given.store)}: nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}"
+    given.result({"merged": merged, **stats}, line)
+
+
+def _check_merge(given: Given) -> None:
+    """Refuse what does not go together, before the store is opened for writing."""
+    import fpstore
+
+    if given.at is not None and (given.others or given.design is not None):
+        fail("--at is for a merge of the delta alone: leave out other stores and --design")
+    if given.renumber and not given.others:
+        fail("--renumber needs an OTHER store")
+    with fpstore.open(given.store) as known:
+        options.check_design_option(given.design, known.radius, known.width)
+        for other in given.others:
+            with fpstore.open(other) as read:
+                if read.fingerprinter is None:
+                    origin_notice(known, given.store, other, given)
+                if read.path.samefile(given.store):
+                    raise InputError(f"{given.store}: cannot be merged with itself", path=given.store)
+
+
+def _opened_to_merge(store: str) -> Store:
+    """Open a store for writing; if another process has it, say how that process can merge."""
+    import fpstore
+
+    try:
+        return fpstore.open(store, "r+")
+    except StoreLockedError as error:
+        raise StoreLockedError(
+            f"{error}. To merge in that process, call Store.merge() there, or open the store with fpstore.open(path, 'r+', "
+            "merge_at=0.1) for merges in the background",
+            path=error.path, got=error.got,
+        ) from None  # fmt: skip
+
+
+@verb(
+    options.STORE,
+    argument("folder", "FOLDER"),
+    option("--bits N", "Number of leading bits, 1 to 8: 2 to 256 stores.", whole(1, MOST_BITS), required=True),
+    options.THREADS,
+    options.MEMORY,
+    option("--force", "Replace stores in FOLDER that have the names of new ones, each once the new one is complete."),
+    *options.TALK,
+    options.JSON,
+    guesses=output_is("the folder to write to is the second argument"),
+)
+def split(given: Given) -> None:
+    """Write the content of a store to several stores.
+
+    The leading bits of a fingerprint say which store gets it. The new stores are named after these bits, such as
+    FOLDER/00.fps to FOLDER/11.fps. STORE does not change.
+    fpstore merge joins the parts again.
+
+    $ fpstore split crawl.fps shards --bits 2
+    $ fpstore split crawl.fps shards --bits 2 --force --json
+    """
+    import fpstore
+
+    with given.bars() as bars, fpstore.open(given.store) as opened:
+        paths = opened.split(
+            given.folder, given.bits, overwrite=given.force, memory=given.memory, threads=given.threads, progress=bars
+        )
+    records: list[dict[str, Any]] = []
+    for path in paths:
+        with fpstore.open(path) as part:
+            records.append({"path": str(path), "fingerprints": len(part), "ids": len(part.ids)})
+    lines = [
+        f"{shown(one['path'])}: {counted(one['fingerprints'], 'fingerprint')}, {counted(one['ids'], 'id')}" for one in records
+    ]
+    given.result(records, "\n".join(lines))

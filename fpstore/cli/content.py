@@ -1,0 +1,431 @@
+"""What inputs hold: the one declaration of it that verbs share, and the readers that make fingerprints of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fpstore.base.resources import parse_threads
+from fpstore.base.width import Width
+from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, option, whole
+from fpstore.cli.verb import Given, fail, usage_errors
+from fpstore.errors import InputError, StorageError, counted, show
+from fpstore.format.manifest import is_store
+from fpstore.hashing.walk import BINARY, HEAD_BYTES, is_binary
+from fpstore.io import Chunk, open_reader
+from fpstore.io.encodings import decoded
+from fpstore.io.files import MOST_BYTES, InputFile
+from fpstore.io.packed import unpacked
+
+if TYPE_CHECKING:
+    from fpstore.hashing import Fingerprinter, LongestSentences, SimHash
+    from fpstore.io import Reader
+    from fpstore.store import Store
+
+FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
+CHUNK_ROWS = 1 << 14  # of texts that are hashed before the first are used
+FINGERPRINTS, TEXTS, ROWS, PICTURES, VECTORS = "fingerprints", "files of texts", "columns of texts", "pictures", "vectors"
+FLAGS = {TEXTS: "--text", ROWS: "--text-field", PICTURES: "--image", VECTORS: "--vector"}
+_KIND = {"texts": TEXTS, "rows": ROWS, "pictures": PICTURES, "vectors": VECTORS}  # by the items of a fingerprinter
+
+_FEATURES = ("shingle", "shingle_size", "weighting", "digits", "feature_hash", "tokenizer", "stop_words")
+TEXT_MAKING = (*_FEATURES, "weights", "longest_sentences")
+OF_FINGERPRINTS = ("decimal", "signed", "fingerprint_field")
+_BELONGS = {  # options, and what they are for
+    **dict.fromkeys(OF_FINGERPRINTS, (FINGERPRINTS,)),
+    "format": (FINGERPRINTS, ROWS),
+    **dict.fromkeys(("id_field", "id_type"), (FINGERPRINTS, ROWS, VECTORS)),
+    "suffixes": (TEXTS, PICTURES),
+    **dict.fromkeys(("encoding", "html", *TEXT_MAKING), (TEXTS, ROWS)),
+    **dict.fromkeys(("vector_field", "plane_seed"), (VECTORS,)),
+    **dict.fromkeys(("image_hash", "frame", "min_quality"), (PICTURES,)),
+}
+_METHODS = ("average", "difference", "difference-vertical", "perceptual", "wavelet", "color", "pdq")
+_NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
+_PART_BYTES = 1 << 20
+_NAMED = 3
+_NOTES = {
+    "replaced": "with bytes that are not UTF-8, which were replaced",
+    "tags": "of HTML, taken as plain text with its tags (--html takes the main text)",
+    "zero": "left out, all components 0",
+}
+
+
+# The options
+
+
+def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
+    """Return the columns that are named, with weights if one has its own; None if none is named."""
+    weights: dict[str, int | None] = {}
+    for text in value:
+        name, weight = _weighted(ctx, text)
+        if not name:
+            raise click.UsageError(f"--text-field: must be the name of a column, got {show(text)}", ctx)
+        if name in weights:
+            raise click.UsageError(f"--text-field: the column {show(name)} is named twice", ctx)
+        weights[name] = weight
+    if len(weights) < 2:
+        return next(iter(weights), None)
+    return {name: weight or 1 for name, weight in weights.items()} if any(weights.values()) else tuple(weights)
+
+
+def _weighted(ctx: click.Context, text: str) -> tuple[str, int | None]:
+    """Return the name of a column and its weight: what stands behind the last =, if it is a number."""
+    from fpstore.hashing.weights import MOST_WEIGHT
+
+    name, equals, number = text.rpartition("=")
+    if not equals or not _NUMBER.fullmatch(number):
+        return text, None
+    try:
+        return name, whole(1, MOST_WEIGHT).convert(number, None, ctx)
+    except click.UsageError:
+        raise click.UsageError(
+            f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
+            f"a column with this name is {show(f'{text}=1')}",
+            ctx,
+        ) from None
+
+
+TEXT_FIELD = option(
+    "--text-field NAME[=WEIGHT]",
+    "Column or JSON field of texts, whose fingerprints are made. Of several, each counts by its weight, a whole number, "
+    "by default 1.",
+    multiple=True, callback=_read_columns,
+)  # fmt: skip
+VECTOR_FIELD = option("--vector-field NAME", "Parquet column of vectors, which are lists of numbers. By default vector.", NAME)
+TEXT = option("--text", "Inputs are text files or folders of them: each file is a document, and its path is the id.")
+IMAGE = option("--image", "Inputs are pictures or folders of them: the path is the id.")
+VECTOR = option("--vector", "Inputs are .npy or .parquet files of vectors.")
+TEXTUAL = (TEXT, TEXT_FIELD, SUFFIXES, ENCODING, HTML)
+DECLARED = (*TEXTUAL, IMAGE, VECTOR, VECTOR_FIELD)
+KNOWN_GUESSES = dict.fromkeys(
+    ("--text", "--image", "--vector", "--html"), "the store knows what it was made of: name files of such alone"
+)
+KNOWN = (  # of verbs for which the store knows what it is made of
+    option("--fingerprints", "Inputs hold fingerprints, not what the store makes fingerprints of."),
+    TEXT_FIELD, SUFFIXES, ENCODING, VECTOR_FIELD,
+)  # fmt: skip
+
+FEATURES = (
+    option(
+        "--shingle", "Unit of the overlapping pieces of a text. With auto, words, and characters of scripts without spaces.",
+        ("auto", "words", "chars"), "auto",
+    ),
+    option("--shingle-size N", "Number of units in a piece, 1 to 255.", whole(1, 255), 1),
+    option(
+        "--weighting", "Weight of a piece: how often it occurs (count), the number of binary digits of that (log), or 1 (set).",
+        ("count", "log", "set"), "log",
+    ),
+    option("--digits", "zero makes all digits alike: texts that differ in numbers only are the same.", ("keep", "zero"), "keep"),
+    option(
+        "--feature-hash", "Hash of a piece; md5 and blake2b are slow.", ("xxh64", "fnv1a", "md5", "blake2b"), "xxh64"
+    ),
+    option(
+        "--tokenizer", "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese keywords "
+        "(pip install jieba).", ("jieba", "unicode"),
+    ),
+    option("--stop-words FILE", "Only pieces with one of the words in this file count: adverts and menus have few."),
+)  # fmt: skip
+SHINGLES = (
+    *FEATURES,
+    option("--weights FILE", "Weigh pieces by a file of fpstore weights, which also says what a piece is."),
+    option(
+        "--longest-sentences N", "Instead of a simhash, hash the N longest sentences: radius 0 finds copies of them.",
+        whole(1, 255),
+    ),
+)  # fmt: skip
+MAKING = (
+    *SHINGLES,
+    option("--seed N", "Seed of the random hyperplanes of vectors.", whole(0, 2**64 - 1), 0, into="plane_seed"),
+    option(
+        "--image-hash METHOD", f"Hash of pictures: {', '.join(_METHODS)}. pdq has 256 bits, color 64, the others 64 or 256.",
+        _METHODS, "perceptual",
+    ),
+    option(
+        "--frame", "Of a file with several frames or pages: the first, or each, with the id path#number.", ("first", "all"),
+        "first",
+    ),
+    option(
+        "--min-quality N", "Leave out pictures of a lower quality, which are nearly blank. By default 50 with pdq, otherwise 4 "
+        "grey levels of detail. 0 keeps all but blank ones.", whole(0, 100),
+    ),
+)  # fmt: skip
+
+
+def declared_kind(given: Given) -> str:
+    """Return what the command line says that the inputs hold; a usage error if it says two things."""
+    wanted = {TEXTS: "text", ROWS: "text_field", PICTURES: "image", VECTORS: "vector"}
+    kinds = [kind for kind, name in wanted.items() if getattr(given, name, None)]
+    if kinds == [TEXTS, ROWS]:
+        fail("--text makes a document of each file, --text-field one of each row: give one of them")
+    if len(kinds) > 1:
+        fail(f"{FLAGS[kinds[1]]} does not go with {FLAGS[kinds[0]]}: give one of them")
+    return kinds[0] if kinds else FINGERPRINTS
+
+
+def known_kind(given: Given, store: Store, maker: Fingerprinter[Any] | None) -> str:
+    """Return what the inputs of a store hold: what its fingerprinter takes, unless the command line says otherwise."""
+    if given.fingerprints or any(map(given.is_given, OF_FINGERPRINTS)):
+        return FINGERPRINTS
+    kind = FINGERPRINTS if maker is None else _KIND[maker.items]
+    if given.text_field is not None and kind not in (TEXTS, ROWS):
+        raise refused_content(store, maker, ROWS)
+    return kind if given.text_field is None else ROWS
+
+
+def refused_content(store: Store, maker: Fingerprinter[Any] | None, kind: str) -> InputError:
+    """Return the error of content that a store cannot make fingerprints of."""
+    if maker is None:
+        made = f"this store does not know how its fingerprints were made, so it takes no {kind}"
+        return InputError(f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[kind]}", path=store.path)
+    made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
+    return InputError(f"{store.path}: {made}, so it takes no {kind}", path=store.path)
+
+
+def maker_of(store: Store) -> Fingerprinter[Any] | None:
+    """Return the fingerprinter that a store remembers."""
+    from fpstore.hashing import from_description
+
+    return None if store.fingerprinter is None else from_description(store.fingerprinter)
+
+
+def refuse_foreign(given: Given, kind: str) -> None:
+    """Raise a usage error for an option that is not for what the inputs hold."""
+    opts = {param.name: param.opts[-1] for param in click.get_current_context().command.params}
+    for name, kinds in _BELONGS.items():
+        if name in opts and kind not in kinds and given.is_given(name):
+            flags = [FLAGS[one] for one in kinds if FLAGS.get(one) in opts.values()]
+            advice = f" ({' or '.join(flags)})" if flags else ""
+            *first, last = kinds
+            what = f"{', '.join(first)} and {last}" if first else last
+            fail(f"{opts[name]} is for {what}{advice}, not for {kind}")
+    if kind == ROWS and getattr(given, "format", None) not in (None, *FIELD_FORMATS):
+        fail(f"--format {given.format} has no column of texts: --text-field is for {', '.join(FIELD_FORMATS)}")
+
+
+# Fingerprinters
+
+
+def simhash_of(given: Given) -> SimHash:
+    """Return the fingerprinter of the features of texts."""
+    from fpstore.hashing import SimHash, iter_documents
+
+    words: tuple[str, ...] = ()
+    if given.stop_words is not None:
+        words = tuple(next(iter_documents([given.stop_words])).text.split())
+        if not words:
+            raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
+    return SimHash(
+        shingle=given.shingle, size=given.shingle_size, weighting=given.weighting, width=given.width, hash=given.feature_hash,
+        digits=given.digits, stop_words=words, tokenizer=given.tokenizer,
+    )  # fmt: skip
+
+
+def text_maker(given: Given) -> SimHash | LongestSentences:
+    """Return the fingerprinter of texts."""
+    from fpstore.hashing import LongestSentences
+    from fpstore.hashing.weights_file import read_weights
+
+    if given.longest_sentences is not None:
+        given.refuse("does not go with --longest-sentences", *(name for name in TEXT_MAKING if name != "longest_sentences"))
+        return LongestSentences(n=given.longest_sentences, width=given.width)
+    if given.weights is not None:
+        given.refuse("does not go with --weights: the file says how its weights were learnt", *_FEATURES)
+        return read_weights(given.weights, given.width)
+    return simhash_of(given)
+
+
+def declared_maker(given: Given, kind: str) -> Any:
+    """Return the fingerprinter that the command line describes, of vectors a function of their dimension; None for none."""
+    from fpstore.hashing import HyperplaneHash, ImageHash
+    from fpstore.hashing.fields import maker_of_columns
+    from fpstore.hashing.html import of_pages
+
+    if kind == VECTORS:
+        return lambda dimension: HyperplaneHash(dimension=dimension, width=given.width, seed=given.plane_seed)
+    if kind == PICTURES:
+        with usage_errors():
+            width = given.width if given.is_given("width") else None
+            return ImageHash(method=given.image_hash, width=width, frame=given.frame, min_quality=given.min_quality)
+    if kind == FINGERPRINTS:
+        return None
+    maker: Any = text_maker(given)
+    if kind == ROWS:
+        maker, _ = maker_of_columns(maker, given.text_field)
+    return of_pages(maker, given.html or False)
+
+
+# Readers
+
+
+class Notices:
+    """Counts the files, rows or vectors that are left out, to name the first of them once at the end."""
+
+    def __init__(self, kind: str) -> None:
+        self._what = {ROWS: "row", VECTORS: "vector"}.get(kind, "file")
+        self.source: Any = None  # what is read, if it may lack columns
+        self._seen: Counter[str] = Counter()
+        self._first: dict[str, list[str]] = {}
+
+    def __call__(self, which: Path | str | int, reason: str | int) -> None:
+        """Count the file with a path, the row with a number, or the vector of a path and a number."""
+        if self._what == "vector":
+            which, reason = f"{which} vector {reason}", "zero"
+        assert isinstance(reason, str)
+        self._seen[reason] += 1
+        names = self._first.setdefault(reason, [])
+        if len(names) < _NAMED:
+            names.append(f"row {which}" if isinstance(which, int) else str(which))
+
+    def report(self, given: Given) -> None:
+        """Report how many were left out for each reason, and in which encodings others were read."""
+        from fpstore.hashing.documents import SENTENCES
+
+        for name in getattr(self.source, "absent", ()):
+            given.note(f"no row has the field {show(name)}")
+        if getattr(self.source, "tagged", False) and "tags" not in self._seen:
+            given.note("the first texts look like pages of HTML, and were taken with their tags: --html takes the main text")
+        for reason, number in sorted(self._seen.items()):
+            names = ", ".join(self._first[reason])
+            more = f" and {number - _NAMED:,} more" if number > _NAMED else ""
+            what = f"left out, {SENTENCES[reason]}" if reason in SENTENCES else f"not in UTF-8, {reason}"
+            given.note(f"{counted(number, self._what)} {_NOTES.get(reason, what)}: {names}{more}")
+
+
+def open_fingerprints(given: Given, paths: str | Sequence[str], width: Any, **more: Any) -> Reader:
+    """Return the reader of fingerprints."""
+    fields = {name: getattr(given, name) for name in ("format", *OF_FINGERPRINTS, "id_field", "id_type")}
+    return open_reader(paths, width=width, **fields, **more)
+
+
+def open_inputs(given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices, **more: Any) -> Any:
+    """Return the reader of inputs, which makes fingerprints of what they hold.
+
+    Parameters
+    ----------
+    given : Given
+    kind : str
+        What the inputs hold.
+    paths : sequence of str
+    maker : Fingerprinter, or int
+        Of fingerprints, their width; of vectors also a function of their dimension.
+    notices : Notices
+    **more
+        Further arguments of the reader of rows, such as ``unbuffered``.
+    """
+    from fpstore.hashing import DocumentReader, ImageReader, TextReader, VectorReader
+
+    suffixes, threads = list(given.suffixes) or None, given.threads
+    if kind == FINGERPRINTS:
+        return open_fingerprints(given, paths, maker, **more)
+    if kind == PICTURES:
+        warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
+        return ImageReader(paths, maker, suffixes=suffixes, threads=parse_threads(threads), on_notice=notices)
+    if kind == VECTORS:
+        if "-" in paths:
+            fail("vectors are read from files, not from standard input: write them to a file first")
+        return VectorReader(
+            paths, maker, vector_field=given.vector_field, id_field=given.id_field, id_type=given.id_type,
+            first_row=more.get("first_row", 0), on_notice=notices,
+        )  # fmt: skip
+    reading = {"encoding": given.encoding, "html": getattr(given, "html", None) or False}
+    if kind == TEXTS:
+        return DocumentReader(paths, maker, suffixes=suffixes, threads=parse_threads(threads), on_notice=notices, **reading)
+    source = notices.source = TextReader(
+        paths, maker, text=given.text_field, id=given.id_field, id_type=given.id_type, format=given.format, threads=threads,
+        on_notice=notices, **reading, **more,
+    )  # fmt: skip
+    return source
+
+
+def open_files(given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices) -> Any:
+    """Return the same for files of texts, pictures or vectors, of which ``-`` is a text or picture on standard input."""
+    named = [path for path in paths if path != "-"]
+    if kind == VECTORS or len(named) == len(paths):
+        return open_inputs(given, kind, paths, maker, notices)
+    open_inputs(given, kind, named, maker, notices)  # reports a missing path before any output
+
+    def chunks() -> Iterator[Chunk]:
+        for path in paths:
+            if path != "-":
+                yield from open_inputs(given, kind, [path], maker, notices)
+            else:
+                yield _picture(maker) if kind == PICTURES else _text(given, maker, notices)
+
+    return chunks()
+
+
+def _text(given: Given, maker: Any, notices: Notices) -> Chunk:
+    """Return the fingerprint of the text on standard input."""
+    from fpstore.hashing.html import MainText
+
+    found = maker.hashed([standard_input(notices, given.encoding)])
+    if not found.known[0]:
+        lack = "no main text" if isinstance(maker, MainText) else "no words"
+        raise InputError(f"standard input: {lack} to make a fingerprint of", path="-")
+    return Chunk(found.rows, ["-"])
+
+
+def standard_input(notices: Notices, encoding: str | None = None) -> str:
+    """Return the text that standard input is."""
+    data = bytearray()
+    with unpacked(InputFile("-"), lambda _: None) as read:
+        for part in iter(lambda: read(_PART_BYTES), b""):
+            if len(data) + len(part) > MOST_BYTES:
+                raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one text", path="-")
+            data += part
+    if is_binary(data[:HEAD_BYTES], encoding):
+        raise InputError(f"standard input: {BINARY.sentence}", path="-")
+    found = decoded(bytes(data), encoding)
+    if found is None:
+        raise InputError("standard input: no encoding explains its bytes: name it with --encoding", path="-")
+    if found.guessed or found.replaced:
+        notices(Path("-"), f"read as {found.encoding}" if found.guessed else "replaced")
+    return found.text
+
+
+def _picture(maker: Any) -> Chunk:
+    """Return the fingerprints of the picture on standard input."""
+    from fpstore.hashing.image import Lack
+    from fpstore.hashing.image_open import Given as Picture
+
+    if sys.stdin is None:
+        raise StorageError("standard input is closed")
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one picture", path="-")
+    found = maker.of_frames(Picture(data, "standard input"), every=maker.frame == "all")
+    numbers = {number: value for number, value in enumerate(found) if not isinstance(value, Lack)}
+    if not numbers:
+        raise InputError(f"standard input {next(value.sentence for value in found if isinstance(value, Lack))}", path="-")
+    ids = ["-" if len(found) == 1 else f"-#{number}" for number in numbers]
+    return Chunk(Width(maker.width).rows(numbers.values()), ids)
+
+
+def check_inputs(given: Given, kind: str, paths: Sequence[str], advice: str) -> None:
+    """Refuse inputs that cannot hold what they are to hold.
+
+    Parameters
+    ----------
+    given : Given
+    kind : str
+    paths : sequence of str
+    advice : str
+        What to do about a folder where files of fingerprints are expected.
+    """
+    if kind in (TEXTS, PICTURES) and "-" in paths:
+        fail(f"{kind} are read from files and folders, not from standard input: write it to a file first")
+    for path in map(Path, paths if kind == FINGERPRINTS else ()):
+        if is_store(path):
+            raise InputError(
+                f"{path}: is a store: fpstore merge adds stores to one another, fpstore export writes the rows of one", path=path
+            )
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; {advice}", path=path)

@@ -1,0 +1,367 @@
+"""The verbs that work on a whole corpus: ``pairs``, ``cluster``, ``join`` and ``dedup``; and ``--resume``."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from fpstore.base.width import Width, check_width
+from fpstore.cli import content, options
+from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
+from fpstore.cli.options import argument, option
+from fpstore.cli.output import print_table, shown, some_ids
+from fpstore.cli.signals import Interrupted
+from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
+from fpstore.errors import counted
+from fpstore.format.manifest import is_store
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
+from fpstore.jobs.choices import GROUPINGS, KEPT, REPRESENTATIVES, UNKNOWN, Rules
+
+if TYPE_CHECKING:
+    from fpstore import Pairs, Store
+    from fpstore.io import Reader, Writer
+    from fpstore.jobs.dedup import Duplicates
+    from fpstore.jobs.store_job import StoreJob
+
+SUFFIX = ".resume"
+SAME = "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them"
+PAIR_COLUMNS = ("a", "b", "distance", "id_a", "id_b")
+SHOWN_FAMILIES, SHOWN_IDS = 5, 4
+RESUME = option(
+    "--resume",
+    "Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is there: if the job ends early, "
+    "the same command goes on.",
+)
+JOB = (options.OUTPUT, options.JSON, options.RENAME, options.MEMORY, options.THREADS, RESUME, *options.TALK)
+
+
+def resume_folder(given: Given) -> Path | None:
+    """Return the folder of what is done, if --resume wants it; otherwise tell of one that is there."""
+    if given.output == "-":
+        if given.resume:
+            fail("--resume needs an output file: name one with --output")
+        return None
+    folder = Path(f"{given.output.rstrip('/')}{SUFFIX}")
+    with suppress(OSError):  # a name that is too long for a folder may do for a file
+        if not given.resume and folder.is_dir():
+            given.note(f"{shown(str(folder))} is of a job that did not end; --resume goes on with it")
+    return folder if given.resume else None
+
+
+@contextmanager
+def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdentity]) -> Iterator[Checkpoint | None]:
+    """Keep what is done inside the block in a folder, which is removed at the end; without a folder, keep nothing.
+
+    What was found done is told when the block ends, and on an interrupt how to go on.
+    """
+    if folder is None:
+        yield None
+        return
+    try:
+        with Checkpoint(folder.absolute(), identity()) as kept:
+            if kept.resumed:
+                given.note(f"{shown(str(folder))}: what is finished in it is not done again")
+            yield kept
+    except (Interrupted, KeyboardInterrupt) as error:
+        interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
+        if folder.exists():
+            interrupted.then = f"; what was done is in {shown(str(folder))}: the same command goes on with it"
+        raise interrupted from None
+    if kept.resumed and kept.reused:
+        given.note(kept.summary())
+
+
+@contextmanager
+def _written(
+    given: Given, job: StoreJob, identity: JobIdentity, open_output: Callable[[], Writer]
+) -> Iterator[tuple[Checkpoint | None, Writer]]:
+    """Open the checkpoint of a job over a store, if it is kept, and the output."""
+    folder = resume_folder(given)
+    if folder is not None:
+        open_output().abort()  # what is wrong with the output is told before a folder is made
+    with resuming(given, folder, lambda: job.full_identity(identity)) as kept, open_output() as writer:
+        yield kept, writer
+
+
+def _open_output(given: Given, columns: tuple[str, ...], width: int = 64, path: str | None = None) -> Writer:
+    """Open a file of rows, by default --output, with other names for some of its columns."""
+    from fpstore.io import open_writer
+
+    with usage_errors():
+        form = "jsonl" if given.as_json and path is None else None
+        return open_writer(path or given.output, format=form, columns=columns, width=width, names=given.names)
+
+
+def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple[int, int]:
+    """Write a row per pair of ids; return how many pairs of fingerprints differ, and how many do not."""
+    found = equal = 0
+    with closing(batches):  # threads end before what they have found is dropped
+        for batch in batches:
+            for data in batch.rows_of_ids():
+                writer.write(data)
+            found += int(np.count_nonzero(batch.distances))
+            equal += int(np.count_nonzero(batch.distances == 0))
+    return found, equal
+
+
+@verb(
+    options.STORE,
+    options.PAIR_RADIUS,
+    option("--duplicates", "Also write each pair of documents that share a fingerprint, first and at distance 0."),
+    *JOB,
+)
+def pairs(given: Given) -> None:
+    """Find all pairs of near-duplicates in a store.
+
+    The two fingerprints of a pair differ in at least one bit, and in at most --radius bits.
+
+    Writes a line `a b distance id_a id_b` per pair of ids, the lesser fingerprint first. Cells are separated by tabs,
+    fingerprints are hexadecimal, and there is no header. With --json, writes an object per line. Documents with the same
+    fingerprint are no pair. With --duplicates they are: n such documents are n (n - 1) / 2 lines. fpstore cluster writes n
+    lines for them.
+
+    $ fpstore pairs crawl.fps --radius 2
+    $ fpstore pairs crawl.fps --radius 0 --duplicates --json
+    $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2 --resume
+    $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
+    """
+    import fpstore
+    from fpstore.jobs.pairs import pairs_identity, pairs_of
+    from fpstore.jobs.store_job import job_of
+
+    with fpstore.open(given.store) as opened, given.bars() as bars:
+        job = job_of(opened, given.radius, given.memory, given.threads, bars)
+        open_output = partial(_open_output, given, PAIR_COLUMNS, opened.width)
+        with _written(given, job, pairs_identity(given.duplicates), open_output) as (kept, writer):
+            batches = pairs_of(job.snapshot, job.radius, job.resources, given.duplicates, kept)
+            found, shared = _write_pairs(batches, writer)
+        totals = job.snapshot.totals
+        same = totals.ids - totals.fingerprints
+    told = f"{counted(found, 'pair')} of fingerprints"
+    if given.duplicates:
+        told += f"; {counted(shared, 'fingerprint')} of several documents"
+    elif same:
+        told += f"; {SAME.format(counted(same, 'document'))}"
+    given.note(told)
+
+
+@verb(
+    options.STORE,
+    options.PAIR_RADIUS,
+    option(
+        "--group", "connected: chains of pairs make a cluster. greedy: all documents of a cluster are within the radius of its "
+        "representative. By default greedy for pictures, connected for all others.", GROUPINGS,
+    ),
+    option(
+        "--keep", "The representative: the first document stored (of integer ids, the least), the one with the smallest id, or "
+        "the one nearest to the majority of the fingerprints.", REPRESENTATIVES, "first",
+    ),
+    *JOB,
+)  # fmt: skip
+def cluster(given: Given) -> None:
+    """Find the clusters of near-duplicates.
+
+    Documents are in one cluster if pairs within the radius connect them, also in chains.
+
+    Writes a line `id cluster representative` per document that is in a cluster of two or more, cluster by cluster, the
+    representative first. Cells are separated by tabs, and there is no header. With --json, writes an object per line.
+    Clusters are numbered from 0.
+
+    $ fpstore cluster crawl.fps --radius 2
+    $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
+    $ fpstore cluster crawl.fps --group greedy --keep smallest --json
+    """
+    import fpstore
+    from fpstore.jobs.clusters import CLUSTER_COLUMNS, clusters_identity, clusters_of, grouping_of, write_clusters
+    from fpstore.jobs.store_job import job_of
+
+    with fpstore.open(given.store) as opened, given.bars() as bars:
+        job = job_of(opened, given.radius, given.memory, given.threads, bars)
+        grouping = grouping_of(job.radius, given.group, given.keep, opened.fingerprinter)
+        open_output = partial(_open_output, given, CLUSTER_COLUMNS)
+        with _written(given, job, clusters_identity(grouping), open_output) as (kept, writer):
+            found = clusters_of(job.snapshot, grouping, job.resources, kept)
+            write_clusters(found, writer, job.resources)
+    largest = f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
+    given.note(
+        f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}{largest}, "
+        f"{counted(found.duplicates, 'duplicate')}"
+    )
+
+
+@verb(options.STORE, argument("other", "OTHER"), options.PAIR_RADIUS, *options.ROWS, *JOB)
+def join(given: Given) -> None:
+    """Find all pairs of two stores.
+
+    OTHER is another store, or a file of fingerprints as fpstore build takes them. Writes a line `a b distance id_a id_b` per
+    pair of ids, where a is in STORE, and b in OTHER. Fingerprints that both have are pairs of distance 0. So a join finds the
+    documents of a training set that are near documents of a benchmark; fpstore delete removes them.
+
+    $ fpstore join crawl.fps monday.fps --radius 2
+    $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl --resume
+    $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
+    """
+    import fpstore
+    from fpstore.jobs.between import join_of
+    from fpstore.jobs.store_job import job_of, side_of
+
+    with ExitStack() as stack:
+        opened = stack.enter_context(fpstore.open(given.store))
+        theirs: Store | Reader
+        if is_store(Path(given.other)):
+            given.refuse("is for files, and OTHER is a store", "format", *content.OF_FINGERPRINTS, "id_field", "id_type")
+            theirs = stack.enter_context(fpstore.open(given.other))
+            if None not in (opened.fingerprinter, theirs.fingerprinter) and opened.fingerprinter != theirs.fingerprinter:
+                both = f"{given.store} and {given.other}"
+                given.note(f"{both}: their fingerprints were made in different ways, so distances may mean nothing")
+        else:
+            theirs = content.open_fingerprints(given, given.other, Width(opened.width, stored=True))
+        bars = stack.enter_context(given.bars())
+        job = job_of(opened, given.radius, given.memory, given.threads, bars)
+        side, identity = side_of(opened, theirs)
+        open_output = partial(_open_output, given, PAIR_COLUMNS, opened.width)
+        with _written(given, job, identity() if given.resume else {}, open_output) as (kept, writer):
+            found = sum(_write_pairs(join_of(job.snapshot, side, job.radius, job.resources, kept), writer))
+    given.note(counted(found, "pair") + " of fingerprints")
+
+
+def _last(context: click.Context, _: click.Parameter, output: str) -> str:
+    """Take the last argument, if there is one before it: click takes a single one for the last."""
+    if not context.params["inputs"]:
+        raise click.UsageError("Missing argument 'OUTPUT': INPUT... comes before it.")
+    return output
+
+
+@verb(
+    argument("inputs", "INPUT...", nargs=-1),
+    argument("output", "OUTPUT", callback=_last),
+    *content.TEXTUAL,
+    options.FINGERPRINT_FIELD,
+    options.DECIMAL,
+    options.SIGNED,
+    options.ID_FIELD,
+    option("--score-field NAME", "Column or JSON field of numbers or times, for --keep highest.", options.NAME),
+    option("-r --radius N", "Largest distance of near-duplicates, in bits.", options.RADIUS, 3),
+    option(
+        "--keep", "Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "
+        "fingerprints, or the one with the highest score.", KEPT, "first",
+    ),
+    option(
+        "--group", "connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster are within the "
+        "radius of the kept one.", GROUPINGS, "connected",
+    ),
+    option(
+        "--unknown", "What becomes of rows that cannot be compared: null texts, fingerprints or ids, texts without words.",
+        UNKNOWN, "keep",
+    ),
+    options.WIDTH,
+    *content.SHINGLES,
+    option(
+        "--clusters FILE", "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The representative "
+        "is the document kept.",
+    ),
+    options.RENAME,
+    option("--force", "Replace the files OUTPUT and --clusters, if they exist. A folder OUTPUT must be new or empty."),
+    options.MEMORY,
+    options.THREADS,
+    RESUME,
+    options.JSON,
+    *options.TALK,
+    guesses=output_is("OUTPUT is the last argument, after all inputs"),
+)  # fmt: skip
+def dedup(given: Given) -> None:
+    """Remove the near-duplicates from a corpus.
+
+    Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files with a header, and folders
+    of such files, all with the same columns. Writes the kept rows to OUTPUT, in the same format and order, with all columns.
+    With --text, copies files to the folder OUTPUT. Then prints what was found, with --quiet only as --json. Rows may share an
+    id: each row is a document. A null score is below all others; NaN is an error that names the row.
+
+    A row whose text has no words, or whose text, fingerprint or id is null, is not compared. It is kept, unless you say
+    --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
+
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text
+    $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
+    $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --width 128 --radius 10 --html --force
+    $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
+    """
+    from fpstore.hashing.corpora import open_corpus
+    from fpstore.io.source import Projection
+    from fpstore.io.tables import renamed
+    from fpstore.jobs.clusters import CLUSTER_COLUMNS
+    from fpstore.jobs.dedup import dedup_job, deduplicate, projection_and_maker
+
+    kind = content.declared_kind(given)
+    content.refuse_foreign(given, kind)
+    if given.clusters is None:
+        given.refuse("is for the columns of --clusters", "names")
+    elif Path(given.clusters).resolve().is_relative_to(Path(given.output).resolve()):
+        fail("OUTPUT and --clusters name the same file, or --clusters one in it")
+    maker: Any = None if kind == FINGERPRINTS else content.text_maker(given)
+    how = Projection(
+        id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
+    )
+    rules = Rules(given.radius, given.keep, given.group, given.unknown)
+    with usage_errors():
+        renamed(CLUSTER_COLUMNS, given.names)  # told before the work
+        projection, maker = projection_and_maker(how, given.text or given.text_field, given.fingerprint_field, maker)
+        job = dedup_job(projection, rules, maker, given.html or False)
+    notices = Notices(kind)
+    html, suffixes = given.html is not None, list(given.suffixes) or None
+    corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, suffixes, notices, given.encoding, html)
+    folder = resume_folder(given)
+    with given.bars(corpus) as bars:
+        found = deduplicate(
+            corpus, job, given.resources(bars), given.output, given.force, folder, listing=given.clusters,
+            open_listing=lambda path: _open_output(given, CLUSTER_COLUMNS, path=path), keeping=partial(resuming, given),
+        )  # fmt: skip
+    notices.report(given)
+    summary = _summary(found)
+    given.result(summary)
+    if not (given.as_json or given.quiet):
+        _print_summary(summary, given.output, rules.unknown)
+
+
+def _summary(found: Duplicates) -> dict[str, Any]:
+    """Return the numbers of what was found, and the largest clusters."""
+    clusters, documents = found.clusters, len(found.kept)
+    kept = int(found.kept.sum())
+    return {
+        "documents": documents,
+        "not_compared": found.unknown,
+        "clusters": len(clusters),
+        "in_clusters": int(clusters.lims[-1]),
+        "removed": documents - kept,
+        "kept": kept,
+        "sizes": clusters.histogram(),
+        "largest": clusters.largest(SHOWN_FAMILIES),
+    }
+
+
+def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
+    """Print the same as tables."""
+    share = summary["removed"] / max(summary["documents"], 1)
+    rows = [
+        ("documents", f"{summary['documents']:,}", ""),
+        ("clusters", f"{summary['clusters']:,}", f"with {counted(summary['in_clusters'], 'document')}"),
+        ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
+        ("kept", f"{summary['kept']:,}", f"in {shown(output)}"),
+    ]
+    if summary["not_compared"]:
+        what = "kept" if unknown == "keep" else "removed"
+        rows.insert(1, ("not compared", f"{summary['not_compared']:,}", f"null text or id, or no words; {what}"))
+    print_table("Near-duplicates", ("", "", ""), rows, left=(0, 2))
+    if summary["clusters"]:
+        print_table("\nClusters by size", ("documents", "clusters"), [(size, f"{n:,}") for size, n in summary["sizes"].items()])
+        largest = [(f"{len(ids):,}", some_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
+        print_table("\nThe largest clusters, the document that is kept first", ("documents", ""), largest, left=(1,))

@@ -1,0 +1,466 @@
+"""The verbs that ask a store: ``probe``, ``scan``, ``nearest`` and ``ids``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from fpstore.base.aliases import Words
+from fpstore.base.width import Width
+from fpstore.cli import content, options
+from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, TEXTS, VECTORS, Notices
+from fpstore.cli.matches import DOCUMENT, QUERY_ID, ROW, Asked, Write, is_json, json_lines_writer, rows_writer
+from fpstore.cli.options import argument, option
+from fpstore.cli.verb import Decorator, Given, fail, names_output, verb
+from fpstore.errors import InputError, counted
+from fpstore.io import FORMATS, Chunk, open_writer
+from fpstore.io.check import parse_integer_id
+from fpstore.io.digits import Digits, check_signed, read_digits
+from fpstore.io.files import InputFile, located, storage_errors
+from fpstore.io.reader import format_of, format_of_input
+from fpstore.io.source import LINE_FORMATS
+from fpstore.query.matches import Matches
+from fpstore.query.nearest import scan_advice
+from fpstore.store import Store, snapshot_of
+
+CHUNK_QUERIES = 1 << 20  # read and answered together, in bounded memory; a call of the kernel may take four times as many
+SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
+FIRST_QUERIES = 1 << 8
+MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
+MATCHED, UNMATCHED, FAILED = 0, 1, 2  # exit codes, as those of grep
+LIMIT_GUESSES = (
+    dict.fromkeys(
+        ("-k", "--k", "-n", "--n", "--count"),
+        "--limit N writes the N nearest matches within the radius, fpstore nearest -k N the N nearest at any distance",
+    )
+    | content.KNOWN_GUESSES
+)
+# What users of other tools call it.
+COUNT_GUESSES = dict.fromkeys(("-n", "--n", "--k", "--number", "--top", "--limit"), "-k N, or --count N, says how many")
+COUNT_GUESSES |= content.KNOWN_GUESSES
+LIMIT = option(
+    "--limit N", "Write only the N nearest matches of each query, and note if there are more.", options.COUNT, into="most"
+)
+IDS_INPUT = option("--input FILE", "Read one id per line from a file; - is standard input.", into="inputs", multiple=True)
+IDS = argument("words", "[ID...]", nargs=-1)
+
+
+def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
+    """Return the arguments and options of these verbs."""
+    return (
+        options.STORE,
+        argument("words", "[QUERY...]", nargs=-1),
+        option(
+            "--input FILE", "Read queries from a file of rows; - is standard input, whose lines are answered as they come.",
+            multiple=True,
+        ),
+        radius,
+        most,
+        option("--with-queries", "Add columns with the row and the id of the query."),
+        *content.KNOWN,
+        *options.ROWS,
+        options.NULL,
+        options.OUTPUT,
+        options.JSON,
+        options.RENAME,
+        options.THREADS,
+        option(
+            "-q --quiet", "Write nothing but errors, and stop at the first match: the exit code says whether there is one.",
+            is_eager=True,
+        ),
+        options.NO_PROGRESS,
+    )  # fmt: skip
+
+
+@verb(
+    *question(option("-r --radius N", "Largest distance of a match. By default the store's radius.", options.RADIUS), LIMIT),
+    guesses=LIMIT_GUESSES,
+    failure=FAILED,
+)
+def probe(given: Given) -> int:
+    r"""Find all stored fingerprints within the radius.
+
+    A QUERY is a fingerprint; or, if the store was built of texts, pictures or vectors, a file or folder of them: the store knows
+    how to make fingerprints, and - is a text or picture on standard input. --input reads rows of fingerprints, or with
+    --text-field of texts.
+
+    Writes a line `query fingerprint distance id` per id of each match, separated by tabs. With --json, writes an object per
+    query: {"query": ..., "matches": [{"fingerprint": ..., "distance": ..., "ids": [...]}]}. The object begins with "document",
+    the path of a text or picture, or for --input with "row", the number of the query from 0 on, and "query_id" if it has an id.
+    Parquet has these fields as columns; lines have them with --with-queries. With --limit, objects have "more": whether there
+    are more matches.
+
+    Lines that come through a pipe, a socket or a terminal are answered at once. So a program can hold this command open,
+    write a line and read a line: with --json, each query has an object, even without a match.
+
+    A radius above the store's is answered by a scan, with a note of what to build instead. The exit code is 0 if a query has a
+    match, 1 if none has, and 2 after an error.
+
+    $ fpstore probe crawl.fps 9d3a5b1c00f7e642 0x2a --radius 2
+    $ fpstore probe notes.fps draft.txt
+    $ fpstore probe crawl.fps --input queries.npy --limit 10 --json
+    $ fpstore probe crawl.fps --decimal --signed --quiet -- -1
+    $ fpstore probe crawl.fps --input queries.npy --output matches.parquet --threads 2 --no-progress
+    $ cut -f 1 crawl.tsv | fpstore probe crawl.fps --input - --format txt
+    $ fpstore probe crawl.fps --input crawl.jsonl --fingerprint-field hash --id-field url --id-type str --json
+    $ fpstore probe crawl.fps --input new.tsv --with-queries
+    $ fpstore probe crawl.fps --input new.tsv --rename query_id=url --rename id=near --output matches.parquet
+    $ tr "\n" "\0" < new.tsv | fpstore probe crawl.fps --input - --null
+    $ fpstore probe notes.fps --fingerprints 9d3a5b1c00f7e642
+    $ fpstore probe notes.fps notes --suffix .txt --encoding utf-8 --json
+    $ fpstore probe notes.fps --input corpus.parquet --text-field text --id-field id
+    $ fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json
+    $ fpstore probe photos.fps new.png
+    """
+    import fpstore
+
+    with fpstore.open(given.store) as opened:
+        radius = opened.radius if given.radius is None else given.radius
+        scanning = scan_notice(opened, given)
+        ask = opened.scan if scanning else opened.probe_many
+        return _run(opened, given, lambda part: ask(part, radius, threads=given.threads, limit=given.most), scanning)
+
+
+@verb(
+    *question(
+        option("-r --radius N", "Largest distance of a match, up to the store's width.", options.RADIUS, required=True), LIMIT
+    ),
+    guesses=LIMIT_GUESSES,
+    failure=FAILED,
+)
+def scan(given: Given) -> int:
+    r"""Find matches within any radius, without look-ups.
+
+    The first table is read once for many queries. The time grows with the number of stored fingerprints and the number
+    of queries. Queries, output and exit codes are those of fpstore probe. With --limit, memory is bounded however many
+    matches there are.
+
+    $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12
+    $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
+    $ fpstore scan notes.fps notes --suffix .txt -r 16
+    """
+    import fpstore
+
+    with fpstore.open(given.store) as opened:
+        ask = opened.scan
+        return _run(opened, given, lambda part: ask(part, given.radius, threads=given.threads, limit=given.most), scanning=True)
+
+
+@verb(
+    *question(
+        option("-r --max-radius N", "Largest distance of a match. By default any.", options.RADIUS, into="radius"),
+        option("-k --count N", "Number of fingerprints per query.", options.COUNT, 1, into="most"),
+    ),
+    guesses=COUNT_GUESSES,
+    failure=FAILED,
+)
+def nearest(given: Given) -> int:
+    r"""Find the nearest stored fingerprints.
+
+    The nearest fingerprints are found at any distance from a QUERY. Of equally distant fingerprints the smallest come first.
+    Small radii are looked up. A query that has too few matches there is answered by a scan. Queries, output and exit codes are
+    those of fpstore probe.
+
+    $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
+    $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16
+    $ fpstore nearest notes.fps draft.txt -k 2
+    $ fpstore nearest crawl.fps --input new.tsv -k 5 --json
+    """
+    import fpstore
+
+    with fpstore.open(given.store) as opened:
+        ask = opened.nearest
+        return _run(
+            opened, given, lambda part: ask(part, given.most, max_radius=given.radius, threads=given.threads), scanning=True
+        )
+
+
+def scan_notice(store: Store, given: Given) -> bool:
+    """Whether a probe is a scan since its radius is above the store's; if so, say what to build instead."""
+    options.check_radius_option(given.radius, store.width)
+    if given.radius is None or given.radius <= store.radius:
+        return False
+    given.note(scan_advice(len(store), store.radius, given.radius, Width(store.width)))
+    return True
+
+
+def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scanning: bool) -> int:
+    """Answer all queries and write the matches, in bounded memory; return the exit code.
+
+    If it is quiet, write nothing, and stop at the first match.
+    """
+    if given.quiet:
+        given.refuse("does not go with --quiet, which writes nothing", "output")
+    options.check_radius_option(given.radius, store.width)
+    queries = _queries(given, store)
+    json_lines = is_json(given.output, given.as_json)
+    so_far = _SoFar()
+    with ExitStack() as stack:
+        bars = stack.enter_context(given.bars(queries.chunks if hasattr(queries.chunks, "bytes_total") else None))
+        begun = iter(queries.chunks)
+        first = list(islice(begun, 1))  # it tells whether the queries have ids
+        with_ids = first[0].ids is not None if first else queries.kind in (TEXTS, PICTURES, VECTORS) or "query_id" in given.names
+        writer = nullcontext(_count) if given.quiet else _writer(given, queries.kind, json_lines, with_ids, store.width)
+        write = stack.enter_context(writer)
+        for part in _parts(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, so_far):
+            matches = answer(part.fingerprints)
+            so_far.add(matches, write(part, matches))
+            if so_far.found and given.quiet:
+                return MATCHED
+            bars("scanning" if scanning else "probing", so_far.queries, queries.total)
+    queries.notices.report(given)
+    if so_far.cut_off:
+        few = f"{so_far.cut_off:,} {'query has' if so_far.cut_off == 1 else 'queries have'}"
+        given.note(f"{few} more matches than --limit {given.most}: only the nearest are written")
+    return MATCHED if so_far.found else UNMATCHED
+
+
+@dataclass
+class _SoFar:
+    """What has been answered."""
+
+    queries: int = 0
+    cut_off: int = 0  # queries with more matches than the limit
+    found: bool = False
+    rows: int = 0  # of the last part
+
+    def add(self, matches: Matches, rows: int) -> None:
+        self.queries += len(matches)
+        self.cut_off += 0 if matches.more is None else int(matches.more.sum())
+        self.found = self.found or len(matches.fingerprints) > 0
+        self.rows = rows
+
+
+def _parts(chunks: Iterable[Chunk | Asked], most: int, so_far: _SoFar) -> Iterator[Asked]:
+    """Yield the queries to answer at once: more while they have few matches, fewer while they have many."""
+    at_once = FIRST_QUERIES
+    for chunk in chunks:
+        start, asked = 0, Asked(*chunk)
+        while start < len(chunk.fingerprints):
+            end = start + at_once
+            yield asked.slice(start, end)
+            start = end
+            if so_far.rows > MOST_ROWS:
+                at_once = max(1, at_once // 4)
+            elif so_far.rows < MOST_ROWS // 8:
+                at_once = min(most, at_once * 4)
+
+
+def _count(queries: Asked, matches: Matches) -> int:
+    """Write nothing."""
+    return len(matches.fingerprints)
+
+
+def _writer(given: Given, kind: str, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
+    form = "jsonl" if json_lines else format_of(given.output, None)
+    null = options.ends_with_null(given.null, _have_lines(given), form)
+    row = [ROW] if given.input or given.with_queries else []
+    named = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
+    if json_lines:
+        return json_lines_writer(given.output, width, [*row, named], given.names, null)
+    columns = [*row, *([named] if with_ids else [])]
+    return rows_writer(given.output, width, columns if given.with_queries or form == "parquet" else [], given.names, null)
+
+
+def _have_lines(given: Given) -> bool:
+    return any(format_of_input(path, given.format) in LINE_FORMATS for path in given.input)
+
+
+# The queries
+
+
+class _Queries(NamedTuple):
+    """Queries in chunks, what they are made of, and their number if it is known."""
+
+    kind: str
+    chunks: Any
+    notices: Notices
+    total: int | None = None
+
+
+def _queries(given: Given, store: Store) -> _Queries:
+    """Return the queries of the command line: fingerprints, files, or rows of --input."""
+    if not given.words and not given.input:
+        fail("give fingerprints, files or --input FILE")
+    maker = content.maker_of(store)
+    words = _fingerprints_of_words(given, store, maker is not None and not given.fingerprints)
+    if words is None:
+        return _of_files(given, store, maker)
+    of_rows = (
+        maker is not None and maker.items == "rows" and given.input and not any(map(given.is_given, content.OF_FINGERPRINTS))
+    )
+    if given.text_field is not None or (of_rows and not given.fingerprints and not len(words)):
+        return _of_texts(given, store, maker, len(words))
+    content.refuse_foreign(given, FINGERPRINTS)
+    if len(words) or not given.input:
+        given.refuse("is for --input, and does not go with fingerprints as arguments, which have no ids", "id_field", "id_type")
+    notices = Notices(FINGERPRINTS)
+    if not given.input:
+        return _Queries(FINGERPRINTS, [Chunk(words, None)], notices, len(words))
+    more = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True, "null": given.null and _have_lines(given)}
+    reader = content.open_inputs(given, FINGERPRINTS, given.input, Width(store.width, stored=True), notices, **more)
+    if not len(words):
+        return _Queries(FINGERPRINTS, reader, notices, reader.rows)
+    # Without ids, which those of the command line do not have.
+    chunks = chain([Chunk(words, None)], (Chunk(chunk.fingerprints, None) for chunk in reader))
+    return _Queries(FINGERPRINTS, chunks, notices, None if reader.rows is None else reader.rows + len(words))
+
+
+def _of_files(given: Given, store: Store, maker: Any) -> _Queries:
+    """Return the queries that are files of what the store makes fingerprints of."""
+    kind = content.known_kind(given, store, maker)
+    if kind == ROWS:
+        fail("the texts of rows are in files that --input names, with --text-field")
+    given.refuse(f"does not go with {kind}", "input")
+    content.refuse_foreign(given, kind)
+    notices = Notices(kind)
+    return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
+
+
+def _of_texts(given: Given, store: Store, maker: Any, words: int) -> _Queries:
+    """Return the queries that are the texts of rows."""
+    if words or not given.input:
+        fail("--text-field names a column of --input, and does not go with fingerprints as arguments")
+    if maker is None or maker.items not in ("texts", "rows"):
+        raise content.refused_content(store, maker, ROWS)
+    if given.text_field is None:
+        given.text_field = tuple(maker.weights)
+    content.refuse_foreign(given, ROWS)
+    given.refuse("does not go with --text-field", "null")
+    notices = Notices(ROWS)
+    reader = content.open_inputs(given, ROWS, given.input, maker, notices, chunk_rows=content.CHUNK_ROWS)
+    chunks = (
+        Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places, _ in reader.placed()
+    )
+    return _Queries(ROWS, chunks, notices)
+
+
+def _fingerprints_of_words(given: Given, store: Store, or_files: bool) -> Any:
+    """Return the fingerprints of the command line; None if its words are files, which they may be."""
+    if or_files and given.words and not any(_reads(word, given, store) for word in given.words):
+        missing = next((word for word in given.words if word != "-" and not Path(word).exists()), None)
+        if missing is None:
+            return None
+        parse_words([missing], given, store.width, ", and there is no such file")
+    return parse_words(given.words, given, store.width, " (a file? give fingerprints or files, not both)" if or_files else "")
+
+
+def _reads(word: str, given: Given, store: Store) -> bool:
+    try:
+        read_digits(word, _digits(given, store.width))
+    except InputError:
+        return False
+    return True
+
+
+def _digits(given: Given, bits: int) -> Digits:
+    width = Width(bits, stored=True)
+    return Digits(width, given.decimal, check_signed(getattr(given, "signed", False), width))
+
+
+def parse_words(words: Sequence[str], given: Given, bits: int, hint: str = "") -> Any:
+    """Read fingerprints of a store's width from the command line; anything else is a usage error."""
+    width = Width(bits, stored=True)
+    expected = _digits(given, bits)
+
+    def read(word: str) -> int:
+        try:
+            return read_digits(word, expected)
+        except InputError as error:
+            fail(f"{error}{hint or _hint(word)}")
+
+    return width.outside(width.rows(map(read, words)))
+
+
+def _hint(word: str) -> str:
+    """Return what a word may mean that is no fingerprint."""
+    try:
+        if word and Path(word).exists():
+            return "; --input is for files of fingerprints; texts, pictures and vectors need a store that was built of such"
+    except (OSError, ValueError):
+        return ""
+    if names_output(click.get_current_context().command) and Path(word).suffix.lower().removeprefix(".") in FORMATS:
+        return "; --output names the file to write, --input a file of fingerprints"
+    return ""
+
+
+# Ids
+
+
+class Line(NamedTuple):
+    """A non-empty line of an input, and its place."""
+
+    text: str
+    name: str
+    number: int
+
+    def read(self, parse: Callable[[str, bool], int], decimal: bool) -> int:
+        """Return the value that a function parses from it; its InputError names the line."""
+        with located(self.name, self.number):
+            return parse(self.text.strip(), decimal)
+
+
+def lines_of(inputs: Sequence[str], null: bool = False) -> list[Line]:
+    """Return the lines of files, which end with a line feed or a zero byte: an id may contain other line breaks of Unicode."""
+    lines: list[Line] = []
+    for path in inputs:
+        file = InputFile(path)
+        with file.open() as stream, storage_errors(file.name):
+            data = stream.read()
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file.name}: not UTF-8 text ({error.reason})", path=file.name) from error
+        cut = text.split("\0") if null else [line.removesuffix("\r") for line in text.split("\n")]
+        lines += (Line(line, file.name, number) for number, line in enumerate(cut, 1) if line)
+    return lines
+
+
+def given_ids(words: Sequence[str], lines: Sequence[Line], store: Store) -> list[int] | list[str]:
+    """Return the ids given as arguments and as lines, of the kind that a store has."""
+    if snapshot_of(store).totals.id_kind == "string":
+        return [*words, *(line.text for line in lines)]
+    numbers = [parse_integer_id(word.strip(), plain=False) for word in words]
+    return numbers + [line.read(parse_integer_id, False) for line in lines]
+
+
+@verb(options.STORE, IDS, IDS_INPUT, options.OUTPUT, options.JSON, options.NULL, *options.TALK)
+def ids(given: Given) -> None:
+    """Find the fingerprints of ids.
+
+    Writes a line `fingerprint id` for each fingerprint of each ID, in the order of the ids, separated by tabs; with
+    --json, an object per line. To find integer ids, the id map is read once per call, so give many at a time, unless
+    the store was built with --index-ids. Ids that are not stored have no line, and their number is told on standard
+    error; the exit code is 0. With --input, each line is an id, unchanged; an id that contains a line feed must be
+    given as an argument, or with --null.
+
+    $ fpstore ids crawl.fps far small
+    $ fpstore ids crawl.fps --input gone.txt --output gone.parquet
+    $ find notes -type f -print0 | fpstore ids notes.fps --input - --null --quiet
+    """
+    import fpstore
+
+    if not given.words and not given.inputs:
+        fail("give ids, or --input FILE")
+    form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
+    writes_null = options.ends_with_null(given.null, bool(given.inputs), form)
+    lines = lines_of(given.inputs, given.null)
+    with fpstore.open(given.store) as opened:
+        width = opened.width
+        wanted: Any = given_ids(given.words, lines, opened)
+        lims, fingerprints = opened.fingerprints_of(wanted)
+    sizes = np.diff(lims)
+    places = np.repeat(np.arange(len(wanted)), sizes)
+    found: Any = [wanted[place] for place in places.tolist()]
+    with open_writer(given.output, format=form, columns=["fingerprint", "id"], width=width, null=writes_null) as writer:
+        writer.write({"fingerprint": fingerprints, "id": found})
+    absent = int(np.count_nonzero(sizes == 0))
+    if absent:
+        given.note(f"{counted(absent, 'id')} of {len(wanted):,} {'is' if absent == 1 else 'are'} not stored")

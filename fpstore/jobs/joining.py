@@ -315,7 +315,7 @@ def connected(
     """Return for each row of a set the first row that pairs within the design's radius connect with it.
 
     Connected are the rows of a pair, and what is connected with one that is connected. The links of a table connect the same rows
-    as its pairs do (docs/design.md, "Groups"), and the pairs of all tables are all pairs.
+    as its pairs do (docs/design.md, "Joins: all pairs, and clusters"), and the pairs of all tables are all pairs.
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
     for links in links_within(rows, design, resources, kept):

@@ -1,6 +1,6 @@
 """The delta: inserts and deletes since the current generation was made, in memory, for probes.
 
-The log has the same changes on disk (``format/log.py``; docs/design.md, "The delta").
+The log has the same changes on disk (``format/log.py``; docs/design.md, "Changes").
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def handed_back(text):
 
 
 def test_which_characters_of_scripts_are_handed_back():
-    """As docs/design.md says."""
+    """As docs/design.md says ("Fingerprints of texts")."""
     hindi, thai = ([chr(point) for point in range(start, start + 0x80)] for start in (0x0900, 0x0E00))
     assert [char for char in hindi + thai if handed_back(f"x{char}")] == ["\u093c"]
     assert unicodedata.normalize("NFC", "\u095c") == "\u0921\u093c"

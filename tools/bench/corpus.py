@@ -15,7 +15,7 @@ RADIUS = 3
 SIZES = (20, 22, 24, 26)
 CHECKED = 1 << 10  # fingerprints whose neighbours are compared with what probes find
 PROBED = 1 << 16
-FAMILY_SHARE = 5  # of the documents, one in so many is in a family
+FAMILY_SHARE = 5  # one in five documents is in a family
 LEAST_FAMILY, MOST_FAMILY = 2, 100_000
 
 

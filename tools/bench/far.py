@@ -97,7 +97,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], Bytes]] = {
 
 
 def near(rng: np.random.Generator, rows: Bytes, count: int, radius: int) -> Bytes:
-    """Return queries: stored fingerprints with up to so many bits flipped."""
+    """Return queries: stored fingerprints with some bits flipped, up to a number."""
     queries = rows[rng.integers(0, len(rows), count)].copy()
     width = rows.shape[1] * 8
     for query, flips in zip(queries, rng.integers(0, radius + 1, count), strict=True):

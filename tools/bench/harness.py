@@ -1,4 +1,4 @@
-"""What the operations share: options, scratch folder, stores, clocks, and the description of the machine."""
+"""The common parts of all operations: options, scratch folder, stores, clocks, and the description of the machine."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from bench.data import Words
 
 RADIUS = 3
 CHECKED = 10_000
-BRUTE_PAIRS = 1 << 28  # so many are compared by brute force, to check the pass
+BRUTE_PAIRS = 1 << 28  # the most pairs that are compared by brute force, to check the pass
 BLOCKS = ((51, 13), (38, 13), (25, 13), (12, 13), (0, 12))  # shift and width of each
 PAIRS = tuple(itertools.combinations(range(len(BLOCKS)), RADIUS - 1))
 

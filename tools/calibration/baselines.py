@@ -22,7 +22,7 @@ _NOT_WORD = re.compile(r"\W")
 
 
 class Baseline(Fingerprinter[str]):
-    """A simhash of 64 bits: of each feature so many hashes as it weighs, the majority of each bit."""
+    """A simhash of 64 bits: each feature's hash counts as often as the feature weighs, and each bit is the majority."""
 
     version: ClassVar[int] = 1
     parameters: ClassVar[dict[str, Any]] = {}

@@ -16,7 +16,7 @@ PAGE = 4096
 
 
 class Damage(NamedTuple):
-    """What is done to one file."""
+    """The damage to one file."""
 
     file: str  # relative to the store
     kind: str

@@ -29,7 +29,7 @@ SILENT_SECONDS = 300  # without a word of a case: it hangs
 
 @dataclass
 class Found:
-    """What came of the cases so far."""
+    """The results of the cases so far."""
 
     cases: int = 0
     answers: int = 0

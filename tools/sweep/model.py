@@ -50,7 +50,7 @@ def slices(starts: npt.NDArray[np.int64], lims: npt.NDArray[np.int64]) -> npt.ND
 
 
 class Model:
-    """What a store must hold: a set of pairs of fingerprint and id."""
+    """The content that a store must hold: a set of pairs of fingerprint and id."""
 
     def __init__(self, shape: Shape, rows: Words, ids: Ids) -> None:
         self.shape = shape

@@ -53,22 +53,26 @@ def sort_pairs(pairs: NDArray[np.uint64], scratch: NDArray[np.uint64], words: in
 def count_parts(keys: NDArray[np.uint64], depth: int, counts: NDArray[np.uint64], stop: Stop | None = None) -> None: ...
 def scatter_parts(
     keys: NDArray[np.uint64],
-    numbers: NDArray[np.uint32] | None,
+    numbers: NDArray[np.uint32] | NDArray[np.uint64] | None,
     first: int,
     depth: int,
     at: NDArray[np.uint64],
-    out: tuple[NDArray[np.uint64], NDArray[np.uint32]],
+    out: tuple[NDArray[np.uint64], NDArray[np.uint32] | NDArray[np.uint64]],
     stop: Stop | None = None,
 ) -> None: ...
 def sort_parts(
-    keys: NDArray[np.uint64], numbers: NDArray[np.uint32], ends: NDArray[np.uint64], bits: int, stop: Stop | None = None
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.uint32] | NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    bits: int,
+    stop: Stop | None = None,
 ) -> None: ...
 def are_distinct_keys(keys: NDArray[np.uint64], stop: Stop | None = None) -> bool: ...
 def group_numbered(
-    keys: NDArray[np.uint64], numbers: NDArray[np.uint32], counts: NDArray[np.uint64], stop: Stop | None = None
-) -> tuple[int, int]: ...
-def group_pairs(
-    pairs: NDArray[np.uint64], out: NDArray[np.uint64], words: int = 1, stop: Stop | None = None
+    keys: NDArray[np.uint64],
+    numbers: NDArray[np.uint32] | NDArray[np.uint64],
+    counts: NDArray[np.uint64],
+    stop: Stop | None = None,
 ) -> tuple[int, int]: ...
 def histogram(keys: NDArray[np.uint64], counts: NDArray[np.uint64]) -> int: ...
 def digest(keys: NDArray[np.uint64], permutation: NDArray[np.uint8] | None = None) -> int: ...

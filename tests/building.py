@@ -65,11 +65,11 @@ def tiny(monkeypatch):
     """Let the least budget hold 64 rows, so that a few thousand rows are spilled, split again and merged."""
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", MIB)
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", MIB)
-    monkeypatch.setattr("fpstore.building.external_sort.COPY_ROWS", 16)
+    for module in ("columns", "external_sort", "numbered"):
+        monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 16)
     monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 96 * MIB)
     monkeypatch.setattr("fpstore.building.table_keys.THREAD_MEMORY", 1)
-    monkeypatch.setattr("fpstore.building.table_keys.SAMPLE_STEP", 4)
-    monkeypatch.setattr("fpstore.building.external_sort.Column.pieces.__defaults__", (16,))
+    monkeypatch.setattr("fpstore.building.external_sort.SAMPLE_STEP", 4)
     monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
 
 

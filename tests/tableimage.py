@@ -51,10 +51,9 @@ def histogram(keys: np.ndarray) -> np.ndarray:
 
 def grouped(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the distinct keys of sorted (key, id) pairs, the number of ids of each, and the ids."""
-    out = np.empty_like(pairs)
-    key_count, id_count = _kernel.group_pairs(pairs, out)
-    half = len(pairs) // 2
-    return out[:key_count], pairs[:key_count], out[half : half + id_count]
+    keys, ids, counts = pairs[::2].copy(), pairs[1::2].copy(), np.empty(len(pairs) // 2, np.uint64)
+    key_count, id_count = _kernel.group_numbered(keys, ids, counts)
+    return keys[:key_count], counts[:key_count], ids[:id_count]
 
 
 def feed(encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int) -> tuple[np.ndarray, ...]:

@@ -19,18 +19,11 @@ from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import ahead
 from fpstore.base.width import Width, check_width, empty_rows
-from fpstore.building.external_sort import (
-    NumberedRows,
-    PairSorter,
-    SortedRows,
-    sort_bytes,
-    sort_room,
-)  # fmt: skip
-from fpstore.building.file_column import FileColumn
+from fpstore.building.columns import Column, SortedColumns, SortedRows
+from fpstore.building.external_sort import Sorter, sort_bytes
 from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
 from fpstore.building.input import chunks, known_rows
-from fpstore.building.numbered import NumberedSorter
-from fpstore.building.sorted_columns import SortedColumns
+from fpstore.building.numbered import sort_room
 from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target
@@ -45,8 +38,6 @@ from fpstore.format.layout import table_name
 from fpstore.format.manifest import IDENTITY_BYTES, GenerationRecord, Manifest, generation_folder
 from fpstore.format.record import Totals
 from fpstore.format.table import open_table
-
-Sorter = PairSorter | NumberedSorter
 
 # Bytes of the budget for what is in memory beside the rows: the interpreter and its packages, pieces that are read and written.
 BESIDE_SORTS = 80 << 20
@@ -162,9 +153,7 @@ class _Build:
 
     def _sorter(self, rows: int | None) -> Sorter:
         """Return a sorter of rows, of which there will be so many if that is known."""
-        if self._width.words == 1:
-            return NumberedSorter(self._memory, self._temporary, rows, self._threads, self._work.stop)
-        return PairSorter(self._memory, self._temporary, rows, self._width.words)
+        return Sorter(self._memory, self._temporary, rows, self._width.words, self._threads, self._work.stop)
 
     def _read(self, source: Any, ids: Any) -> Sorter:
         """Return a sorter of all rows; a design that is impossible for so many is refused before anything is read."""
@@ -192,8 +181,8 @@ class _Build:
 
     def _read_strings(self, pieces: Iterable[tuple[Words, Any]], rows: int | None) -> Sorter:
         """Return a sorter of all rows, numbered by their strings."""
-        self._strings = strings = StringSpool(self._temporary, self._memory, rows)
-        fingerprints = FileColumn(self._temporary / "fingerprints.tmp", self._width.words)
+        self._strings = strings = StringSpool(self._temporary, self._memory, rows, self._threads)
+        fingerprints = Column(self._temporary, self._width.words)
         for piece, ids in pieces:
             fingerprints.append(piece)
             strings.add(ids)
@@ -210,7 +199,7 @@ class _Build:
     def _sorted(self, sorter: Sorter) -> _Identity:
         self._work.start(PHASE_SORT, sorter.rows)
         identity = _Identity(self._temporary if sorter.spilled else None, self._width.words)
-        part: SortedRows | NumberedRows | None = None
+        part: SortedRows | None = None
         for part in sorter.groups(self._work.tick):
             identity.add(part)
         if part is not None and not sorter.spilled:
@@ -283,8 +272,7 @@ class _Build:
     def _table_in_parts(self, identity: _Identity, table: int, resources: Resources) -> None:
         self._work.tick()
         rows = identity.keys if self._threads == 1 else lambda: ahead(identity.keys())
-        path = self._temporary / f"table-{table}.tmp"
-        keys = TableKeys(rows, identity.count, identity.design.tables[table], path, resources, self._work.stop)
+        keys = TableKeys(rows, identity.count, identity.design.tables[table], self._temporary, resources, self._work.stop)
         try:
             self._writer.write_table(table, keys)
         finally:
@@ -319,14 +307,13 @@ class _Identity(SortedColumns):
     design: Design
 
     def __init__(self, folder: Path | None, words: int) -> None:
-        super().__init__(folder, "identity", words)
-        self._in_files = folder is not None
+        super().__init__(folder, words)
         self.memory: Words | None = None  # of the sort, free once the ids are written
         self.free_memory = False  # or from the beginning
         self.table: Path | None = None  # the table file from which to read the keys instead of the column
         self._sample = EvenRows(words)
 
-    def add(self, part: SortedRows | NumberedRows) -> None:
+    def add(self, part: SortedRows) -> None:
         """Add the next fingerprints and their ids."""
         self._sample.add(part.keys)
         super().add(part)

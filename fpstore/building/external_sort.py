@@ -1,8 +1,10 @@
-"""External sort: input of any size in a fixed memory budget (partition by leading bits, sort each part, stream it out)."""
+"""The external sort: rows of any number in a fixed memory budget, by runs in a file, which are merged part by part."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,20 +13,33 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.width import empty_rows
-from fpstore.disk.files import read_all
-from fpstore.disk.pages import own_pages
+from fpstore.base.threads import in_order
+from fpstore.base.width import order_of, place_of, places_of, words_of
+from fpstore.building.columns import COPY_ROWS, SortedRows
+from fpstore.building.numbered import (
+    MOST_NUMBER,
+    Digits,
+    NumberedRows,
+    are_uneven,
+    grouped,
+    number_room,
+    sort_room,
+    sort_rows,
+)
+from fpstore.disk.temporary import SpillFile
 
-# Bytes per row of one word while rows are sorted in memory, of pairs of a key and an id or of keys alone: the rows, and a scratch
-# array of the same size.
+Array = npt.NDArray[Any]
+
+# Bytes per row of one word while rows are sorted in memory, of keys with numbers or of keys alone: the rows, and the arrays that
+# they are moved to.
 PAIR_BYTES = 32
 SORT_BYTES = 16
-SPLIT_BITS = 8
-COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
+RUN_BITS = 8  # a run is cut into parts by so many leading bits
+SAMPLE_STEP = 512  # rows of a sorted run between two that are remembered
 
 
 def pair_bytes(words: int) -> int:
-    """Return the bytes per row while pairs are sorted in memory, with keys of so many words."""
+    """Return the bytes per row while rows of keys of so many words are sorted with their numbers."""
     return PAIR_BYTES * (words + 1) // 2
 
 
@@ -33,119 +48,90 @@ def sort_bytes(words: int) -> int:
     return SORT_BYTES * words
 
 
-def sort_room(count: int, words: int) -> Words:
-    """Return an array for so many rows of so many words; its memory goes back to the system when it is dropped."""
-    array = own_pages(8 * count * words).view(np.uint64)
-    return array if words == 1 else array.reshape(count, words)
+class Slice(NamedTuple):
+    """Successive rows of a run."""
+
+    run: int
+    start: int
+    end: int
 
 
-class SortedRows(NamedTuple):
-    """Sorted rows: distinct keys, the number of ids of each, and all ids in order; with memory that can be used again.
+Part = list[Slice]  # which no row of another part lies between
 
-    ``per_key`` lies in ``memory``, which may be overwritten only after the counts have been used.
+
+class Runs:
+    """Runs of rows in a file without a name, which are taken together part by part.
+
+    A run is sorted, or only in order of the leading RUN_BITS bits. Those of sorted runs are cut by bounds that are evenly chosen
+    among their keys, so that a part fits however the keys lie.
+
+    Parameters
+    ----------
+    folder : Path
     """
 
-    keys: Words
-    per_key: Words
-    ids: Words
-    memory: Words
+    def __init__(self, folder: Path) -> None:
+        self._file = SpillFile(folder)
+        self._places: list[list[tuple[int, np.dtype[Any]]]] = []  # of each run: where its arrays are
+        self._sizes: list[int] = []
+        self._samples: list[Words] = []
+        self._ends: list[Words] = []
+        self._words = 1
 
+    def append(self, columns: Sequence[Array], ends: Words | None = None) -> None:
+        """Add a run of keys, which may have numbers; without ``ends``, which are of its parts, it is sorted."""
+        keys = columns[0]
+        self._words = words_of(keys)
+        self._places.append([])
+        for column in columns:
+            self._places[-1].append((self._file.align(), column.dtype))
+            for start in range(0, len(column), COPY_ROWS):
+                self._file.append(column[start : start + COPY_ROWS].reshape(-1).view(np.uint8))
+        self._sizes.append(len(keys))
+        if ends is None:
+            self._samples.append(keys[::SAMPLE_STEP].copy())
+        else:
+            self._ends.append(ends)
 
-class NumberedRows(NamedTuple):
-    """The same with ids of 32 or 64 bits; ``per_key`` is None if each key has one id."""
+    def parts(self, most: int) -> list[Part]:
+        """Return the parts, in order; those of sorted runs have at most so many rows, unless these have one key."""
+        if self._ends:
+            cuts = [[0, *ends.tolist()] for ends in self._ends]
+        else:
+            samples = np.concatenate(self._samples)
+            samples = samples[order_of(samples)]
+            # Each run adds less than a step to the rows between two bounds, or has less: of many runs, as many add as have less.
+            step = max(most // SAMPLE_STEP - len(self._sizes), most // SAMPLE_STEP // 2, 1)
+            bounds = samples[step::step]
+            cuts = [[0, *self._places_of(run, bounds), size] for run, size in enumerate(self._sizes)]
+        slices = [[Slice(run, *ends) for ends in pairwise(of_run)] for run, of_run in enumerate(cuts)]
+        return [part for part in map(list, zip(*slices, strict=True)) if size_of(part)]
 
-    keys: Words
-    per_key: Words | None
-    ids: Words | npt.NDArray[np.uint32]
-    memory: Words
+    def _places_of(self, run: int, bounds: Words) -> Iterator[int]:
+        """Yield the first row of a run that is not below each bound: it lies between two samples."""
+        for at, sample in enumerate(places_of(self._samples[run], bounds).tolist()):
+            first = max((sample - 1) * SAMPLE_STEP + 1, 0)
+            between = sort_room(min(sample * SAMPLE_STEP, self._sizes[run]) - first, self._words)
+            self.read(Slice(run, first, first + len(between)), [between])
+            yield first + place_of(between, bounds[at : at + 1])
 
-
-class Column:
-    """A growing column of rows of words, in memory, or in a file if a path is given.
-
-    The file is open only while it is written or read: there may be thousands of columns, and few open files.
-    A column in memory can be moved to a file.
-    """
-
-    def __init__(self, path: Path | None = None, words: int = 1) -> None:
-        self._parts: list[Words] = []
-        self._path = path
-        self._words = words
-        self.rows = 0
-        if path is not None:
-            path.touch(exist_ok=False)
-
-    def append(self, part: npt.NDArray[Any]) -> None:
-        """Add rows at the end. In memory, the caller's array itself is kept: it must not change afterwards."""
-        part = np.ascontiguousarray(part)
-        self.rows += len(part)
-        if self._path is None:
-            self._parts.append(part)
-        elif len(part):
-            with self._path.open("ab") as file:
-                for start in range(0, len(part), COPY_ROWS):
-                    file.write(part[start : start + COPY_ROWS].data)
-
-    def move_to(self, path: Path) -> None:
-        """Continue in a file."""
-        parts, self._parts = self._parts, []
-        path.touch(exist_ok=False)
-        self._path, self.rows = path, 0
-        for part in parts:
-            self.append(part)
-
-    def pieces(self, rows: int = COPY_ROWS) -> Iterator[Words]:
-        """Yield the rows in order, at most ``rows`` at a time."""
-        if self._path is None:
-            for part in self._parts:
-                for start in range(0, len(part), rows):
-                    yield part[start : start + rows]
-            return
-        for start in range(0, self.rows, rows):
-            yield self._read(start, min(rows, self.rows - start))
-
-    def _read(self, start: int, rows: int) -> Words:
-        assert self._path is not None
-        out = sort_room(rows, self._words)
-        if rows:
-            with self._path.open("rb") as file:
-                if read_all(file.fileno(), out.data.cast("B"), start * 8 * self._words) < out.nbytes:
-                    raise OSError("a temporary file is shorter than what was written to it")
-        return out
-
-    def part(self, start: int, rows: int) -> Words:
-        """Return successive rows."""
-        return self.whole()[start : start + rows] if self._path is None else self._read(start, rows)
-
-    def mapped(self) -> Words:
-        """Return all rows, of which there is at least one; those of a file are read as they are looked at."""
-        return self.whole() if self._path is None else self._mapped_file(self._path)
-
-    def _mapped_file(self, path: Path) -> Words:
-        shape = self.rows if self._words == 1 else (self.rows, self._words)
-        return np.memmap(path, np.uint64, "r", shape=shape)
-
-    def whole(self) -> Words:
-        """Return all rows in one array."""
-        if self._path is not None:
-            return self._read(0, self.rows)
-        if len(self._parts) != 1:
-            self._parts = [np.concatenate([empty_rows(0, self._words), *self._parts])]
-        return self._parts[0]
+    def read(self, some: Slice, columns: Sequence[Array]) -> None:
+        """Read rows of a run into arrays, whose numbers may have more bits."""
+        for (at, kind), out in zip(self._places[some.run], columns, strict=False):
+            array = out if out.dtype == kind else np.empty(out.shape, kind)
+            row_bytes = kind.itemsize * words_of(out)
+            self._file.read(at + some.start * row_bytes, array.reshape(-1).view(np.uint8))
+            if array is not out:
+                out[:] = array
 
     def close(self) -> None:
-        """Drop the rows."""
-        self._parts = []
-        if self._path is not None:
-            self._path.unlink()
-            self._path = None
+        """Remove the file."""
+        self._file.close()
 
 
-def in_pieces(parts: Iterable[Words]) -> Iterator[Words]:
-    """Cut successive parts into pieces of at most COPY_ROWS."""
-    for part in parts:
-        for start in range(0, len(part), COPY_ROWS):
-            yield part[start : start + COPY_ROWS]
+def size_of(part: Part) -> int:
+    """Return how many rows a part has."""
+    return sum(end - start for _, start, end in part)
 
 
 def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterator[Words]:
@@ -156,110 +142,163 @@ def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterat
         yield piece
 
 
-class PairSorter:
-    """Sorts (fingerprint, id) rows: :meth:`add` them in any order, then iterate over :meth:`groups`.
+class Sorter:
+    """Sorts rows of a key and a number: :meth:`add` them in any order, then iterate over :meth:`groups`, once.
+
+    Rows that do not fit into memory go to runs. Where keys lie evenly, a run is only in order of the leading bits: its parts are
+    sorted when they are taken together.
 
     Parameters
     ----------
     memory : int
-        Budget in bytes. Beyond it, rows are spilled to one file per value of their leading 8 bits; a part that is still too
-        large is split by the next 8 bits, and so on.
+        Budget in bytes.
     folder : Path
-        The folder for temporary files.
+        The folder for a temporary file.
     rows : int, optional
         The number of rows that will be added, if it is known.
     words : int
-        The words of a fingerprint.
+        The words of a key.
+    threads : int
+    stop : Stop, optional
+        Ends the sorts of other threads.
+
+    Attributes
+    ----------
+    rows : int
+        How many were added.
     """
 
-    def __init__(self, memory: int, folder: Path, rows: int | None = None, words: int = 1) -> None:
-        self._most = memory // pair_bytes(words)  # rows in memory
-        self._folder = folder
+    def __init__(
+        self,
+        memory: int,
+        folder: Path,
+        rows: int | None = None,
+        words: int = 1,
+        threads: int = 1,
+        stop: _kernel.Stop | None = None,
+    ) -> None:
+        self._memory, self._folder, self._threads, self._stop = memory, folder, threads, stop
+        self._most = max(memory // pair_bytes(words), 1)
+        self._evenly = rows is None or rows >> RUN_BITS <= self._most  # whether runs are only in order of their leading bits
         self._words = words
-        self._parts: dict[int, Column] | None = None
-        fits = rows is not None and rows <= self._most
-        self._pairs: Words = sort_room(rows if fits and rows else 0, words + 1)
+        self._largest = 0  # of the numbers
+        self._numbered = False  # whether numbers were given: they are those of the rows otherwise
+        self._keys, self._numbers = self._room(min(rows or 0, self._most))
+        self._held = 0  # rows in memory
+        self._runs: Runs | None = None
         self.rows = 0
-
-    def add(self, fingerprints: Words, ids: Words | None) -> None:
-        """Append rows; without ids, they are numbered by their place."""
-        start, self.rows = self.rows, self.rows + len(fingerprints)
-        if ids is None:
-            ids = np.arange(start, self.rows, dtype=np.uint64)
-        if self._parts is None and self.rows > self._most:
-            self._parts = {}
-            for first in range(0, start, COPY_ROWS):
-                _split(self._pairs[first : min(first + COPY_ROWS, start)], 0, self._parts, self._folder)
-            self._pairs = self._pairs[:0].copy()
-        if self._parts is None and len(self._pairs) < self.rows:
-            larger = sort_room(max(self.rows, min(self.rows * 3 // 2, self._most)), self._words + 1)
-            for first in range(0, start, COPY_ROWS):
-                place = slice(first, min(first + COPY_ROWS, start))
-                larger[place] = self._pairs[place]
-            self._pairs = larger
-        for first in range(0, len(fingerprints), COPY_ROWS):
-            piece = slice(first, first + COPY_ROWS)
-            count = len(fingerprints[piece])
-            at = start + first
-            in_memory = self._parts is None
-            pairs = self._pairs[at : at + count] if in_memory else np.empty((count, self._words + 1), np.uint64)
-            pairs[:, : self._words] = fingerprints[piece].reshape(count, self._words)
-            pairs[:, self._words] = ids[piece]
-            if self._parts is not None:
-                _split(pairs, 0, self._parts, self._folder)
 
     @property
     def spilled(self) -> bool:
         """Whether the rows did not fit into the budget."""
-        return self._parts is not None
+        return self._runs is not None
+
+    def add(self, keys: Words, numbers: Array | None) -> None:
+        """Append rows; without numbers, which none or all have, they are numbered by their place."""
+        self._numbered |= numbers is not None
+        largest = int(numbers.max(initial=0)) if numbers is not None else self.rows + len(keys)
+        if largest > MOST_NUMBER >= self._largest:
+            self._largest = largest
+            self._grow(len(self._keys))
+        for start in range(0, len(keys), COPY_ROWS):
+            piece = slice(start, min(start + COPY_ROWS, len(keys)))
+            self._add(keys[piece], None if numbers is None else numbers[piece])
+
+    def _add(self, keys: Words, numbers: Array | None) -> None:
+        done = 0
+        while done < len(keys):
+            if self._held == self._most:
+                self._spill()
+            start, end = self._held, min(self._held + len(keys) - done, self._most)
+            if end > len(self._keys):
+                self._grow(max(end, min(end * 3 // 2, self._most)))
+            self._keys[start:end] = keys[done : done + end - start]
+            if numbers is not None:
+                self._numbers[start:end] = numbers[done : done + end - start]
+            self._held, self.rows, done = end, self.rows + end - start, done + end - start
+
+    def _room(self, rows: int) -> tuple[Words, Array]:
+        return sort_room(rows, self._words), number_room(rows, self._largest)
+
+    def _grow(self, rows: int) -> None:
+        keys, numbers = self._room(rows)
+        for start in range(0, self._held, COPY_ROWS):
+            piece = slice(start, min(start + COPY_ROWS, self._held))
+            keys[piece] = self._keys[piece]
+            if self._numbered:
+                numbers[piece] = self._numbers[piece]
+        self._keys, self._numbers = keys, numbers
+
+    def _in_memory(self) -> NumberedRows:
+        first = self.rows - self._held
+        return NumberedRows(self._keys[: self._held], self._numbers[: self._held] if self._numbered else None, first)
+
+    def _spill(self) -> None:
+        """Write what is in memory to a file."""
+        rows = self._in_memory()
+        out = rows.room()
+        digits = Digits(rows, 0, RUN_BITS, self._threads, self._stop)
+        if self._runs is None:
+            self._runs = Runs(self._folder)
+            self._evenly &= not are_uneven(digits.sizes, 1)
+        if self._evenly:
+            digits.scatter(out)
+        else:
+            sort_rows(rows, out, self._threads, self._stop)
+        self._runs.append(out, digits.ends if self._evenly else None)
+        self._held = 0
 
     def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows]:
         """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
-        if self._parts is None:
-            pairs, self._pairs = self._pairs[: self.rows], self._pairs[:0].copy()
-            if self.rows:
-                yield _sorted_groups(pairs)
-                tick(self.rows)
-            return
-        yield from self._parts_in_order(self._parts, SPLIT_BITS, tick)
+        if self._runs is not None:
+            yield from self._merged(self._runs, tick)
+        elif self.rows:
+            yield self._sorted()
+            tick(self.rows)
 
-    def _parts_in_order(self, parts: dict[int, Column], depth: int, tick: Callable[[int], None]) -> Iterator[SortedRows]:
-        for digit in sorted(parts):
-            column = parts.pop(digit)
-            rows = column.rows
-            if rows > self._most and depth < 64 * self._words:
-                finer: dict[int, Column] = {}
-                for piece in column.pieces():
-                    _split(piece, depth, finer, self._folder)
-                column.close()
-                yield from self._parts_in_order(finer, depth + SPLIT_BITS, tick)
-                continue
-            pairs = column.whole()
-            column.close()
-            yield _sorted_groups(pairs)
-            tick(rows)
+    def _sorted(self) -> SortedRows:
+        rows = self._in_memory()
+        out = rows.room()
+        sort_rows(rows, out, self._threads, self._stop)
+        (self._keys, self._numbers), self._held = self._room(0), 0
+        return grouped(*out, rows.keys)
 
+    def _merged(self, runs: Runs, tick: Callable[[int], None]) -> Iterator[SortedRows]:
+        """Yield the parts of the runs, each sorted."""
+        if self._held:
+            self._spill()
+        self._keys, self._numbers = self._room(0)
+        waiting = 2 * self._threads + 1  # parts in memory at once, of which threads sort some and others wait
+        parts = runs.parts(self._most // waiting)
+        threads = self._threads if max(map(size_of, parts)) * waiting <= self._most else 1
+        for part, rows in in_order(partial(self._part, runs, self._threads // threads), parts, threads):
+            yield from self._large_part(runs, part) if rows is None else [rows]
+            tick(size_of(part))
+        runs.close()
 
-def _split(pairs: Words, depth: int, parts: dict[int, Column], folder: Path) -> None:
-    """Append each row to the part of its 8 bits at ``depth``."""
-    digits = ((pairs[:, depth // 64] << np.uint64(depth % 64)) >> np.uint64(64 - SPLIT_BITS)).astype(np.uint8)
-    order = np.argsort(digits, kind="stable")
-    pairs = pairs[order]
-    ends = np.cumsum(np.bincount(digits, minlength=1 << SPLIT_BITS))
-    start = 0
-    for digit, end in enumerate(ends.tolist()):
-        if end > start:
-            if digit not in parts:
-                parts[digit] = Column(folder / f"pairs-{depth:02d}-{digit:03d}.tmp", pairs.shape[1])
-            parts[digit].append(pairs[start:end])
-        start = end
+    def _part(self, runs: Runs, threads: int, part: Part) -> SortedRows | None:
+        """Return a part of all runs, sorted; None if it must be taken apart first."""
+        size = size_of(part)
+        if size > self._most and self._evenly:
+            return None
+        keys, numbers = self._room(size)
+        start = 0
+        for some in part:
+            end = start + some.end - some.start
+            runs.read(some, [keys[start:end], numbers[start:end]])
+            start = end
+        rows = NumberedRows(keys, numbers)
+        out = rows.room()
+        sort_rows(rows, out, threads, self._stop)
+        return grouped(*out, keys)
 
-
-def _sorted_groups(rows: Words) -> SortedRows:
-    count, words = len(rows), rows.shape[1] - 1
-    pairs = rows.reshape(-1)
-    out = sort_room(len(pairs), 1)
-    _kernel.sort_pairs(pairs, out, words)
-    key_count, id_count = _kernel.group_pairs(pairs, out, words)
-    keys, ids = out[: key_count * words], out[count * words : count * words + id_count]
-    return SortedRows(keys if words == 1 else keys.reshape(-1, words), pairs[:key_count], ids, pairs)
+    def _large_part(self, runs: Runs, part: Part) -> Iterator[SortedRows]:
+        again = Sorter(self._memory, self._folder, size_of(part), self._words, self._threads, self._stop)
+        again._evenly = False
+        for some in part:
+            for start in range(some.start, some.end, COPY_ROWS):
+                piece = some._replace(start=start, end=min(start + COPY_ROWS, some.end))
+                keys, numbers = self._room(piece.end - piece.start)
+                runs.read(piece, [keys, numbers])
+                again.add(keys, numbers)
+        yield from again.groups(lambda rows: None)

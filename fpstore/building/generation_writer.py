@@ -16,8 +16,8 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Progress, Words
 from fpstore.base.threads import Job, Pool
-from fpstore.building.external_sort import PairSorter, in_pieces
-from fpstore.building.sorted_columns import SortedColumns
+from fpstore.building.columns import SortedColumns, in_pieces
+from fpstore.building.external_sort import Sorter
 from fpstore.design.blocks import HUFFMAN, Blocks
 from fpstore.design.estimates import filters_of
 from fpstore.design.families import Design
@@ -147,7 +147,7 @@ class GenerationWriter:
         self.places: dict[str, Any] | None = None
         self._rank_bits = 0
         self._ids_file: dict[str, int] = {}
-        self._blocks, self._beside = blocks, threads > 1
+        self._blocks, self._threads = blocks, threads
         # Tables are made durable while the next ones are written.
         self._disk = Pool(1)
         self._syncs: list[tuple[TableWriter, Job[None]]] = []
@@ -189,7 +189,7 @@ class GenerationWriter:
 
     def _map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], MappingWriter]:
         """Write a mapping; return the shape of its file of numbers, and the writer, whose table is to be made durable."""
-        mapping = MappingWriter(files, layout, self._beside)
+        mapping = MappingWriter(files, layout, self._threads > 1)
         try:
             for keys, counts, numbers in groups:
                 mapping.add(keys, counts, numbers)
@@ -293,14 +293,14 @@ class GenerationWriter:
         """
         identity = open_table(self.folder / table_name(0), self.design.tables[0])
         ids = IdMap(self.folder / IDS_FILE, identity, self._ids_file)
-        sorter = PairSorter(memory, self.folder, self.ids)
+        sorter = Sorter(memory, self.folder, self.ids, threads=self._threads, stop=self.work.stop)
         try:
             for numbers, places in placed_ids(identity, ids, self._rank_bits):
                 sorter.add(numbers, places)
                 self.work.tick()
         finally:
             ids.close()
-        columns = SortedColumns(self.folder if sorter.spilled else None, "places")
+        columns = SortedColumns(self.folder if sorter.spilled else None)
         for part in sorter.groups(lambda rows: self.work.tick()):
             columns.add(part)
         layout = _mapping_layout(columns.summary)

@@ -1,177 +1,195 @@
-"""Sorting rows of a fingerprint of one word and a number, in memory or in files, by several threads."""
+"""Rows of a key and a number in two arrays, sorted in memory by several threads: by digits, in parts that fit the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.threads import in_order
-from fpstore.building.external_sort import COPY_ROWS, NumberedRows, PairSorter, SortedRows, pair_bytes
-from fpstore.building.parts import Numbers, Parts, Rows, grouped, parts_of, room_for
-from fpstore.building.runs import RUN_BITS, Run
+from fpstore.base.width import WORD_BITS, words_of
+from fpstore.building.columns import COPY_ROWS, SortedRows
+from fpstore.disk.pages import own_pages
 
-MOST_NUMBER = 2**32 - 1
+Numbers = npt.NDArray[Any]  # of 32 or 64 bits
+Columns = tuple[Words, Numbers]
+
+PART_ROWS = 1 << 14  # of a part that is sorted in the second-level cache
+LEAST_BITS, MOST_BITS = 6, 12  # of a digit
+LARGE_PART = 16  # a part with more than such a share of what a thread sorts is taken apart again
+MOST_NUMBER = 2**32 - 1  # that takes 32 bits
 
 
-class NumberedSorter:
-    """Sorts rows: :meth:`add` them in any order, then iterate over :meth:`groups`, once.
+def sort_room(count: int, words: int) -> Words:
+    """Return an array for so many rows of so many words; its memory goes back to the system when it is dropped."""
+    array = own_pages(8 * count * words).view(np.uint64)
+    return array if words == 1 else array.reshape(count, words)
 
-    Numbers take 32 bits. Rows with larger ones, and many fingerprints that begin alike, are left to a :class:`PairSorter`.
+
+def number_room(count: int, most: int) -> Numbers:
+    """Return an array for so many numbers, of which none is greater than ``most``."""
+    kind = np.dtype(np.uint32 if most <= MOST_NUMBER else np.uint64)
+    return own_pages(kind.itemsize * count).view(kind)
+
+
+class NumberedRows(NamedTuple):
+    """Keys, and a number of each; without numbers, they are numbered by their place, from ``first`` on."""
+
+    keys: Words
+    numbers: Numbers | None
+    first: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.keys)
+
+    def cut(self, start: int, end: int) -> NumberedRows:
+        """Return some of the rows."""
+        return NumberedRows(self.keys[start:end], None if self.numbers is None else self.numbers[start:end], self.first + start)
+
+    def room(self) -> Columns:
+        """Return arrays for the keys and the numbers of as many rows."""
+        most = self.first + self.size if self.numbers is None else np.iinfo(self.numbers.dtype).max
+        return sort_room(self.size, words_of(self.keys)), number_room(self.size, int(most))
+
+
+class Digits:
+    """How many rows have each value of a digit of their keys.
 
     Parameters
     ----------
-    memory : int
-        Budget in bytes. Beyond it, runs of rows in parts are written to files.
-    folder : Path
-        The folder for temporary files.
-    rows : int or None
-        The number of rows that will be added, if it is known.
+    rows : NumberedRows
+    depth, bits : int
+        The first bit of the digit, and how many there are; all in one word.
     threads : int
-    stop : _kernel.Stop or None
-        Ends the sorts of other threads.
+    stop : Stop or None
+        When another thread sets it, the work ends soon with InterruptedError.
 
     Attributes
     ----------
-    rows : int
-        How many were added.
+    sizes, ends : ndarray of uint64
+        For each value: how many rows have it, and where they end in order of the digit.
     """
 
-    def __init__(self, memory: int, folder: Path, rows: int | None, threads: int, stop: _kernel.Stop | None = None) -> None:
-        self._memory, self._folder, self._threads, self._stop = memory, folder, threads, stop
-        self._most = max(memory // pair_bytes(1), 1)
-        self._keys, self._numbers = room_for(min(rows or 0, self._most))
-        self._numbered = False  # whether numbers were given: they are those of the rows otherwise
-        self._runs: list[Run] = []
-        self._pairs: PairSorter | None = None
-        self._held = 0  # rows in memory
-        self.rows = 0
+    def __init__(self, rows: NumberedRows, depth: int, bits: int, threads: int, stop: _kernel.Stop | None) -> None:
+        step = -(-rows.size // threads) or 1
+        self._slices = [rows.cut(start, min(start + step, rows.size)) for start in range(0, rows.size, step)]
+        self._counts = [np.zeros(1 << bits, np.uint64) for _ in self._slices]
+        self._depth, self._threads, self._stop = depth, threads, stop
+        slices = zip(self._slices, self._counts, strict=True)
+        do_all(threads, [partial(_kernel.count_parts, some.keys, depth, out, stop=stop) for some, out in slices])
+        self.sizes: Words = np.sum([np.zeros(1 << bits, np.uint64), *self._counts], axis=0)
+        self.ends: Words = np.cumsum(self.sizes)
 
-    @property
-    def spilled(self) -> bool:
-        """Whether the rows did not fit into the budget."""
-        return bool(self._runs) if self._pairs is None else self._pairs.spilled
-
-    def add(self, fingerprints: Words, numbers: Words | None) -> None:
-        """Append rows; without numbers, which none or all have, they are numbered by their place."""
-        most = self.rows + len(fingerprints) - 1 if numbers is None else int(numbers.max(initial=0))
-        if self._pairs is None and most > MOST_NUMBER:
-            self._leave()
-        self._numbered |= numbers is not None
-        for start in range(0, len(fingerprints), COPY_ROWS):
-            end = min(start + COPY_ROWS, len(fingerprints))
-            given = None if numbers is None else numbers[start:end]
-            if self._pairs is not None:
-                self._pairs.add(fingerprints[start:end], _numbers(given, self.rows + start, end - start))
-            else:
-                self._add(fingerprints[start:end], given)
-        self.rows += len(fingerprints)
-
-    def _add(self, fingerprints: Words, numbers: Words | None) -> None:
-        done = 0
-        while done < len(fingerprints):
-            if self._held == self._most:
-                self._spill()
-            start, end = self._held, min(self._held + len(fingerprints) - done, self._most)
-            if end > len(self._keys):
-                self._grow(end)
-            self._keys[start:end] = fingerprints[done : done + end - start]
-            if numbers is not None:
-                self._numbers[start:end] = numbers[done : done + end - start]
-            self._held, done = end, done + end - start
-
-    def _grow(self, rows: int) -> None:
-        keys, numbers = room_for(max(rows, min(rows * 3 // 2, self._most)))
-        for start in range(0, self._held, COPY_ROWS):
-            piece = slice(start, min(start + COPY_ROWS, self._held))
-            keys[piece] = self._keys[piece]
-            if self._numbered:
-                numbers[piece] = self._numbers[piece]
-        self._keys, self._numbers = keys, numbers
-
-    def _in_memory(self) -> Rows:
-        first = sum(run.rows for run in self._runs)
-        return Rows(self._keys[: self._held], self._numbers[: self._held] if self._numbered else None, first)
-
-    def _leave(self) -> None:
-        """Leave all rows to a sorter of pairs."""
-        self._pairs = pairs = PairSorter(self._memory, self._folder, None if self._runs else self._held)
-        rows = self._in_memory()
-        for run in self._runs:
-            for piece in run.pieces():
-                pairs.add(piece.keys, _numbers(piece.numbers, 0, 0))
-            run.close()
-        for start in range(0, len(rows), COPY_ROWS):
-            piece = rows.cut(start, min(start + COPY_ROWS, len(rows)))
-            pairs.add(piece.keys, _numbers(piece.numbers, piece.first, len(piece)))
-        self._runs, self._held = [], 0
-        self._keys, self._numbers = room_for(0)
-
-    def _spill(self) -> None:
-        """Write what is in memory to a file, in parts."""
-        parts = Parts(self._in_memory(), 0, RUN_BITS, self._threads, self._stop)
-        path = self._folder / f"run-{len(self._runs):04d}.tmp"
-        self._runs.append(Run(path, *parts.scattered(), parts.ends))
-        self._held = 0
-
-    def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows | NumberedRows]:
-        """Yield the sorted rows in parts, grouped by key; call ``tick`` with the number of rows sorted."""
-        if self._pairs is None and not self._runs and self.rows:
-            parts = parts_of(self._in_memory(), 0, self._threads, self._stop)
-            if not parts.begin_alike:
-                yield self._sorted(parts)
-                tick(self.rows)
-                return
-            del parts
-            self._leave()
-        if self._pairs is not None:
-            yield from self._pairs.groups(tick)
-        elif self._runs:
-            yield from self._of_runs(tick)
-
-    def _sorted(self, parts: Parts) -> NumberedRows:
-        keys, numbers = parts.sorted()
-        room, self._keys, self._numbers, self._held = self._keys, *room_for(0), 0
-        return grouped(keys, numbers, room)
-
-    def _of_runs(self, tick: Callable[[int], None]) -> Iterator[SortedRows | NumberedRows]:
-        """Yield the parts of the runs, each sorted."""
-        if self._held:
-            self._spill()
-        self._keys, self._numbers = room_for(0)
-        sizes: Words = np.sum([run.sizes for run in self._runs], axis=0)
-        waiting = 2 * self._threads + 1  # parts in memory at once, of which a thread sorts some and others wait
-        threads = self._threads if int(sizes.max()) * waiting <= self._most else 1
-        for part, rows in in_order(self._part, np.flatnonzero(sizes).tolist(), threads):
-            yield from self._large_part(part) if rows is None else [rows]
-            tick(int(sizes[part]))
-        for run in self._runs:
-            run.close()
-
-    def _part(self, part: int) -> NumberedRows | None:
-        """Return a part of all runs, sorted; None if that takes much memory."""
-        sizes = [int(run.sizes[part]) for run in self._runs]
-        if sum(sizes) > self._most:
-            return None
-        keys, numbers = room_for(sum(sizes))
-        start = 0
-        for run, size in zip(self._runs, sizes, strict=True):
-            run.read(part, keys[start : start + size], numbers[start : start + size])
-            start += size
-        parts = parts_of(Rows(keys, numbers), RUN_BITS, 1, self._stop)
-        return None if parts.begin_alike else grouped(*parts.sorted(), keys)
-
-    def _large_part(self, part: int) -> Iterator[SortedRows]:
-        pairs = PairSorter(self._memory, self._folder)
-        for run in self._runs:
-            for piece in run.pieces(part):
-                pairs.add(piece.keys, _numbers(piece.numbers, 0, 0))
-        yield from pairs.groups(lambda rows: None)
+    def scatter(self, out: Columns) -> None:
+        """Move the rows to other arrays, in order of the digit."""
+        at = self.ends - self.sizes
+        work: list[Callable[[], object]] = []
+        for some, counts in zip(self._slices, self._counts, strict=True):
+            work.append(
+                partial(_kernel.scatter_parts, some.keys, some.numbers, some.first, self._depth, at.copy(), out, stop=self._stop)
+            )
+            at += counts
+        do_all(self._threads, work)
 
 
-def _numbers(given: Words | Numbers | None, first: int, count: int) -> Words:
-    """Return numbers of 64 bits: those given, or those of successive rows."""
-    return np.arange(first, first + count, dtype=np.uint64) if given is None else given.astype(np.uint64)
+def are_uneven(sizes: Words, threads: int) -> bool:
+    """Whether a part has so many of the rows that sorting it as one would take much memory, and other threads would wait."""
+    return int(sizes.max()) > _large(int(sizes.sum()), threads)
+
+
+def _large(count: int, threads: int) -> int:
+    return max(count // (LARGE_PART * threads), PART_ROWS)
+
+
+def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop | None = None, depth: int = 0) -> None:
+    """Move rows to other arrays, sorted by their keys, stable; what they stood in may be in any order then.
+
+    Parameters
+    ----------
+    rows : NumberedRows
+    out : tuple of ndarray
+        For the keys and the numbers.
+    threads : int
+    stop : Stop, optional
+        When another thread sets it, the work ends soon with InterruptedError.
+    depth : int
+        Bits in which all keys agree.
+    """
+    all_bits = WORD_BITS * words_of(rows.keys)
+    digits = _digits_at(rows, depth, threads, stop)
+    if rows.size and int(digits.sizes.max()) == rows.size:  # a prefix that all have, or equal keys
+        depth = min(_shared_bits(rows.keys), all_bits - 1)
+        digits = _digits_at(rows, depth, threads, stop)
+    digits.scatter(out)
+    depth += len(digits.sizes).bit_length() - 1
+    if depth == all_bits:
+        return
+    keys, numbers = out
+    large = np.flatnonzero(digits.sizes > _large(rows.size, threads)).tolist()
+    ends = digits.ends
+    work: list[Callable[[], object]] = []
+    step = max(rows.size // (4 * threads), 1)  # several for each thread: they do not take equally long
+    for before, after in pairwise([-1, *large, len(ends)]):
+        first = before + 1
+        while first < after:
+            start = int(ends[first] - digits.sizes[first])
+            last = min(int(np.searchsorted(ends, np.uint64(start + step))), after - 1)
+            some = slice(start, int(ends[last]))
+            of_some = ends[first : last + 1] - np.uint64(start)
+            work.append(partial(_kernel.sort_parts, keys[some], numbers[some], of_some, depth, stop=stop))
+            first = last + 1
+    do_all(threads, work)
+    for part in large:
+        start, end = int(ends[part] - digits.sizes[part]), int(ends[part])
+        _sort_within((keys[start:end], numbers[start:end]), rows.cut(start, end), threads, stop, depth)
+
+
+def _sort_within(rows: Columns, spare: NumberedRows, threads: int, stop: _kernel.Stop | None, depth: int) -> None:
+    """Sort rows where they are; ``spare`` has room for their keys, and for the numbers if it has any."""
+    room = spare.keys, np.empty_like(rows[1]) if spare.numbers is None else spare.numbers
+    sort_rows(NumberedRows(*rows), room, threads, stop, depth)
+    for start in range(0, spare.size, COPY_ROWS):
+        if stop is not None and stop.is_set():
+            raise InterruptedError
+        for column, values in zip(rows, room, strict=True):
+            column[start : start + COPY_ROWS] = values[start : start + COPY_ROWS]
+
+
+def _digits_at(rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop | None) -> Digits:
+    """Count digits that make parts small enough to be sorted in the cache, if keys are even."""
+    bits = LEAST_BITS
+    while bits < MOST_BITS and rows.size >> bits > PART_ROWS:
+        bits += 1
+    return Digits(rows, depth, min(bits, WORD_BITS - depth % WORD_BITS), threads, stop)
+
+
+def _shared_bits(keys: Words) -> int:
+    """Return in how many leading bits all keys agree."""
+    columns = keys.reshape(len(keys), -1).T
+    for word, column in enumerate(columns):
+        if differing := int(column.min()) ^ int(column.max()):
+            return WORD_BITS * (word + 1) - differing.bit_length()
+    return WORD_BITS * len(columns)
+
+
+def grouped(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
+    """Return sorted rows by their distinct keys; ``memory`` is for how many numbers each key has."""
+    memory = memory.reshape(-1)
+    if _kernel.are_distinct_keys(keys):
+        return SortedRows(keys, None, numbers, memory)
+    key_count, number_count = _kernel.group_numbered(keys, numbers, memory)
+    return SortedRows(keys[:key_count], memory[:key_count], numbers[:number_count], memory)
+
+
+def do_all(threads: int, work: Sequence[Callable[[], object]]) -> None:
+    """Do some work in threads."""
+    deque(in_order(lambda part: part(), work, threads if len(work) > 1 else 1, len(work)), maxlen=0)

@@ -5,8 +5,10 @@ The zstandard dictionary of a store's strings is trained on a sample of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +16,10 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.strings import PIECE_BYTES, StringColumn, string_spans
-from fpstore.building.external_sort import COPY_ROWS, Column, PairSorter
-from fpstore.disk.files import allocate
+from fpstore.building.columns import COPY_ROWS, Column
+from fpstore.building.external_sort import Sorter
+from fpstore.disk.files import write_all
+from fpstore.disk.temporary import array_on_disk, nameless_file
 from fpstore.errors import InputError
 from fpstore.format.string_records import StringLayout, strings_per_record
 from fpstore.format.strings import MAX_STRING_BYTES, StringWriter
@@ -42,6 +46,7 @@ class StringSpool:
         Budget in bytes for sorting.
     rows : int, optional
         The number of rows that will be added, if it is known.
+    threads : int
 
     Attributes
     ----------
@@ -50,13 +55,14 @@ class StringSpool:
         The number of distinct strings, after :meth:`resolve`.
     """
 
-    def __init__(self, folder: Path, memory: int, rows: int | None) -> None:
+    def __init__(self, folder: Path, memory: int, rows: int | None, threads: int) -> None:
         self._folder = folder
-        self._data = folder / "strings.tmp"
+        self._data = nameless_file(folder)
+        self._close = finalize(self, self._data.close)
         # Where the string of each row ends; the distinct hashes, how many strings each has, the rows where they come first.
         self._ends, self._hashes, self._counts, self._first_rows = (Column() for _ in range(4))
         self._in_memory, self._memory = True, memory
-        self._sorter = PairSorter(memory, folder, rows)
+        self._sorter = Sorter(memory, folder, rows, threads=threads)
         self._numbers: Words | None = None  # of the rows, in a file; None: the row is the number
         self._bytes = 0
         self.rows = self.count = 0
@@ -78,16 +84,15 @@ class StringSpool:
     def _add(self, column: StringColumn) -> None:
         if (longest := int(column.sizes.max(initial=0))) > MAX_STRING_BYTES:
             raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
-        with self._data.open("ab") as file:
-            file.write(column.data)
+        write_all(self._data.fileno(), column.data, self._bytes)
         self._ends.append(column.ends + np.uint64(self._bytes))
         self._bytes += len(column.data)
         self._sorter.add(column.hashes(), np.arange(self.rows, self.rows + len(column), dtype=np.uint64))
         self.rows += len(column)
         if self._in_memory and self.rows * KEPT_BYTES > self._memory:
             self._in_memory = False
-            for name, kept in zip(("ends", "hashes", "counts", "firsts"), self._columns(), strict=True):
-                kept.move_to(self._folder / f"string-{name}.tmp")
+            for kept in self._columns():
+                kept.spill(self._folder)
 
     def _columns(self) -> tuple[Column, ...]:
         return self._ends, self._hashes, self._counts, self._first_rows
@@ -97,7 +102,7 @@ class StringSpool:
     def resolve(self, tick: Callable[[int], None]) -> None:
         """Find the rows that have equal strings; call ``tick`` with the number of rows sorted."""
         for part in self._sorter.groups(tick):
-            counts, rows = part.per_key, part.ids
+            counts, rows = part.counts, part.ids.astype(np.uint64, copy=False)
             if (counts > 1).any():
                 if self._numbers is None:
                     self._numbers = self._rows()
@@ -114,9 +119,7 @@ class StringSpool:
 
     def _rows(self) -> Words:
         """Return an array of all rows, in a file, so that it takes no memory that another needs more."""
-        path = self._folder / "string-numbers.tmp"
-        allocate(path, self.rows * 8)
-        rows: Words = np.memmap(path, np.uint64, "r+", shape=(self.rows,))
+        rows: Words = array_on_disk((self.rows,), np.uint64, self._folder)
         for start in range(0, self.rows, COPY_ROWS):
             end = min(start + COPY_ROWS, self.rows)
             rows[start:end] = np.arange(start, end, dtype=np.uint64)
@@ -209,9 +212,7 @@ class StringSpool:
 
     def _column(self, low: int, ends: Words) -> StringColumn:
         """Return the strings that end at these places of the file; the first starts at ``low``."""
-        with self._data.open("rb") as file:
-            file.seek(low)
-            return StringColumn(file.read(int(ends[-1]) - low), ends - np.uint64(low))
+        return StringColumn(os.pread(self._data.fileno(), int(ends[-1]) - low, low), ends - np.uint64(low))
 
     def strings(self) -> Iterator[StringColumn]:
         """Yield the strings of successive numbers."""
@@ -237,9 +238,8 @@ class StringSpool:
 
     def close(self) -> None:
         """Remove the temporary files."""
-        self._data.unlink(missing_ok=True)  # without rows there is none
+        self._close()
         self._numbers = None
-        (self._folder / "string-numbers.tmp").unlink(missing_ok=True)
         for column in self._columns():
             column.close()
 

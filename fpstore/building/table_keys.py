@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,12 +12,11 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
-from fpstore.base.width import distinct, empty_rows, place_of, places_of
-from fpstore.building.external_sort import in_pieces, sort_bytes, sort_room, unless_stopped
-from fpstore.building.file_column import FileColumn
+from fpstore.building.columns import in_pieces
+from fpstore.building.external_sort import Part, Runs, size_of, sort_bytes, unless_stopped
+from fpstore.building.numbered import sort_room
 from fpstore.design.tables import REFERENCES, TableSpec
 
-SAMPLE_STEP = 512  # rows of a run between two that are remembered
 LEAST_MEMORY = 4 << 20  # of a table, however small its share of the budget is
 THREAD_MEMORY = 8 << 20  # for each word of a key: with less, a pass would read many small pieces of many runs
 RUN_ARRAYS, PART_ARRAYS = 3, 2
@@ -35,8 +33,7 @@ class _Room(NamedTuple):
 class TableKeys:
     """Starts passes over the sorted keys of a table, of any number.
 
-    What does not fit into memory is sorted in runs, in a file. A pass takes the keys between two bounds from all runs and
-    sorts them together, part by part. Bounds are keys of the runs, evenly chosen, so a part fits however the keys lie.
+    What does not fit into memory is sorted in :class:`Runs`. A pass takes a part of all runs after the other, and sorts it.
 
     Parameters
     ----------
@@ -45,15 +42,15 @@ class TableKeys:
     count : int
         The number of fingerprints.
     spec : TableSpec
-    path : Path
-        The file for runs; there is none if all fits into memory.
+    folder : Path
+        The folder for a temporary file; there is none if all fits into memory.
     resources : Resources
     stop : Stop
         When another thread sets it, a pass ends soon with InterruptedError.
     """
 
     def __init__(
-        self, rows: Callable[[], Iterator[Words]], count: int, spec: TableSpec, path: Path, resources: Resources,
+        self, rows: Callable[[], Iterator[Words]], count: int, spec: TableSpec, folder: Path, resources: Resources,
         stop: _kernel.Stop,
     ) -> None:  # fmt: skip
         threads = min(resources.threads, most_threads(resources.memory, spec.key_words))
@@ -66,11 +63,10 @@ class TableKeys:
             run_rows //= _at_once(threads)
         self._run_rows = max(min(run_rows, count), 1)
         self._part_rows = most // (PART_ARRAYS * _at_once(threads))
+        self._folder = folder
         self._rooms: list[_Room] = []
-        self._column = FileColumn(path, self._words)
-        self._runs: list[tuple[int, int]] = []  # start and end of each in the file
-        self._samples: list[Words] = []
-        self._parts: list[list[tuple[int, int]]] | None = None  # where each part lies in the runs
+        self._runs: Runs | None = None
+        self._parts: list[Part] | None = None
         self._kept: Words | None = None
         self._pass: Generator[Words, None, None] | None = None
 
@@ -88,7 +84,8 @@ class TableKeys:
         """Drop the keys."""
         self._end_pass()
         self._kept = None
-        self._column.close()
+        if self._runs is not None:
+            self._runs.close()
 
     def _end_pass(self) -> None:
         """Wait for the threads of a pass that has not come to its end."""
@@ -103,14 +100,12 @@ class TableKeys:
             if len(run) == self._count:
                 self._kept = run
                 return
-            start = self._column.rows
-            for piece in in_pieces([run]):
-                self._column.append(piece)
-            self._runs.append((start, self._column.rows))
-            self._samples.append(run[::SAMPLE_STEP].copy())
+            if self._runs is None:
+                self._runs = Runs(self._folder)
+            self._runs.append([run])
             self._rooms.append(room)
         self._rooms.clear()
-        self._cut()
+        self._parts = [] if self._runs is None else self._runs.parts(self._part_rows)
 
     def _gathered(self) -> Iterator[tuple[_Room, int]]:
         """Yield rooms filled with rows, and how many these are."""
@@ -148,52 +143,30 @@ class TableKeys:
         _kernel.permute_sort(rows, permutation, keys, scratch, self._spec.sort_bits, self._stop)
         return keys
 
-    def _cut(self) -> None:
-        """Find where parts begin in the runs."""
-        self._column.finish()
-        samples = np.concatenate([empty_rows(0, self._words), *self._samples])
-        # Each run adds less than a step to the rows between two bounds, or has less: of many runs, as many add as have less.
-        most = self._part_rows // SAMPLE_STEP
-        step = max(most - len(self._runs), most // 2, 1)
-        bounds = distinct(samples)[step::step]  # in order: no key is there twice
-        slices = []
-        for (start, end), of_run in zip(self._runs, self._samples, strict=True):
-            at = places_of(of_run, bounds).tolist()
-            cuts = [self._place(start, end, sample, bounds[i : i + 1]) for i, sample in enumerate(at)]
-            slices.append(list(pairwise([start, *cuts, end])))
-        self._parts = [list(part) for part in zip(*slices, strict=True)]
-        self._samples.clear()
-
-    def _place(self, start: int, end: int, sample: int, bound: Words) -> int:
-        """Return the first row of a run that is not below a bound; the sample with this number is the first that is not."""
-        if sample == 0:
-            return start
-        first = start + (sample - 1) * SAMPLE_STEP + 1
-        between = self._column.part(first, min(start + sample * SAMPLE_STEP, end) - first)
-        return first + place_of(between, bound)
-
     # Passes
 
     def _merged(self) -> Generator[Words, None, None]:
         assert self._parts is not None
-        largest = max(map(_size, self._parts), default=0)
+        largest = max(map(size_of, self._parts), default=0)
         rooms: list[tuple[Words, Words]] = []
 
-        def part_of(slices: list[tuple[int, int]]) -> tuple[tuple[Words, Words], int]:
+        def keys_of(part: Part) -> tuple[tuple[Words, Words], int]:
+            assert self._runs is not None
             try:
                 room = rooms.pop()
             except IndexError:  # all are in use
                 room = sort_room(largest, self._words), sort_room(largest, self._words)
             size = 0
             # Runs follow each other as the fingerprints do, and the sort is stable: the bits behind those sorted by are in order.
-            for start, end in slices:
-                self._column.read(start, room[0][size : size + end - start])
-                size += end - start
+            for some in part:
+                end = size + some.end - some.start
+                self._runs.read(some, [room[0][size:end]])
+                size = end
             bits = None if self._spec.kind == REFERENCES else self._spec.sort_bits
             _kernel.sort_keys(room[0][:size], room[1][:size], bits, self._stop)
             return room, size
 
-        for _, (room, size) in in_order(part_of, self._parts, self._threads):
+        for _, (room, size) in in_order(keys_of, self._parts, self._threads):
             yield room[0][:size]
             rooms.append(room)
 
@@ -223,7 +196,3 @@ def most_threads(memory: int, words: int) -> int:
 def _at_once(threads: int) -> int:
     """Return how many runs or parts are in memory: those that threads sort, and one that waits."""
     return threads + 1 if threads > 1 else 1
-
-
-def _size(slices: list[tuple[int, int]]) -> int:
-    return sum(end - start for start, end in slices)

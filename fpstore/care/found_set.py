@@ -11,7 +11,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width, comparable, row_of_number, rows_to_numbers
-from fpstore.building.external_sort import PairSorter
+from fpstore.building.external_sort import Sorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.found_places import ByPlace, Hole, Unit, rows_of_references, unit_of
 from fpstore.care.salvage import Blocks, IdRecords, intact_blocks, known_values
@@ -137,7 +137,7 @@ class FoundSet:
         lows, highs = (comparable(self._rows(part)) for part in np.hsplit(gaps, 2))
         del gaps
         with sorting_folder(self._target) as folder:
-            sorter = PairSorter(self._memory // 2, folder, words=self._words)
+            sorter = Sorter(self._memory // 2, folder, words=self._words)
             for values in pieces:
                 compared = comparable(values)
                 place = np.searchsorted(lows, compared, side="right") - 1

@@ -20,7 +20,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import WORD_BITS, Width
-from fpstore.building.external_sort import PairSorter
+from fpstore.building.external_sort import Sorter
 from fpstore.building.target import sorting_folder
 from fpstore.care.word_array import SortedArray, WordArray
 from fpstore.design.families import Design
@@ -164,7 +164,7 @@ class IdRecords:
     def _find(self, target: Path, memory: int) -> None:
         found = WordArray(target.parent, memory // 4)  # in the order of the pages
         with sorting_folder(target) as folder:
-            sorter = PairSorter(memory // 4, folder, words=self._width.words)
+            sorter = Sorter(memory // 4, folder, words=self._width.words)
             records = self._intact()
             for batch in iter(lambda: list(islice(records, FOUND_AT_ONCE)), []):
                 keys = self._width.rows(key for key, _, _ in batch)
@@ -173,7 +173,7 @@ class IdRecords:
             if sorter.rows:
                 for group in sorter.groups(lambda rows: None):
                     self.keys.append(group.keys)
-                    firsts = np.cumsum(group.per_key) - group.per_key  # a page that is not in use may have a copy
+                    firsts = np.cumsum(group.counts) - group.counts  # a page that is not in use may have a copy
                     for number in group.ids[firsts].tolist():
                         self._places.append(found.read(2 * number, 2 * number + 2))
         found.close()

@@ -14,8 +14,10 @@ from fpstore.base.aliases import Groups, Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import ahead
 from fpstore.base.width import leading_words, place_of, row_of_number, rows_like
-from fpstore.building.external_sort import COPY_ROWS, in_pieces, sort_room, unless_stopped
+from fpstore.building.columns import COPY_ROWS, in_pieces
+from fpstore.building.external_sort import unless_stopped
 from fpstore.building.generation_writer import GenerationWriter
+from fpstore.building.numbered import sort_room
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import Design
 from fpstore.design.tables import REFERENCES, TableSpec
@@ -316,7 +318,7 @@ class _Stream:
         keys = self._source.keys(spec, stop)
         if keys is None:
             # No source has this order.
-            made = TableKeys(self._sorted, count, spec, writer.folder / f"table-{number}.tmp", self._each, stop)
+            made = TableKeys(self._sorted, count, spec, writer.folder, self._each, stop)
             try:
                 writer.write_table(number, made)
             finally:

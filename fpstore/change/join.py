@@ -12,7 +12,6 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_whole
 from fpstore.base.resources import Resources
 from fpstore.base.strings import string_spans
-from fpstore.building.external_sort import COPY_ROWS
 from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target, refuse_inside_store
@@ -20,9 +19,10 @@ from fpstore.change.committer import Committer, remove_generation
 from fpstore.change.content import PHASE_MERGE, JoinedContent, PrefixContent, SnapshotContent, SortedSource, write_sorted
 from fpstore.change.merge import Merge
 from fpstore.change.merged_strings import MergedStrings
-from fpstore.disk.files import RUN_REPAIR, allocate
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
+from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError, InputError
 from fpstore.format.dictionary import NO_NUMBER
 from fpstore.format.manifest import IDENTITY_BYTES, JOINED, generation_folder
@@ -106,11 +106,9 @@ class Join(Merge):
         end_of_ids = _end_of_ids(snapshot) if self._renumber else 0
         delta = snapshot.delta
         if self._kind == "string":
-            self._new_strings = new = StringSpool(self._folder, self._resources.memory, None)
+            self._new_strings = new = StringSpool(self._folder, self._resources.memory, None, self._resources.threads)
             first = delta.first_string + len(self._strings)
-            translations = [
-                self._translation(snapshot, other, new, first, f"numbers-{place}") for place, other in enumerate(self._others)
-            ]
+            translations = [self._translation(snapshot, other, new, first) for other in self._others]
             new.resolve(lambda rows: self._work.tick())
             return JoinedContent([*sources, *map(SnapshotContent, self._others, translations)])
         for other in self._others:
@@ -125,20 +123,14 @@ class Join(Merge):
                 self._next_row = max(self._next_row, other.totals.next_row)
         return JoinedContent(sources)
 
-    def _translation(
-        self, snapshot: Snapshot, other: Snapshot, new: StringSpool, first: int, name: str
-    ) -> Callable[[Words], Words]:
-        """Give each string of another store a number in this one; keep the table of numbers in a file of this name.
+    def _translation(self, snapshot: Snapshot, other: Snapshot, new: StringSpool, first: int) -> Callable[[Words], Words]:
+        """Give each string of another store a number in this one; keep the table of numbers in a file.
 
         New strings go to the spool: until they are resolved, the table has their rows, counted from ``first``.
         """
         end = other.delta.next_string
-        file = self._folder / name
-        count = max(end, 1)
-        allocate(file, count * np.dtype(np.uint64).itemsize)
-        table: Words = np.memmap(file, np.uint64, "r+", shape=(count,))
-        for start in range(0, count, COPY_ROWS):
-            table[start : start + COPY_ROWS] = NO_NUMBER
+        table: Words = array_on_disk((end,), np.uint64, self._folder)
+        table[:] = NO_NUMBER
         for theirs, strings in _strings_of(other):
             self._work.tick()
             numbers = snapshot.numbers_of_strings(strings)

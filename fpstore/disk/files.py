@@ -192,12 +192,6 @@ def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:
         view, at = view[written:], at + written
 
 
-def allocate(path: Path, size: int) -> None:
-    """Create a file of a size with room on the disk: a mapped hole that finds none would end the process."""
-    with path.open("xb") as made:
-        os.posix_fallocate(made.fileno(), 0, size)
-
-
 def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> bytes:
     """Return ``count`` bytes from ``start`` on; fewer at the end of the file, none if the disk cannot read them."""
     try:

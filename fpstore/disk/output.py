@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,10 @@ import numpy.typing as npt
 
 from fpstore.base.threads import Job, Pool
 from fpstore.disk.files import write_all
-from fpstore.disk.pages import PAGE_BYTES, own_pages
+from fpstore.disk.pages import own_pages
 
 Bytes = npt.NDArray[np.uint8]
 
-WRITE_BYTES = 1 << 23
 PIECE_BYTES = 1 << 21  # a large page
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
@@ -80,11 +78,11 @@ class Output:
         size = self._filled // PIECE_BYTES * PIECE_BYTES
         pieces, rest = self._buffer[:size], self._buffer[size : self._filled]
         if self._written == 0:
-            self.is_direct = self._direct and _set_direct(self._descriptor, True)
+            self.is_direct = self._direct and set_direct(self._descriptor, True)
         if self._beside:
             self._hand_over(pieces, rest)
         else:
-            _write_piece(self._descriptor, pieces, self._written)
+            write_piece(self._descriptor, pieces, self._written)
             self._buffer[: len(rest)] = rest  # it is shorter than a piece
         self._filled, self._written = len(rest), self._written + size
 
@@ -95,7 +93,7 @@ class Output:
         if len(self._other) < len(self._buffer):
             self._other = own_pages(len(self._buffer))
         self._other[: len(rest)] = rest
-        self._job = self._pool.submit(_write_piece, self._descriptor, pieces, self._written)
+        self._job = self._pool.submit(write_piece, self._descriptor, pieces, self._written)
         self._buffer, self._other = self._other, self._buffer
 
     def _wait(self) -> None:
@@ -114,7 +112,7 @@ class Output:
         if self._pool is not None:
             self._pool.shutdown()
         if self.is_direct:
-            _set_direct(self._descriptor, False)
+            set_direct(self._descriptor, False)
         write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
         write_all(self._descriptor, start, 0)
         self._buffer = self._other = np.empty(0, np.uint8)
@@ -134,69 +132,7 @@ class Output:
             os.close(descriptor)
 
 
-def write_whole(path: Path, arrays: Sequence[Bytes]) -> list[int]:
-    """Write a new file of some arrays, each of which begins with a page, and return where each of them starts in it.
-
-    Raises
-    ------
-    OSError
-    """
-    starts, at = [], 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    try:
-        for array in arrays:
-            starts.append(at)
-            whole = len(array) // PAGE_BYTES * PAGE_BYTES
-            _set_direct(descriptor, True)
-            for start in range(0, whole, WRITE_BYTES):
-                _write_piece(descriptor, array[start : min(start + WRITE_BYTES, whole)], at + start)
-            _set_direct(descriptor, False)
-            write_all(descriptor, array[whole:].data, at + whole)
-            at += -(-len(array) // PAGE_BYTES) * PAGE_BYTES
-    finally:
-        os.close(descriptor)
-    return starts
-
-
-def open_written(path: Path) -> int:
-    """Open a file that this process has written, to be read past the page cache, and return its descriptor."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    _set_direct(descriptor, True)
-    return descriptor
-
-
-def read_into(descriptor: int, at: int, array: Bytes) -> None:
-    """Fill an array with bytes of a file from :func:`open_written`.
-
-    Raises
-    ------
-    OSError
-        The file is shorter, or the system refuses the read.
-    """
-    room = own_pages(min(WRITE_BYTES, len(array) + 2 * PAGE_BYTES))
-    done = 0
-    while done < len(array):
-        before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted
-        wanted = min(len(array) - done, len(room) - PAGE_BYTES - before)
-        size = -(-(before + wanted) // PAGE_BYTES) * PAGE_BYTES
-        got = min(_read_pages(descriptor, room[:size], at + done - before) - before, wanted)
-        if got <= 0:
-            raise OSError("a temporary file is shorter than what was written to it")
-        array[done : done + got] = room[before : before + got]
-        done += got
-
-
-def _read_pages(descriptor: int, room: Bytes, at: int) -> int:
-    try:
-        return os.preadv(descriptor, [room.data], at)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-    _set_direct(descriptor, False)
-    return os.preadv(descriptor, [room.data], at)
-
-
-def _set_direct(descriptor: int, direct: bool) -> bool:
+def set_direct(descriptor: int, direct: bool) -> bool:
     """Pass by the page cache, or not; return False where the file system has no such way."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     try:
@@ -206,7 +142,7 @@ def _set_direct(descriptor: int, direct: bool) -> bool:
     return bool(_DIRECT)
 
 
-def _write_piece(descriptor: int, piece: Bytes, at: int) -> None:
+def write_piece(descriptor: int, piece: Bytes, at: int) -> None:
     """Write a piece; what the way past the page cache cannot write, such as the rest of a piece cut short, takes the other."""
     written = 0
     try:
@@ -215,5 +151,5 @@ def _write_piece(descriptor: int, piece: Bytes, at: int) -> None:
         if error.errno != errno.EINVAL:
             raise
     if written < len(piece):
-        _set_direct(descriptor, False)
+        set_direct(descriptor, False)
         write_all(descriptor, piece[written:].data, at + written)

@@ -1,34 +1,47 @@
-"""Arrays in temporary files, for data that does not fit the memory that an operation may use."""
+"""Temporary files without a name, and arrays in them, for data that does not fit the memory that an operation may use."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.disk.output import set_direct, write_piece
+from fpstore.disk.pages import PAGE_BYTES, own_pages
 from fpstore.disk.refusals import refusing
 
+Bytes = npt.NDArray[np.uint8]
 
-def nameless_file() -> io.FileIO:
+PIECE_BYTES = 1 << 21  # that gather in memory before they are written; whole pages
+MOST_BYTES = 1 << 23  # of a write or a read
+
+
+def nameless_file(folder: Path | None = None) -> io.FileIO:
     """Return a temporary file without a name, which vanishes when it is closed and no longer mapped.
 
     Raises
     ------
     StorageError
-        There is no folder for temporary files.
+        There is no folder for temporary files, where none is given.
+    OSError
+        The system refuses a file in the folder.
     """
     import tempfile
 
-    with refusing("a temporary file"):
-        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - the caller closes it
+    with refusing("a temporary file") if folder is None else nullcontext():
+        file = tempfile.TemporaryFile(buffering=0, dir=folder)  # noqa: SIM115 - the caller closes it
         assert isinstance(file, io.FileIO)
         return file
 
 
-def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | None = None) -> npt.NDArray[Any]:
     """Return an array of zeros in a file that has no name, and vanishes with the array.
 
     Its disk space is taken at once: a disk that fills later would end the process.
@@ -36,11 +49,111 @@ def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[A
     Raises
     ------
     StorageError
-        There is no space, or no folder for temporary files.
+        There is no space, or no folder for temporary files, where none is given.
+    OSError
+        The same of the folder that is given.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if not size:
         return np.empty(shape, dtype)
-    with refusing(f"a temporary file of {size:,} bytes"), nameless_file() as file:
+    with (
+        refusing(f"a temporary file of {size:,} bytes") if folder is None else nullcontext(),
+        nameless_file(folder) as file,
+    ):
         os.posix_fallocate(file.fileno(), 0, size)
         return np.memmap(file, dtype, "r+", shape=shape)
+
+
+class SpillFile:
+    """A temporary file without a name: bytes are appended, and read from any place; past the page cache where that is possible.
+
+    Several threads may read at the same time, while none appends.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Where the file is; None for the system's folder of temporary files.
+
+    Attributes
+    ----------
+    size : int
+        Bytes in it.
+    close : callable
+        Drops the file.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = nameless_file(folder)
+        self.close = finalize(self, self._file.close)
+        self._descriptor = self._file.fileno()
+        self._buffer, self._filled = own_pages(PIECE_BYTES), 0  # the end of the file, from a page's start on
+        self._is_behind = False  # the file, compared with the buffer
+        self.size = 0
+        set_direct(self._descriptor, True)
+
+    def append(self, data: Bytes) -> None:
+        """Append bytes; those of an array that begins with a page are not copied if the file ends with a page."""
+        done = 0
+        if not self._filled and data.ctypes.data % PAGE_BYTES == 0:
+            done = len(data) // PAGE_BYTES * PAGE_BYTES
+            for start in range(0, done, MOST_BYTES):
+                write_piece(self._descriptor, data[start : min(start + MOST_BYTES, done)], self.size + start)
+        self.size += done
+        while done < len(data):
+            piece = data[done : done + PIECE_BYTES - self._filled]
+            self._buffer[self._filled : self._filled + len(piece)] = piece
+            self._filled, self._is_behind = self._filled + len(piece), True
+            self.size, done = self.size + len(piece), done + len(piece)
+            if self._filled == PIECE_BYTES:
+                self._write()
+                self._filled = 0
+
+    def align(self) -> int:
+        """Let the file end with a page, and return its size."""
+        if self._filled:
+            self.append(np.zeros(-self._filled % PAGE_BYTES, np.uint8))
+            self._write()
+            self._filled = 0
+        return self.size
+
+    def _write(self) -> None:
+        """Write the buffer, up to the end of a page."""
+        if self._is_behind:
+            size = -(-self._filled // PAGE_BYTES) * PAGE_BYTES
+            write_piece(self._descriptor, self._buffer[:size], self.size - self._filled)
+            self._is_behind = False
+
+    def read(self, at: int, out: Bytes) -> None:
+        """Fill an array with the bytes from a place on.
+
+        Raises
+        ------
+        OSError
+            They are not all there, or the system refuses the read.
+        """
+        self._write()
+        room = own_pages(min(MOST_BYTES, len(out) + 2 * PAGE_BYTES))
+        done = 0
+        while done < len(out):
+            before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted
+            wanted = min(len(out) - done, len(room) - PAGE_BYTES - before)
+            size = -(-(before + wanted) // PAGE_BYTES) * PAGE_BYTES
+            got = min(self._read_pages(room[:size], at + done - before) - before, wanted)
+            if got <= 0:
+                raise OSError("a temporary file is shorter than what was written to it")
+            out[done : done + got] = room[before : before + got]
+            done += got
+
+    def _read_pages(self, room: Bytes, at: int) -> int:
+        try:
+            return os.preadv(self._descriptor, [room.data], at)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+        set_direct(self._descriptor, False)
+        return os.preadv(self._descriptor, [room.data], at)
+
+    def mapped(self) -> Bytes:
+        """Return the bytes, of which there is at least one, mapped: they are read as they are looked at."""
+        self._write()
+        return np.memmap(self._file, np.uint8, "r", shape=(self.size,))

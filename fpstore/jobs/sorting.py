@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like, words_of
-from fpstore.building.external_sort import COPY_ROWS, in_pieces
+from fpstore.building.columns import COPY_ROWS, in_pieces
 from fpstore.design.tables import TableSpec, identity
 from fpstore.disk.temporary import array_on_disk
 

@@ -8,11 +8,13 @@ import threading
 import numpy as np
 import pytest
 
-from fpstore.building.file_column import FileColumn
-from fpstore.disk import output
-from fpstore.disk.output import Output, open_written, read_into, write_whole
+from fpstore.building import columns
+from fpstore.building.columns import Column
+from fpstore.disk import output, temporary
+from fpstore.disk.output import Output
 from fpstore.disk.pages import PAGE_BYTES as PAGE
 from fpstore.disk.pages import own_pages
+from fpstore.disk.temporary import SpillFile
 
 RNG = np.random.default_rng(3)
 
@@ -21,7 +23,9 @@ RNG = np.random.default_rng(3)
 def small(monkeypatch):
     """Make pieces small."""
     monkeypatch.setattr(output, "PIECE_BYTES", 4 * PAGE)
-    monkeypatch.setattr(output, "WRITE_BYTES", 8 * PAGE)
+    monkeypatch.setattr(temporary, "PIECE_BYTES", 4 * PAGE)
+    monkeypatch.setattr(temporary, "MOST_BYTES", 8 * PAGE)
+    monkeypatch.setattr(columns, "COPY_ROWS", 777)
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +89,6 @@ def test_an_output_is_a_new_file(tmp_path):
     for name in ("victim", "link"):
         with pytest.raises(FileExistsError):
             Output(tmp_path / name)
-        with pytest.raises(FileExistsError):
-            write_whole(tmp_path / name, [])
     assert (tmp_path / "victim").read_bytes() == b"older"
 
 
@@ -122,40 +124,52 @@ def test_a_file_that_is_closed_early_leaves_no_thread(tmp_path):
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)])
-def test_arrays_are_written_whole_and_read_from_anywhere(tmp_path, disk, sizes):
-    arrays = [own_pages(size) for size in sizes]
-    for array in arrays:
-        array[:] = RNG.integers(0, 256, len(array), dtype=np.uint8)
-    path = tmp_path / "file"
-    starts = write_whole(path, arrays)
-    descriptor = open_written(path)
-    for start, array in zip(starts, arrays, strict=True):
-        assert start % PAGE == 0
-        for first in {0, len(array) // 3, max(len(array) - 1, 0)}:
-            for count in {0, 1, PAGE, len(array)}:
-                out = np.empty(min(count, len(array) - first), np.uint8)
-                read_into(descriptor, start + first, out)
-                assert np.array_equal(out, array[first : first + len(out)])
+def test_bytes_of_a_temporary_file_are_read_from_anywhere(tmp_path, disk, sizes):
+    file, whole = SpillFile(tmp_path), b""
+    for size in sizes * 2:
+        array = own_pages(size)
+        array[:] = RNG.integers(0, 256, size, dtype=np.uint8)
+        file.append(array)
+        whole += array.tobytes()
+        assert file.size == len(whole)
+        for first in {0, len(whole) // 3, max(len(whole) - 1, 0)}:
+            for count in {0, 1, PAGE, len(whole)}:
+                out = np.empty(min(count, len(whole) - first), np.uint8)
+                file.read(first, out)
+                assert out.tobytes() == whole[first : first + len(out)]
+    assert not whole or file.mapped().tobytes() == whole
+    assert file.align() % PAGE == 0
+    at = file.size
+    file.append(np.full(3, 7, np.uint8))
+    out = np.empty(3, np.uint8)
+    file.read(at, out)
+    assert out.tolist() == [7, 7, 7]
     with pytest.raises(OSError, match="shorter"):
-        read_into(descriptor, starts[1], np.empty(sizes[1] + 1, np.uint8))
-    os.close(descriptor)
+        file.read(at + PAGE, out)
+    assert list(tmp_path.iterdir()) == []
+    file.close()
 
 
 @pytest.mark.parametrize("kind", [np.uint64, np.uint32])
 @pytest.mark.parametrize("words", [1, 2])
-def test_a_column_in_a_file_is_read_as_it_was_written(tmp_path, disk, kind, words):
+@pytest.mark.parametrize("spilled_at", [0, 3, None])
+def test_a_column_is_read_as_it_was_written(tmp_path, disk, kind, words, spilled_at):
     rows = RNG.integers(0, 2**32, (9000, words)).astype(kind)
     rows = rows[:, 0] if words == 1 else rows
-    column = FileColumn(tmp_path / "column", words)
-    for start in range(0, len(rows), 1300):
+    column = Column(tmp_path if spilled_at == 0 else None, words)
+    for piece, start in enumerate(range(0, len(rows), 1300)):
+        if piece == spilled_at:
+            column.spill(tmp_path)
         column.append(rows[start : start + 1300])
-    assert np.array_equal(np.concatenate(list(column.pieces(777))), rows)
+    assert column.rows == len(rows)
+    assert np.array_equal(np.concatenate(list(column.pieces())), rows)
     assert np.array_equal(column.part(8990, 10), rows[8990:])
     assert len(column.part(9000, 0)) == 0
     assert np.array_equal(column.whole(), rows)
+    assert np.array_equal(column.mapped(), rows)
     assert column.whole().dtype == kind
-    column.close()
     assert list(tmp_path.iterdir()) == []
+    column.close()
 
 
 def test_memory_that_the_system_does_not_have():

@@ -34,11 +34,12 @@ def sorts(rows):
         "sort_pairs": lambda stop: _kernel.sort_pairs(rows, spare, stop=stop),
         "permute_sort": lambda stop: _kernel.permute_sort(rows, IDENTITY[::-1].copy(), spare, np.empty_like(rows), 64, stop),
         "permute_sort by few bits": lambda stop: _kernel.permute_sort(rows, IDENTITY, spare, np.empty_like(rows), 9, stop),
-        "group_pairs": lambda stop: _kernel.group_pairs(rows, spare, stop=stop),
+        "sort_parts": lambda stop: _kernel.sort_parts(rows, spare, np.array([len(rows)], np.uint64), 0, stop),
+        "group_numbered": lambda stop: _kernel.group_numbered(rows, spare, np.empty_like(rows), stop),
     }
 
 
-@pytest.mark.parametrize("name", ["sort_keys", "sort_pairs", "permute_sort", "permute_sort by few bits", "group_pairs"])
+@pytest.mark.parametrize("name", sorts(np.empty(0, np.uint64)))
 def test_a_sort_of_another_thread_ends_when_it_is_stopped(name):
     rows = np.random.default_rng(1).integers(0, 2**64, 1 << 18, dtype=np.uint64)
     stop = _kernel.Stop()
@@ -63,13 +64,12 @@ def test_a_sort_of_another_thread_ends_when_it_is_stopped(name):
 def test_signals_are_met_while_the_ids_of_one_fingerprint_are_sorted():
     """A group is sorted by its ids in one go, and all rows may be of one fingerprint."""
     rows = 1 << 21
-    pairs = np.zeros(2 * rows, np.uint64)
-    pairs[1::2] = np.random.default_rng(1).integers(0, 2**64, rows, dtype=np.uint64)
+    numbers = np.random.default_rng(1).integers(0, 2**64, rows, dtype=np.uint64)
     met = []
     old = signal.signal(signal.SIGALRM, lambda *_: met.append(0))
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     try:
-        _kernel.group_pairs(pairs, np.empty_like(pairs))
+        _kernel.group_numbered(np.zeros(rows, np.uint64), numbers, np.empty(rows, np.uint64))
         found = len(met)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -182,16 +182,16 @@ def test_signals_are_met_inside_a_call_of_the_delta(delta, met, name):
 def of_sorts():
     rows = np.random.default_rng(3).integers(0, 2**64, 1 << 23, dtype=np.uint64)
     spare = np.empty_like(rows)
-    pairs = np.repeat(np.arange(1 << 23, dtype=np.uint64), 2)
+    keys = np.repeat(np.arange(1 << 22, dtype=np.uint64), 2)
     return {
         "sort_keys": lambda: _kernel.sort_keys(rows, spare, 64),
         "sort_pairs": lambda: _kernel.sort_pairs(rows, spare),
         "permute_sort": lambda: _kernel.permute_sort(np.sort(rows), IDENTITY[::-1].copy(), rows, spare, 30),
-        "group_pairs": lambda: _kernel.group_pairs(pairs, np.empty_like(pairs)),
+        "group_numbered": lambda: _kernel.group_numbered(keys, rows, spare),
     }
 
 
-@pytest.mark.parametrize("name", ["sort_keys", "sort_pairs", "permute_sort", "group_pairs"])
+@pytest.mark.parametrize("name", ["sort_keys", "sort_pairs", "permute_sort", "group_numbered"])
 def test_signals_are_met_inside_a_sort(met, name):
     assert met(of_sorts()[name]) > 5
 

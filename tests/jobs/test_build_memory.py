@@ -7,7 +7,9 @@ from building import MIB, ROWS, build, make_rows, pieces, run_python, tables_of
 
 import fpstore
 from fpstore import _kernel
-from fpstore.building.file_column import FileColumn
+from fpstore.building.columns import Column
+from fpstore.building.external_sort import Runs, size_of
+from fpstore.building.table_keys import TableKeys
 
 
 @pytest.mark.parametrize(
@@ -25,16 +27,15 @@ def test_spilled_builds_are_byte_identical(tmp_path, request, name, kind):
 
 
 def test_the_tiny_budget_does_spill(tmp_path, tiny, monkeypatch):
-    from fpstore.building import external_sort as sorting
-    from fpstore.building import table_keys
-
-    splits = []
+    cuts = []
     parts = []
-    split, merged = sorting._split, table_keys.TableKeys._merged
-    monkeypatch.setattr(sorting, "_split", lambda *args: splits.append(args[1]) or split(*args))
-    monkeypatch.setattr(table_keys.TableKeys, "_merged", lambda keys: _noting_sizes(merged(keys), parts))
+    cut, merged = Runs.parts, TableKeys._merged
+    monkeypatch.setattr(Runs, "parts", lambda runs, most: cuts.append(list(map(size_of, cut(runs, most)))) or cut(runs, most))
+    monkeypatch.setattr(TableKeys, "_merged", lambda keys: _noting_sizes(merged(keys), parts))
     build(tmp_path / "s", *make_rows("one prefix", 900), design="manku-4", memory=64 * MIB)
-    assert set(splits) == {0, 8, 16, 24, 32, 40, 48}  # again and again, eight bits a time
+    assert len(cuts[0]) == 1  # all rows begin alike, so they are sorted again, by bounds among their keys
+    assert len(cuts[1]) > 20
+    assert max(cuts[1]) <= 64
     assert len(parts) == 6  # two passes for each table but the first
     assert min(map(len, parts)) > 5
     assert max(map(max, parts)) <= 64
@@ -59,8 +60,8 @@ def test_sorts_leave_room_in_the_budget(tmp_path, monkeypatch):
     from fpstore.building import builder
 
     budgets = []
-    sorter = builder.NumberedSorter
-    monkeypatch.setattr(builder, "NumberedSorter", lambda memory, *others: budgets.append(memory) or sorter(memory, *others))
+    sorter = builder.Sorter
+    monkeypatch.setattr(builder, "Sorter", lambda memory, *others: budgets.append(memory) or sorter(memory, *others))
     for memory in (64 * MIB, 1024 * MIB):
         build(tmp_path / str(memory), *make_rows("random", 50), memory=memory)
     assert budgets == [32 * MIB, 944 * MIB]
@@ -129,13 +130,13 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
     fingerprints = np.repeat(make_rows("random", 2000)[0], 5)
     ids = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128, design="flip-2")
-    monkeypatch.setattr("fpstore.building.sorted_columns.COPY_ROWS", most)
+    monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", most)
     monkeypatch.setattr("fpstore.format.id_map.PENDING_IDS", most)
     taken, packed = [], []
-    take, pack = FileColumn.part, _kernel.pack_ids
+    take, pack = Column.part, _kernel.pack_ids
 
     def counted_take(self, start, rows):
-        if self.path.name == "identity-numbers.tmp":
+        if self._type == np.uint32:  # of the ids
             taken.append(rows)
         return take(self, start, rows)
 
@@ -143,7 +144,7 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
         packed.append(len(numbers))
         return pack(numbers, *args)
 
-    monkeypatch.setattr(FileColumn, "part", counted_take)
+    monkeypatch.setattr(Column, "part", counted_take)
     monkeypatch.setattr(_kernel, "pack_ids", counted_pack)
     assert build(tmp_path / "b", fingerprints, ids, block_bytes=128, design="flip-2") == expected
     ids_of_one = 5 * int(np.unique(fingerprints, return_counts=True)[1].max() // 5)

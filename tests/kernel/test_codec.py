@@ -382,7 +382,7 @@ def test_sorts_beyond_the_cache(kind, bits):
 
 @codec_settings(40)
 @given(*sort_cases)
-def test_sort_pairs_and_group_pairs(seed, size, kind):
+def test_pairs_are_sorted_and_grouped(seed, size, kind):
     rng = np.random.default_rng(seed)
     keys = unsorted_words(seed, size, kind, 64)
     values = rng.integers(0, max(1, size // 4), size, np.uint64)

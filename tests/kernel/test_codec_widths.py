@@ -5,6 +5,7 @@ Above 64 bits, the sets have many fingerprints with the same leading word, or on
 
 import contextlib
 import itertools
+from collections import Counter
 from functools import cache
 
 import brute_force
@@ -273,12 +274,14 @@ def check_stable_sorts(width, size):
         _kernel.sort_pairs(pairs, np.empty_like(pairs), words)
         order = sorted(range(size), key=numbers.__getitem__)
         assert np.array_equal(pairs.reshape(-1, words + 1), np.column_stack([rows, ids])[order])
-        out = np.empty_like(pairs)
-        key_count, id_count = _kernel.group_pairs(pairs, out, words)
+        sorted_keys, counts = rows[order], np.empty(size, np.uint64)
+        sorted_ids = ids[order]
+        key_count, id_count = _kernel.group_numbered(sorted_keys, sorted_ids, counts)
         expected = sorted({(numbers[i], int(ids[i])) for i in range(size)})
         keys = rows_of(sorted(set(numbers)), width)
-        assert np.array_equal(out[: key_count * words], keys.ravel())
-        assert out[size * words :][:id_count].tolist() == [number for _, number in expected]
+        assert np.array_equal(sorted_keys[:key_count], keys)
+        assert sorted_ids[:id_count].tolist() == [number for _, number in expected]
+        assert counts[:key_count].tolist() == list(Counter(number for number, _ in expected).values())
 
 
 # --- Searches -------------------------------------------------------------------------------------

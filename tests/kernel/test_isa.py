@@ -174,7 +174,7 @@ def sort_and_group(pairs: np.ndarray, shift: int) -> Arrays:
     return out.copy(), *tableimage.grouped(out)
 
 
-def test_sort_pairs_and_group_pairs(isa):
+def test_pairs_are_sorted_and_grouped(isa):
     for size in (*SIZES, 300, 3000, 20_000):
         pairs = np.column_stack([words(size, size), np.arange(size, dtype=np.uint64) % 7]).ravel()
         check(isa, sort_and_group, pairs, size % 8)

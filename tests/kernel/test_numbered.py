@@ -1,34 +1,48 @@
-"""Rows with numbers of 32 bits: the kernel's parts and groups, and the sorter that builds use."""
+"""Rows of a key and a number: the kernel's parts and groups, the sort in memory, and the external sort that builds use."""
+
+import itertools
 
 import numpy as np
 import pytest
 
 import fpstore
 from fpstore import _kernel
-from fpstore.building import numbered, parts
-from fpstore.building.external_sort import pair_bytes
-from fpstore.building.numbered import NumberedSorter
-from fpstore.building.parts import Rows, parts_of
+from fpstore.base.width import rows_to_numbers
+from fpstore.building import external_sort, numbered
+from fpstore.building.external_sort import Sorter, pair_bytes
+from fpstore.building.numbered import NumberedRows, sort_rows
 
 RNG = np.random.default_rng(7)
 
 
-def drawn(kind, count):
+KINDS = ["random", "equal", "alike", "deep", "a crowd", "same"]
+
+
+def drawn(kind, count, words=1):
     """Return keys of which some are equal, many begin alike, or all are."""
-    keys = RNG.integers(0, 2**64, count, dtype=np.uint64)
+    keys = RNG.integers(0, 2**64, (count, words), dtype=np.uint64)
     if kind == "equal":
         keys = keys[RNG.integers(0, max(count // 3, 1), count)] if count else keys
     elif kind == "alike":
-        keys >>= np.uint64(20)
+        keys[:, 0] >>= np.uint64(20)
+    elif kind == "deep":
+        keys[:, :-1] = 3
+        keys[:, -1] >>= np.uint64(40)
+    elif kind == "a crowd":
+        keys[::2, 0] >>= np.uint64(50)
     elif kind == "same":
         keys[:] = 5
-    return keys
+    return keys[:, 0].copy() if words == 1 else keys
+
+
+def order_of(keys):
+    return np.lexsort([keys] if keys.ndim == 1 else keys.T[::-1])
 
 
 def groups_of(keys, numbers):
     """Return what a dictionary makes of the rows."""
     found = {}
-    for key, number in zip(keys.tolist(), numbers.tolist(), strict=True):
+    for key, number in zip(rows_to_numbers(keys), numbers.tolist(), strict=True):
         found.setdefault(key, set()).add(number)
     return [(key, sorted(found[key])) for key in sorted(found)]
 
@@ -36,63 +50,83 @@ def groups_of(keys, numbers):
 def rows_in(sorter, ticks=None):
     out = []
     for part in sorter.groups(lambda rows: None if ticks is None else ticks.append(rows)):
-        counts = np.ones(len(part.keys), np.uint64) if part.per_key is None else part.per_key
-        ends = np.cumsum(counts).tolist()
-        ids = part.ids.tolist()
-        out += [(key, ids[end - count : end]) for key, end, count in zip(part.keys.tolist(), ends, counts.tolist(), strict=True)]
+        ends = np.cumsum(part.counts).tolist()
+        ids, counts = part.ids.tolist(), part.counts.tolist()
+        out += [(key, ids[end - count : end]) for key, end, count in zip(rows_to_numbers(part.keys), ends, counts, strict=True)]
+    return out
+
+
+def sorted_by(threads, rows, stop=None):
+    out = rows.room()
+    sort_rows(rows, out, threads, stop)
     return out
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("numbers_given", [True, False])
-@pytest.mark.parametrize("kind", ["random", "equal", "alike", "same"])
-@pytest.mark.parametrize("count", [0, 1, 2, 1000, 70_000])
-def test_parts_are_sorted_as_by_numpy(count, kind, numbers_given, threads):
-    keys = drawn(kind, count)
-    numbers = RNG.integers(0, 2**32, count, dtype=np.uint32) if numbers_given else None
-    got = parts_of(Rows(keys, numbers, 11), 0, threads).sorted()
-    order = np.argsort(keys, kind="stable")
-    assert np.array_equal(got[0], keys[order])
-    assert np.array_equal(got[1], (np.arange(11, 11 + count, dtype=np.uint32) if numbers is None else numbers)[order])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
+    """Also where large parts are taken apart again."""
+    for part_rows, counts in ((1 << 14, [0, 1, 2, 1000, 70_000]), (16, [1000, 3000])):
+        monkeypatch.setattr(numbered, "PART_ROWS", part_rows)
+        for count, words, number in itertools.product(counts, (1, 2, 4), (None, np.uint32, np.uint64)):
+            keys = drawn(kind, count, words)
+            numbers = None if number is None else RNG.integers(0, 2**32, count).astype(number)
+            order = order_of(keys)
+            got = sorted_by(threads, NumberedRows(keys.copy(), None if numbers is None else numbers.copy(), 11))
+            assert np.array_equal(got[0], keys[order])
+            assert np.array_equal(got[1], order + 11 if numbers is None else numbers[order])
+            assert got[1].dtype == (number or np.uint32)
 
 
-@pytest.mark.parametrize("room", [10**6, 300, 7], ids=["memory", "runs", "small runs"])
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("kind", ["random", "equal", "alike", "same"])
-@pytest.mark.parametrize("numbers_given", [True, False])
-def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, numbers_given, kind, threads, room):
-    monkeypatch.setattr(parts, "PART_ROWS", 16)
-    keys = drawn(kind, 2000)
-    numbers = RNG.integers(0, 100 if kind == "same" else 2**32, 2000, dtype=np.uint64)
-    sorter = NumberedSorter(room * pair_bytes(1), tmp_path, None, threads)
-    for start in range(0, 2000, 190):
-        piece = slice(start, start + 190)
-        sorter.add(keys[piece], numbers[piece] if numbers_given else None)
+@pytest.mark.parametrize("room", [10**6, 600, 300], ids=["memory", "runs", "small runs"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("threads", "words"), [(1, 1), (2, 1), (1, 4)])
+def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, threads, words, room):
+    """Also of runs that are sorted, because keys begin alike."""
+    monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
+    for part_rows, given in itertools.product((16, 1 << 14), (None, 100, 2**64 - 1)):
+        monkeypatch.setattr(numbered, "PART_ROWS", part_rows)
+        keys = drawn(kind, 2000, words)
+        numbers = np.arange(2000) if given is None else RNG.integers(0, given, 2000, dtype=np.uint64)
+        sorter = Sorter(room * pair_bytes(words), tmp_path, None, words, threads)
+        for start in range(0, 2000, 190):
+            piece = slice(start, start + 190)
+            sorter.add(keys[piece], None if given is None else numbers[piece])
+        ticks = []
+        assert rows_in(sorter, ticks) == groups_of(keys, numbers)
+        assert sum(ticks) == sorter.rows == 2000
+        assert sorter.spilled == (room < 2000)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["alike", "a crowd"])
+def test_parts_fit_however_the_keys_lie(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(numbered, "PART_ROWS", 16)
+    monkeypatch.setattr(external_sort, "SAMPLE_STEP", 4)
+    sorter = Sorter(300 * pair_bytes(1), tmp_path, None, 1, 2)
+    sorter.add(drawn(kind, 3000), None)
     ticks = []
-    expected = groups_of(keys, numbers if numbers_given else np.arange(2000))
-    assert rows_in(sorter, ticks) == expected
-    assert sum(ticks) == sorter.rows == 2000
-    assert sorter.spilled == (room < 2000)
-    assert list(tmp_path.iterdir()) == []
+    rows_in(sorter, ticks)
+    assert max(ticks) <= 300 // 5  # some are sorted while others wait
 
 
 @pytest.mark.parametrize("room", [10**6, 300])
 @pytest.mark.parametrize("place", [0, 1, 7])
-def test_numbers_of_more_bits_are_left_to_pairs(tmp_path, room, place):
-    """Wherever they come: in the first piece, or after rows that have gone to files."""
+def test_numbers_of_more_bits(tmp_path, room, place):
+    """Wherever they come: in the first piece, or after rows that have gone to a file."""
     keys, numbers = drawn("equal", 1600), np.arange(1600, dtype=np.uint64)
     numbers[200 * place + 3] = 2**32
-    sorter = NumberedSorter(room * pair_bytes(1), tmp_path, None, 2)
+    sorter = Sorter(room * pair_bytes(1), tmp_path, None, 1, 2)
     for start in range(0, 1600, 200):
         sorter.add(keys[start : start + 200], numbers[start : start + 200])
     assert rows_in(sorter) == groups_of(keys, numbers)
-    assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_beyond_the_last_number_are_left_to_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr(numbered, "MOST_NUMBER", 500)
+def test_rows_beyond_the_last_number_of_32_bits(tmp_path, monkeypatch):
+    for module in (numbered, external_sort):
+        monkeypatch.setattr(module, "MOST_NUMBER", 500)
     keys = drawn("random", 1000)
-    sorter = NumberedSorter(300 * pair_bytes(1), tmp_path, None, 2)
+    sorter = Sorter(300 * pair_bytes(1), tmp_path, None, 1, 2)
     for start in range(0, 1000, 100):
         sorter.add(keys[start : start + 100], None)
     assert rows_in(sorter) == groups_of(keys, np.arange(1000))
@@ -101,20 +135,24 @@ def test_rows_beyond_the_last_number_are_left_to_pairs(tmp_path, monkeypatch):
 @pytest.mark.parametrize("shift", range(0, 16, 5))
 @pytest.mark.parametrize("bits", [1, 6, 12])
 @pytest.mark.parametrize("depth", [0, 9, 52])
-def test_rows_are_scattered_to_any_places(depth, bits, shift):
+@pytest.mark.parametrize("words", [1, 2, 4])
+def test_rows_are_scattered_to_any_places(depth, bits, shift, words):
     """Also where parts begin and end within a line, or have no row."""
-    keys = RNG.integers(0, 2**64, 5000, dtype=np.uint64)
-    digits = (keys << np.uint64(depth)) >> np.uint64(64 - bits)
+    depth += 64 * (words - 1)
+    keys = RNG.integers(0, 2**64, (5000, words), dtype=np.uint64)
+    digits = (keys[:, -1] << np.uint64(depth % 64)) >> np.uint64(64 - bits)
+    keys = keys[:, 0].copy() if words == 1 else keys
     counts = np.zeros(1 << bits, np.uint64)
     _kernel.count_parts(keys, depth, counts)
     assert np.array_equal(counts, np.bincount(digits.astype(np.int64), minlength=1 << bits))
-    out = np.full(5000 + shift, 7, np.uint64)[shift:], np.full(5000 + shift, 7, np.uint32)[shift:]
-    at = np.cumsum(counts) - counts
-    _kernel.scatter_parts(keys, None, 3, depth, at, out)
     order = np.argsort(digits, kind="stable")
-    assert np.array_equal(at, np.cumsum(counts))
-    assert np.array_equal(out[0], keys[order])
-    assert np.array_equal(out[1], order.astype(np.uint32) + 3)
+    for number in (np.uint32, np.uint64):
+        out = np.full((5000 + shift, *keys.shape[1:]), 7, np.uint64)[shift:], np.full(5000 + shift, 7, number)[shift:]
+        at = np.cumsum(counts) - counts
+        _kernel.scatter_parts(keys, None, 3, depth, at, out)
+        assert np.array_equal(at, np.cumsum(counts))
+        assert np.array_equal(out[0], keys[order])
+        assert np.array_equal(out[1], order.astype(number) + 3)
 
 
 def test_the_kernel_refuses_other_arrays():
@@ -137,8 +175,12 @@ def test_the_kernel_refuses_other_arrays():
             _kernel.sort_parts(keys, numbers, np.array(ends, np.uint64), 0)
     with pytest.raises(ValueError, match="a number and a count"):
         _kernel.group_numbered(keys, numbers, counts)
-    with pytest.raises(TypeError):
-        _kernel.sort_parts(keys, keys, counts, 0)
+    with pytest.raises(TypeError, match="32 or 64 bits"):
+        _kernel.sort_parts(keys, keys.astype(np.uint16), counts, 0)
+    with pytest.raises(ValueError, match="of the type"):
+        _kernel.scatter_parts(keys, numbers, 0, 0, counts, (keys.copy(), keys.copy()))
+    with pytest.raises(ValueError, match="another width"):
+        _kernel.scatter_parts(keys, numbers, 0, 0, counts, (np.zeros((100, 2), np.uint64), numbers.copy()))
 
 
 @pytest.mark.parametrize("kind", ["random", "equal", "same"])
@@ -152,7 +194,7 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypa
         monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 32 * size)
         monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 16 * size)
         monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 8 * size << 16)  # of a table 65,536 rows
-        monkeypatch.setattr("fpstore.building.sorted_columns.COPY_ROWS", 7000)
+        monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", 7000)
         path = tmp_path / str(number)
         fpstore.build(path, keys, given[ids], design="manku-4", memory="64MiB", threads=threads).close()
         files = {file.name: file.read_bytes() for file in path.rglob("*") if file.suffix in (".fpt", ".mdb")}
@@ -163,9 +205,6 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypa
 @pytest.mark.parametrize("threads", [1, 3])
 def test_sorts_end_when_they_are_stopped(threads):
     stop = _kernel.Stop()
-    rows = parts_of(Rows(drawn("random", 70_000), None), 0, threads, stop)
     stop.set()
     with pytest.raises(InterruptedError):
-        rows.sorted()
-    with pytest.raises(InterruptedError):
-        parts_of(Rows(drawn("random", 70_000), None), 0, threads, stop)
+        sorted_by(threads, NumberedRows(drawn("random", 70_000), None), stop)

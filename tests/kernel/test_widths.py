@@ -172,7 +172,8 @@ def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(
     fpstore.build(tmp_path / "whole", width.outside(rows[100:]), width=bits, design=design).close()
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 16)
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 1 << 16)
-    monkeypatch.setattr("fpstore.building.external_sort.COPY_ROWS", 1 << 10)
+    for module in ("columns", "external_sort"):
+        monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 1 << 10)
     fpstore.build(tmp_path / "parts", width.outside(rows[100:]), width=bits, design=design, memory="64MiB").close()
     assert tables("parts") == tables("whole")
     with fpstore.build(tmp_path / "merged", first, width=bits, design=design):

@@ -8,7 +8,8 @@ import pytest
 from fpstore import _kernel
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width, rows_to_numbers
-from fpstore.building import table_keys
+from fpstore.building import external_sort, table_keys
+from fpstore.building.external_sort import Runs
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import design as make
 
@@ -33,16 +34,16 @@ def keys_of(spec, fingerprints, width):
     return rows, _kernel.reference_keys(rows, 0, len(rows), permutation, spec.prefix_bits).tolist()
 
 
-def passes_of(rows, spec, path, threads, budget_rows):
+def passes_of(rows, spec, folder, threads, budget_rows):
     """Return the parts of two passes with arrays of so many rows in all, of which a run takes three and a part two."""
     resources = Resources(64 * -(-spec.key_words * budget_rows // 7), threads)
-    made = TableKeys(partial(iter, [rows[:7], rows[7:7], rows[7:]]), len(rows), spec, path, resources, _kernel.Stop())
+    made = TableKeys(partial(iter, [rows[:7], rows[7:7], rows[7:]]), len(rows), spec, folder, resources, _kernel.Stop())
     found = []
     for _ in range(2):
         found.append([part.copy() for part in made()])
-        assert path.exists() == (len(rows) > budget_rows // 3)
+        assert (made._runs is not None) == (len(rows) > budget_rows // 3)
     made.close()
-    assert not path.exists()
+    assert list(folder.iterdir()) == []
     return found
 
 
@@ -51,13 +52,13 @@ def passes_of(rows, spec, path, threads, budget_rows):
 def test_passes_have_all_keys_in_order_in_parts_that_fit(tmp_path, monkeypatch, kind, design, width):
     monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
     monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
-    monkeypatch.setattr(table_keys, "SAMPLE_STEP", 8)
+    monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
     spec = make(design, 3, width).tables[-1]
     rows, keys = keys_of(spec, set(DRAWS[kind](3000, width)), width)
     for threads, budget_rows in ((1, 1800), (3, 7200), (2, 9000)):
         at_once = 1 if threads == 1 else threads + 1
         room = budget_rows // (2 * at_once)
-        for parts in passes_of(rows, spec, tmp_path / "runs", threads, budget_rows):
+        for parts in passes_of(rows, spec, tmp_path, threads, budget_rows):
             found = np.concatenate(parts)
             assert (found.tolist() if found.ndim == 1 else rows_to_numbers(found)) == sorted(keys)
             if len(rows) > budget_rows // 3:
@@ -70,17 +71,17 @@ def test_passes_have_all_keys_in_order_in_parts_that_fit(tmp_path, monkeypatch, 
 def test_small_sets(tmp_path, monkeypatch, n):
     monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
     monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
-    monkeypatch.setattr(table_keys, "SAMPLE_STEP", 2)
+    monkeypatch.setattr(external_sort, "SAMPLE_STEP", 2)
     spec = make("flip-2").tables[-1]
     rows, keys = keys_of(spec, set(draw(n, 64)), 64)
-    for parts in passes_of(rows, spec, tmp_path / "runs", 2, 300):
+    for parts in passes_of(rows, spec, tmp_path, 2, 300):
         assert [key for part in parts for key in part.tolist()] == sorted(keys)
 
 
 @pytest.mark.parametrize(("threads", "budget_rows"), [(1, 9000), (3, 36_000)])
 def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_rows):
     taken = {"runs": 0, "parts": 0}
-    room, cut = table_keys.sort_room, TableKeys._cut
+    room, cut = table_keys.sort_room, Runs.parts
 
     def counted(count, words):
         taken["parts" if "cut" in taken else "runs"] += 8 * count * words
@@ -89,11 +90,11 @@ def test_arrays_are_within_the_budget(tmp_path, monkeypatch, threads, budget_row
     monkeypatch.setattr(table_keys, "LEAST_MEMORY", 0)
     monkeypatch.setattr(table_keys, "THREAD_MEMORY", 1)
     monkeypatch.setattr(table_keys, "sort_room", counted)
-    monkeypatch.setattr(TableKeys, "_cut", lambda keys: (cut(keys), taken.update(cut=True)))
+    monkeypatch.setattr(Runs, "parts", lambda runs, most: taken.update(cut=True) or cut(runs, most))
     spec = make("flip-2", 3, 128).tables[-1]
     rows, _ = keys_of(spec, set(draw(20_000, 128)), 128)
     budget = 16 * budget_rows
-    made = TableKeys(partial(iter, [rows]), len(rows), spec, tmp_path / "runs", Resources(budget, threads), _kernel.Stop())
+    made = TableKeys(partial(iter, [rows]), len(rows), spec, tmp_path, Resources(budget, threads), _kernel.Stop())
     assert sum(len(part) for part in made()) == len(rows)
     made.close()
     assert budget // 2 <= taken["runs"] <= budget
@@ -111,7 +112,7 @@ def test_a_pass_ends_when_it_is_stopped(tmp_path, monkeypatch):
         stop.set()
         yield rows[1000:]
 
-    made = TableKeys(pieces, len(rows), spec, tmp_path / "runs", Resources(0, 2), stop)
+    made = TableKeys(pieces, len(rows), spec, tmp_path, Resources(0, 2), stop)
     with pytest.raises(InterruptedError):
         next(made())
     made.close()

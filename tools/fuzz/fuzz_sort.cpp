@@ -5,6 +5,7 @@
 #include <memory>
 #include <tuple>
 
+#include "build/numbered.hpp"
 #include "format/xxh64.hpp"
 #include "isa/kernels.hpp"
 #include "rows.hpp"
@@ -89,19 +90,24 @@ static void check_pairs(const Sets& sets, const Rows& keys, uint64_t seed) {
     for (size_t i = 0; i < keys.size(); ++i)
       REQUIRE(*rows<Row>(sorted->words() + step * i) == expected[i].first && sorted->p[step * i + W::kWords] == expected[i].second);
   }
-  // The groups of the sorted pairs: distinct keys, each with its distinct values, ascending.
-  const Column group_keys(keys.size());
-  const fuzz::Exact<uint64_t> ids(keys.size());
-  uint64_t id_count = UINT64_MAX;
-  const uint64_t groups =
-      group_pairs(sorted->words(), W::kWords, keys.size(), group_keys.words(), ids.words(), &id_count, nullptr);
+  // The same rows in two columns, sorted; their groups: distinct keys, each with its distinct values, ascending.
+  std::vector<uint64_t> values;
+  for (size_t i = 0; i < keys.size(); ++i) values.push_back(pairs[step * i + W::kWords]);
+  const Column own(keys);
+  const fuzz::Exact<uint64_t> numbers(values), counts(keys.size());
+  const Numbered<Row, uint64_t> columns{own.p.get(), numbers.p.get()};
+  const uint64_t end = keys.size();
+  sort_numbered(columns, &end, 1, 0, nullptr);
+  for (size_t i = 0; i < keys.size(); ++i) REQUIRE(own.p[i] == expected[i].first && numbers.p[i] == expected[i].second);
+  size_t id_count = SIZE_MAX;
+  const size_t groups = group_numbered(columns, keys.size(), counts.p.get(), &id_count, nullptr);
   std::sort(expected.begin(), expected.end());
   expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
   REQUIRE(id_count == expected.size());
   uint64_t at = 0;
-  for (uint64_t g = 0; g < groups; ++g) {
-    REQUIRE(sorted->p[g] > 0 && (g == 0 || group_keys.p[g - 1] < group_keys.p[g]));
-    for (uint64_t i = 0; i < sorted->p[g]; ++i, ++at) REQUIRE(expected[at] == std::make_pair(group_keys.p[g], ids.p[at]));
+  for (size_t g = 0; g < groups; ++g) {
+    REQUIRE(counts.p[g] > 0 && (g == 0 || own.p[g - 1] < own.p[g]));
+    for (uint64_t i = 0; i < counts.p[g]; ++i, ++at) REQUIRE(expected[at] == std::make_pair(own.p[g], numbers.p[at]));
   }
   REQUIRE(at == expected.size());
 }

@@ -251,10 +251,11 @@ void sort_ties(T* a, T* tmp, size_t n, Stopper* stop) {
   if (from != a) memcpy(static_cast<void*>(a), from, n * sizeof(T));
 }
 
-// Sorts by the leading bits bits: by the digits of the leading words, and those that tie by the rest if it counts.
+// Sorts by the leading bits bits, of which the first depth are equal: by the digits of the leading words, and those that tie by the rest if
+// it counts.
 template <class T>
-void sort_rows(T* a, T* tmp, size_t n, unsigned bits, Stopper* stop) {
-  sort_range(a, tmp, n, 0, bits < 64 ? bits : 64, stop);
+void sort_rows(T* a, T* tmp, size_t n, unsigned depth, unsigned bits, Stopper* stop) {
+  sort_range(a, tmp, n, depth, bits < 64 ? bits : 64, stop);
   if (bits <= 64) return;
   for (size_t start = 0, i = 1; i <= n; ++i) {
     if (i % kStep == 0 && should_stop(stop, kStep)) return;
@@ -267,13 +268,13 @@ void sort_rows(T* a, T* tmp, size_t n, unsigned bits, Stopper* stop) {
 template <class W>
 void sort_keys(uint64_t* keys, uint64_t* tmp, size_t n, unsigned bits, Stopper* stop) {
   using Row = typename W::Row;
-  sort_rows(rows<Row>(keys), rows<Row>(tmp), n, bits, stop);
+  sort_rows(rows<Row>(keys), rows<Row>(tmp), n, 0, bits, stop);
 }
 
 template <class W>
 void sort_pairs(uint64_t* pairs, uint64_t* tmp, size_t n, Stopper* stop) {
   using RowPair = Pair<typename W::Row>;
-  sort_rows(reinterpret_cast<RowPair*>(pairs), reinterpret_cast<RowPair*>(tmp), n, W::kWords * 64, stop);
+  sort_rows(reinterpret_cast<RowPair*>(pairs), reinterpret_cast<RowPair*>(tmp), n, 0, W::kWords * 64, stop);
 }
 
 template <unsigned Words>
@@ -434,7 +435,7 @@ void permute_sort(const Permutation& p, const uint64_t* keys, size_t n, const So
       return cut <= kept && cut <= bits ? sort_parts(p, in, n, room, cut, bits, stop) : scatter_sort(p, in, n, room, bits, stop);
     }
   if (in_steps(n, stop, [&](size_t from, size_t to) { permute_rows(p, in + from, out + from, to - from); }))
-    sort_rows(out, tmp, n, bits, stop);
+    sort_rows(out, tmp, n, 0, bits, stop);
 }
 
 // low and high are rows.

@@ -94,19 +94,6 @@ void sort_pairs(MutableWords pairs, MutableWords scratch, unsigned words, const 
   until_stopped(stop, [&](Stopper* stopping) { kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping); });
 }
 
-// Splits sorted pairs without further memory: the distinct keys go to the front of out, their ids behind the room of n keys, and
-// how many ids each has to the front of pairs. Returns (number of keys, number of ids).
-nb::tuple group(MutableWords pairs, MutableWords out, unsigned words, const Stop* stop) {
-  const size_t n = pairs_in(pairs, out, words);
-  uint64_t groups, ids;
-  Stopper stopping = stopper(stop);
-  {
-    ReleasedGil released;
-    groups = group_pairs(pairs.data(), words, n, out.data(), out.data() + n * words, &ids, &stopping);
-  }
-  return nb::make_tuple(groups, ids);
-}
-
 // Adds the histogram of h into counts (65 places); returns the index of the first key out of order, or len(keys).
 size_t histogram(Rows keys, MutableWords counts) {
   if (counts.size() != kSymbols) throw nb::value_error("counts has 65 places");
@@ -315,7 +302,6 @@ NB_MODULE(_kernel, m) {
   m.def("sort_keys", &sort_keys, nb::arg("keys").noconvert(), nb::arg("scratch").noconvert(), "bits"_a = nb::none(),
         "stop"_a = nb::none());
   m.def("sort_pairs", &sort_pairs, nb::arg("pairs").noconvert(), nb::arg("scratch").noconvert(), "words"_a = 1, "stop"_a = nb::none());
-  m.def("group_pairs", &group, nb::arg("pairs").noconvert(), nb::arg("out").noconvert(), "words"_a = 1, "stop"_a = nb::none());
   m.def("histogram", &histogram, nb::arg("keys").noconvert(), nb::arg("counts").noconvert());
   m.def("digest", &digest, nb::arg("keys").noconvert(), "permutation"_a = nb::none());
   m.def("make_header", &make_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,

@@ -1,67 +1,99 @@
-// The functions of the module that sort rows of a key and a number of 32 bits.
+// The functions of the module that sort rows of a key and a number of 32 or 64 bits.
 #include "build/numbered.hpp"
 #include "python/module.hpp"
 
 namespace fpstore {
 namespace {
 
+using Numbers = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Calls work with a row of so many words, and a number of the type of an array.
+template <class Work>
+void with_types(unsigned words, bool large, Work work) {
+  const auto with_number = [&](auto row) { large ? work(row, uint64_t{}) : work(row, uint32_t{}); };
+  if (words == 1) with_number(uint64_t{});
+  else if (words == 2) with_number(Wide<2>{});
+  else with_number(Wide<4>{});
+}
+
+// Whether numbers have 64 bits.
+template <class Array>
+bool are_large(const Array& numbers) {
+  if (numbers.dtype() != nb::dtype<uint32_t>() && numbers.dtype() != nb::dtype<uint64_t>()) throw nb::type_error("numbers have 32 or 64 bits");
+  return numbers.dtype() == nb::dtype<uint64_t>();
+}
+
 // The digit from a bit on that has so many values.
-Digit digit_of(unsigned depth, size_t places) {
+Digit digit_of(unsigned depth, size_t places, unsigned words) {
   unsigned bits = 1;
   while (bits < kMostPartBits && size_t{1} << bits < places) ++bits;
-  if (places != size_t{1} << bits || depth > 64 - bits) throw nb::value_error("a place for each value of 1 to 12 bits");
+  if (places != size_t{1} << bits || depth >= 64 * words || depth % 64 > 64 - bits)
+    throw nb::value_error("a place for each value of 1 to 12 bits of a word");
   return Digit{depth, bits};
 }
 
 // Adds to counts how many keys have each value of a digit.
-void count(Words keys, unsigned depth, MutableWords counts, const Stop* stop) {
-  const Digit by = digit_of(depth, counts.size());
-  until_stopped(stop, [&](Stopper* stopping) {
-    count_parts(keys.data(), keys.size(), by, counts.data(), stopping);
+void count(Rows keys, unsigned depth, MutableWords counts, const Stop* stop) {
+  const Digit by = digit_of(depth, counts.size(), words_in(keys));
+  with_types(words_in(keys), false, [&](auto row, auto) {
+    until_stopped(stop, [&](Stopper* stopping) { count_parts(rows<decltype(row)>(keys.data()), count_of(keys), by, counts.data(), stopping); });
   });
 }
 
 // Writes rows to their parts of out; at has the place of the next row of each part, and is moved on. Without numbers they are numbered
 // from first on.
-void scatter(Words keys, std::optional<Counts> numbers, uint32_t first, unsigned depth, MutableWords at,
-             std::tuple<MutableWords, MutableCounts> out, const Stop* stop) {
-  const Digit by = digit_of(depth, at.size());
-  const MutableWords& out_keys = std::get<0>(out);
-  const MutableCounts& out_numbers = std::get<1>(out);
-  if (numbers && numbers->size() != keys.size()) throw nb::value_error("a number for each key");
-  if (out_numbers.size() != out_keys.size()) throw nb::value_error("the arrays of out have different lengths");
-  const NumberedSource from{keys.data(), numbers ? numbers->data() : nullptr, first, keys.size()};
+void scatter(Rows keys, std::optional<Numbers> numbers, uint64_t first, unsigned depth, MutableWords at,
+             std::tuple<MutableRows, Numbers> out, const Stop* stop) {
+  const unsigned words = words_in(keys);
+  const Digit by = digit_of(depth, at.size(), words);
+  const MutableRows& out_keys = std::get<0>(out);
+  const Numbers& out_numbers = std::get<1>(out);
+  need_words(out_keys, words);
+  if (numbers && (numbers->size() != count_of(keys) || are_large(*numbers) != are_large(out_numbers)))
+    throw nb::value_error("a number for each key, of the type of those of out");
+  if (out_numbers.size() != count_of(out_keys)) throw nb::value_error("the arrays of out have different lengths");
   bool fits = false;
-  until_stopped(stop, [&](Stopper* stopping) {
-    fits = scatter_parts(from, by, at.data(), Numbered{out_keys.data(), out_numbers.data()}, out_keys.size(), stopping);
+  with_types(words, are_large(out_numbers), [&](auto row, auto number) {
+    using Row = decltype(row);
+    using Number = decltype(number);
+    const NumberedSource<Row, Number> from{rows<Row>(keys.data()), numbers ? static_cast<const Number*>(numbers->data()) : nullptr,
+                                           static_cast<Number>(first), count_of(keys)};
+    const Numbered<Row, Number> to{rows<Row>(out_keys.data()), static_cast<Number*>(out_numbers.data())};
+    until_stopped(stop, [&](Stopper* stopping) { fits = scatter_parts(from, by, at.data(), to, count_of(out_keys), stopping); });
   });
   if (!fits) throw nb::value_error("a part has no room");
 }
 
 // Sorts successive parts of rows, which agree in the leading bits and end at ends.
-void sort_parts(MutableWords keys, MutableCounts numbers, Words ends, unsigned bits, const Stop* stop) {
-  if (numbers.size() != keys.size()) throw nb::value_error("a number for each key");
-  if (bits > 64) throw nb::value_error("0 to 64 bits");
+void sort_parts(MutableRows keys, Numbers numbers, Words ends, unsigned bits, const Stop* stop) {
+  const size_t n = count_of(keys);
+  if (numbers.size() != n) throw nb::value_error("a number for each key");
+  if (bits > 64 * words_in(keys)) throw nb::value_error("0 to all bits of a key");
   for (size_t i = 0; i < ends.size(); ++i)
-    if (ends.data()[i] > keys.size() || (i && ends.data()[i] < ends.data()[i - 1])) throw nb::value_error("ends must ascend");
-  until_stopped(stop, [&](Stopper* stopping) {
-    sort_numbered(Numbered{keys.data(), numbers.data()}, ends.data(), ends.size(), bits, stopping);
+    if (ends.data()[i] > n || (i && ends.data()[i] < ends.data()[i - 1])) throw nb::value_error("ends must ascend");
+  with_types(words_in(keys), are_large(numbers), [&](auto row, auto number) {
+    const Numbered<decltype(row), decltype(number)> all{rows<decltype(row)>(keys.data()), static_cast<decltype(number)*>(numbers.data())};
+    until_stopped(stop, [&](Stopper* stopping) { sort_numbered(all, ends.data(), ends.size(), bits, stopping); });
   });
 }
 
 // Whether no key is there twice, of keys in order.
-bool are_distinct(Words keys, const Stop* stop) {
+bool are_distinct(Rows keys, const Stop* stop) {
   bool distinct = false;
-  until_stopped(stop, [&](Stopper* stopping) { distinct = are_all_distinct(keys.data(), keys.size(), stopping); });
+  with_types(words_in(keys), false, [&](auto row, auto) {
+    until_stopped(stop, [&](Stopper* stopping) { distinct = are_all_distinct(rows<decltype(row)>(keys.data()), count_of(keys), stopping); });
+  });
   return distinct;
 }
 
 // Moves sorted rows together: distinct keys, how many numbers each has, and distinct numbers; returns (number of keys, of numbers).
-nb::tuple group(MutableWords keys, MutableCounts numbers, MutableWords counts, const Stop* stop) {
-  if (numbers.size() != keys.size() || counts.size() < keys.size()) throw nb::value_error("a number and a count for each key");
+nb::tuple group(MutableRows keys, Numbers numbers, MutableWords counts, const Stop* stop) {
+  const size_t n = count_of(keys);
+  if (numbers.size() != n || counts.size() < n) throw nb::value_error("a number and a count for each key");
   size_t groups = 0, used = 0;
-  until_stopped(stop, [&](Stopper* stopping) {
-    groups = group_numbered(Numbered{keys.data(), numbers.data()}, keys.size(), counts.data(), &used, stopping);
+  with_types(words_in(keys), are_large(numbers), [&](auto row, auto number) {
+    const Numbered<decltype(row), decltype(number)> all{rows<decltype(row)>(keys.data()), static_cast<decltype(number)*>(numbers.data())};
+    until_stopped(stop, [&](Stopper* stopping) { groups = group_numbered(all, n, counts.data(), &used, stopping); });
   });
   return nb::make_tuple(groups, used);
 }

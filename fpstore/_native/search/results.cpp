@@ -12,30 +12,6 @@
 
 namespace fpstore {
 
-namespace {
-
-// Called once for each of many small steps.
-class Steps {
- public:
-  explicit Steps(Stopper* stop) : stop_(stop) {}
-  void take() {
-    if (--left_) return;
-    left_ = kSteps;
-    if (should_stop(stop_, kSteps)) throw Interrupted();
-  }
-
- private:
-#ifdef FPSTORE_SMALL
-  static constexpr uint32_t kSteps = 1 << 2;
-#else
-  static constexpr uint32_t kSteps = 1 << 12;
-#endif
-  Stopper* stop_;
-  uint32_t left_ = kSteps;
-};
-
-}  // namespace
-
 static bool resize(Sink* sink, size_t bytes, uint64_t capacity) {
   void* const p = std::realloc(sink->matches, bytes);
   if (!p) return false;
@@ -229,57 +205,6 @@ Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, 
     case 1: return order(fingerprints);
     case 2: return order(rows<Wide<2>>(fingerprints));
     default: return order(rows<Wide<4>>(fingerprints));
-  }
-}
-
-namespace {
-
-template <class Row>
-struct KeyAndId {
-  Row key;
-  uint64_t id;
-};
-
-template <class Row>
-uint64_t group_rows(uint64_t* words, uint64_t n, Row* keys, uint64_t* ids, uint64_t* id_count, Stopper* stop) {
-  const KeyAndId<Row>* const pairs = reinterpret_cast<const KeyAndId<Row>*>(words);
-  uint64_t groups = 0, written = 0;
-  Steps steps(stop);
-  const auto same = [&](uint64_t a, uint64_t b) {
-    steps.take();
-    return a == b;
-  };
-  for (uint64_t i = 0; i < n;) {
-    const Row key = pairs[i].key;
-    const uint64_t start = written;
-    bool ascending = true;
-    for (; i < n && pairs[i].key == key; ++i, steps.take()) {
-      const uint64_t id = pairs[i].id;
-      if (written > start && ids[written - 1] >= id) ascending = false;
-      ids[written++] = id;
-    }
-    if (!ascending) {
-      std::sort(ids + start, ids + written, [&](uint64_t a, uint64_t b) {
-        steps.take();
-        return a < b;
-      });
-      written = static_cast<uint64_t>(std::unique(ids + start, ids + written, same) - ids);
-    }
-    keys[groups] = key;
-    words[groups++] = written - start;  // groups <= i: the pair that stood here has been read
-  }
-  *id_count = written;
-  return groups;
-}
-
-}  // namespace
-
-uint64_t group_pairs(uint64_t* pairs, unsigned words, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count,
-                     Stopper* stop) {
-  switch (words) {
-    case 1: return group_rows(pairs, n, keys, ids, id_count, stop);
-    case 2: return group_rows(pairs, n, rows<Wide<2>>(keys), ids, id_count, stop);
-    default: return group_rows(pairs, n, rows<Wide<4>>(keys), ids, id_count, stop);
   }
 }
 

@@ -1,12 +1,9 @@
 // From the matches of a probe, in table order, to the order in which they are handed out.
 #pragma once
-#include "isa/runtime.hpp"
+#include "isa/steps.hpp"
 #include "search/sink.hpp"
 
 namespace fpstore {
-
-// Thrown out of a long call that is to end early.
-struct Interrupted {};
 
 // Bytes of a distance in a column: fingerprints of 256 bits may differ in all of them.
 constexpr unsigned distance_bytes(unsigned width) { return width < 256 ? 1 : 2; }
@@ -23,10 +20,5 @@ void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by);
 bool reserve(Sink* sink, unsigned words, uint64_t count);
 // Copies matches to a place in another sink, which has room, and adds so much to their query numbers.
 void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place, const Sink& to);
-
-// For n sorted pairs (key, id), keys of so many words: the distinct keys, the distinct ids of each in ascending order one after the other, and, at the front
-// of pairs itself, how many ids each key has. keys and ids need room for n; returns the number of keys. Throws Interrupted.
-uint64_t group_pairs(uint64_t* pairs, unsigned words, uint64_t n, uint64_t* keys, uint64_t* ids, uint64_t* id_count,
-                     Stopper* stop);
 
 }  // namespace fpstore

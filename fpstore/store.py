@@ -48,7 +48,7 @@ MOST_LIMIT = 2**63 - 1
 
 
 def snapshot_of(store: Store) -> Snapshot:
-    """Return a store as it is now, which no later change affects; for what is built on it inside of this package."""
+    """Return the current snapshot of a store, which no later change affects; for other modules of this package."""
     return store._snapshot()
 
 
@@ -147,7 +147,7 @@ class Store:
         return self._tracker.snapshot()
 
     def _identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
-        """Return the store as it is now, and what tells this state from any other."""
+        """Return the current snapshot, and the identity of this state."""
         self._check()
         return self._tracker.identified_snapshot() if self._writer is None else self._writer.identified_snapshot()
 
@@ -189,7 +189,7 @@ class Store:
         return f"<fpstore.Store {str(self.path)!r}: {holds}, radius {self.radius}, design {self.design.name}>"
 
     def __contains__(self, fingerprint: object) -> bool:
-        """Return whether a fingerprint is stored; InputError for what is none, or has another width."""
+        """Return whether a fingerprint is stored; InputError for a value that is no fingerprint of this width."""
         return self._snapshot().has(self._one(fingerprint))
 
     def __iter__(self) -> Iterator[int]:

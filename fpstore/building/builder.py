@@ -152,11 +152,11 @@ class _Build:
             writer.write_places(self._memory)
 
     def _sorter(self, rows: int | None) -> Sorter:
-        """Return a sorter of rows, of which there will be so many if that is known."""
+        """Return a sorter of rows, whose number may be known."""
         return Sorter(self._memory, self._temporary, rows, self._width.words, self._threads, self._work.stop)
 
     def _read(self, source: Any, ids: Any) -> Sorter:
-        """Return a sorter of all rows; a design that is impossible for so many is refused before anything is read."""
+        """Return a sorter of all rows; a design that is impossible for their number is refused before anything is read."""
         rows = known_rows(source)
         if rows is not None and self._options.design != "auto":
             self._choose(rows)
@@ -279,7 +279,7 @@ class _Build:
             keys.close()
 
     def _auto(self, count: int) -> dict[str, Any] | None:
-        """If `auto` chose the design, return what a later merge needs to choose again."""
+        """If `auto` chose the design, return the facts by which a later merge chooses again."""
         if self._options.design != "auto":
             return self._options.auto
         options = self._options
@@ -295,7 +295,7 @@ class _Build:
 
 
 def _workspace(memory: Words, words: int) -> tuple[Words, Words]:
-    """Return arrays of so many words for keys and as scratch, of some memory as far as it goes."""
+    """Return arrays of words for keys and for scratch, from some memory as far as it goes."""
     if len(memory) >= 2 * words:
         return memory[:words], memory[words : 2 * words]
     return memory[:words] if len(memory) >= words else sort_room(words, 1), sort_room(words, 1)
@@ -319,11 +319,11 @@ class _Identity(SortedColumns):
         super().add(part)
 
     def sample(self) -> Words:
-        """Return some of the fingerprints, evenly spread over the sorted set."""
+        """Return a sample of the fingerprints, evenly spread over the sorted set."""
         return self._sample.rows()
 
     def drop_ids(self, table: Path) -> None:
-        """Drop the ids once they are written; what is in files is read from the identity table from now on."""
+        """Drop the ids once they are written; fingerprints in files are read from the identity table from now on."""
         self._per_key.close()
         self._numbers.close()
         if self._in_files:

@@ -44,7 +44,7 @@ def pair_bytes(words: int) -> int:
 
 
 def sort_bytes(words: int) -> int:
-    """Return the bytes per key of so many words while keys alone are sorted."""
+    """Return the bytes per key while keys alone are sorted, by the number of words of a key."""
     return SORT_BYTES * words
 
 

@@ -1,4 +1,4 @@
-"""The writer of a generation: its tables, ids and strings, and what makes a folder of them a store."""
+"""The writer of a generation: its tables, ids and strings, and the log and manifest that make their folder a store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from fpstore.format.table import TableWriter, open_table, table_writer
 
 
 class Work:
-    """Counts what is done of the current phase, and reports it to the caller's callback, from any thread."""
+    """Counts the progress of the current phase, and reports it to the caller's callback, from any thread."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress

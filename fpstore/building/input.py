@@ -87,7 +87,7 @@ def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
 
 
 def _peeked(source: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """Return the first item of an iterator, and the same items; None for what can be read again, such as a reader."""
+    """Return the first item of an iterator, and an iterator of all items; None for a source that can be read again."""
     if not isinstance(source, Iterator):
         return None, source
     first = list(islice(source, 1))

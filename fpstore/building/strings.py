@@ -26,8 +26,8 @@ from fpstore.format.strings import MAX_STRING_BYTES, StringWriter
 
 LEVEL = 3
 MOST_DICTIONARY_BYTES = 1 << 16
-DICTIONARY_SHARE = 100  # the strings are so many times as large as the dictionary
-SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # a dictionary is trained on about so many records and bytes
+DICTIONARY_SHARE = 100  # the strings are at least this many times as large as the dictionary
+SAMPLE_RECORDS, SAMPLE_BYTES = 1 << 12, 1 << 22  # the size of the sample on which a dictionary is trained, about
 SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # of which strings are taken for a sample
 KEPT_BYTES = 96  # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
 
@@ -274,12 +274,12 @@ class StringSample:
             start += self._step * per_record
 
     def layout(self, count: int) -> StringLayout:
-        """Return a layout for so many strings like these, with a dictionary that is trained on the sample."""
+        """Return a layout for a number of strings like these, with a dictionary that is trained on the sample."""
         per_record = strings_per_record(self._strings, self._bytes)
         return StringLayout(per_record, count, self._train(self._bytes * count // max(self._strings, 1)))
 
     def _train(self, total_bytes: int) -> bytes:
-        """Train a dictionary for strings of so many bytes; b"" if they are too few for one."""
+        """Train a dictionary for strings of a total size; b"" if they are too few."""
         import zstandard
 
         size = min(MOST_DICTIONARY_BYTES, total_bytes // DICTIONARY_SHARE)

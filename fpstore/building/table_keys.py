@@ -189,10 +189,10 @@ def reference_keys(keys: Callable[[], Iterable[Words]], count: int, spec: TableS
 
 
 def most_threads(memory: int, words: int) -> int:
-    """Return how many threads can sort runs of keys of so many words in a budget."""
+    """Return the number of threads that can sort runs of keys in a budget, by the number of words of a key."""
     return max(memory // (THREAD_MEMORY * words), 1)
 
 
 def _at_once(threads: int) -> int:
-    """Return how many runs or parts are in memory: those that threads sort, and one that waits."""
+    """Return the number of runs or parts in memory: one for each thread that sorts, and one that waits."""
     return threads + 1 if threads > 1 else 1

@@ -158,7 +158,7 @@ def _resolved(path: Path) -> Path | None:
 
 @contextmanager
 def sorting_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder for the files of a sort; what a process that was killed has left, the next build of the target removes.
+    """Yield a folder for the files of a sort; the next build of the target removes a folder that a killed process has left.
 
     Raises
     ------

@@ -155,7 +155,7 @@ def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]
 
 
 def _copy_data(path: Path, source: int, target: int, size: int) -> Iterator[int]:
-    """Copy what is no hole; yield the end of each step."""
+    """Copy the file without its holes; yield the end of each step."""
     for at, end in _data(source, size):
         while at < end:
             copied = _copy_some(path, source, target, at, min(end - at, COPY_BYTES))

@@ -89,7 +89,7 @@ def _delta(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _compression(generation: Generation) -> dict[str, float | None]:
-    """Compare a table that holds the fingerprints with what the set takes at least; references do not hold them."""
+    """Compare a table that holds the fingerprints with the least size of the set; references do not hold them."""
     fingerprints, width = generation.record.fingerprints, generation.design.width.bits
     holding = [table.kernel for table in generation.tables if not (isinstance(table, ColumnTable) and table.is_reference)]
     bits = sum(kernel.file_bytes for kernel in holding) * 8 / fingerprints / len(holding) if fingerprints else 0.0

@@ -120,7 +120,7 @@ class Committer:
         return after
 
     def make_nothing(self, sync: str) -> None:
-        """Finish a call that changes nothing: what it found may rest on a change that is not yet durable."""
+        """Finish a call that changes nothing: its answer may rest on a change that is not yet durable."""
         if sync == "commit" and self.log.durable != self.log.place:
             self.flush()
 

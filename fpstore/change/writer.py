@@ -380,7 +380,7 @@ class StoreWriter:
         }
 
     def identified_snapshot(self) -> tuple[Snapshot, dict[str, object]]:
-        """Return the current snapshot and what tells its state from any other, as `Tracker.identified_snapshot` does."""
+        """Return the current snapshot and the identity of its state, as `Tracker.identified_snapshot` does."""
         with self.committer.turn:
             return self.committer.tracker.identified_snapshot(self.committer.log.number)
 
@@ -412,7 +412,7 @@ class StoreWriter:
 
 
 def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
-    """Make this process the store's writer: take the lock, remove what a dead writer left, cut off a torn end of the log.
+    """Make this process the store's writer: take the lock, remove the leftovers of a dead writer, cut off a torn end of the log.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The command line: one file per verb. Each one parses, calls the library and prints."""
+"""The command line: verbs by subject. Each verb parses, calls the library and prints."""
 
 from fpstore.cli.app import main
 

@@ -100,7 +100,7 @@ class Program(VerbGroup):
         return result if isinstance(result, int) else 0
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, and note what its errors end with."""
+        """Find the verb, and note the advice at the end of its errors."""
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, Verb) and isinstance(ctx.obj, Failure):
             ctx.obj.code = command.failure

@@ -112,7 +112,7 @@ def calibrate(given: Given) -> None:
 
 
 def _calibration(given: Given) -> Calibration:
-    """Return the calibration that the command line asks for; what cannot be is a usage error."""
+    """Return the calibration that the command line asks for; an impossible wish is a usage error."""
     from fpstore.calibration.job import calibrated, request_of
     from fpstore.calibration.settings import PDQ_SETTINGS
     from fpstore.hashing.corpora import open_corpus, paths_of
@@ -172,7 +172,7 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
 
 
 def _print_calibration(found: Calibration) -> None:
-    """Print the suggestions, what the first one finds, and what was looked at."""
+    """Print the suggestions, the copies that the first suggestion finds, and the facts about the corpus."""
     from fpstore.calibration.shown import SUMMARY, facts_of, recall_table, summary_rows, wanted
 
     print_table(f"Settings for {wanted(found)}, the suggested one first", SUMMARY, summary_rows(found), left=(0, 6))

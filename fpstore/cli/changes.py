@@ -211,7 +211,7 @@ class _Counts:
         return f"{counted(self.inserted, 'row')} of {self.done:,} {self.what}"
 
     def said(self) -> str:
-        """Say what is in the store, and how to go on."""
+        """Print how many rows are in the store, and how to go on."""
         chunk = self.chunk  # one without rows, as of a text without words, has no ids
         with_ids = chunk is not None and not self.row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
@@ -257,7 +257,7 @@ def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[match
 
 
 def _placed(source: TextReader) -> Iterator[Any]:
-    """Yield the rows of texts with their places, so that those that are left out have an answer too."""
+    """Yield the rows of texts with their places, so that rows that are left out have an answer too."""
     first = source.next_row
     return (Asked(*chunk, places - np.uint64(first), end - first) for chunk, places, end in source.placed())
 
@@ -424,7 +424,7 @@ def merge(given: Given) -> None:
 
 
 def _check_merge(given: Given) -> None:
-    """Refuse what does not go together, before the store is opened for writing."""
+    """Refuse options that do not go together, before the store is opened for writing."""
     import fpstore
 
     if given.at is not None and (given.others or given.design is not None):

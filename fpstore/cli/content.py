@@ -1,4 +1,4 @@
-"""What inputs hold: the one declaration of it that verbs share, and the readers that make fingerprints of it."""
+"""The content of inputs: the one declaration of it that verbs share, and the readers that make fingerprints of it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[s
 
 
 def _weighted(ctx: click.Context, text: str) -> tuple[str, int | None]:
-    """Return the name of a column and its weight: what stands behind the last =, if it is a number."""
+    """Return the name of a column and its weight: the number behind the last =, if there is one."""
     from fpstore.hashing.weights import MOST_WEIGHT
 
     name, equals, number = text.rpartition("=")
@@ -160,7 +160,7 @@ MAKING = (
 
 
 def declared_kind(given: Given) -> str:
-    """Return what the command line says that the inputs hold; a usage error if it says two things."""
+    """Return the content of the inputs by the command line; a usage error if it names two kinds of content."""
     wanted = {TEXTS: "text", ROWS: "text_field", PICTURES: "image", VECTORS: "vector"}
     kinds = [kind for kind, name in wanted.items() if getattr(given, name, None)]
     if kinds == [TEXTS, ROWS]:
@@ -171,7 +171,7 @@ def declared_kind(given: Given) -> str:
 
 
 def known_kind(given: Given, store: Store, maker: Fingerprinter[Any] | None) -> str:
-    """Return what the inputs of a store hold: what its fingerprinter takes, unless the command line says otherwise."""
+    """Return the content of the inputs of a store: items of its fingerprinter, unless the command line says otherwise."""
     if given.fingerprints or any(map(given.is_given, OF_FINGERPRINTS)):
         return FINGERPRINTS
     kind = FINGERPRINTS if maker is None else _KIND[maker.items]
@@ -197,7 +197,7 @@ def maker_of(store: Store) -> Fingerprinter[Any] | None:
 
 
 def refuse_foreign(given: Given, kind: str) -> None:
-    """Raise a usage error for an option that is not for what the inputs hold."""
+    """Raise a usage error for an option that is not for the content of the inputs."""
     opts = {param.name: param.opts[-1] for param in click.get_current_context().command.params}
     for name, kinds in _BELONGS.items():
         if name in opts and kind not in kinds and given.is_given(name):
@@ -306,7 +306,7 @@ def open_fingerprints(given: Given, paths: str | Sequence[str], width: Any, **mo
 
 
 def open_inputs(given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices, **more: Any) -> Any:
-    """Return the reader of inputs, which makes fingerprints of what they hold.
+    """Return the reader of inputs, which makes fingerprints of their content.
 
     Parameters
     ----------
@@ -410,7 +410,7 @@ def _picture(maker: Any) -> Chunk:
 
 
 def check_inputs(given: Given, kind: str, paths: Sequence[str], advice: str) -> None:
-    """Refuse inputs that cannot hold what they are to hold.
+    """Refuse inputs that cannot have the declared content.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ JOB = (options.OUTPUT, options.JSON, options.RENAME, options.MEMORY, options.THR
 
 
 def resume_folder(given: Given) -> Path | None:
-    """Return the folder of what is done, if --resume wants it; otherwise tell of one that is there."""
+    """Return the folder that keeps the work, if --resume wants it; otherwise print a note about a folder that is there."""
     if given.output == "-":
         if given.resume:
             fail("--resume needs an output file: name one with --output")
@@ -57,7 +57,7 @@ def resume_folder(given: Given) -> Path | None:
 
 @contextmanager
 def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdentity]) -> Iterator[Checkpoint | None]:
-    """Keep what is done inside the block in a folder, which is removed at the end; without a folder, keep nothing.
+    """Keep the work inside the block in a folder, which is removed at the end; without a folder, keep nothing.
 
     What was found done is told when the block ends, and on an interrupt how to go on.
     """
@@ -333,7 +333,7 @@ def dedup(given: Given) -> None:
 
 
 def _summary(found: Duplicates) -> dict[str, Any]:
-    """Return the numbers of what was found, and the largest clusters."""
+    """Return the counts of documents and clusters, and the largest clusters."""
     clusters, documents = found.clusters, len(found.kept)
     kept = int(found.kept.sum())
     return {

@@ -47,12 +47,12 @@ class Asked(NamedTuple):
     end: int | None = None
 
     def slice(self, start: int, end: int) -> Asked:
-        """Return some of them."""
+        """Return a slice of the queries."""
         ids = None if self.ids is None else self.ids[start:end]
         return Asked(self.fingerprints[start:end], ids, None if self.rows is None else self.rows[start:end])
 
     def rows_from(self, before: int) -> Words:
-        """Return their rows; by default those after so many others."""
+        """Return the numbers of the queries' rows; by default they count on from ``before``."""
         return np.arange(before, before + len(self.fingerprints), dtype=np.uint64) if self.rows is None else self.rows
 
 
@@ -68,7 +68,7 @@ def is_json(output: str, as_json: bool) -> bool:
 def rows_writer(
     output: str, width: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
 ) -> Iterator[Write]:
-    """One row per id: the four columns, then those of the query: its ``row``, and its id by another name."""
+    """One row per id: the four columns, then the columns of the query: its ``row``, and its id by another name."""
     before = 0
     with open_writer(output, columns=[*COLUMNS, *query_columns], width=width, names=names, null=null) as writer:
 
@@ -118,7 +118,7 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 def json_lines_writer(
     output: str, bits: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
 ) -> Iterator[Write]:
-    """One object per query, even without a match; it begins with those of the columns that tell of the query: row, and id."""
+    """One object per query, even without a match; it begins with the columns of the query: row, and id."""
     width, before, end = Width(bits), 0, "\0" if null else "\n"
     encode = json.JSONEncoder(ensure_ascii=False).encode
 

@@ -183,7 +183,7 @@ def nearest(given: Given) -> int:
 
 
 def scan_notice(store: Store, given: Given) -> bool:
-    """Whether a probe is a scan since its radius is above the store's; if so, say what to build instead."""
+    """Whether a probe is a scan since its radius is above the store's; if so, print which store to build instead."""
     options.check_radius_option(given.radius, store.width)
     if given.radius is None or given.radius <= store.radius:
         return False
@@ -277,7 +277,7 @@ def _have_lines(given: Given) -> bool:
 
 
 class _Queries(NamedTuple):
-    """Queries in chunks, what they are made of, and their number if it is known."""
+    """Queries in chunks, their content, and their number if it is known."""
 
     kind: str
     chunks: Any
@@ -314,7 +314,7 @@ def _queries(given: Given, store: Store) -> _Queries:
 
 
 def _of_files(given: Given, store: Store, maker: Any) -> _Queries:
-    """Return the queries that are files of what the store makes fingerprints of."""
+    """Return the queries that are files of texts, pictures or vectors, as the store's fingerprinter takes them."""
     kind = content.known_kind(given, store, maker)
     if kind == ROWS:
         fail("the texts of rows are in files that --input names, with --text-field")
@@ -380,7 +380,7 @@ def parse_words(words: Sequence[str], given: Given, bits: int, hint: str = "") -
 
 
 def _hint(word: str) -> str:
-    """Return what a word may mean that is no fingerprint."""
+    """Return the possible meaning of a word that is no fingerprint."""
     try:
         if word and Path(word).exists():
             return "; --input is for files of fingerprints; texts, pictures and vectors need a store that was built of such"

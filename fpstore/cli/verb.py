@@ -34,7 +34,7 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Report what a function of the library refuses inside the block as a usage error, an argument by its option."""
+    """Report refusals of the library inside the block as usage errors, which name options in place of arguments."""
     try:
         yield
     except InputError as error:
@@ -174,12 +174,12 @@ def output_is(where: str) -> dict[str, str]:
 
 
 def names_output(command: click.Command) -> bool:
-    """Return whether an option of a command names what it writes."""
+    """Return whether an option of a command names its output."""
     return any("--output" in parameter.opts for parameter in command.params)
 
 
 class VerbGroup(_Shown, click.Group):
-    """A group, whose help lists the verbs by what they are for."""
+    """A group, whose help lists the verbs by their purpose."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)

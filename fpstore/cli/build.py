@@ -266,7 +266,7 @@ def plan(given: Given) -> None:
     """
     import fpstore
     from fpstore.design.planner import crossover
-    from fpstore.design.preference import knee
+    from fpstore.design.planner import knee
 
     n, radius, width, storage, prefer = given.n, given.radius, given.width, given.storage, given.prefer
     options.check_radius_option(radius, width)

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
+from math import isqrt
 from typing import Any, NamedTuple
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole
 from fpstore.base.resources import parse_size, total_memory
 from fpstore.base.width import WORD_BITS, Width, check_width
+from fpstore.design import column_costs
 from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, Blocks, check_blocks, default_block_bytes
-from fpstore.design.candidates import candidates_for
+from fpstore.design.costs import weighted
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
-from fpstore.design.families import SCAN, check_radius, lookup_radius
-from fpstore.design.preference import cost, preferred, weighted_cost
+from fpstore.design.families import MANKU, SCAN, Design, check_radius, design, lookup_radius
 from fpstore.design.sample import Sample
+from fpstore.design.tables import MOST_COLUMN_ENTRIES, TAG_BITS
 from fpstore.errors import InputError
 from fpstore.io import check_fingerprints
 
+MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared, too
+COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+MOST_TABLES = 100  # a design with more tables is not compared
+# The bytes and the time of packed tables that may take the place of column tables, as multiples.
+MORE_BYTES, MORE_TIME = 1.15, 2.0
 NO_BUDGET = 1 << 62
 DEALT_PLANS = 2  # plans with dealt bits are made from this many of the best column tables
 
@@ -63,7 +72,7 @@ def plan(
         A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
         estimated from its shared prefixes, and striped designs and columns with dealt bits are compared too.
     prefer : {"balance", "speed", "space"}
-        What ``auto`` takes of the plans that fit: the best compromise (see :func:`~fpstore.design.preference.weighted_cost`),
+        What ``auto`` takes of the plans that fit: the best compromise (see :func:`~fpstore.design.planner.weighted_cost`),
         the fastest, or the smallest, with ``filter=True`` of those that have filters if there are any.
     width : int
         Bits of a fingerprint: 32, 64, 128 or 256.
@@ -182,3 +191,109 @@ def choose(n: int, radius: int, required: Requirements = Requirements(), sample:
             expected=required.disk_budget,
         )
     return plans[0]
+
+
+# The designs that are compared for a radius, a width and a number of fingerprints
+
+
+def candidates_for(
+    radius: int, skewed: bool = False, width: int = WORD_BITS, fingerprint_count: int = 1 << 20
+) -> Iterator[Design]:
+    """Yield the designs worth considering: the paper's, other blocks, nested, flips, striped for skew; columns; a scan."""
+    if radius:
+        yield design(SCAN, radius, width)
+    if radius <= lookup_radius(width):
+        yield from _with_lookups(radius, skewed, width)
+        if fingerprint_count <= MOST_COLUMN_ENTRIES:
+            yield from _with_columns(radius, width, fingerprint_count)
+
+
+def _with_columns(radius: int, width: int, fingerprint_count: int) -> Iterator[Design]:
+    """Yield the best column tables of uniform fingerprints for each number of them."""
+    for block_count in COLUMN_BLOCKS:
+        designs = []
+        for bucket_bits in column_costs.bucket_bits(block_count, width, fingerprint_count):
+            usual = bucket_bits == min(width // block_count, TAG_BITS)
+            name = f"columns-{block_count}" if usual else f"columns-{block_count}-{bucket_bits}"
+            with suppress(InputError):  # too many look-ups
+                made = design(name, radius, width)
+                made.lookups(fingerprint_count)
+                designs.append(estimate(made, fingerprint_count))
+        if designs:
+            yield knee(designs).design
+
+
+@lru_cache(maxsize=64)
+def _with_lookups(radius: int, skewed: bool, width: int) -> tuple[Design, ...]:
+    found = []
+    names = [name for name, (_, most) in MANKU.items() if radius <= most]
+    shapes = {MANKU[name][0] for name in names}
+    for block_count in range(radius + 2, min(radius + 5, 12)):
+        for leading_count in range(1, block_count - radius + 1):
+            name = f"blocks-{block_count}-{leading_count}"
+            if name not in shapes and leading_count < block_count:
+                names.append(name)
+    if 0 < radius < isqrt(MOST_TABLES):
+        nest = f"nested-{radius + 1}-{radius + 1}"
+        if nest not in shapes:
+            names.append(nest)
+    names += [f"flip-{count}" for count in range(1, radius + 2)]
+    if skewed and radius:
+        if radius > MANY_ERRORS:
+            names += [f"blocks-{count}-1" for count in range(2, MANY_ERRORS + 2)]
+        names += [name.replace("blocks", "striped") for name in [*shapes, *names] if name.startswith("blocks")]
+    seen = set()
+    for name in names:
+        made = design(name, radius, width)
+        if len(made.tables) <= MOST_TABLES and made.tables not in seen:
+            seen.add(made.tables)
+            found.append(made)
+    return tuple(found)
+
+
+# Which of the plans that fit is the best
+
+
+def cost(p: Plan, storage: str) -> float:
+    """Return the time by which plans are ranked, in microseconds or milliseconds."""
+    return p.mean_microseconds if storage == "hot" else p.cold_milliseconds
+
+
+def weighted_cost(p: Plan, storage: str = "hot") -> float:
+    """Return time x bytes^1.585, which ``auto`` minimizes: twice the bytes weigh as much as three times the time."""
+    return weighted(cost(p, storage), p.bytes_per_fingerprint)
+
+
+def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
+    """Return the plan with the lowest weighted cost (:func:`weighted_cost`), and among equals the smaller.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        At least one.
+    storage : {"hot", "cold"}
+        Which of the two times counts.
+    """
+    return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
+
+
+def balance(plans: Sequence[Plan], storage: str = "hot") -> Plan:
+    """Return the plan with the lowest weighted cost, or packed tables in place of columns that are hardly better.
+
+    Packed tables take the place of columns where they take no more than MORE_BYTES of their bytes and MORE_TIME of their time.
+    """
+    best = knee(plans, storage)
+    if not best.design.ring:
+        return best
+    most_bytes, most_time = MORE_BYTES * best.bytes_per_fingerprint, MORE_TIME * cost(best, storage)
+    packed = [p for p in plans if not p.design.ring and p.bytes_per_fingerprint <= most_bytes and cost(p, storage) <= most_time]
+    return knee(packed, storage) if packed else best
+
+
+def preferred(plans: Sequence[Plan], storage: str = "hot", prefer: str = "balance") -> Plan:
+    """Return the plan that ``auto`` takes of the plans that fit: the balance, the fastest or the smallest."""
+    if prefer == "speed":
+        return min(plans, key=lambda p: (cost(p, storage), p.bytes_per_fingerprint, p.name))
+    if prefer == "space":
+        return min(plans, key=lambda p: (p.bytes_per_fingerprint, cost(p, storage), p.name))
+    return balance(plans, storage)

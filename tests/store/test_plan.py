@@ -14,13 +14,11 @@ from speeds import crossed, slow
 import fpstore
 from fpstore import InputError, _kernel, plan
 from fpstore.design.blocks import CODECS, DEFAULT_BLOCK_BYTES, HUFFMAN, Blocks
-from fpstore.design.candidates import candidates_for
 from fpstore.design.costs import SPEED_FOR_TWICE_THE_BYTES, work
 from fpstore.design.covering import covers
 from fpstore.design.estimates import Requirements, estimate, filters_of, limit_bits, table_bits
 from fpstore.design.families import MANKU, MAX_VARIANTS, design
-from fpstore.design.planner import choose
-from fpstore.design.preference import MORE_BYTES, MORE_TIME, cost, knee
+from fpstore.design.planner import MORE_BYTES, MORE_TIME, candidates_for, choose, cost, knee
 
 GIB = 1 << 30
 

@@ -21,7 +21,7 @@ from fpstore.base.width import Width
 from fpstore.design.blocks import CODECS
 from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, SPEED_FOR_TWICE_THE_BYTES, Work, work
 from fpstore.design.estimates import Plan
-from fpstore.design.preference import weighted_cost
+from fpstore.design.planner import weighted_cost
 from fpstore.design.sample import evenly
 from fpstore.design.tables import TableLookup
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from fpstore import _kernel
-from fpstore.calibration.draws import Draws
 from fpstore.calibration.perturbations import kind_and_amount
+from fpstore.calibration.seeded import Draws
 from fpstore.errors import InputError, show
 
 if TYPE_CHECKING:

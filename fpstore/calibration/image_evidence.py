@@ -9,10 +9,10 @@ import numpy as np
 
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
-from fpstore.calibration.draws import Draws, Reservoir
 from fpstore.calibration.image_changes import ImageChange
 from fpstore.calibration.measures import Measured, SampledPairs, check_families, fingerprints_of, measured
 from fpstore.calibration.resemblance import Places, Views, one_of_each, resembling_images, views
+from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed

@@ -20,7 +20,7 @@ from fpstore.calibration.measures import (
     evidence_of_changes,
     evidence_of_labels,
 )
-from fpstore.calibration.perturbations import CHANGES, Change, parse_change
+from fpstore.calibration.perturbations import CHANGES, TextChange, parse_change
 from fpstore.calibration.samples import labelled_ids, labelled_texts, sample_of
 from fpstore.calibration.settings import Setting, parse_setting, usual_settings
 from fpstore.errors import InputError, show
@@ -35,7 +35,7 @@ from fpstore.jobs.dedup import projection_of
 SAMPLE, COPIES, MOST_SAMPLE = 1500, 300, 10_000
 
 
-class Amounts(NamedTuple):
+class Sampling(NamedTuple):
     """How much is looked at: see :func:`calibrate`."""
 
     sample: int = SAMPLE
@@ -48,11 +48,11 @@ class Amounts(NamedTuple):
         """Return the least resemblance of two items that are no strangers."""
         return usual if self.resemblance is None else self.resemblance
 
-    def checked(self) -> Amounts:
+    def checked(self) -> Sampling:
         """Return the same; InputError for a value out of range."""
         if (check_share(self.resemblance, "resemblance") or 0) > 1:
             raise InputError(f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}")
-        return Amounts(
+        return Sampling(
             check_whole(self.sample, 2, MOST_SAMPLE, "sample"),
             check_whole(self.copies, 1, MOST_SAMPLE, "copies"),
             self.resemblance,
@@ -260,8 +260,8 @@ class Request(NamedTuple):
     """What a calibration is asked for: see :func:`calibrate`."""
 
     settings: list[Setting]
-    changes: Sequence[Change] | Sequence[ImageChange]
-    amounts: Amounts
+    changes: Sequence[TextChange] | Sequence[ImageChange]
+    amounts: Sampling
     wish: Wish
     columns: Projection | None
     pairs: Any
@@ -283,7 +283,7 @@ def request_of(
     **amounts: Any,
 ) -> Request:
     """Return what a calibration is asked for; InputError for a wrong argument of :func:`calibrate`."""
-    checked = Amounts(html=html, **amounts).checked()
+    checked = Sampling(html=html, **amounts).checked()
     if documents is not None:
         check_whole(documents, 2, 2**64, "documents")
     wish = Wish(0 if documents is None else documents, recall, false_pairs).checked()

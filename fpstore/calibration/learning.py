@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fpstore.base.aliases import Progress
-from fpstore.calibration.draws import Draws, Reservoir
+from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.hashing.html import extractor_of, main_texts
 from fpstore.hashing.text import SimHash
 from fpstore.io.source import Projection, RowSource

@@ -11,11 +11,11 @@ from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width
-from fpstore.calibration.draws import Draws
-from fpstore.calibration.perturbations import Change, Material
+from fpstore.calibration.perturbations import Material, TextChange
 from fpstore.calibration.rates import Histogram, Rate, Tail
 from fpstore.calibration.resemblance import Places, in_blocks, one_of_each, resembling_pairs
 from fpstore.calibration.samples import LabelledPairs, TextSample
+from fpstore.calibration.seeded import Draws
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
@@ -107,7 +107,7 @@ class Measured:
 
 
 def evidence_of_changes(
-    sample: TextSample, changes: Sequence[Change], copies: int, seed: int, bound: float, resources: Resources
+    sample: TextSample, changes: Sequence[TextChange], copies: int, seed: int, bound: float, resources: Resources
 ) -> SampledPairs:
     """Return one document of each family of a sample, with copies that are changed in several ways.
 
@@ -117,7 +117,7 @@ def evidence_of_changes(
     ----------
     sample : TextSample
         At least two texts.
-    changes : sequence of Change
+    changes : sequence of TextChange
     copies : int
         The most copies of each kind: each of another document.
     seed : int

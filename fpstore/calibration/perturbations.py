@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import NamedTuple
 
-from fpstore.calibration.draws import Draws
+from fpstore.calibration.seeded import Draws
 from fpstore.errors import InputError, show
 from fpstore.hashing.normal import is_unspaced
 
@@ -238,7 +238,7 @@ KINDS = tuple(_KINDS)
 _SHARES = {"numbers", "boilerplate", "truncate"}  # an amount of 1 is all of the text, not one thing
 
 
-class Change(NamedTuple):
+class TextChange(NamedTuple):
     """A way to make a near-duplicate.
 
     Attributes
@@ -291,7 +291,7 @@ def kind_and_amount(text: str) -> tuple[str, float | None]:
     return kind, -1.0 if number is None else float(Decimal(number[1]) / (100 if number[2] else 1))
 
 
-def parse_change(text: str) -> Change:
+def parse_change(text: str) -> TextChange:
     """Return a change given as ``words=2`` or ``typos=0.01``, or by its name, ``typos 1%``; InputError says what is wrong."""
     kind, amount = kind_and_amount(text)
     if kind not in _KINDS:
@@ -304,7 +304,7 @@ def parse_change(text: str) -> Change:
         raise InputError(
             f"{kind} takes a whole number, or a share below 1, as {kind}=2 or {kind}=0.01: got {show(text)}", got=text
         )
-    return Change(kind, amount)
+    return TextChange(kind, amount)
 
 
 #: The changes of a calibration that names none.

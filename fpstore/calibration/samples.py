@@ -10,7 +10,7 @@ import numpy as np
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import printable
 from fpstore.base.strings import StringColumn
-from fpstore.calibration.draws import Draws, Reservoir
+from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.errors import InputError
 from fpstore.hashing.html import extractor_of, main_texts
 from fpstore.io.scores import NULL, Key, keys_of_rows, score_key

@@ -265,8 +265,7 @@ def plan(given: Given) -> None:
     $ fpstore plan 16M --width 128 --storage cold --all --json
     """
     import fpstore
-    from fpstore.design.planner import crossover
-    from fpstore.design.planner import knee
+    from fpstore.design.planner import crossover, knee
 
     n, radius, width, storage, prefer = given.n, given.radius, given.width, given.storage, given.prefer
     options.check_radius_option(radius, width)

@@ -23,7 +23,7 @@ SWEEP_LOOKUPS = 1 << 11  # a table with fewer look-ups is not swept
 SWEEP_DENSITY = 4 / 5  # a table with fewer look-ups per block is not swept
 
 
-class Work(NamedTuple):
+class ProbeWork(NamedTuple):
     """The average work of one look-up, in the units priced by :data:`NANOSECONDS`."""
 
     lookups: float  # directory, key, place in the block
@@ -35,8 +35,8 @@ class Work(NamedTuple):
 
 # By codec; fitted by `python tools/bench costs`, AVX2.
 NANOSECONDS = {
-    HUFFMAN: Work(lookups=43.0, blocks=270.0, decoded=0.4, expanded=56.0, compared=0.19),
-    ELIAS_FANO: Work(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
+    HUFFMAN: ProbeWork(lookups=43.0, blocks=270.0, decoded=0.4, expanded=56.0, compared=0.19),
+    ELIAS_FANO: ProbeWork(lookups=36.0, blocks=128.0, decoded=0.96, expanded=88.0, compared=0.07),
 }
 
 # Of a look-up that asks a filter, and what each that the cache does not have adds: by `tools/bench filters`, times 1.8, by
@@ -62,7 +62,7 @@ def scan_nanoseconds(fingerprint_count: int, words: int, queries: int) -> float:
     return max(fingerprint_count, 1) * (compared + decoded / queries)
 
 
-def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> Work:
+def work(fingerprint_count: int, per_block: float, found: float, lookups: float) -> ProbeWork:
     """Return the work of one look-up in a table.
 
     Parameters
@@ -83,8 +83,8 @@ def work(fingerprint_count: int, per_block: float, found: float, lookups: float)
         # A block is opened once if any look-up spans it.
         opened = min((1 - exp(-density * spanned)) / density, spanned)
     if found < EXPAND_FROM:
-        return Work(1, opened, found, 0, 0)
-    return Work(1, opened, 0, opened, spanned * per_block)
+        return ProbeWork(1, opened, found, 0, 0)
+    return ProbeWork(1, opened, 0, opened, spanned * per_block)
 
 
 def lookup_nanoseconds(fingerprint_count: int, per_block: float, codec: str, found: float, lookups: float) -> float:

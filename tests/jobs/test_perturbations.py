@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from speeds import crossed
 
 from fpstore import _kernel
-from fpstore.calibration.draws import Draws
-from fpstore.calibration.perturbations import CHANGES, KINDS, MOST_CHANGED, Change, Material, parse_change, sentences, words
+from fpstore.calibration.perturbations import CHANGES, KINDS, MOST_CHANGED, Material, TextChange, parse_change, sentences, words
+from fpstore.calibration.seeded import Draws
 from fpstore.errors import InputError
 
 ENGLISH = " ".join(
@@ -41,7 +41,7 @@ ONE = {kind: 1 if kind in ("words", "drop", "swap", "repeat") else 0.3 for kind 
 
 
 def copy_of(kind, amount, place, seed=0):
-    return Change(kind, amount).copy(MATERIAL, place, seed)
+    return TextChange(kind, amount).copy(MATERIAL, place, seed)
 
 
 @pytest.mark.parametrize("place", range(4))
@@ -121,8 +121,8 @@ def test_so_many_words_are_changed(count):
 def test_too_few_words_are_not_changed():
     text = "one two three four five six seven"
     material = Material([text, *OTHERS])
-    assert Change("words", 1).copy(material, 0) is not None
-    assert Change("words", 2).copy(material, 0) is None
+    assert TextChange("words", 1).copy(material, 0) is not None
+    assert TextChange("words", 2).copy(material, 0) is None
     assert len(words(text)) < 2 * MOST_CHANGED
 
 
@@ -182,7 +182,7 @@ def test_a_share_of_all_things_is_changed():
 
 
 def test_one_document_has_no_boilerplate_of_others():
-    assert Change("boilerplate", 0.5).copy(Material([ENGLISH]), 0) is None
+    assert TextChange("boilerplate", 0.5).copy(Material([ENGLISH]), 0) is None
 
 
 CHARACTERS = st.characters(codec=None) | st.sampled_from("a1 .\n\u4e00\u3002\u0e01\ud800\u0301\u00df\u0130")
@@ -198,7 +198,7 @@ CHARACTERS = st.characters(codec=None) | st.sampled_from("a1 .\n\u4e00\u3002\u0e
 def test_any_text_is_changed_or_left_out(texts, kind, amount, seed):
     amount = min(amount, 1) if kind in ("numbers", "boilerplate", "truncate") else amount
     for place, text in enumerate(texts):
-        copy = Change(kind, amount).copy(Material(texts), place, seed)
+        copy = TextChange(kind, amount).copy(Material(texts), place, seed)
         assert copy is None or (copy not in ("", text) and not copy.isspace())
 
 

@@ -19,7 +19,7 @@ from bench.harness import SMOKE_LOG2, Bench, Result, kernel_tables, microseconds
 from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.design.blocks import CODECS
-from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, SPEED_FOR_TWICE_THE_BYTES, Work, work
+from fpstore.design.costs import BATCH_QUERIES, NANOSECONDS, SCAN_ENTRY_NS, SPEED_FOR_TWICE_THE_BYTES, ProbeWork, work
 from fpstore.design.estimates import Plan
 from fpstore.design.planner import weighted_cost
 from fpstore.design.sample import evenly
@@ -75,12 +75,12 @@ def fitted(rows: Sequence[tuple[float, ...]], times: list[float]) -> npt.NDArray
         used.remove(int(np.argmin(prices)))
 
 
-def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, Work]]:
+def _measured(bench: Bench, size: int, codec: str) -> list[tuple[Result, ProbeWork]]:
     """Time look-ups in one table: for each case its figures, with nanoseconds by instruction set, and the work expected of it."""
     table = kernel_tables(bench.store("flip-1", "uniform", size, radius=0, codec=codec))[0]
     per_block = table.fingerprint_count / table.block_count
     keys = bench.queries("uniform", size, BATCH_QUERIES)
-    cases: list[tuple[Result, Work]] = []
+    cases: list[tuple[Result, ProbeWork]] = []
     runs = []
     for found, count in ((f, v) for f in ENTRIES_LOG2 for v in VARIANTS if size - f > 4):
         # A run that would take long has fewer queries, one look-up of each.
@@ -136,7 +136,7 @@ def costs(bench: Bench) -> Result:
     return {**out, "assumed of a scan": SCAN_ENTRY_NS, "scans": scans}
 
 
-def _fitted_to(assumed: Work, cases: list[tuple[Result, Work]]) -> Result:
+def _fitted_to(assumed: ProbeWork, cases: list[tuple[Result, ProbeWork]]) -> Result:
     """Fit the prices to the measured times of a codec, for each instruction set."""
     rows = [expected for _, expected in cases]
     out: Result = {"assumed": assumed._asdict()}
@@ -145,7 +145,7 @@ def _fitted_to(assumed: Work, cases: list[tuple[Result, Work]]) -> Result:
         prices = fitted(rows, times)
         errors = np.array(rows) @ prices / np.array(times)
         out[isa] = {
-            "nanoseconds": {name: round(float(price), 2) for name, price in zip(Work._fields, prices, strict=True)},
+            "nanoseconds": {name: round(float(price), 2) for name, price in zip(ProbeWork._fields, prices, strict=True)},
             "fitted_to_measured": {str(share): round(float(np.quantile(errors, share)), 2) for share in (0, 0.1, 0.5, 0.9, 1)},
         }
     return {**out, "points": [figures for figures, _ in cases]}

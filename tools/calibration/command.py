@@ -25,10 +25,10 @@ from calibration.corpora import CORPORA, texts_of
 from calibration.plots import draw
 from calibration.tails import tails_of
 from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.draws import Draws
 from fpstore.calibration.measures import BOUND, Distances, Measured, SampledPairs, evidence_of_changes, fingerprints_of, measured
 from fpstore.calibration.perturbations import CHANGES
 from fpstore.calibration.samples import LONGEST, TextSample
+from fpstore.calibration.seeded import Draws
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 
 RATES = (1e-3, 1e-4, 1e-5)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.calibration.draws import Draws
 from fpstore.calibration.measures import BOUND, Measured, SampledPairs, fingerprints_of, measured
 from fpstore.calibration.rates import LEAST_MET
 from fpstore.calibration.resemblance import resembling_pairs
+from fpstore.calibration.seeded import Draws
 from fpstore.calibration.settings import Setting, parse_setting
 
 FEW, MANY = 200, 2000

@@ -331,7 +331,7 @@ def weights(given: Given) -> None:
     $ cat pages.jsonl | fpstore weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
     """
     from fpstore.calibration.learning import Learning, learnt_weights
-    from fpstore.hashing.corpora import open_corpus, open_rows
+    from fpstore.hashing.corpora import open_corpus, open_source
     from fpstore.hashing.weights_file import packed_weights
     from fpstore.io.sink import Sink
     from fpstore.io.source import Projection
@@ -351,7 +351,7 @@ def weights(given: Given) -> None:
         suffixes = list(given.suffixes) or None
         rows = open_corpus(given.inputs, True, suffixes, notices, given.encoding, given.html is not None)
     else:
-        rows = open_rows(given.inputs, given.format, given.encoding)
+        rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)
     notices.source = rows
     learning = Learning(given.sample, given.most, given.seed, given.html or False)
     with given.bars(rows) as bars:

@@ -31,77 +31,53 @@ def open_corpus(
     encoding: str | None = None,
     html: bool = False,
 ) -> RowSource:
-    """Return rows that can be read more than once.
-
-    Parameters
-    ----------
-    source : path, iterable of paths, or table
-        Files of one format of :data:`FORMATS`, and folders of them; with ``texts``, files and folders of texts; or what has the
-        Arrow C stream interface.
-    texts : bool
-        Each file is one document.
-    suffixes, on_notice, encoding, html : optional
-        As for `DocumentFiles`; the encoding also as for `RowFiles`.
-    """
-    if hasattr(source, "__arrow_c_stream__"):
-        _refuse_encoding(encoding)
-        return TableRows(source, again=True)
-    paths = paths_of(source)
-    corpus: RowSource
-    if texts:
-        corpus = DocumentFiles(Walk(paths, suffixes, True, False, None, encoding), on_notice, on_notice, html)
-        corpus.check_names()
-    else:
-        corpus = _rows_of(paths, None, True, encoding)
-    corpus.folders = [Path(path) for path in paths if Path(path).is_dir()]
-    return corpus
+    """Return rows that can be read more than once: those of :func:`open_source` or, with ``texts``, `DocumentFiles`."""
+    if not texts:
+        return open_source(source, encoding=encoding)
+    return DocumentFiles(Walk(paths_of(source), suffixes, True, False, None, encoding), on_notice, on_notice, html)
 
 
-def open_rows(
+def open_source(
     source: Any,
+    *,
     format: str | None = None,  # noqa: A002 - the word that users know
     encoding: str | None = None,
+    again: bool = True,
     unbuffered: bool = False,
 ) -> RowSource:
-    """Return rows that are read once: of files, of folders of them, of standard input, or of a table.
+    """Return the rows of files, or of a table.
 
     Parameters
     ----------
     source : path, iterable of paths, or table
-        As for `open_corpus`; ``-`` is standard input. A stream of record batches is a table, too.
+        Files of one format of :data:`FORMATS`, and folders of them; or what has the Arrow C stream interface.
     format : str, optional
         One of :data:`FORMATS`; by default from the extension.
     encoding : str, optional
         As for `RowFiles`.
+    again : bool
+        The rows are read more than once. Otherwise ``-`` is standard input, and a stream of record batches is a table, too.
     unbuffered : bool
         As for `LineRows`, of JSON lines.
     """
-    if hasattr(source, "__arrow_c_stream__"):
-        _refuse_encoding(encoding)
-        return TableRows(source)
-    return _rows_of(paths_of(source, again=False), format, False, encoding, unbuffered)
-
-
-def _refuse_encoding(encoding: str | None) -> None:
-    if encoding is not None:
+    is_table = hasattr(source, "__arrow_c_stream__")
+    paths = [] if is_table else paths_of(source, again)
+    files = [file for path in paths for file in _files(path)]
+    forms = {"parquet"} if is_table else {format_of_input(file, format, FORMATS) for file in files}
+    if len(forms) > 1:
+        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
+    (form,) = forms
+    if form != "parquet":
+        parser = JsonLines if form == "jsonl" else partial(DelimitedText, dialect=cast(Dialect, form))
+        made: RowSource = LineRows(files, f".{form}", parser, again, encoding, unbuffered and form == "jsonl")
+    elif encoding is not None:
         raise InputError(
             "encoding= (--encoding) is for texts and files of lines: Parquet and tables have their own", got=encoding
         )
-
-
-def _rows_of(paths: list[str], format_name: str | None, again: bool, encoding: str | None, unbuffered: bool = False) -> RowSource:
-    """Return the rows of some files, and of folders of them."""
-    files = [file for path in paths for file in _files(path)]
-    forms = {format_of_input(file, format_name, FORMATS) for file in files}
-    if len(forms) > 1:
-        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
-    form = forms.pop()
-    if form == "parquet":
-        _refuse_encoding(encoding)
-        return ParquetRows(files, again)
-    if form == "jsonl":
-        return LineRows(files, ".jsonl", JsonLines, again, encoding, unbuffered)
-    return LineRows(files, f".{form}", partial(DelimitedText, dialect=cast(Dialect, form)), again, encoding)
+    else:
+        made = TableRows(source, again) if is_table else ParquetRows(files, again)
+    made.folders = [Path(path) for path in paths if Path(path).is_dir()]
+    return made
 
 
 def paths_of(source: Any, again: bool = True) -> list[str]:

@@ -100,6 +100,7 @@ class DocumentFiles(RowSource):
         self._on_skip, self._on_note, self._html = on_skip, on_note, html
         self._read: list[FileState] = []
         self.names = [str(path) for path in walk.paths]
+        self.folders = [path for path in walk.paths if path.is_dir()]
         self.encoding = walk.encoding
 
     @cached_property

@@ -30,15 +30,7 @@ def hashed_rows(
 ) -> Iterator[Batch]:
     """Yield rows with the fingerprints of their texts in place of the texts; a row whose text has no words is not known.
 
-    Parameters
-    ----------
-    source : RowSource
-    projection : Projection
-        Names one column of texts, or several.
-    fingerprinter : Fingerprinter
-    threads : int
-    rule, skipped
-        As for `RowSource.batches`.
+    The projection names one column of texts, or several.
     """
     batches = source.batches(projection, rule, skipped)
     first = next(batches, None)

@@ -18,7 +18,7 @@ from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.corpora import open_rows
+from fpstore.hashing.corpora import open_source
 from fpstore.hashing.documents import SENTENCES, DocumentFiles, Notice, id_of
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.hashed_rows import hashed_rows
@@ -42,6 +42,14 @@ class HashingReader(Reader):
 
     Attributes
     ----------
+    fingerprinter : Fingerprinter
+        What makes the fingerprints: as it was given or, for pages of HTML, a `MainText`, and for several columns, `Fields`.
+    rows : None
+        Not known before the items are read, since some may have no fingerprint.
+    has_ids : bool
+        True.
+    bytes_total, bytes_done : int or None
+        As for `fpstore.io.Reader`. The size of files in folders comes from a walk at the first use.
     left_out : Counter
         How many files or rows were left out so far, by reason.
     """
@@ -59,7 +67,7 @@ class HashingReader(Reader):
     ) -> None:
         super().__init__(sources, projection, id_type, chunk_rows)
         self.fingerprinter: Any = fingerprinter
-        self.rows = None  # not known before the items are read, since some may have no fingerprint
+        self.rows = None
         self.left_out: Counter[str] = Counter()
         self._on_notice = on_notice
         self._done = 0  # rows of all sources
@@ -151,12 +159,8 @@ class TextReader(HashingReader):
 
     Attributes
     ----------
-    rows : None
-        Not known before the texts are read.
-    has_ids : bool
-        True.
-    fingerprinter : Fingerprinter
-        What makes the fingerprints: with ``html=True`` a `MainText`, for several columns `Fields`.
+    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
+        As for all readers that make fingerprints: see `HashingReader`.
     row_numbers : bool
         Whether the ids are the numbers of the rows.
     next_row : int
@@ -167,10 +171,6 @@ class TextReader(HashingReader):
         Whether most of the first texts look like pages of HTML, and are taken as plain texts.
     null, empty : int
         Rows left out so far, because the text is null, or has no words (a page no main text).
-    bytes_total, bytes_done : int or None
-        As for `fpstore.io.Reader`.
-    width : int
-        The bits of a fingerprint.
 
     Raises
     ------
@@ -220,7 +220,9 @@ class TextReader(HashingReader):
         fingerprinter = of_pages(fingerprinter, html)
         self._threads, self._first_row = parse_threads(threads), check_whole(first_row, 0, 2**64 - 1, "first_row")
         chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
-        self._source = open_rows(source, format, encoding, check_flag(unbuffered, "unbuffered"))
+        self._source = open_source(
+            source, format=format, encoding=encoding, again=False, unbuffered=check_flag(unbuffered, "unbuffered")
+        )
         self._empty_too = self._source.arrives
         self.row_numbers = id is None
         self._places: deque[Words] | None = None  # of the rows that have a fingerprint, until they are asked for
@@ -322,16 +324,8 @@ class DocumentReader(HashingReader):
 
     Attributes
     ----------
-    rows : None
-        Not known before the files are read.
-    has_ids : bool
-        True.
-    fingerprinter : Fingerprinter
-        With ``html=True`` a `MainText`.
-    bytes_total : int
-        The total size of the files to be read or skipped, from a walk at the first use.
-    bytes_done : int
-        The total size of those done so far.
+    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
+        As for all readers that make fingerprints: see `HashingReader`.
     skipped : int
         Files that were binary, damaged, of no known encoding, files of rows, or larger than `max_bytes`.
     empty : int
@@ -424,14 +418,8 @@ class ImageReader(HashingReader):
 
     Attributes
     ----------
-    rows : None
-        Not known before the files are read.
-    has_ids : bool
-        True.
-    bytes_total : int
-        The total size of the files to be read or skipped, from a walk at the first use.
-    bytes_done : int
-        The total size of those done so far.
+    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
+        As for all readers that make fingerprints: see `HashingReader`.
     skipped : int
         Files in folders that were no pictures, or too large.
     broken : int
@@ -559,17 +547,12 @@ class VectorReader(HashingReader):
 
     Attributes
     ----------
-    fingerprinter : Fingerprinter
-    rows : None
-        Not known before the files are read, since some vectors may have no fingerprint.
-    has_ids : bool
-        True.
+    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
+        As for all readers that make fingerprints: see `HashingReader`.
     row_numbers : bool
         Whether the ids are the numbers of the vectors, as of files without ids.
     next_row : int
         The number of the vector after those read so far, with those that are left out.
-    bytes_total, bytes_done : int
-        The sizes of all files, and of what was read of them.
 
     Raises
     ------
@@ -612,11 +595,14 @@ class VectorReader(HashingReader):
         names = list(given)
         for path in names:
             check_path(path)
-        files = [open_vectors(path, vector_field, id_field, VECTOR_ROWS) for path in names]
+        files = [open_vectors(path, VECTOR_ROWS) for path in names]
         if not files:
             raise InputError("no files of vectors are given")
         self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")
-        projection = Projection(vector=vector_field or "vector", id=id_field or "id", strict=True, optional_id=id_field is None)
+        named = vector_field is not None or id_field is not None
+        projection = Projection(
+            vector=vector_field or "vector", id=id_field or "id", strict=True, optional_id=id_field is None, named=named
+        )
         maker = _maker_of(fingerprinter, files[0], projection)
         projection = replace(projection, width=Width(maker.width))
         super().__init__(files, projection, maker, VECTOR_ROWS, id_type, on_notice)

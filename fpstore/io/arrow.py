@@ -49,23 +49,6 @@ def is_text(column_type: Any) -> bool:
     return bool(types.is_string(column_type) or types.is_large_string(column_type))
 
 
-def is_ordered(column_type: Any) -> bool:
-    """Return whether an Arrow type is that of numbers, or of times, which are numbers of a unit."""
-    from pyarrow import types
-
-    number = types.is_integer(column_type) or types.is_floating(column_type) or types.is_decimal(column_type)
-    return bool(number or (types.is_temporal(column_type) and not types.is_interval(column_type)))
-
-
-def integers_of_times(column: Any) -> Any:
-    """Return an array of times as integers of their unit, and any other array as it is."""
-    from pyarrow import types
-
-    if not types.is_temporal(column.type):
-        return column
-    return column.view("int32" if column.type.bit_width == 32 else "int64")
-
-
 def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
     """Return some rows of a table or a record batch, with the types that its columns have."""
     import pyarrow
@@ -81,6 +64,8 @@ def with_schema(table: Any, schema: Any) -> Any:
     import pyarrow
     from pyarrow import types
 
+    if table.schema.equals(schema):
+        return table
     columns = []
     for column, field in zip(table.columns, schema, strict=True):
         if types.is_dictionary(field.type) and column.type != field.type:  # pyarrow casts no dictionary of views
@@ -157,23 +142,6 @@ def without_views(schema: Any) -> Any:
     return schema
 
 
-def cast_to(schema: Any, batch: Any) -> Any:
-    """Return a record batch with the types that a schema has for its columns."""
-    import pyarrow
-
-    plain = pyarrow.schema([schema.field(name) for name in batch.schema.names])
-    if batch.schema.equals(plain):
-        return batch
-    return pyarrow.Table.from_batches([batch]).cast(plain).combine_chunks().to_batches()[0]
-
-
-def table_of(batches: list[Any], schema: Any) -> Any:
-    """Return record batches as a table."""
-    import pyarrow
-
-    return pyarrow.Table.from_batches(batches, schema=schema)
-
-
 def find_column(schema: Any, name: str) -> Any:
     """Return the type of a column; InputError names those there are."""
     count = schema.names.count(name)
@@ -199,6 +167,8 @@ class ArrowColumns:
     """
 
     def __init__(self, schema: Any, projection: Projection) -> None:
+        from pyarrow import types
+
         self._projection = projection
         self.shared = projection.text if isinstance(projection.text, str) else None  # of which distinct values are decoded once
         for name in projection.texts:
@@ -213,7 +183,8 @@ class ArrowColumns:
             self.dimension = list_size(find_column(schema, projection.vector))
         if projection.score is not None:
             found = plain_type(find_column(schema, projection.score))
-            if not is_ordered(found):
+            number = types.is_integer(found) or types.is_floating(found) or types.is_decimal(found)
+            if not number and (not types.is_temporal(found) or types.is_interval(found)):
                 raise InputError(f"column {projection.score!r} has type {found}, scores must be numbers or times")
 
     def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
@@ -334,7 +305,11 @@ def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
 
 
 def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
-    column = integers_of_times(dense(column))
+    from pyarrow import types
+
+    column = dense(column)
+    if types.is_temporal(column.type):
+        column = column.view("int32" if column.type.bit_width == 32 else "int64")  # integers of the unit
     plain = str(column.type).removeprefix("u").startswith(("int", "float", "double"))
     if plain and not projection.alike_scores:  # of all batches: they have one schema
         known, values = np.asarray(column.is_valid()), np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))

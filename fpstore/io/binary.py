@@ -1,10 +1,9 @@
 """Raw numbers without ids: NumPy's ``.npy`` and little-endian ``.u32`` and ``.u64`` files."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +31,16 @@ class NpyRows(RowFiles):
         if self.file.size is None:
             raise at(self.name, None, "a .npy input must be a regular file (for a stream use format='u64')")
         self._batch_rows = batch_rows
-        self._dtype, self._shape, self._order, self._offset = self._read_header()
+        mapped = self._mapped()
+        self._dtype, self._shape = mapped.dtype, mapped.shape
         self.rows = self._shape[0] if self._shape else 0
 
     def resolved(self, projection: Projection) -> Projection:
         """Return the columns without ids, which there are none of; InputError for an array of another type or shape."""
+        if projection.vector is not None and projection.named:
+            raise at(self.name, None, "a .npy file has no columns: leave out the names of fields, or write Parquet")
         if projection.id is not None and not projection.optional_id:
             raise at(self.name, None, f"a .npy file has no column {show(projection.id)}")
-        if self._dtype.hasobject:
-            raise at(self.name, None, "not a readable .npy file: it holds objects of Python")
         if projection.vector is not None and len(self._shape) != 2:
             raise at(self.name, None, f"an array of shape {self._shape}: vectors are rows of an array of two dimensions")
         width, dtype = projection.width, self._dtype
@@ -49,42 +49,31 @@ class NpyRows(RowFiles):
             if dtype.kind == "i" and width.words == 1 and not projection.signed:
                 problem += ", or read the file with signed=True (--signed)"
             raise at(self.name, None, problem)
-        needed, size = self._offset + math.prod(self._shape) * dtype.itemsize, self.file.size or 0
-        if size < needed:
-            raise at(self.name, None, f"truncated: {size} bytes, but its header promises {needed}")
         return replace(projection, id=None, optional_id=False)
 
     def dimension(self, projection: Projection) -> int | None:
         """Return the numbers in a vector."""
-        return self._shape[1]
+        return int(self._shape[1])
 
-    def _read_header(self) -> tuple[np.dtype[Any], tuple[int, ...], Literal["C", "F"], int]:
-        with self.file.open() as stream, storage_errors(self.name):
+    def _mapped(self) -> npt.NDArray[Any]:
+        with storage_errors(self.name):
             try:
-                version = np.lib.format.read_magic(stream)
-                if version not in ((1, 0), (2, 0)):
-                    raise ValueError(f"version {version[0]}.{version[1]} of the format")
-                read = np.lib.format.read_array_header_1_0
-                if version == (2, 0):
-                    read = np.lib.format.read_array_header_2_0
-                shape, columns_first, dtype = read(stream)
+                mapped: npt.NDArray[Any] = np.lib.format.open_memmap(self.file.path, mode="r")
             except (ValueError, EOFError, SyntaxError, TypeError) as error:
-                reason = str(error).splitlines()[0] if str(error) else "no header"
+                reason = (str(error) or "no header").splitlines()[0]
+                reason = reason.replace("mmap length is greater than file size", "it is shorter than its header says")
                 raise at(self.name, None, f"not a readable .npy file: {reason}") from None
-            return dtype, shape, "F" if columns_first else "C", stream.tell()
+            return mapped
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield slices of the mapped file; fingerprints of other types and byte orders are converted."""
         if not self.rows:
             return
-        with storage_errors(self.name):
-            mapped: npt.NDArray[Any] = np.memmap(
-                self.file.path, dtype=self._dtype, mode="r", offset=self._offset, shape=self._shape, order=self._order
-            )
-        values = mapped.view(np.ndarray)
+        mapped = self._mapped()
+        values, offset = mapped.view(np.ndarray), (self.bytes_total or 0) - mapped.nbytes
         for start in range(0, self.rows, self._batch_rows):
             part = values[start : start + self._batch_rows]
-            self.bytes_done = self._offset + (start + len(part)) * math.prod(self._shape[1:]) * self._dtype.itemsize
+            self.bytes_done = offset + (start + len(part)) * mapped.nbytes // self.rows
             if projection.vector is not None:
                 yield Batch(vectors=part)
                 continue

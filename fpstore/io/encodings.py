@@ -144,21 +144,9 @@ def _is_mostly_utf8(sample: bytes) -> bool:
 
 
 def transcoded(read: Callable[[int], bytes], encoding: str | None, name: str) -> Callable[[int], bytes]:
-    """Return a function that reads a stream as UTF-8.
+    """Return a function that reads a stream as UTF-8, and raises InputError for bytes that are not of its encoding.
 
-    Parameters
-    ----------
-    read : callable
-        Reads up to so many bytes of the stream.
-    encoding : str, optional
-        That of the stream; by default, what its byte order mark says. Without one, it is not changed.
-    name : str
-        What messages call the stream.
-
-    Returns
-    -------
-    callable
-        Raises InputError for bytes that are not of the encoding.
+    Without a name of the encoding, it is what a byte order mark says; without a mark, the stream is not changed.
     """
     head = b""
     while len(head) < _MARK_BYTES and (more := read(_MARK_BYTES - len(head))):

@@ -201,21 +201,10 @@ def line_blocks(
     arrives: bool = False,
     encoding: str | None = None,
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield (whole lines, number of the first line). Each line has its end; a byte order mark is removed.
+    """Yield whole lines in UTF-8, each with its end, and the number of the first; a byte order mark is removed.
 
-    A file that is compressed is read as what it holds, unless its lines are taken as they come.
-
-    Parameters
-    ----------
-    file : InputFile
-    on_read : callable
-        Called with the number of bytes of each read of the file.
-    line_end : bytes
-        A line feed or a zero byte.
-    arrives : bool
-        Yield the lines that have come, without waiting for a block of them.
-    encoding : str, optional
-        That of the file; by default UTF-8, or what a byte order mark says. Lines are yielded in UTF-8.
+    ``on_read`` is called with the bytes of each read of the file. With ``arrives``, the lines that have come are yielded without
+    waiting for a block of them; otherwise, a file that is compressed is read as what it holds.
     """
     line = 1
     held: list[bytes] = []

@@ -13,7 +13,6 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.io.arrow import (
     ArrowColumns,
-    cast_to,
     distance_type,
     find_column,
     fingerprint_array,
@@ -21,7 +20,6 @@ from fpstore.io.arrow import (
     import_pyarrow,
     in_pieces,
     kept_rows,
-    table_of,
     value_bytes,
     with_schema,
     without_views,
@@ -125,11 +123,11 @@ class ParquetRows(RowFiles):
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
             writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec, write_batch_size=PAGE_STEP)
             try:
-                groups = RowGroups(writer, self._schema, COPIED_BYTES)
+                groups = RowGroups(self._arrow, writer, self._schema, COPIED_BYTES)
                 plain = without_views(self._schema)
                 for _, _, batch in self._batches(None):
                     for _, some in in_pieces(kept_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                        groups.add(cast_to(self._schema, cast_to(plain, some)))
+                        groups.add(with_schema(with_schema(some, plain), self._schema))
                 flags.finish()
                 self.check_unchanged()
                 groups.flush()
@@ -271,8 +269,8 @@ def parquet_errors(arrow: Any, name: str) -> Iterator[None]:
 class RowGroups:
     """Gathers record batches into row groups of GROUP_ROWS rows, or of about some number of bytes."""
 
-    def __init__(self, writer: Any, schema: Any, most_bytes: int) -> None:
-        self._writer, self._schema, self._most_bytes = writer, schema, most_bytes
+    def __init__(self, arrow: Any, writer: Any, schema: Any, most_bytes: int) -> None:
+        self._table, self._writer, self._schema, self._most_bytes = arrow.Table, writer, schema, most_bytes
         self._held: list[Any] = []
         self._rows = self._bytes = 0
 
@@ -286,7 +284,7 @@ class RowGroups:
     def flush(self) -> None:
         """Write what is held."""
         if self._held:
-            table = table_of(self._held, self._schema)
+            table = self._table.from_batches(self._held, schema=self._schema)
             self._held, self._rows, self._bytes = [], 0, 0
             self._writer.write_table(table)
 
@@ -342,4 +340,4 @@ class ParquetEncoder(Encoder):
             self._writer = arrow.parquet.ParquetWriter(
                 self._sink.file, self._schema, use_dictionary=repeated, write_batch_size=PAGE_STEP
             )
-        self._groups = RowGroups(self._writer, self._schema, GROUP_BYTES)
+        self._groups = RowGroups(arrow, self._writer, self._schema, GROUP_BYTES)

@@ -369,28 +369,12 @@ def _open(path: str, format_name: str | None, projection: Projection, rows: int,
     return LineRows([path], f".{name}", partial(JsonLines, end=end) if name == "jsonl" else parser, unbuffered=unbuffered)
 
 
-def open_vectors(
-    path: str | os.PathLike[str], vector_field: str | None, id_field: str | None, rows: int
-) -> NpyRows | ParquetRows:
-    """Open a file of vectors, by its extension.
-
-    Raises
-    ------
-    InputError
-        The extension is neither ``.npy`` nor ``.parquet``, or the file is not in the format.
-    StorageError
-        The file cannot be read.
-    MissingExtraError
-        Parquet without pyarrow.
-    """
+def open_vectors(path: str | os.PathLike[str], rows: int) -> NpyRows | ParquetRows:
+    """Open a file of vectors, by its extension."""
     file = InputFile(path)
     suffix = Path(file.path).suffix.lower()
     if file.size is None:
         raise at(file.name, None, "vectors are read from a regular file: write them to one first")
-    if suffix == ".parquet":
-        return ParquetRows([file.path])
-    if suffix != ".npy":
+    if suffix not in (".npy", ".parquet"):
         raise at(file.name, None, "vectors are read from files named *.npy or *.parquet: save them as one of these")
-    if vector_field is not None or id_field is not None:
-        raise at(file.name, None, "a .npy file has no columns: leave out the names of fields, or write Parquet")
-    return NpyRows(file.path, rows)
+    return NpyRows(file.path, rows) if suffix == ".npy" else ParquetRows([file.path])

@@ -292,7 +292,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
-        """Read from the start.
+        """Read from the start; InputError for a value of another type, or a column that is not there.
 
         Parameters
         ----------
@@ -300,42 +300,18 @@ class RowSource(ABC):
         rule : IdRule, optional
             Makes ids those of one type; by default, each batch has its own, and integers among strings are strings.
         skipped : int
-            Rows at the beginning of which nothing is wanted. They are counted, and not taken apart where that can be avoided.
-
-        Raises
-        ------
-        InputError
-            A value has another type, a column is not there, or there are fewer rows than skipped ones.
+            Rows at the beginning that are only counted, and not taken apart where that can be avoided.
         """
 
     def states(self) -> list[FileState]:
-        """Return the state of each file, in order.
-
-        Raises
-        ------
-        InputError
-            There are no files.
-        StorageError
-        """
+        """Return the state of each file, in order; InputError if there are no files."""
         raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
 
     def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept to a path, which appears when all of them are written.
 
-        Parameters
-        ----------
-        kept : ndarray of bool, shape (rows,)
-        target : path
-        progress : callable, optional
-            Called as ``progress("copying", done, total)``, in rows.
-        complete : Complete, optional
-            Called before what is written appears.
-
-        Raises
-        ------
-        InputError
-            The files changed since they were read.
-        StorageError
+        ``progress("copying", done, total)`` is called with rows, and ``complete`` before what is written appears. InputError if
+        the files changed since they were read.
         """
         raise NotImplementedError
 
@@ -379,13 +355,7 @@ class RowFiles(RowSource):
 
 
 class Skip:
-    """Counts rows that are passed over.
-
-    Parameters
-    ----------
-    count : int
-        How many there are to pass over.
-    """
+    """Counts rows at the beginning that are passed over."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -444,20 +414,7 @@ def converted(values: Iterable[Any], convert: Callable[[Any], Value], wrong: Wro
 def batch_of_values(
     columns: dict[str, list[Any]], projection: Projection, rule: IdRule | None, wrong: Wrong, typed: bool = True
 ) -> Batch:
-    """Return rows whose values are Python's.
-
-    Parameters
-    ----------
-    columns : dict of list
-        The values of each column that is read, None where there is none.
-    projection : Projection
-    rule : IdRule, optional
-        As for `RowSource.batches`.
-    wrong : callable
-        Makes the error of a row.
-    typed : bool
-        Whether strings are no integers.
-    """
+    """Return rows from Python's values in each column, None where there is none; ``typed``: strings are no integers."""
     known = np.ones(len(next(iter(columns.values()))), bool)
     for group in projection.needed:
         known &= np.logical_or.reduce([[value is not None for value in columns[name]] for name in group])
@@ -500,7 +457,7 @@ def ids_of(values: list[Any], rule: IdRule | None, wrong: Wrong, typed: bool = T
     ids = _ids_of_one_type(values)
     if ids is None:
         ids = _mixed(converted(values, _id, wrong), rule, wrong)
-    if rule is None or (not typed and rule.kind is None):
+    if rule is None or not values or (not typed and rule.kind is None):
         return ids
     return rule.settled(ids, wrong) if typed or rule.kind == "str" else rule.integers(cast(StringColumn, ids), wrong)
 

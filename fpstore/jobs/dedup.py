@@ -113,6 +113,7 @@ def check_output(
     check_outside(corpus, path)
     made = was_made(folder, path)
     if of_rows and isinstance(corpus, DocumentFiles):
+        corpus.check_names()
         if path.resolve() == Path.cwd():
             raise InputError(f"{printable(output)}: is the current folder: name a new one", path=path)
         if path.exists() and not made and (not path.is_dir() or any(path.iterdir())):

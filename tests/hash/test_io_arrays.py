@@ -39,7 +39,7 @@ def test_npy_is_mapped_not_copied(tmp_path):
         (np.ones((2, 2), dtype=np.uint64), ["uint64", "(2, 2)"]),
         (np.uint64(3), ["uint64", "()"]),
         (np.array(["ab"]), ["<U2", "(1,)"]),
-        (np.array([None]), ["object", "(1,)"]),
+        (np.array([None]), ["Python objects"]),
         (np.zeros(1, dtype=[("a", "u8")]), ["[('a', '<u8')]", "(1,)"]),
     ],
 )

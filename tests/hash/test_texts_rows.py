@@ -191,6 +191,13 @@ def test_mixed_ids_are_refused_unless_a_type_is_chosen(tmp_path):
         list(TextReader(table, SimHash(), text="t", id="id", chunk_rows=2, threads=1, id_type="int"))
 
 
+def test_rows_without_a_text_do_not_decide_the_type_of_ids(tmp_path, monkeypatch):
+    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 16)
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"t": null, "id": "x"}\n' * 3 + '{"t": "a b", "id": "y"}\n')
+    assert [chunk.ids for chunk in TextReader(path, SimHash(), text="t", id="id")] == [["y"]]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

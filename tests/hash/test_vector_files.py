@@ -93,7 +93,7 @@ def write(name, **columns):
         (lambda: np.save("a.npy", np.where(np.eye(20, DIMENSION, -15), math.nan, 1.0)), "a.npy: vector 15: component 0 is nan"),
         (lambda: Path("a.npy").write_bytes(b"\x93NUMPY"), "a.npy: not a readable .npy file"),
         (lambda: Path("a.npy").write_bytes(b""), "a.npy: not a readable .npy file"),
-        (lambda: Path("a.npy").write_bytes(Path("v.npy").read_bytes()[:-5]), "a.npy: truncated: 2043 bytes"),
+        (lambda: Path("a.npy").write_bytes(Path("v.npy").read_bytes()[:-5]), "a.npy: not a readable .npy file: it is shorter"),
         (lambda: np.save("a.npy", np.array([[{}] * DIMENSION]), allow_pickle=True), "a.npy: not a readable .npy file"),
         (lambda: write("a.parquet", e=[1.0]), "no column named 'vector'"),
         (lambda: write("a.parquet", vector=[1.0]), "a.parquet: vectors must be lists of numbers, got a column of type double"),

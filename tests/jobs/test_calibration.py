@@ -33,7 +33,7 @@ from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.base import Hashed
-from fpstore.hashing.corpora import open_corpus
+from fpstore.hashing.corpora import open_source
 from fpstore.io.source import Projection
 
 ONE_THREAD = Resources(0, 1)
@@ -231,7 +231,7 @@ def test_the_suggestion_is_the_cheapest_of_those_that_are_as_good():
 
 def test_a_sample_is_random_and_the_same_again():
     table = pa.table({"text": [*map(str, range(1000)), None, " \n", ""]})
-    found = [sample_of(open_corpus(table, texts=False), Projection(text="text"), 100, seed) for seed in (1, 1, 2)]
+    found = [sample_of(open_source(table), Projection(text="text"), 100, seed) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
     assert found[0].documents == 1000
     assert found[0].empty == 3
@@ -239,13 +239,13 @@ def test_a_sample_is_random_and_the_same_again():
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 100
     assert 400 < np.mean(numbers) < 600
-    everything = sample_of(open_corpus(table, texts=False), Projection(text="text"), 5000, 1)
+    everything = sample_of(open_source(table), Projection(text="text"), 5000, 1)
     assert everything.texts == [*map(str, range(1000))]
 
 
 def test_long_texts_are_shortened():
     table = pa.table({"text": ["a " * LONGEST, "b"]})
-    found = sample_of(open_corpus(table, texts=False), Projection(text="text"), 10, 1)
+    found = sample_of(open_source(table), Projection(text="text"), 10, 1)
     assert found.shortened == 1
     assert [len(text) for text in found.texts] == [LONGEST, 1]
 

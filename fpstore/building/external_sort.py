@@ -34,12 +34,12 @@ Array = npt.NDArray[Any]
 # they are moved to.
 PAIR_BYTES = 32
 SORT_BYTES = 16
-RUN_BITS = 8  # a run is cut into parts by so many leading bits
+RUN_BITS = 8  # the leading bits by which a run is cut into parts
 SAMPLE_STEP = 512  # rows of a sorted run between two that are remembered
 
 
 def pair_bytes(words: int) -> int:
-    """Return the bytes per row while rows of keys of so many words are sorted with their numbers."""
+    """Return the bytes per row while rows are sorted with their numbers, by the number of words of a key."""
     return PAIR_BYTES * (words + 1) // 2
 
 
@@ -94,7 +94,7 @@ class Runs:
             self._ends.append(ends)
 
     def parts(self, most: int) -> list[Part]:
-        """Return the parts, in order; those of sorted runs have at most so many rows, unless these have one key."""
+        """Return the parts, in order; a part of sorted runs has at most ``most`` rows, unless all have one key."""
         if self._ends:
             cuts = [[0, *ends.tolist()] for ends in self._ends]
         else:

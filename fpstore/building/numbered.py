@@ -28,13 +28,13 @@ MOST_NUMBER = 2**32 - 1  # that takes 32 bits
 
 
 def sort_room(count: int, words: int) -> Words:
-    """Return an array for so many rows of so many words; its memory goes back to the system when it is dropped."""
+    """Return an array for ``count`` rows of words; its memory goes back to the system when it is dropped."""
     array = own_pages(8 * count * words).view(np.uint64)
     return array if words == 1 else array.reshape(count, words)
 
 
 def number_room(count: int, most: int) -> Numbers:
-    """Return an array for so many numbers, of which none is greater than ``most``."""
+    """Return an array for ``count`` numbers up to ``most``."""
     kind = np.dtype(np.uint32 if most <= MOST_NUMBER else np.uint64)
     return own_pages(kind.itemsize * count).view(kind)
 
@@ -52,7 +52,7 @@ class NumberedRows(NamedTuple):
         return len(self.keys)
 
     def cut(self, start: int, end: int) -> NumberedRows:
-        """Return some of the rows."""
+        """Return a slice of the rows."""
         return NumberedRows(self.keys[start:end], None if self.numbers is None else self.numbers[start:end], self.first + start)
 
     def room(self) -> Columns:
@@ -102,7 +102,7 @@ class Digits:
 
 
 def are_uneven(sizes: Words, threads: int) -> bool:
-    """Whether a part has so many of the rows that sorting it as one would take much memory, and other threads would wait."""
+    """Whether a part is so large that sorting it as one would take much memory, and other threads would wait."""
     return int(sizes.max()) > _large(int(sizes.sum()), threads)
 
 

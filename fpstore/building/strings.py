@@ -255,7 +255,7 @@ class StringSample:
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
-        self._step = 1  # one of so many records is taken
+        self._step = 1  # every ``_step``-th record is taken
         self._strings = self._bytes = self._held = 0
 
     def add(self, strings: StringColumn) -> None:

@@ -36,7 +36,7 @@ GROUP_CHUNKS = 512
 HASH_BYTES = DIGEST_BYTES = 8
 PAD_BYTES = 1 << 18
 PIECE_BYTES = GROUP_CHUNKS * CHUNK_BYTES
-LEAST_LONGEST = PAD_BYTES // 2  # values of so many bytes are read from every file
+LEAST_LONGEST = PAD_BYTES // 2  # values up to this size are read from every file
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 BATCH_ITEMS = 256
 FIRST_MAP_BYTES = 1 << 24

@@ -178,7 +178,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         Parameters
         ----------
         width : int
-            32, 64 or 128; with a `hashfunc` of so many bits, 256.
+            32, 64 or 128; with a `hashfunc` of 256 bits also 256.
         hashfunc : callable, optional
             As ``hash`` of `SimHash`; by default MD5.
 

@@ -50,7 +50,7 @@ def is_text(column_type: Any) -> bool:
 
 
 def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
-    """Return some rows of a table or a record batch, with the types that its columns have."""
+    """Return rows of a table or a record batch, with the types of its columns."""
     import pyarrow
 
     schema, plain = table.schema, _without_views(table.schema)
@@ -188,7 +188,7 @@ class ArrowColumns:
                 raise InputError(f"column {projection.score!r} has type {found}, scores must be numbers or times")
 
     def rows(self, batch: Any, name: str, done: int, rule: IdRule | None) -> Batch:
-        """Return the rows of a batch that has so many before it in a file."""
+        """Return the rows of a batch; ``done`` rows of the file come before it."""
         known = np.ones(batch.num_rows, bool)
         for group in self._projection.needed:
             known &= np.logical_or.reduce([_given(batch.column(column)) for column in group])
@@ -419,7 +419,7 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
 
 
 def in_pieces(batch: Any, most: int, once: str | None = None) -> Iterator[tuple[int, Any]]:
-    """Cut a batch into pieces that take at most so many bytes when they are decoded, with the row at which each begins.
+    """Cut a batch into pieces of a bounded size after decoding, with the row at which each piece begins.
 
     A longer row is alone. A dictionary, of which a value may be long and each row a byte, is not decoded before.
 
@@ -441,7 +441,7 @@ def in_pieces(batch: Any, most: int, once: str | None = None) -> Iterator[tuple[
 
 
 def _spans_of_distinct(column: Any, others: npt.NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Yield slices of rows that take at most so many bytes when the values of a dictionary are decoded once in each."""
+    """Yield slices of rows of a bounded size, if the values of a dictionary are decoded once in each slice."""
     codes, sizes = codes_of(column), value_bytes(column)
     order = np.argsort(codes, kind="stable")
     before = np.full(len(codes), -1)  # the row before that has the same value
@@ -460,7 +460,7 @@ def _array(values: npt.NDArray[Any]) -> Any:
 
 
 def arrays_of_column(column: Any, rows: int) -> Iterator[Array]:
-    """Yield the vectors of an array of Arrow as arrays of so many rows, without copies where there are no nulls.
+    """Yield the vectors of an array of Arrow as arrays of some rows, without copies where there are no nulls.
 
     Raises
     ------
@@ -490,7 +490,7 @@ def list_size(column_type: Any) -> int | None:
 
 
 def array_of_lists(column: Any, done: int) -> Array:
-    """Return an array of lists of numbers, which has so many before it, as one of two dimensions."""
+    """Return an array of lists of numbers as an array of two dimensions; ``done`` vectors come before it."""
     size = list_size(column.type)
     if column.null_count:
         place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))

@@ -41,7 +41,7 @@ def parse_fingerprint(text: str, decimal: bool = False, width: int | Width = 64,
     Parameters
     ----------
     text : str
-        ``width / 4`` hexadecimal digits of either case, or so many or fewer after ``0x``; with ``decimal``, decimal digits.
+        ``width / 4`` hexadecimal digits of either case, or at most as many after ``0x``; with ``decimal``, decimal digits.
         Fewer digits without ``0x`` are refused: most often they are a decimal number, or cut off. Blanks around the digits
         are ignored.
     decimal : bool

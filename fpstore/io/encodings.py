@@ -27,7 +27,7 @@ _WESTERN = "cp1252"
 _MEANT_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them
 _DECLARATION = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _DECLARED_BYTES = 1024
-_MOST_REPLACED = 10  # one character in so many
+_MOST_REPLACED = 10  # at most one character in ten
 
 
 class Decoded(NamedTuple):

@@ -253,7 +253,7 @@ def _came(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Callable[
 
 
 def reading_what_came(stream: BinaryIO) -> Callable[[int], bytes]:
-    """Return a function that reads what has come through a pipe, a socket or a terminal, up to so many bytes.
+    """Return a function that reads the bytes that have come through a pipe, a socket or a terminal, up to a number.
 
     It waits only while nothing has come, and returns no bytes at the end. A pipe is given room for a whole block, so that a
     program that is faster than its reader fills blocks.

@@ -48,7 +48,7 @@ def unpacked(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Read]:
 
 
 def reading(stream: BinaryIO, name: str, path: str | os.PathLike[str], on_read: Callable[[int], None]) -> Read:
-    """Return a function that reads up to so many bytes of what a stream holds, and none at its end.
+    """Return a function that reads up to a number of bytes of the content of a stream, and none at its end.
 
     InputError if the extension says that it is compressed, and it is not; when it is read, if it is damaged or ends too early.
     """
@@ -70,7 +70,7 @@ class _Raw:
         self._stream, self._head, self._on_read = stream, head, on_read
 
     def read(self, size: int = -1) -> bytes:
-        """Return up to so many bytes."""
+        """Return up to ``size`` bytes."""
         data, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
         if size < 0 or len(data) < size:
             data += self._stream.read(size if size < 0 else size - len(data))

@@ -157,14 +157,14 @@ def _found(
 
 
 class _Part(NamedTuple):
-    """Begins a search, among so many rows."""
+    """A search that has not begun, and its number of rows."""
 
     begin: Begin
     rows: float
 
 
 class _SearchedRows:
-    """Counts the rows of the searches that have ended, and reports them."""
+    """Counts the rows of ended searches, and reports them."""
 
     def __init__(self, resources: Resources, phase: str, total: int) -> None:
         self._resources, self._phase, self._total = resources, phase, total
@@ -172,13 +172,13 @@ class _SearchedRows:
         resources.report(phase, 0, total)
 
     def add(self, rows: float) -> None:
-        """Count those of a search."""
+        """Count the rows of a search."""
         self._done += rows
         self._resources.report(self._phase, round(self._done), self._total)
 
 
 def _searched(search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
-    """Yield what is found in some buckets of a table: one batch at least."""
+    """Yield the results of a search in some buckets of a table: one batch at least."""
     found = search(tables, span)
     while True:
         yield PairColumns(*found.more(BATCH_PAIRS, stop=stop))
@@ -194,7 +194,7 @@ class _SpanSearches:
         self._free: list[list[SpanSorter]] = []
 
     def find(self, spec: TableSpec, search: Start, span: Span, parts: int, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
-        """Yield what is found in one of so many spans of a table."""
+        """Yield the results of a search in one of ``parts`` spans of a table."""
         try:
             sorters = self._free.pop()
         except IndexError:  # not asked before: another thread may take the last

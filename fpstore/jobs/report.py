@@ -26,7 +26,7 @@ from fpstore.jobs.report_files import Files, Found
 from fpstore.query.ids import fingerprints_of
 from fpstore.query.snapshot import Snapshot
 
-WHOLE = 1 << 20  # a set of at most so many fingerprints is read, a larger one is sampled
+WHOLE = 1 << 20  # a larger set of fingerprints is sampled
 SPANS = 32  # of successive fingerprints, in a sample
 MOST_PAIRS = 10_000_000  # that are counted
 LARGEST, OTHERS, SHOWN = 8, 6, 6  # families that are shown, and documents of each
@@ -42,7 +42,7 @@ class Codes(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """How many buckets of a column table have so many entries; the sizes are exact or like ``4-7``."""
+    """The number of buckets of a column table by their size; sizes are exact or like ``4-7``."""
 
     table: int
     prefix_bits: int

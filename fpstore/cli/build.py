@@ -191,8 +191,8 @@ def hash_(given: Given) -> None:
     With --text, an INPUT is a text file, a folder, or - for standard input; with --image a picture likewise; with --text-field a
     file of rows, and with --vector an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists. Writes
     a line `fingerprint id` for each, separated by a tab, which fpstore build can read. With --json, writes objects with the
-    fields fingerprint and id. The id is the path, or that of --id-field, or the number of the row or vector, from 0 over all
-    files.
+    fields fingerprint and id. Parquet remembers how the fingerprints were made; a store that is built of it does, too. The id
+    is the path, or that of --id-field, or the number of the row or vector, from 0 over all files.
 
     Texts without words, blank pictures and vectors of zeros have no fingerprint. They are left out, and named at the end, as
     are files in folders that are no texts or pictures. NaN and infinity in vectors are errors. Pictures are turned upright as
@@ -216,11 +216,10 @@ def hash_(given: Given) -> None:
     else:
         chunks = content.open_files(given, kind, given.inputs, maker, notices)
     source: Any = chunks if hasattr(chunks, "bytes_done") else None
-    form, width = "jsonl" if given.as_json else None, given.width if kind == VECTORS else maker.width
-    with (
-        given.bars(source) as bars,
-        open_writer(given.output, format=form, columns=["fingerprint", "id"], width=width) as writer,
-    ):
+    maker = source.fingerprinter if kind == VECTORS else maker
+    form, columns = "jsonl" if given.as_json else None, ["fingerprint", "id"]
+    opening = open_writer(given.output, format=form, columns=columns, width=maker.width, fingerprinter=maker.describe())
+    with given.bars(source) as bars, opening as writer:
         chunk: Chunk
         for chunk in chunks:
             writer.write(chunk)

@@ -37,9 +37,11 @@ CHUNK_ROWS = 1 << 16
 UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot replace others"
 
 
-def origin_notice(store: Store, name: str, those: str, given: Given) -> None:
-    """Note that the origin of added fingerprints is unknown, where a store remembers how its own are made."""
-    if store.fingerprinter is not None:
+def check_origin(store: Store, fingerprinter: Any, name: str, those: str, given: Given) -> None:
+    """Refuse fingerprints that were made otherwise than those of a store, and note if their origin is unknown."""
+    if None not in (fingerprinter, store.fingerprinter) and fingerprinter != store.fingerprinter:
+        raise InputError(f"{name}: the fingerprints of {those} were made in another way than those of the store", path=store.path)
+    if store.fingerprinter is not None and fingerprinter is None:
         made = store.fingerprinter["name"]
         unknown = f"nothing says how the fingerprints of {those} were made: they may not fit"
         given.note(f"{name}: the store has fingerprints made by {made}; {unknown}")
@@ -174,7 +176,7 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
             more |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": given.unmatched}
     source = content.open_inputs(given, kind, given.inputs, maker, notices, **more)
     if kind == FINGERPRINTS:
-        origin_notice(store, given.store, "the input", given)
+        check_origin(store, source.fingerprinter, given.store, "the input", given)
     return source, kind, notices
 
 
@@ -436,7 +438,7 @@ def _check_merge(given: Given) -> None:
         for other in given.others:
             with fpstore.open(other) as read:
                 if read.fingerprinter is None:
-                    origin_notice(known, given.store, other, given)
+                    check_origin(known, None, given.store, other, given)
                 if read.path.samefile(given.store):
                     raise InputError(f"{given.store}: cannot be merged with itself", path=given.store)
 

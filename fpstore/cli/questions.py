@@ -306,6 +306,8 @@ def _queries(given: Given, store: Store) -> _Queries:
         return _Queries(FINGERPRINTS, [Chunk(words, None)], notices, len(words))
     more = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True, "null": given.null and _have_lines(given)}
     reader = content.open_inputs(given, FINGERPRINTS, given.input, Width(store.width, stored=True), notices, **more)
+    if None not in (reader.fingerprinter, store.fingerprinter) and reader.fingerprinter != store.fingerprinter:
+        given.note("the queries and the store have fingerprints that were made in different ways, so distances may mean nothing")
     if not len(words):
         return _Queries(FINGERPRINTS, reader, notices, reader.rows)
     # Without ids, which those of the command line do not have.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -29,6 +30,7 @@ from fpstore.io.files import at, located
 from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import PART_BYTES, Batch, Flags, IdRule, KeptRows, Projection, RowFiles, RowSource, Skip
 
+FINGERPRINTER = "fpstore.fingerprinter"  # in the metadata of a file of fingerprints: how they were made, as JSON
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24  # of a row group that is written: whichever is reached first
 COPIED_BYTES = 1 << 25  # of a row group of rows that are copied
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # that are decoded at once
@@ -69,6 +71,15 @@ def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> 
     return arrow.parquet.ParquetFile(path, read_dictionary=small, buffer_size=READ_BYTES), rows
 
 
+def _fingerprinter_of(schema: Any) -> Any:
+    """Return the description of the fingerprinter that a file remembers; None if there is none, or what is no JSON object."""
+    try:
+        found = json.loads((schema.metadata or {}).get(FINGERPRINTER.encode(), b"null"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 class ParquetRows(RowFiles):
     """Parquet files of one schema."""
 
@@ -79,12 +90,14 @@ class ParquetRows(RowFiles):
         self._arrow = import_pyarrow(self.names[0])
         self._schema: Any = None
         self._compression = "snappy"
+        makers: list[Any] = []
         self.rows = 0
         for file in self.files:
             if file.size is None:
                 raise at(file.name, None, "a Parquet input must be a regular file, because it is read from its end")
             with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
                 schema, metadata = parquet.schema_arrow, parquet.metadata
+                makers.append(_fingerprinter_of(schema))
                 self.rows += int(metadata.num_rows)
                 if self._schema is None:
                     self._schema = schema
@@ -92,6 +105,7 @@ class ParquetRows(RowFiles):
                         self._compression = metadata.row_group(0).column(0).compression
             if not schema.equals(self._schema):
                 raise at(file.name, None, f"has another schema than {self.files[0].name}")
+        self.fingerprinter = makers[0] if makers.count(makers[0]) == len(makers) else None
 
     def resolved(self, projection: Projection) -> Projection:
         """Return the columns that the files have; InputError for one that is missing, or has a type that it cannot have."""
@@ -292,11 +306,14 @@ class RowGroups:
 class ParquetEncoder(Encoder):
     """Writes columns into a Parquet file."""
 
-    def __init__(self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64) -> None:
+    def __init__(
+        self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64, fingerprinter: Mapping[str, Any] | None = None
+    ) -> None:
         if not sink.seekable:
             raise InputError("the Parquet format needs a file to write to")
         self._arrow = import_pyarrow(sink.name)
         self._sink, self._columns, self._width = sink, columns, width
+        self._metadata = None if fingerprinter is None else {FINGERPRINTER: json.dumps(fingerprinter)}
         self._writer: Any = None
 
     def write(self, data: NamedColumns) -> None:
@@ -332,7 +349,8 @@ class ParquetEncoder(Encoder):
             [
                 (name, arrow.string() if strings.get(name) else types.get(kind, arrow.uint64()))
                 for name, kind in self._columns.items()
-            ]
+            ],
+            metadata=self._metadata,
         )
         # Fingerprints hardly repeat, so a dictionary of them would be discarded.
         repeated = [name for name, kind in self._columns.items() if kind != "fingerprint"]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class Reader:
         Whether rows have ids; None until the first row of a text input is read.
     width : int
         The bits of a fingerprint.
+    fingerprinter : Fingerprinter, dict or None
+        Makes the fingerprints, or has made them: Parquet files that ``fpstore hash`` writes remember how.
     """
 
     _empty_too = False  # a batch that comes is yielded although it has no row with a fingerprint
@@ -57,6 +59,8 @@ class Reader:
         self._width = projection.width
         self.width = projection.width.bits
         self.rows = _total(source.rows for source in sources)
+        makers = [getattr(source, "fingerprinter", None) for source in sources]
+        self.fingerprinter: Any = makers[0] if makers and makers.count(makers[0]) == len(makers) else None
 
     @property
     def bytes_total(self) -> int | None:

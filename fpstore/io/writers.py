@@ -186,6 +186,7 @@ def open_writer(
     width: int = 64,
     null: bool = False,
     names: Mapping[str, str] | None = None,
+    fingerprinter: Mapping[str, Any] | None = None,
 ) -> Writer:
     """Open a file or a stream for writing rows.
 
@@ -209,6 +210,10 @@ def open_writer(
         tsv, csv and jsonl.
     names : dict of str to str, optional
         Other names for some of the columns in the output; ``write`` takes the old ones. Delimited text then begins with a header.
+
+    fingerprinter : mapping, optional
+        How the fingerprints were made, as `Fingerprinter.describe` returns it: Parquet remembers it in its metadata, and a store
+        that is built of the file does.
 
     Returns
     -------
@@ -256,7 +261,7 @@ def open_writer(
         refuse_without_lines(name)
     sink = Sink(path_or_stream)
     try:
-        encoder = _encoder(sink, name, new, known, "\0" if null else "\n")
+        encoder = _encoder(sink, name, new, known, "\0" if null else "\n", fingerprinter)
         if isinstance(encoder, TextEncoder) and (header or names):
             encoder.write_header()
     except BaseException:
@@ -265,14 +270,21 @@ def open_writer(
     return Writer(sink, encoder, kinds, known, list(new))
 
 
-def _encoder(sink: Sink, format_name: str, columns: Mapping[str, ColumnKind], width: Width, end: str) -> Encoder:
-    if format_name == "npy" or format_name in RAW_BITS:
-        return RawEncoder(sink, format_name == "npy", width)
-    if format_name == "parquet":
-        return ParquetEncoder(sink, columns, width)
-    if format_name == "jsonl":
+def _encoder(
+    sink: Sink,
+    form: str,
+    columns: Mapping[str, ColumnKind],
+    width: Width,
+    end: str,
+    fingerprinter: Mapping[str, Any] | None,
+) -> Encoder:
+    if form == "npy" or form in RAW_BITS:
+        return RawEncoder(sink, form == "npy", width)
+    if form == "parquet":
+        return ParquetEncoder(sink, columns, width, fingerprinter)
+    if form == "jsonl":
         return JsonlEncoder(sink, columns, width, end)
-    return TextEncoder(sink, format_name, columns, width, end)
+    return TextEncoder(sink, form, columns, width, end)
 
 
 class TextEncoder(Encoder):

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commandline import NEAR, failure, fine, run
 
@@ -185,3 +187,38 @@ def test_a_folder_without_text_is_refused(folder: Path) -> None:
     with fpstore.open("x.fps") as store:
         assert len(store.ids) == 1
         assert 0 not in store
+
+
+def test_a_file_of_hashes_and_its_store_remember_how_they_were_made(folder: Path) -> None:
+    """The store takes what the file was made of, and other files that were made in the same way; no others."""
+    shapes = (("notes", "--text", "--shingle-size", 2), ("photos", "--image"), ("embeddings.npy", "--vector", "--width", 128))
+    for number, how in enumerate(shapes):
+        width = how[3:] if number == 2 else ()
+        assert run("hash", *how, "-o", "h.parquet", "-q").exit_code == 0
+        assert run("build", "h.fps", "h.parquet", *width, "--force", "-q").exit_code == 0
+        assert run("build", "whole.fps", *how, "--force", "-q").exit_code == 0
+        with fpstore.open("h.fps") as store, fpstore.open("whole.fps") as whole:
+            assert store.fingerprinter == whole.fingerprinter
+            assert list(store) == list(whole)
+        assert run("probe", "h.fps", how[0], "--quiet").exit_code == 0
+        assert run("insert", "h.fps", "h.parquet", "--fingerprints").stderr == ""
+        fine("probe", "h.fps", "--input", "h.parquet", "--quiet")
+        other = ("notes", "--text", "--shingle-size", 3)
+        assert run("hash", *other, "--width", 128 if number == 2 else 64, "-o", "other.parquet", "-q").exit_code == 0
+        assert "were made in another way" in failure("insert", "h.fps", "other.parquet", "--fingerprints")
+        assert "in different ways" in run("probe", "h.fps", "--input", "other.parquet").stderr
+
+
+def test_metadata_that_is_no_fingerprinter_is_left_out_or_refused(folder: Path) -> None:
+    for metadata, said in (
+        ("{", None),
+        ("[]", None),
+        ('"x"', None),
+        ('{"name": 1}', "described by name, version and parameters"),
+    ):
+        table = pa.table({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", "b"]})
+        pq.write_table(table.replace_schema_metadata({"fpstore.fingerprinter": metadata}), "h.parquet")
+        if said is None:
+            fine("build", "h.fps", "h.parquet", "--force")
+        else:
+            assert said in failure("build", "x.fps", "h.parquet")

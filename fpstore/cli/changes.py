@@ -154,15 +154,11 @@ def insert(given: Given) -> None:
 
 def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
     """Return the reader of the inputs, and what they hold; with --unmatched, lines are taken as they come."""
-    maker: Any = content.maker_of(store)
-    kind = content.known_kind(given, store, maker)
-    if maker is None and kind != FINGERPRINTS:
-        raise content.refused_content(store, maker, kind)
+    kind, maker = content.known_kind(given, store)
     content.refuse_foreign(given, kind)
     if not given.unmatched:
         given.refuse("needs --unmatched", "radius", "output", "with_queries", *(["threads"] if kind == FINGERPRINTS else []))
-    takes = "files of fingerprints" if maker is None else f"{maker.items}, or files of fingerprints with --fingerprints"
-    content.check_inputs(given, kind, given.inputs, f"this store takes {takes}")
+    content.check_inputs(given, kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints")
     totals, notices = snapshot_of(store).totals, Notices(kind)
     more: dict[str, Any] = {}
     if kind == FINGERPRINTS:
@@ -170,7 +166,6 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
         if "-" in given.inputs and given.unmatched and given.id_type == "auto" and totals.id_kind == "integer":
             given.id_type = "int"  # in text that comes, nobody knows of what kind later ids are
     elif kind != TEXTS:
-        given.text_field = given.text_field or (tuple(maker.weights) if maker.items == "rows" else None)
         more = {"first_row": 0 if given.id_field is not None else totals.next_row}
         if kind == ROWS:
             more |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": given.unmatched}

@@ -25,7 +25,7 @@ from fpstore.io.files import MOST_BYTES, InputFile
 from fpstore.io.packed import unpacked
 
 if TYPE_CHECKING:
-    from fpstore.hashing import Fingerprinter, LongestSentences, SimHash
+    from fpstore.hashing import LongestSentences, SimHash
     from fpstore.io import Reader
     from fpstore.store import Store
 
@@ -39,7 +39,7 @@ _FEATURES = ("shingle", "shingle_size", "weighting", "digits", "feature_hash", "
 TEXT_MAKING = (*_FEATURES, "weights", "longest_sentences")
 OF_FINGERPRINTS = ("decimal", "signed", "fingerprint_field")
 _BELONGS = {  # options, and what they are for
-    **dict.fromkeys(OF_FINGERPRINTS, (FINGERPRINTS,)),
+    **dict.fromkeys(("fingerprints", *OF_FINGERPRINTS), (FINGERPRINTS,)),
     "format": (FINGERPRINTS, ROWS),
     **dict.fromkeys(("id_field", "id_type"), (FINGERPRINTS, ROWS, VECTORS)),
     "suffixes": (TEXTS, PICTURES),
@@ -170,30 +170,30 @@ def declared_kind(given: Given) -> str:
     return kinds[0] if kinds else FINGERPRINTS
 
 
-def known_kind(given: Given, store: Store, maker: Fingerprinter[Any] | None) -> str:
-    """Return the content of the inputs of a store: items of its fingerprinter, unless the command line says otherwise."""
-    if given.fingerprints or any(map(given.is_given, OF_FINGERPRINTS)):
-        return FINGERPRINTS
-    kind = FINGERPRINTS if maker is None else _KIND[maker.items]
-    if given.text_field is not None and kind not in (TEXTS, ROWS):
-        raise refused_content(store, maker, ROWS)
-    return kind if given.text_field is None else ROWS
+def known_kind(given: Given, store: Store) -> tuple[str, Any]:
+    """Return the content of the inputs of a store, and the fingerprinter that the store remembers for it; None for fingerprints.
 
-
-def refused_content(store: Store, maker: Fingerprinter[Any] | None, kind: str) -> InputError:
-    """Return the error of content that a store cannot make fingerprints of."""
-    if maker is None:
-        made = f"this store does not know how its fingerprints were made, so it takes no {kind}"
-        return InputError(f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[kind]}", path=store.path)
-    made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
-    return InputError(f"{store.path}: {made}, so it takes no {kind}", path=store.path)
-
-
-def maker_of(store: Store) -> Fingerprinter[Any] | None:
-    """Return the fingerprinter that a store remembers."""
+    Inputs hold what the fingerprinter takes, unless the command line says otherwise.
+    """
     from fpstore.hashing import from_description
 
-    return None if store.fingerprinter is None else from_description(store.fingerprinter)
+    if has_fingerprints(given, store) and given.text_field is None:
+        return FINGERPRINTS, None
+    if store.fingerprinter is None:
+        made = f"this store does not know how its fingerprints were made, so it takes no {ROWS}"
+        raise InputError(f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}", path=store.path)
+    maker = from_description(store.fingerprinter)
+    if given.text_field is not None and maker.items not in ("texts", "rows"):
+        made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
+        raise InputError(f"{store.path}: {made}, so it takes no {ROWS}", path=store.path)
+    if maker.items == "rows" and given.text_field is None:
+        given.text_field = tuple(maker.weights)  # type: ignore[attr-defined]  # of Fields
+    return _KIND[maker.items] if given.text_field is None else ROWS, maker
+
+
+def has_fingerprints(given: Given, store: Store) -> bool:
+    """Whether the inputs of a store are fingerprints, because it takes nothing else or the command line says so."""
+    return store.fingerprinter is None or given.fingerprints or any(map(given.is_given, OF_FINGERPRINTS))
 
 
 def refuse_foreign(given: Given, kind: str) -> None:

@@ -289,15 +289,12 @@ def _queries(given: Given, store: Store) -> _Queries:
     """Return the queries of the command line: fingerprints, files, or rows of --input."""
     if not given.words and not given.input:
         fail("give fingerprints, files or --input FILE")
-    maker = content.maker_of(store)
-    words = _fingerprints_of_words(given, store, maker is not None and not given.fingerprints)
+    words = _fingerprints_of_words(given, store)
     if words is None:
-        return _of_files(given, store, maker)
-    of_rows = (
-        maker is not None and maker.items == "rows" and given.input and not any(map(given.is_given, content.OF_FINGERPRINTS))
-    )
-    if given.text_field is not None or (of_rows and not given.fingerprints and not len(words)):
-        return _of_texts(given, store, maker, len(words))
+        return _of_files(given, store)
+    fields = not content.has_fingerprints(given, store) and store.fingerprinter["name"] == "fields"  # type: ignore[index]
+    if given.text_field is not None or (fields and given.input and not len(words)):
+        return _of_texts(given, store, len(words))
     content.refuse_foreign(given, FINGERPRINTS)
     if len(words) or not given.input:
         given.refuse("is for --input, and does not go with fingerprints as arguments, which have no ids", "id_field", "id_type")
@@ -315,9 +312,9 @@ def _queries(given: Given, store: Store) -> _Queries:
     return _Queries(FINGERPRINTS, chunks, notices, None if reader.rows is None else reader.rows + len(words))
 
 
-def _of_files(given: Given, store: Store, maker: Any) -> _Queries:
+def _of_files(given: Given, store: Store) -> _Queries:
     """Return the queries that are files of texts, pictures or vectors, as the store's fingerprinter takes them."""
-    kind = content.known_kind(given, store, maker)
+    kind, maker = content.known_kind(given, store)
     if kind == ROWS:
         fail("the texts of rows are in files that --input names, with --text-field")
     given.refuse(f"does not go with {kind}", "input")
@@ -326,14 +323,11 @@ def _of_files(given: Given, store: Store, maker: Any) -> _Queries:
     return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
 
 
-def _of_texts(given: Given, store: Store, maker: Any, words: int) -> _Queries:
+def _of_texts(given: Given, store: Store, words: int) -> _Queries:
     """Return the queries that are the texts of rows."""
     if words or not given.input:
         fail("--text-field names a column of --input, and does not go with fingerprints as arguments")
-    if maker is None or maker.items not in ("texts", "rows"):
-        raise content.refused_content(store, maker, ROWS)
-    if given.text_field is None:
-        given.text_field = tuple(maker.weights)
+    _, maker = content.known_kind(given, store)
     content.refuse_foreign(given, ROWS)
     given.refuse("does not go with --text-field", "null")
     notices = Notices(ROWS)
@@ -344,8 +338,9 @@ def _of_texts(given: Given, store: Store, maker: Any, words: int) -> _Queries:
     return _Queries(ROWS, chunks, notices)
 
 
-def _fingerprints_of_words(given: Given, store: Store, or_files: bool) -> Any:
+def _fingerprints_of_words(given: Given, store: Store) -> Any:
     """Return the fingerprints of the command line; None if its words are files, which they may be."""
+    or_files = not content.has_fingerprints(given, store)
     if or_files and given.words and not any(_reads(word, given, store) for word in given.words):
         missing = next((word for word in given.words if word != "-" and not Path(word).exists()), None)
         if missing is None:

@@ -193,7 +193,7 @@ def test_a_file_of_hashes_and_its_store_remember_how_they_were_made(folder: Path
     """The store takes what the file was made of, and other files that were made in the same way; no others."""
     shapes = (("notes", "--text", "--shingle-size", 2), ("photos", "--image"), ("embeddings.npy", "--vector", "--width", 128))
     for number, how in enumerate(shapes):
-        width = how[3:] if number == 2 else ()
+        width = how[2:] if number == 2 else ()
         assert run("hash", *how, "-o", "h.parquet", "-q").exit_code == 0
         assert run("build", "h.fps", "h.parquet", *width, "--force", "-q").exit_code == 0
         assert run("build", "whole.fps", *how, "--force", "-q").exit_code == 0

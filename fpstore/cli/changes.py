@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fpstore.base.width import Width
-from fpstore.change.join import MOST_BITS
-from fpstore.change.merging import changes_due, merge_advice
 from fpstore.cli import content, matches, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.matches import QUERY_ID, ROW, Asked
@@ -49,6 +47,8 @@ def check_origin(store: Store, fingerprinter: Any, name: str, those: str, given:
 
 def merge_notice(store: Store, name: str, given: Given) -> None:
     """Note that a store that is open for writing should be merged, if it should."""
+    from fpstore.change.merging import merge_advice
+
     advice = merge_advice(snapshot_of(store), name)
     if advice is not None:
         given.note(advice)
@@ -398,6 +398,7 @@ def merge(given: Given) -> None:
     $ fpstore merge crawl.fps --design flip-2
     $ fpstore merge crawl.fps --at 0.1 --json
     """
+    from fpstore.change.merging import changes_due
     from fpstore.cli.build import summary
 
     began = time.monotonic()
@@ -455,7 +456,7 @@ def _opened_to_merge(store: str) -> Store:
 @verb(
     options.STORE,
     argument("folder", "FOLDER"),
-    option("--bits N", "Number of leading bits, 1 to 8: 2 to 256 stores.", whole(1, MOST_BITS), required=True),
+    option("--bits N", "Number of leading bits, 1 to 8: 2 to 256 stores.", whole(1, 8), required=True),
     options.THREADS,
     options.MEMORY,
     option("--force", "Replace stores in FOLDER that have the names of new ones, each once the new one is complete."),

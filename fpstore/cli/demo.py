@@ -7,8 +7,9 @@ import shlex
 import shutil
 import sysconfig
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -37,6 +38,8 @@ def demo(given: Given) -> None:
     $ fpstore demo
     $ fpstore demo --keep python-demo
     """
+    import fpstore
+
     keep = given.keep
     library, packages = python_sources()
     with contextlib.ExitStack() as stack:
@@ -51,7 +54,8 @@ def demo(given: Given) -> None:
         _run(probe, [store, _example(packages)])
         click.echo("\nAll families of near-duplicates:\n")
         _run(cluster, [store, "--output", clusters])
-        print_families(Path(clusters))
+        with fpstore.open(store) as opened:
+            print_families(opened.clusters())
         click.echo("\nSizes:\n")
         _run(stats, [store])
     click.echo(f"\nKept in {keep}." if keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
@@ -94,9 +98,9 @@ def _example(packages: Sequence[str]) -> str:
     return str(wanted if wanted.is_file() else Path(packages[0], "__init__.py"))
 
 
-def print_families(clusters: Path) -> None:
-    """Print the families in a TSV file of clusters."""
-    found = families(clusters)
+def print_families(clusters: Iterable[list[Any]]) -> None:
+    """Print the documents of each cluster, sorted, the largest cluster first."""
+    found = sorted(map(sorted, clusters), key=lambda ids: (-len(ids), ids))
     noun = "family" if len(found) == 1 else "families"
     rows = [(str(len(ids)), some_ids(ids, _SHOWN_PATHS)) for ids in found[:_SHOWN_FAMILIES]]
     print_table(f"\n{len(found)} {noun} of near-duplicates", ("files", ""), rows, left=(1,))
@@ -118,19 +122,3 @@ def python_sources() -> tuple[Path, list[str]]:
     if not packages or not any(library.glob(MODULES)):
         raise StorageError(f"{library}: this Python comes without its source files, which the demo needs", path=library)
     return library, packages
-
-
-def families(clusters: Path) -> list[list[str]]:
-    """Return the documents of each cluster, sorted, the largest cluster first.
-
-    Parameters
-    ----------
-    clusters : Path
-        The TSV output of ``fpstore cluster``.
-    """
-    members: dict[str, list[str]] = {}
-    with clusters.open(encoding="utf-8") as lines:
-        for line in lines:
-            identifier, cluster, _ = line.rstrip("\n").split("\t")
-            members.setdefault(cluster, []).append(identifier)
-    return sorted(map(sorted, members.values()), key=lambda ids: (-len(ids), ids))

@@ -325,7 +325,7 @@ def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Reso
     amounts = wanted.amounts
     found: Iterable[Measured]
     if isinstance(source, Walk):
-        facts, looked_at = _from_images(wanted, source, resources, on_notice)
+        facts, looked_at = from_images(wanted, source, resources, on_notice)
         evidence, found = looked_at.evidence, looked_at.each_measured(wanted.settings)
     else:
         if wanted.pairs is not None:
@@ -343,7 +343,7 @@ def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Reso
     return Calibration(facts, wish, evidence, suggestions(each, wish))
 
 
-def _from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: Notice | None) -> tuple[Facts, LookedAt]:
+def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: Notice | None) -> tuple[Facts, LookedAt]:
     """Return what a sample of pictures tells, with copies that are changed."""
     amounts, changes = wanted.amounts, wanted.changes
     work = ImageWork(wanted.settings, changes, amounts.copies, amounts.seed)  # type: ignore[arg-type]

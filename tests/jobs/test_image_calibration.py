@@ -214,7 +214,7 @@ def test_suffixes_and_wrong_use(photos):
     some = json.loads(fine("calibrate", "photos", "--image", "--suffix", ".png", *QUICK, *WAYS, "--json"))
     assert some["documents"] == COUNT - 1
     for words, told in (
-        (("--text",), "--text does not go with --image"), (("--text-field", "a"), "--text-field does not go with --image"),
+        (("--text",), "--image does not go with --text"), (("--text-field", "a"), "--image does not go with --text-field"),
         (("--pairs", "p.csv"), "--pairs does not go with --image"), (("--id-field", "a"), "--id-field does not go"),
         (("--setting", "size=1"), "of the parameters method"), (("--change", "words=1"), "a change of pictures is one of"),
     ):  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -277,14 +276,6 @@ class ColumnTable(StoredFile):
                     except (CorruptStoreError, StorageError):
                         good[page] = False
         return good
-
-    def known_between(self, first: int, end: int) -> Iterator[Run]:
-        """Yield the parts of ``known`` between two entries."""
-        at = bisect_right(self.known, first, key=lambda run: run.end)
-        for run in self.known[at:]:
-            if run.first >= end:
-                return
-            yield run._replace(first=max(run.first, first), end=min(run.end, end))
 
     def read_known(self, run: Run) -> Iterator[tuple[int, Words]]:
         """Yield (number of the first, keys or rows) of a run of ``known`` or a part of one, in bounded pieces."""

@@ -121,14 +121,6 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
     return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]), width)
 
 
-def claimed_header(data: bytes) -> LogHeader | None:
-    """Return the fields of a damaged header of a log, unverified, or None when the header cannot be read at all."""
-    if len(data) < _HEADER.size or data[: len(MAGIC)] == bytes(len(MAGIC)):
-        return None
-    _, _, _, identity, generation, first, fingerprints, ids, row, kind, width, _ = _HEADER.unpack_from(data)
-    return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind % len(ID_KINDS)]), width)
-
-
 @cache
 def boot_word() -> int:
     """Return 64 bits that identify this run of the machine; 0 where the system has no such id.

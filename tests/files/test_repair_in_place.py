@@ -1,37 +1,31 @@
-"""Repair in place, as it is interrupted and as others are in its way."""
+"""Repair: where the new store goes, what is refused, and repairs that are killed."""
 
+import dataclasses
+import itertools
+import json
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
-from building import listing
+from building import listing, run_python
+from commandline import run
+from damage import rewrite
 from repairing import GENERATION, bytes_of, content, damage_block, make
 
 import fpstore
-from fpstore.care import in_place
+from fpstore.care import repair
 from fpstore.disk import folders
+from fpstore.disk.locks import WriterLock
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
-
-
-def killed(path, monkeypatch, where):
-    """Repair in place in a child that ends at a call, as if it was killed."""
-    child = os.fork()
-    if child == 0:
-        monkeypatch.setattr(*where)
-        try:
-            fpstore.repair(path, in_place=True)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def stop(*args, **kwargs):
-    os._exit(0)
+from fpstore.format.log import LOG_FILE
+from fpstore.format.manifest import MANIFEST_FILE
 
 
 def spoiled(tmp_path):
+    """Return a damaged store of which nothing is lost, what it holds, and its bytes."""
     path = make(tmp_path / "s", changes=False)
     right = content(path)
     damage_block(path / GENERATION / table_name(0), 1)
@@ -42,133 +36,104 @@ def without_lock(files):
     return {**files, "writer.lock": b""}
 
 
-def test_the_damaged_store_outlives_a_repair_that_is_killed_after_the_exchange(tmp_path, monkeypatch):
-    path, right, before = spoiled(tmp_path)
-    killed(path, monkeypatch, (in_place.InPlace, "_put_aside", stop))
-    assert content(path) == right
-    assert listing(tmp_path) == [".s.repairing", "s"]
-    report = fpstore.repair(path, in_place=True)
-    assert report.sound
-    assert report.damaged == str(tmp_path / "s.damaged")
-    assert "an earlier repair was interrupted" in report.actions[0]
-    assert without_lock(bytes_of(tmp_path / "s.damaged")) == without_lock(before)
-    assert listing(tmp_path) == ["s", "s.damaged"]
-    assert content(path) == right
+def test_in_place_keeps_the_damaged_store(tmp_path):
+    path = make(tmp_path / "s")
+    right = content(path)
+    (path / GENERATION / table_name(1)).unlink()
+    for number in range(1, 4):
+        damage_block(path / GENERATION / table_name(0), 1)
+        before = bytes_of(path)
+        report = fpstore.repair(path, in_place=True)
+        name = "s.damaged" if number == 1 else f"s.damaged-{number}"
+        assert (report.output, report.damaged) == (str(path), str(tmp_path / name))
+        after = bytes_of(tmp_path / name)
+        assert {**after, "writer.lock": b""} == {**before, "writer.lock": b""}
+        assert content(path) == right
+    assert listing(tmp_path) == ["s", "s.damaged", "s.damaged-2", "s.damaged-3"]
+    with fpstore.open(path, "r+") as store:
+        store.insert([1], ["it can be changed"])
 
 
-def test_the_new_store_of_a_repair_that_is_killed_before_the_exchange_goes(tmp_path, monkeypatch):
-    path, right, before = spoiled(tmp_path)
-    for where in ((in_place, "exchange", stop), (in_place, "write_all", stop), (in_place.InPlace, "swap", stop)):
-        with monkeypatch.context() as patch:
-            killed(path, patch, where)
-        assert listing(tmp_path) == [".s.repairing", "s"]
-        assert without_lock(bytes_of(path)) == without_lock(before)
-    report = fpstore.repair(path, in_place=True)
-    assert report.complete
-    assert content(path) == right
-    assert listing(tmp_path) == ["s", "s.damaged"]
+def test_in_place_through_a_link(tmp_path):
+    path = make(tmp_path / "s", changes=False)
+    right = content(path)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "current").symlink_to(path)
+    (path / GENERATION / IDS_FILE).unlink()
+    (tmp_path / "s.lost.tsv").write_text("of an earlier repair")
+    report = fpstore.repair(tmp_path / "links" / "current", in_place=True)
+    assert (report.output, report.damaged) == (str(path), str(tmp_path / "s.damaged"))
+    assert (tmp_path / "links" / "current").is_symlink()
+    assert content(tmp_path / "links" / "current") < right
+    assert listing(tmp_path) == ["links", "s", "s.damaged", "s.lost-2.tsv", "s.lost.tsv"]
+    assert (tmp_path / "s.lost.tsv").read_text() == "of an earlier repair"
 
 
-@pytest.mark.parametrize("call", ["mkdir", "touch", "unlink"])
-def test_a_repair_that_is_killed_while_its_folder_is_made_or_removed(tmp_path, monkeypatch, call):
-    """The folder was there without its marker, and every later repair refused it."""
-    path, right, _ = spoiled(tmp_path)
-    done = getattr(Path, call)
+@pytest.mark.parametrize("platform", ["linux", "other"])
+@pytest.mark.parametrize("options", [{"output": "new", "lost": "lost"}, {}, {"in_place": True}])
+def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, options):
+    """The store is whole in its place, the damaged or the new one, and no new store is there without its list of losses."""
+    good = make(tmp_path / "s", changes=False)
+    (good / GENERATION / IDS_FILE).unlink()
+    lost = options.get("lost", "s.lost.tsv")
+    for last in range(1, 20):
+        folder = tmp_path / f"killed-{last}"
+        shutil.copytree(good, folder / "s")
+        before = without_lock(bytes_of(folder / "s"))
+        monkeypatch.chdir(folder)
+        if not killed_at(last, monkeypatch, platform, options):
+            break
+        stores = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+        assert before in [without_lock(bytes_of(store)) for store in stores]
+        assert len(stores) == 1 or (folder / lost).exists()
+        if options.get("in_place"):
+            fpstore.repair("s", in_place=True)
+            with fpstore.open("s") as store:
+                assert store.verify().ok
+            assert before in [without_lock(bytes_of(path)) for path in folder.glob("s.damaged*")]
+        elif len(stores) == 1:
+            fpstore.repair("s", **options)
+            assert set(listing(folder)) == {
+                "s",
+                options.get("output", "s.repaired"),
+                *(path.name for path in folder.glob("*lost*")),
+            }
+    assert 2 < last < 19
 
-    def last(self, *args, **kwargs):
-        mine = ".s.repairing" in (self.name, self.parent.name)
-        if call != "touch" or not mine:
-            done(self, *args, **kwargs)
-        if mine:
+
+def killed_at(last, monkeypatch, platform, options):
+    """Repair in a child that ends behind a rename, as if it was killed; return whether it got there."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    calls = itertools.count(1)
+
+    def counted(done, *arguments):
+        result = done(*arguments)
+        if next(calls) == last:
             os._exit(0)
+        return result
 
-    killed(path, monkeypatch, (Path, call, last))
-    assert listing(tmp_path) == [".s.repairing", "s", *(["s.damaged"] if call == "unlink" else [])]
-    assert listing(tmp_path / ".s.repairing") == []
-    assert fpstore.repair(path, in_place=True).complete
-    assert content(path) == right
-    assert listing(tmp_path) == ["s", "s.damaged"]
+    try:
+        monkeypatch.setattr(folders.sys, "platform", platform)
+        for owner, name in ((Path, "rename"), (Path, "replace"), (repair, "exchange")):
+            done = getattr(owner, name)
+            monkeypatch.setattr(owner, name, lambda *arguments, done=done: counted(done, *arguments))
+        fpstore.repair("s", **options)
+    finally:
+        os._exit(1)
 
 
-def test_half_of_a_new_store_goes_that_a_killed_repair_was_removing(tmp_path, monkeypatch):
-    """Without its manifest it was taken for the damaged store, and kept."""
-    path, right, before = spoiled(tmp_path)
+def test_a_refused_exchange_leaves_the_damaged_store_alone(tmp_path, monkeypatch):
+    path, _, before = spoiled(tmp_path)
 
-    def refuse(*args):
+    def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    def half(folder):
-        next(folder.rglob("manifest.json")).unlink()
-        os._exit(0)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(in_place, "exchange", refuse)
-        killed(path, patch, (in_place, "remove_tree", half))
-    assert listing(tmp_path / ".s.repairing") == [in_place.MARKER, "store"]
-    assert without_lock(bytes_of(path)) == without_lock(before)
-    assert fpstore.repair(path, in_place=True).complete
-    assert content(path) == right
-    assert listing(tmp_path) == ["s", "s.damaged"]
-
-
-@pytest.mark.parametrize("renames", [1, 2])
-def test_a_repair_that_is_killed_between_renames_where_folders_cannot_be_exchanged(tmp_path, monkeypatch, renames):
-    path, right, before = spoiled(tmp_path)
-    rename, left = Path.rename, [renames]
-
-    def counted(self, target):
-        if path in (Path(target), self) or self.name.endswith(folders.ASIDE):
-            if not left[0]:
-                os._exit(0)
-            left[0] -= 1
-        return rename(self, target)
-
-    monkeypatch.setattr(folders.sys, "platform", "other")
-    killed(path, monkeypatch, (Path, "rename", counted))
-    assert path.exists() == (renames == 2)
-    report = fpstore.repair(path, in_place=True)
-    assert content(path) == right
-    assert without_lock(bytes_of(tmp_path / "s.damaged")) == without_lock(before)
-    assert report.damaged == str(tmp_path / "s.damaged")
-    assert listing(tmp_path) == ["s", "s.damaged"]
-
-
-def test_the_damaged_store_is_kept_when_it_cannot_be_put_aside(tmp_path, monkeypatch):
-    path, right, before = spoiled(tmp_path)
-
-    def refuse(path, ending, suffix=""):
-        if ending == ".damaged":
-            raise PermissionError(13, "Permission denied")
-        return path.with_name("lost")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(in_place, "free_name", refuse)
-        with pytest.raises(fpstore.StorageError, match="Permission denied"):
-            fpstore.repair(path, in_place=True)
-    assert content(path) == right
-    assert without_lock(bytes_of(tmp_path / ".s.repairing" / "store")) == without_lock(before)
-    assert fpstore.repair(path, in_place=True).damaged == str(tmp_path / "s.damaged")
-    assert listing(tmp_path) == ["s", "s.damaged"]
-
-
-@pytest.mark.parametrize("what", ["folder", "store", "file", "link"])
-def test_what_no_repair_has_made_is_never_removed(tmp_path, what):
-    path, _, before = spoiled(tmp_path)
-    other = tmp_path / ".s.repairing"
-    if what == "folder":
-        other.mkdir()
-        (other / "mine").write_text("mine")
-    elif what == "store":
-        shutil.copytree(path, other)
-    elif what == "file":
-        other.write_text("mine")
-    else:
-        (tmp_path / "elsewhere").mkdir()
-        other.symlink_to(tmp_path / "elsewhere")
-    kept = listing(tmp_path)
-    with pytest.raises(fpstore.StoreExistsError, match="no repair has made it: move it away"):
+    monkeypatch.setattr(repair, "exchange", refuse)
+    with pytest.raises(fpstore.StorageError, match="Permission denied"):
         fpstore.repair(path, in_place=True)
-    assert listing(tmp_path) == kept
+    assert listing(tmp_path) == ["s"]
     assert without_lock(bytes_of(path)) == without_lock(before)
 
 
@@ -183,8 +148,7 @@ def test_a_name_of_255_bytes(tmp_path, character):
     assert Path(report.lost_file).read_text()
     damaged = fpstore.repair(path, in_place=True).damaged
     assert content(path) < right
-    # The second list of what was lost is the same as the first.
-    assert set(listing(tmp_path)) == {name, Path(damaged).name, Path(report.output).name, Path(report.lost_file).name}
+    assert {name, Path(damaged).name, Path(report.output).name, Path(report.lost_file).name} < set(listing(tmp_path))
 
 
 @pytest.mark.parametrize("where", ["nowhere/lost.tsv", "folder", "file/lost.tsv"])
@@ -193,8 +157,96 @@ def test_a_list_that_cannot_be_written_is_refused_before_anything_is_built(tmp_p
     path, _, before = spoiled(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("fpstore.building.builder.build_into", stop)
+    monkeypatch.setattr("fpstore.building.builder.build_into", None)
     with pytest.raises(fpstore.StorageError, match=where.split("/")[0]):
         fpstore.repair(path, lost=tmp_path / where, **options)
     assert listing(tmp_path) == ["file", "folder", "s"]
     assert without_lock(bytes_of(path)) == without_lock(before)
+
+
+def test_a_file_that_may_not_be_read_is_no_damage(tmp_path, with_mode):
+    path = make(tmp_path / "s", changes=False)
+    with with_mode(path / GENERATION / IDS_FILE, 0), pytest.raises(fpstore.StorageError, match="Permission denied"):
+        fpstore.repair(path)
+    assert listing(tmp_path) == ["s"]
+
+
+def test_another_path(tmp_path):
+    path = make(tmp_path / "s")
+    right = content(path)
+    (path / GENERATION / IDS_FILE).unlink()
+    report = fpstore.repair(path, tmp_path / "new", lost=tmp_path / "lost", threads=1, memory="64MiB")
+    assert (report.output, report.lost_file) == (str(tmp_path / "new"), str(tmp_path / "lost"))
+    assert content(tmp_path / "new") < right
+    assert listing(tmp_path) == ["lost", "new", "s"]
+    other = tmp_path / "other"
+    other.mkdir()
+    assert fpstore.repair(path, other / "new").lost_file == str(other / "new.lost.tsv")
+    assert listing(tmp_path) == ["lost", "new", "other", "s"]
+    with pytest.raises(fpstore.StorageError, match=r"choose another place for the list of losses .*--lost"):
+        fpstore.repair(path, other / "newer", lost=tmp_path / "no" / "lost")
+
+
+def test_what_is_refused(tmp_path):
+    path = make(tmp_path / "s")
+    before = bytes_of(path)
+    (tmp_path / "empty").mkdir()
+    for name, message in (("nothing", "no such store"), ("empty", "not an fpstore store")):
+        with pytest.raises(fpstore.StoreNotFoundError, match=message):
+            fpstore.repair(tmp_path / name)
+    with pytest.raises(fpstore.InputError):
+        fpstore.repair(path, tmp_path / "t", in_place=True)
+    lock = WriterLock(path)
+    code, out, _ = run_python(
+        """
+        import sys, fpstore
+        for options in ({}, {"in_place": True}):
+            try:
+                fpstore.repair(sys.argv[1], **options)
+            except fpstore.StoreLockedError as error:
+                print(error)
+        """,
+        path,
+    )
+    lock.release()
+    assert (code, len(re.findall(f"process {os.getpid()} has it open for writing", out))) == (0, 2)
+    (path / GENERATION / table_name(0)).unlink()
+    (tmp_path / "s.repaired").mkdir()
+    with pytest.raises(fpstore.StoreExistsError, match=r"s.repaired exists: move it away"):
+        fpstore.repair(path)
+    for table in range(1, 3):
+        os.truncate(path / GENERATION / table_name(table), 100)
+    (path / MANIFEST_FILE).unlink()
+    (path / GENERATION / LOG_FILE).unlink()
+    (tmp_path / "s.repaired").rmdir()
+    with pytest.raises(fpstore.CorruptStoreError, match="nothing can be recovered"):
+        fpstore.repair(path)
+    assert listing(tmp_path) == ["empty", "s"]
+    assert before
+
+
+def test_a_newer_store_is_not_repaired(tmp_path):
+    path = make(tmp_path / "s", changes=False)
+    rewrite(path, lambda content: content.update(format_version=99))
+    (path / GENERATION / table_name(1)).unlink()
+    with pytest.raises(fpstore.FormatVersionError, match="upgrade fpstore"):
+        fpstore.repair(path)
+
+
+def test_the_verb(folder):
+    assert run("repair", "crawl.fps").stdout == "crawl.fps: sound: nothing to repair\n"
+    run("build", "broken.fps", "crawl.tsv", "--design", "flip-2")
+    sorted(Path("broken.fps").rglob("table-*"))[-1].unlink()
+    result = run("repair", "broken.fps", "-o", "new.fps", "--json")
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert report["complete"]
+    assert set(report) == {field.name for field in dataclasses.fields(fpstore.RepairReport)} | {"complete"}
+    next(Path("broken.fps").rglob("ids.mdb")).unlink()
+    result = run("repair", "broken.fps", "--yes")
+    assert result.exit_code == 1
+    assert result.stderr == "fpstore: broken.fps: repaired, but not all could be recovered\n"
+    assert re.search("^fault: .*ids.mdb: missing", result.stdout, re.MULTILINE)
+    assert re.search("^lost: 7 fingerprints with no id left", result.stdout, re.MULTILINE)
+    assert re.search("^done: .*the damaged one is .*broken.fps.damaged$", result.stdout, re.MULTILINE)
+    assert run("repair", "crawl.fps", "--yes", "-o", "x").exit_code == 2

@@ -128,16 +128,6 @@ def test_a_header_of_the_log_that_is_gone(changed, tmp_path):
     ]
 
 
-def test_a_damaged_header_of_the_log_without_a_manifest(tmp_path):
-    """The identity in it is right if the records say so."""
-    path = make(tmp_path / "s", "string")
-    right = content(path)
-    (path / MANIFEST_FILE).unlink()
-    flip(path / GENERATION / LOG_FILE, 50)
-    _, held = repaired(path, right)
-    assert held == right
-
-
 @pytest.mark.parametrize("every", [5, slow(1)])
 def test_a_word_for_the_end_that_names_an_earlier_record_is_damage(tmp_path, every):
     """One flipped bit must not let a log end early, where a record ends."""
@@ -189,6 +179,62 @@ def test_records_behind_the_end_and_a_gap_do_not_come_back(tmp_path):
     gone = {f for r in records[-2:] for f in r[2].fingerprints.tolist()}
     report, _ = repaired(path, {(f, i) for f, i in right if f not in gone})
     assert report.complete, report.losses
+
+
+# --- The manifest ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("design", "identity"),
+    [(design, identity) for design in ("blocks-3-1", "flip-2", "manku-10") for identity in (True, False)] + [("custom", True)],
+)
+def test_a_lost_manifest_of_a_store_that_was_never_changed(tmp_path, design, identity):
+    """The design is that of the tables that are left, for the largest radius that they cover."""
+    custom = [
+        {"permutation": list(range(64)), "prefix_bits": 40},
+        {"permutation": [*range(40, 64), *range(40)], "prefix_bits": 24},
+    ]
+    radius = {"manku-10": 3, "custom": 1}.get(design, 2)
+    path = make(tmp_path / "s", "integer", changes=False, radius=radius, design=custom if design == "custom" else design)
+    right = content(path)
+    with fpstore.open(path) as store:
+        before = store.design
+    (path / MANIFEST_FILE).unlink()
+    if not identity:
+        (path / GENERATION / table_name(0)).unlink()
+    report, held = repaired(path, right)
+    assert held == right
+    with fpstore.open(report.output) as store:
+        assert store.design.tables[not identity :] == before.tables[not identity :]
+        assert store.radius >= before.radius or not identity
+        assert store.fingerprinter is None
+        one = int(FINGERPRINTS[0])
+        assert store.probe(one ^ 1, 1)[0].distance <= 1
+    assert "what made the fingerprints is not known" in " ".join(report.losses)
+
+
+def test_a_lost_manifest_of_a_store_with_changes(tmp_path):
+    """The header of the log says what the ids are, and how many there were."""
+    path = make(tmp_path / "s", "integer")
+    right = content(path)
+    (path / MANIFEST_FILE).unlink()
+    report, held = repaired(path, right)
+    assert held == right
+    assert report.losses == ["the settings: what made the fingerprints is not known, nor the radius that was asked for"]
+    with fpstore.open(report.output) as store:
+        assert (len(store.design.tables), store.radius, store.fingerprinter) == (3, 2, None)
+        assert store.stats()["id_kind"] == "integer"
+
+
+def test_rows_go_on_where_they_ended(tmp_path):
+    path = make(tmp_path / "s", "row")
+    right = content(path)
+    (path / GENERATION / table_name(0)).unlink()
+    report, held = repaired(path, right)
+    for where in (report.output,):
+        with fpstore.open(where, "r+") as store:
+            store.insert([123456789])
+            assert store[123456789] == [max(i for _, i in held) + 1]
 
 
 @pytest.mark.parametrize("what", ["truncated", "not json", "checksum", "other keys", "missing keys", "folder", "empty"])

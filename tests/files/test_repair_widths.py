@@ -1,4 +1,4 @@
-"""Repair, verify and statistics of stores of every width: sets whose leading words tie often, and each kind of damage."""
+"""Repair of stores of every width: sets whose leading words tie often, and each kind of damage."""
 
 import os
 import shutil
@@ -6,25 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference
 from repairing import GENERATION, content, damage_block, flip
-from speeds import SOME_WIDTHS
+from speeds import SOME_WIDTHS, slow
 
 import fpstore
-from fpstore import _kernel
-from fpstore.care.stats import distribution
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.format.packed_table import PackedTable
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.store import snapshot_of
 
 COUNT = 600
-P1 = 0x9E3779B185EBCA87  # of XXH64
-WIDTHS = (32, 64, 128, 256)
 KINDS = {32: "integer", 64: "row", 128: "string", 256: "integer"}
 
 
@@ -94,7 +88,7 @@ def damage_blocks(path, table, part=1):
     return len(range(0, count, part))
 
 
-@pytest.mark.parametrize("every", [1, 2, 7])
+@pytest.mark.parametrize("every", [1, slow(2), 7])
 def test_blocks_of_the_first_table_come_from_the_others(store, every):
     path, bits, right = store
     assert damage_blocks(path, 0, every) >= 3
@@ -115,7 +109,7 @@ def test_blocks_of_all_tables(store):
     assert len(unnamed) <= int(told.split()[0])
 
 
-@pytest.mark.parametrize("kept", [0, 1, 2])
+@pytest.mark.parametrize("kept", [slow(0), slow(1), 2])
 def test_one_table_is_enough(store, kept):
     path, bits, right = store
     for table in {0, 1, 2} - {kept}:
@@ -124,34 +118,29 @@ def test_one_table_is_enough(store, kept):
     assert (report.complete, held) == (True, right)
 
 
-@pytest.mark.parametrize("table", [0, 1, 2])
-def test_damaged_headers(store, table):
+def test_damaged_headers(store):
     """The header of a table is made again from the manifest and the lengths of its codes."""
     path, bits, right = store
     for place in (36, 130):
-        flip(path / GENERATION / table_name(table), place)
-    for other in {0, 1, 2} - {table}:
+        flip(path / GENERATION / table_name(1), place)
+    for other in (0, 2):
         (path / GENERATION / table_name(other)).unlink()
     report, held, _ = repaired(path, bits, right)
     assert (report.complete, held) == (True, right)
     assert "with a new header" in " ".join(report.actions)
 
 
-@pytest.mark.parametrize("lost", [(), (0,), (1, 2)], ids=["all tables", "no first table", "first table alone"])
-def test_a_lost_manifest(store, lost):
+def test_a_lost_manifest(store):
     """The width follows from the headers of the tables."""
     path, bits, right = store
     (path / MANIFEST_FILE).unlink()
-    for table in lost:
-        (path / GENERATION / table_name(table)).unlink()
     report, held, _ = repaired(path, bits, right)
     assert held == right
     with fpstore.open(report.output) as new:
-        assert len(new.design.tables[0].permutation) == bits
-        assert lost == (1, 2) or (new.radius, len(new.design.tables)) == (2, 3)
+        assert (len(new.design.tables[0].permutation), new.radius, len(new.design.tables)) == (bits, 2, 3)
 
 
-@pytest.mark.parametrize("left", [0.3, 0.9])
+@pytest.mark.parametrize("left", [slow(0.3), 0.9])
 def test_a_log_cut_short(store, left):
     path, bits, right = store
     log = path / GENERATION / LOG_FILE
@@ -171,21 +160,17 @@ def test_a_record_of_the_log_is_lost(store):
 
 
 def test_the_log_of_a_store_of_another_width_is_not_taken(store, tmp_path):
-    """Its header is damaged, so that nothing but its records says where it comes from."""
-    path, bits, _ = store
+    """It has as many fingerprints, and no manifest says where it comes from."""
+    path, bits, right = store
     other = 128 if bits != 128 else 32
-    with fpstore.build(tmp_path / "other", [1, 2, 3], ids_of(KINDS[bits], 0, 3), width=other, radius=2):
-        pass
+    fpstore.build(tmp_path / "other", range(len(numbers_of(bits)) - 60), width=other, radius=2).close()
     with fpstore.open(tmp_path / "other", "r+") as changed:
-        changed.insert([5, 6], ids_of(KINDS[bits], 7, 2))
+        changed.insert([1 << 30])
     (path / MANIFEST_FILE).unlink()
     shutil.copyfile(tmp_path / "other" / GENERATION / LOG_FILE, path / GENERATION / LOG_FILE)
     report = fpstore.repair(path)
     assert "another store" in " ".join(report.faults)
-    flip(path / GENERATION / LOG_FILE, 60)
-    report = fpstore.repair(path, tmp_path / "again")
-    assert "of another width" in " ".join(report.faults)
-    assert content(tmp_path / "again")
+    assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(numbers_of(bits)[:-60])
 
 
 def test_id_records_lost(store):
@@ -226,20 +211,7 @@ def test_strings_lost(store, name):
     assert held <= right
 
 
-def test_row_numbers_that_are_mostly_unused(tmp_path):
-    """A repair went through all numbers up to the highest, to list those that nothing has."""
-    with fpstore.build(tmp_path / "s", list(range(500)), design="flip-1", radius=0, width=256) as built:
-        assert built.width == 256
-    with fpstore.open(tmp_path / "s", "r+") as store:
-        store.insert([7 << 200], np.array([2**62], np.uint64))
-        store.merge()
-    (generation,) = (tmp_path / "s").glob("gen-*")
-    (generation / IDS_FILE).unlink()
-    report = fpstore.repair(tmp_path / "s")
-    assert "which ids are lost: not listed" in " ".join(report.losses)
-
-
-@pytest.mark.parametrize("design", ["scan", "auto"])
+@pytest.mark.parametrize("design", [slow("scan"), "auto"])
 @pytest.mark.parametrize("bits", [128, 256])
 def test_a_radius_above_64(tmp_path, bits, design):
     """The radius of a build was at most 64 at every width; here it is kept by a repair as well."""
@@ -248,74 +220,3 @@ def test_a_radius_above_64(tmp_path, bits, design):
     (tmp_path / "s" / GENERATION / IDS_FILE).unlink()
     with fpstore.open(fpstore.repair(tmp_path / "s").output) as store:
         assert (store.radius, store.width) == (radius, bits)
-
-
-@pytest.mark.parametrize("bits", SOME_WIDTHS)
-def test_a_merge_that_chooses_a_design_keeps_the_width(tmp_path, bits):
-    """It made tables for 64 bits: by name, and where `auto` chose again because the set had grown."""
-    numbers = [number >> 8 << 8 for number in numbers_of(bits)]
-    fpstore.build(tmp_path / "s", numbers[:10], width=bits, radius=2).close()
-    with fpstore.open(tmp_path / "s", "r+") as store:
-        for step, design in ((200, None), (300, "flip-2"), (400, "blocks-3-1"), (500, "auto")):
-            store.insert(numbers[step - 200 : step])
-            store.merge(design=design)
-            assert (store.width, store.design.width.bits) == (bits, bits)
-            assert design in (None, "auto", store.design.name)
-            assert store.verify().ok
-            assert all(number in store for number in numbers[:step])
-
-
-def test_a_key_behind_the_leading_word_is_damaged(tmp_path):
-    """A look-up trusted the words behind the leading word of a key, and missed what the next block has."""
-    numbers = [(1 << 255) + i for i in range(0, 2000, 2)]
-    path = tmp_path / "s"
-    fpstore.build(path, numbers, width=256, radius=0, design="flip-1", block_bytes=128).close()
-    kernel = PackedTable(path / GENERATION / table_name(0)).kernel
-    blocks = kernel.block_count
-    with fpstore.open(path) as store:
-        place = kernel.keys_offset + 8 * blocks + 24 * (blocks // 2) + 16  # the last word of a key in the middle
-        with (path / GENERATION / table_name(0)).open("r+b") as file:
-            file.seek(place)
-            file.write((2**64 - 1).to_bytes(8, "little"))
-        missed = []
-        for number in numbers:
-            try:
-                missed += [] if number in store else [number]
-            except fpstore.CorruptStoreError:
-                continue
-        assert missed == []
-        assert not store.verify().ok
-
-
-def test_bits_behind_a_narrow_fingerprint_are_refused(tmp_path):
-    """A block under a right checksum whose first entry had more than 32 bits: its distances were wrong."""
-    path = tmp_path / "s"
-    fpstore.build(path, numbers_of(32), width=32, radius=2, design="flip-1", block_bytes=128).close()
-    file = path / GENERATION / table_name(0)
-    kernel = PackedTable(file).kernel
-    seed = _kernel.block_seed(
-        np.frombuffer(kernel.permutation, np.uint8), np.frombuffer(kernel.code_bits, np.uint8), kernel.set_digest
-    )
-    data = bytearray(file.read_bytes())
-    data[4096 + 8] |= 1
-    checksum = reference.block_sum(data[4096 : 4096 + 128], (seed + kernel.key_of(0) * P1) % 2**64)
-    data[4096 : 4096 + 4] = checksum.to_bytes(4, "little")
-    file.write_bytes(data)
-    with fpstore.open(path) as store:
-        assert "bit streams do not fit" in store.verify().faults[0]["message"]
-        with pytest.raises(fpstore.CorruptStoreError, match="block 0"):
-            store.scan([0], 32)
-
-
-def test_statistics(good):
-    """The tails and the words behind them fill the blocks, whatever the width."""
-    path, bits, right = good
-    with fpstore.open(path) as store:
-        stats = store.stats()
-    table = distribution(PackedTable(path / GENERATION / table_name(0)))
-    assert stats["fingerprints"] == len({number for number, _ in right})
-    assert sum(table["h"].values()) == COUNT - 60 - 1
-    assert max(table["h"]) < {32: 32, 64: 64}.get(bits, 65)
-    assert (64 in table["h"]) == (bits > 64)
-    assert 0.5 < table["fill"] <= 1
-    assert 0 < stats["limit_bits_per_fingerprint"] < bits

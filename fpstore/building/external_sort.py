@@ -56,7 +56,7 @@ class Slice(NamedTuple):
     end: int
 
 
-Part = list[Slice]  # which no row of another part lies between
+Slices = list[Slice]  # of all runs: a part, which no row of another part lies between
 
 
 class Runs:
@@ -93,7 +93,7 @@ class Runs:
         else:
             self._ends.append(ends)
 
-    def parts(self, most: int) -> list[Part]:
+    def parts(self, most: int) -> list[Slices]:
         """Return the parts, in order; a part of sorted runs has at most ``most`` rows, unless all have one key."""
         if self._ends:
             cuts = [[0, *ends.tolist()] for ends in self._ends]
@@ -129,7 +129,7 @@ class Runs:
         self._file.close()
 
 
-def size_of(part: Part) -> int:
+def size_of(part: Slices) -> int:
     """Return how many rows a part has."""
     return sum(end - start for _, start, end in part)
 
@@ -276,7 +276,7 @@ class Sorter:
             tick(size_of(part))
         runs.close()
 
-    def _part(self, runs: Runs, threads: int, part: Part) -> SortedRows | None:
+    def _part(self, runs: Runs, threads: int, part: Slices) -> SortedRows | None:
         """Return a part of all runs, sorted; None if it must be taken apart first."""
         size = size_of(part)
         if size > self._most and self._evenly:
@@ -292,7 +292,7 @@ class Sorter:
         sort_rows(rows, out, threads, self._stop)
         return grouped(*out, keys)
 
-    def _large_part(self, runs: Runs, part: Part) -> Iterator[SortedRows]:
+    def _large_part(self, runs: Runs, part: Slices) -> Iterator[SortedRows]:
         again = Sorter(self._memory, self._folder, size_of(part), self._words, self._threads, self._stop)
         again._evenly = False
         for some in part:

@@ -13,7 +13,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.building.columns import in_pieces
-from fpstore.building.external_sort import Part, Runs, size_of, sort_bytes, unless_stopped
+from fpstore.building.external_sort import Runs, Slices, size_of, sort_bytes, unless_stopped
 from fpstore.building.numbered import sort_room
 from fpstore.design.tables import REFERENCES, TableSpec
 
@@ -66,7 +66,7 @@ class TableKeys:
         self._folder = folder
         self._rooms: list[_Room] = []
         self._runs: Runs | None = None
-        self._parts: list[Part] | None = None
+        self._parts: list[Slices] | None = None
         self._kept: Words | None = None
         self._pass: Generator[Words, None, None] | None = None
 
@@ -150,7 +150,7 @@ class TableKeys:
         largest = max(map(size_of, self._parts), default=0)
         rooms: list[tuple[Words, Words]] = []
 
-        def keys_of(part: Part) -> tuple[tuple[Words, Words], int]:
+        def keys_of(part: Slices) -> tuple[tuple[Words, Words], int]:
             assert self._runs is not None
             try:
                 room = rooms.pop()

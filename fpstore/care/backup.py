@@ -61,7 +61,7 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
 
 
 def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
-    """Open all files of a generation of an open folder, so that they can be read whatever is merged; return their descriptors."""
+    """Open all files of a generation of an open folder, so that a merge cannot take them away; return their descriptors."""
     names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
     if generation.dictionary is not None:
         names += DICTIONARY_FILES

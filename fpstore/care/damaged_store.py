@@ -105,7 +105,7 @@ class DamagedStore:
     # The manifest
 
     def _compare(self, path: Path, manifest: Manifest, number: int) -> None:
-        """Take from the manifest what it says of this store."""
+        """Take the settings of this store from the manifest."""
         file, named = path / MANIFEST_FILE, manifest.generation.number
         if not self._is_ours(manifest, named == number):
             refuse(self._report, file, "the manifest of another store: nothing was taken from it")
@@ -186,7 +186,7 @@ class DamagedStore:
         return held
 
     def _find_design(self) -> Design:
-        """Return the design of the settings, unless the tables are those of another; then that of the tables."""
+        """Return the design of the settings, unless the tables belong to another design; then the design of the tables."""
         recorded = None if self.settings is None else self.settings.design
         if recorded is not None and (self.manifest is not None or all(_is_of(recorded, table) for table in self._intact)):
             return recorded
@@ -258,7 +258,7 @@ class DamagedStore:
 
 
 class _Log:
-    """The header of a log: what it says, why it cannot be read, where the log ends, whether another generation is current."""
+    """The header of a log: its fields, why it cannot be read, where the log ends, whether another generation is current."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -294,7 +294,7 @@ def refuse(report: RepairReport, path: Path, what: str) -> None:
 
 
 def set_of(table: Table) -> tuple[int, int, int]:
-    """Return what tells the set of a table from others: the count of its fingerprints, its digest and its width."""
+    """Return the identity of the set of a table: the count of its fingerprints, its digest and its width."""
     header = table.header
     return header.fingerprint_count, header.set_digest, header.width
 

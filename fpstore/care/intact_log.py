@@ -23,7 +23,7 @@ PAGE_BYTES = 4096  # what the page cache reads at least
 
 
 class IntactLog:
-    """The whole records of a log: ``pieces`` in order, their ``count``, and in words what is missing (``losses``).
+    """The whole records of a log: ``pieces`` in order, their ``count``, and the missing parts in words (``losses``).
 
     ``end`` is where the log ends, if that is known; a temporary file goes to the folder.
 
@@ -153,7 +153,7 @@ class LogChanges:
         return np.where(self._touched[places] == compared, places, len(self._touched))
 
     def removes(self, numbers: npt.NDArray[np.intp], ids: Words) -> npt.NDArray[np.bool_]:
-        """Return which pairs of the tables are gone, or are among those that were added; the fingerprints by number."""
+        """Return which pairs of the tables are gone, or were added again; the fingerprints by number."""
         gone: npt.NDArray[np.bool_] = self.wiped[numbers]
         if not len(self._pairs):
             return gone

@@ -97,7 +97,7 @@ class IntactRecords:
             self._find(folder, memory)
 
     def _find(self, folder: Path, memory: int) -> None:
-        """Sort what is found by key; of copies on pages that are not in use, the first counts."""
+        """Sort the found records by key; of copies on pages that are not in use, the first counts."""
         found = RowFile(folder / f"{self._path.stem}-found")  # of each record, where it starts and its size
         sorter = Sorter(memory, folder, words=self._width.words)
         records = self._intact()

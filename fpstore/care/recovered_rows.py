@@ -1,4 +1,4 @@
-"""The rows of a repaired store: what is left of tables, ids and strings, changed by what is left of the log."""
+"""The rows of a repaired store: the rest of tables, ids and strings, changed by the rest of the log."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RecoveredRows:
         return None
 
     def rows(self, options: Options, lost: LossList, progress: Progress | None) -> Iterator[Batch]:
-        """Yield what the new store holds, and note what is lost; a next row number that is lost too is made out."""
+        """Yield the rows of the new store, and note losses; a next row number that is lost too follows from the ids."""
         self._lost = lost
         changes = self._changes
         done = highest = 0

@@ -48,7 +48,7 @@ class Gap(NamedTuple):
 
 
 class IdentifiedRows(NamedTuple):
-    """Successive fingerprints, how many ids each has, the ids; without ``known``, what ids they have in the tables is lost."""
+    """Successive fingerprints, the number of ids of each, the ids; without ``known``, their ids in the tables are lost."""
 
     values: Words
     counts: Words
@@ -64,7 +64,7 @@ def rows_of(values: Words, record: tuple[Words, Words] | None) -> IdentifiedRows
 
 
 class RecoveredSet:
-    """The fingerprints of the tables: intact blocks of the first table, and what other tables have of the others.
+    """The fingerprints of the tables: intact blocks of the first table, and the entries of other tables in its gaps.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class RecoveredSet:
             yield Gap(block, self.block_count or 0, low, self._highest)
 
     def _fill(self, store: DamagedStore, lows: Comparable, highs: Comparable, sorter: Sorter) -> None:
-        """Take from other tables what falls into the gaps, until one had all its rows."""
+        """Take the rows in the gaps from other tables, until one table had all its rows."""
         others = [table for table in store.tables if table is not self._identity and table.spec.kind != REFERENCES]
         if isinstance(self._identity, ColumnTable):
             others.insert(0, self._identity)  # of blocks of ids that are damaged in part
@@ -136,7 +136,7 @@ class RecoveredSet:
             self._fillers.append(group.keys)
 
     def rows(self, records: IdRecords) -> Iterator[IdentifiedRows]:
-        """Yield everything with its ids, ascending, in blocks or in pieces of such a size."""
+        """Yield everything with its ids, ascending, in blocks or in pieces of about the size of a block."""
         for part in self._parts():
             if isinstance(part, Gap):
                 yield from self._gap_rows(part, records)
@@ -150,7 +150,7 @@ class RecoveredSet:
                 yield rows_of(part.values[end - count : end], records.ids(number) if there else None)
 
     def _gap_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
-        """Yield what was found of a gap.
+        """Yield the rows that were found in a gap.
 
         Where no fingerprint is missing, as many up to the key of a record as the record is for have its ids. Otherwise it takes
         a record for each block of the gap: then all are known that lie between the keys of two blocks, and if their number is

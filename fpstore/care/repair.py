@@ -205,7 +205,7 @@ class _Repair:
             rows.close()
 
     def _check(self, folder: Path, rows: RecoveredRows, losses: LossList) -> None:
-        """Verify the new store, and tell what it has and what it has not."""
+        """Verify the new store, and report its content and the losses."""
         report, target = self._report, self._target
         tracker = Tracker(folder)
         try:

@@ -77,7 +77,6 @@ def group_numbered(
 def histogram(keys: NDArray[np.uint64], counts: NDArray[np.uint64]) -> int: ...
 def digest(keys: NDArray[np.uint64], permutation: NDArray[np.uint8] | None = None) -> int: ...
 def page_checksums(data: NDArray[np.uint8], seed: int, first: int) -> NDArray[np.uint64]: ...
-def words_digest(words: NDArray[np.uint64]) -> int: ...
 def reference_keys(
     rows: NDArray[np.uint64], first: int, count: int, permutation: NDArray[np.uint8], bucket_bits: int
 ) -> NDArray[np.uint64]: ...
@@ -194,19 +193,23 @@ def simhash_weighted(
 ) -> NDArray[np.uint64]: ...
 
 # What several classes have alike; the kernel has no such classes.
-class _Header:
+class _File:
     path: Final[str]
     width: Final[int]
-    fingerprint_count: Final[int]
+
+class _Blocks(_File):
     block_count: Final[int]
+
+class _Header(_File):
+    version: Final[int]
+    table: Final[int]
+    table_count: Final[int]
+    fingerprint_count: Final[int]
     file_bytes: Final[int]
     set_digest: Final[int]
     permutation: Final[bytes]
 
-class _TableHeader(_Header):
-    version: Final[int]
-    table: Final[int]
-    table_count: Final[int]
+class _TableHeader(_Blocks, _Header):
     prefix_bits: Final[int]
     flips: Final[int]
     block_bytes: Final[int]
@@ -214,11 +217,28 @@ class _TableHeader(_Header):
     directory_offset: Final[int]
     code_bits: Final[bytes]
 
-class _InOrder(_Header):
+class AnyTable(_Blocks):
     def decode(self, first_block: int, end_block: int, room: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32], int]: ...
+    @overload
     def scan(
-        self, queries: NDArray[np.uint64], radius: int, first_block: int, end_block: int, stop: Stop | None = None
+        self,
+        queries: NDArray[np.uint64],
+        radius: int,
+        first_block: int,
+        end_block: int,
+        most: None = None,
+        stop: Stop | None = None,
     ) -> Matches: ...
+    @overload
+    def scan(
+        self,
+        queries: NDArray[np.uint64],
+        radius: int,
+        first_block: int,
+        end_block: int,
+        most: int | None,
+        stop: Stop | None = None,
+    ) -> Matches | None: ...
     def nearest(
         self,
         queries: NDArray[np.uint64],
@@ -247,22 +267,14 @@ class TableParts(_TableHeader):
         into: NDArray[np.uint64] | None = None,
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint32]]: ...
 
-class Table(_TableHeader, _InOrder):
+class Table(_TableHeader, AnyTable):
     def __init__(self, data: NDArray[np.uint8], path: str) -> None: ...
 
-class Filter:
-    path: Final[str]
-    width: Final[int]
-    table: Final[int]
-    table_count: Final[int]
+class Filter(_Header):
     shape: Final[tuple[int, int, int]]
-    fingerprint_count: Final[int]
     word_count: Final[int]
     starts_offset: Final[int]
     checksums_offset: Final[int]
-    file_bytes: Final[int]
-    set_digest: Final[int]
-    permutation: Final[bytes]
     passing: Final[float]
     damaged: Final[bool]
 
@@ -287,11 +299,8 @@ class Stop:
     def set(self) -> None: ...
     def is_set(self) -> bool: ...
 
-class _ColumnHeader(_Header):
-    version: Final[int]
+class _ColumnHeader(_Blocks, _Header):
     kind: Final[int]
-    table: Final[int]
-    table_count: Final[int]
     bucket_bits: Final[int]
     tag_bits: Final[int]
     threshold: Final[int]
@@ -309,19 +318,8 @@ class ColumnParts(_ColumnHeader):
         self, first: int, tags: NDArray[np.uint8], rests: NDArray[np.uint8], bucket: int, directory: NDArray[np.uint32]
     ) -> NDArray[np.uint64]: ...
 
-class ColumnTable(_ColumnHeader):
+class ColumnTable(_ColumnHeader, AnyTable):
     def __init__(self, data: NDArray[np.uint8], path: str) -> None: ...
-    def decode(self, first: int, end: int) -> NDArray[np.uint64]: ...
-    def entries_at(self, places: NDArray[np.uint64], source: str) -> NDArray[np.uint64]: ...
-    def keys_of(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]: ...
-    def locate(self, fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]: ...
-    def scan(self, queries: NDArray[np.uint64], radius: int, first: int, end: int, stop: Stop | None = None) -> Matches: ...
-
-class ColumnIdentity(_InOrder):
-    def __init__(self, table: ColumnTable) -> None: ...
-    def probe(
-        self, queries: NDArray[np.uint64], radius: int, most: int | None = None, stop: Stop | None = None
-    ) -> Matches | None: ...
 
 class ColumnProber:
     def __init__(self, tables: list[ColumnTable], rows: ColumnTable | None = None) -> None: ...
@@ -334,7 +332,7 @@ class ColumnProber:
         stop: Stop | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[Any], tuple[int, int, int]] | None: ...
     def probe_one(
-        self, query: int, radius: int, thresholds: list[int] | None, identity: ColumnIdentity
+        self, query: int, radius: int, thresholds: list[int] | None, identity: AnyTable
     ) -> list[tuple[int, int, int, int]]: ...
 
 class ColumnCutter:
@@ -393,7 +391,7 @@ class Prober:
         threads: int = 1,
         stop: Stop | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint8], int, int] | None: ...
-    def probe_one(self, query: int, radius: int, identity: Table | ColumnIdentity) -> list[tuple[int, int, int, int]]: ...
+    def probe_one(self, query: int, radius: int, identity: AnyTable) -> list[tuple[int, int, int, int]]: ...
     fetches: Final[int]
     blocks: Final[int]
 

@@ -103,7 +103,7 @@ class Built:
 
     def __init__(self, folder, words, width, tables, bucket_bits, rng):
         self.folder, self.words, self.width = Path(folder), words, width
-        given, digest = as_given(words), _kernel.words_digest(as_given(words))
+        given, digest = as_given(words), _kernel.digest(as_given(words))
         self.rows = None
         if width > 64:
             layout = ColumnLayout.rows(width, len(words), digest, bucket_bits)
@@ -117,7 +117,7 @@ class Built:
         self.prober = self.open_prober()
 
     def open_prober(self):
-        return _kernel.ColumnProber([r.columns for r in self.readers], None if self.rows is None else self.rows.columns)
+        return _kernel.ColumnProber([r.kernel for r in self.readers], None if self.rows is None else self.rows.kernel)
 
 
 def brute(words, queries, radius):

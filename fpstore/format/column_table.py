@@ -45,7 +45,7 @@ class ColumnTable(StoredFile):
     ----------
     path : Path
     pages : str or None
-        How it is mapped, see :func:`fpstore.open`. None: it is not, and has no ``columns``, as a damaged file must not.
+        How it is mapped, see :func:`fpstore.open`. None: it is not, and has no ``kernel``, as a damaged file must not.
     header : bytes, optional
         A header to use instead of the file's own, which is damaged.
     most : int, optional
@@ -54,9 +54,7 @@ class ColumnTable(StoredFile):
     Attributes
     ----------
     header : _kernel.ColumnParts
-    columns : _kernel.ColumnTable
-    kernel : _kernel.ColumnIdentity
-        The entries by blocks of ids.
+    kernel : _kernel.ColumnTable
 
     Raises
     ------
@@ -74,13 +72,12 @@ class ColumnTable(StoredFile):
         self._entry_bytes = 8 * self._words if self._is_rows else 2
         self._rest_bytes = -(-self.header.rest_bits // 8)
         if pages is not None:
-            self.columns = _kernel.ColumnTable(self.mapped(pages), printable(path))
-            self.kernel = _kernel.ColumnIdentity(self.columns)
+            self.kernel = _kernel.ColumnTable(self.mapped(pages), printable(path))
 
     @cached_property
-    def in_order(self) -> _kernel.ColumnIdentity:
+    def in_order(self) -> _kernel.ColumnTable:
         """The table for scans, through a separate mapping for which the system reads ahead."""
-        return _kernel.ColumnIdentity(_kernel.ColumnTable(self.mapped_in_order(), printable(self.path)))
+        return _kernel.ColumnTable(self.mapped_in_order(), printable(self.path))
 
     @property
     def spec(self) -> TableSpec:

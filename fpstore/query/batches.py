@@ -118,7 +118,7 @@ def run(work: Callable[..., T], parts: list[Any], threads: int) -> list[T]:
             raise
 
 
-def scanned(kernel: _kernel.Table | _kernel.ColumnIdentity, queries: Words, radius: int, threads: int) -> MatchColumns:
+def scanned(kernel: _kernel.AnyTable, queries: Words, radius: int, threads: int) -> MatchColumns:
     """Compare each query with every entry of the identity table."""
     parts = [
         (q, b, min(b + SCAN_BLOCKS, kernel.block_count))

@@ -54,7 +54,7 @@ class Delta:
         self,
         radius: int,
         bits: npt.NDArray[np.uint8],
-        identity: _kernel.Table | _kernel.ColumnIdentity,
+        identity: _kernel.AnyTable,
         first_string: int,
         path: Path,
     ) -> None:

@@ -30,7 +30,7 @@ from fpstore.query.batches import MatchColumns
 from fpstore.query.matches import Match
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
-Identity = _kernel.Table | _kernel.ColumnIdentity
+Identity = _kernel.AnyTable
 MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what is in the page cache
 FAULT_BYTES = max(1 << 16, PAGE_BYTES)  # of a file in the page cache, which the system maps together when one page is wanted
 NO_FLIPS = np.zeros(1, np.uint64)
@@ -49,8 +49,8 @@ class RingProber:
     """
 
     def __init__(self, design: Design, tables: list[ColumnTable], radius: int, skewed: bool) -> None:
-        ring = [tables[place].columns for place, _ in design.ring]
-        rows = tables[0].columns if design.tables[0].kind == ROWS else None
+        ring = [tables[place].kernel for place, _ in design.ring]
+        rows = tables[0].kernel if design.tables[0].kind == ROWS else None
         self._kernel = _kernel.ColumnProber(ring, rows)
         self._thresholds = None if skewed else design.thresholds(radius)
 
@@ -67,11 +67,8 @@ class RingProber:
         assert found is not None
         return found[3]
 
-    def probe_one(
-        self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity
-    ) -> list[tuple[int, int, int, int]]:
+    def probe_one(self, query: int, radius: int, identity: _kernel.AnyTable) -> list[tuple[int, int, int, int]]:
         """Return (fingerprint, distance, block, rank) of each match of one query."""
-        assert isinstance(identity, _kernel.ColumnIdentity)
         return self._kernel.probe_one(query, radius, self._thresholds, identity)
 
 
@@ -91,11 +88,10 @@ class ScanProber:
         self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> _kernel.Matches | None:
         """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
-        return self._table.in_order.probe(queries, radius, most, stop)
+        table = self._table.in_order
+        return table.scan(queries, radius, 0, table.block_count, most, stop)
 
-    def probe_one(
-        self, query: int, radius: int, identity: _kernel.Table | _kernel.ColumnIdentity
-    ) -> list[tuple[int, int, int, int]]:
+    def probe_one(self, query: int, radius: int, identity: _kernel.AnyTable) -> list[tuple[int, int, int, int]]:
         """Return (fingerprint, distance, block, rank) of each match of one query."""
         width = Width(identity.width)
         found = self.probe(np.array([query], np.uint64) if width.words == 1 else width.rows([query]), radius)

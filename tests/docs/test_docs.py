@@ -187,7 +187,7 @@ def test_stub_lists_what_the_kernel_has():
     kinds = [name for name in bodies if not name.startswith("_")]
     assert len(kinds) > 10
     for kind in kinds:
-        assert members(kind) == {n for n in vars(getattr(_kernel, kind)) if not n.startswith("_")}, kind
+        assert members(kind) == {n for n in dir(getattr(_kernel, kind)) if not n.startswith("_")}, kind
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

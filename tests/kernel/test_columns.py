@@ -131,26 +131,24 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
         built = Built(folder, words, width, 1, 13, rng)
         readers = [built.rows] if built.rows else built.readers
         for reader in readers:
-            table = reader.columns
+            table = reader.kernel
             queries = make_queries(words, width, 40, 6, rng)
-            lims, values, distances = table.scan(as_given(queries), 6, 0, table.count)
-            found = words[values.astype(np.int64)] if built.rows else values
-            assert matches((lims, found, distances)) == brute(words, queries, 6)
-            places = table.locate(as_given(np.concatenate([words, queries])))
-            entries = table.decode(0, table.count)
+            assert matches(table.scan(as_given(queries), 6, 0, table.block_count)) == brute(words, queries, 6)
+            blocks, ranks = table.locate(as_given(np.concatenate([words, queries])))
+            entries, counts, end = table.decode(0, table.block_count, 128 * table.block_count)
+            assert (counts.sum(), end) == (len(words), table.block_count)
             if not built.rows:
                 permutation = np.frombuffer(table.permutation, np.uint8)
                 whole = np.concatenate([permutation, np.arange(width, 64, dtype=np.uint8)])
                 entries = _kernel.permute(entries, whole, True)
             entries = entries.reshape(words.shape)
-            part = table.count // 3
-            lims, values, distances = table.scan(as_given(queries), 6, part, table.count)
-            found = words[values.astype(np.int64)] if built.rows else values
-            assert matches((lims, found, distances)) == brute(entries[part:], queries, 6)
-            assert (entries[places[: len(words)].astype(np.int64)] == words).all()
+            part = table.block_count // 3
+            rest = entries[part * 128 :]
+            assert matches(table.scan(as_given(queries), 6, part, table.block_count)) == brute(rest, queries, 6)
+            assert (entries[(blocks * 128 + ranks)[: len(words)].astype(np.int64)] == words).all()
             known = {tuple(row) for row in words.tolist()}
-            for query, place in zip(queries.tolist(), places[len(words) :].tolist(), strict=True):
-                assert (place != 2**64 - 1) == (tuple(query) in known)
+            for query, block in zip(queries.tolist(), blocks[len(words) :].tolist(), strict=True):
+                assert (block != 2**64 - 1) == (tuple(query) in known)
             verify(reader)
         if built.rows:
             for reader in built.readers:
@@ -162,31 +160,38 @@ def test_scans_locating_and_decoding(tmp_path, isa, width):
 def test_blocks_of_entries(tmp_path, width):
     rng = np.random.default_rng(width)
     words = make_set("uniform", width, 1000, rng)
-    digest = _kernel.words_digest(as_given(words))
+    digest = _kernel.digest(as_given(words))
     if width == 64:
         layout = column_sets.ColumnLayout(column_sets.COPIES, 64, len(words), digest, bytes(range(64)))
     else:
         layout = column_sets.ColumnLayout.rows(width, len(words), digest)
     reader = column_sets.ColumnTable(column_sets.write(tmp_path / "t", layout, as_given(words)))
-    table = reader.columns
-    assert (table.locate(as_given(words)) == np.arange(len(words))).all()
+    table = reader.kernel
+    number = np.arange(len(words))
+    blocks, ranks = table.locate(as_given(words))
+    assert (blocks == number // 128).all()
+    assert (ranks == number % 128).all()
     assert table.block_count == 8
     last = np.minimum(np.arange(1, 9) * 128, len(words)) - 1
     assert (table.keys_of(np.arange(8, dtype=np.uint64)) == as_given(words)[last]).all()
     assert (reader.block_keys == as_given(words)[last]).all()
     assert (reader.sample_keys(3) == as_given(words)[last[::3]]).all()
     assert (reader.sample_keys(70) == as_given(words)[last[:1]]).all()
-    places = rng.integers(0, len(words), 50).astype(np.uint64)
-    assert (table.entries_at(places, "ids") == as_given(words)[places.astype(np.int64)]).all()
-    for first in range(0, 1000, 128):
-        assert (table.decode(first, min(first + 128, 1000)) == as_given(words)[first : first + 128]).all()
+    places = rng.integers(0, len(words), 50)
+    found = table.entries_at((places // 128).astype(np.uint64), (places % 128).astype(np.uint32), "ids")
+    assert (found == as_given(words)[places]).all()
+    for block in range(8):
+        entries, counts, end = table.decode(block, 8, 200)
+        assert (entries == as_given(words)[128 * block :][:128]).all()
+        assert (counts.tolist(), end) == ([len(entries)], block + 1)
     assert (reader.decode(5, len(words)) == as_given(words)[5:]).all()
     with pytest.raises(IndexError):
-        table.decode(0, 1001)
+        table.decode(0, 9, 1)
     with pytest.raises(IndexError):
         table.keys_of(np.array([8], np.uint64))
-    with pytest.raises(CorruptStoreError, match="ids"):
-        table.entries_at(np.array([1000], np.uint64), "ids")
+    for block, rank in ((8, 0), (7, 104), (0, 128)):
+        with pytest.raises(CorruptStoreError, match="ids"):
+            table.entries_at(np.array([block], np.uint64), np.array([rank], np.uint32), "ids")
 
 
 def test_the_sets_agree_on_their_counters(tmp_path):
@@ -227,7 +232,7 @@ def test_single_queries(tmp_path, isa, width):
     rng = np.random.default_rng(width)
     words = make_set("clustered", width, 700, rng)
     built = Built(tmp_path, words, width, 4, 8, rng)
-    identity = _kernel.ColumnIdentity((built.rows or built.readers[0]).columns)
+    identity = (built.rows or built.readers[0]).kernel
     queries = make_queries(words, width, 40, 7, rng)
     for query, right in zip(queries, brute(words, queries, 7), strict=True):
         number = sum(int(word) << 64 * i for i, word in enumerate(reversed(query.tolist())))
@@ -256,7 +261,7 @@ def test_a_stop_ends_a_probe_and_a_scan(tmp_path):
     stop.set()
     for work in (
         lambda: built.prober.probe(words, 8, [2, 2, 1, 0], stop=stop),
-        lambda: built.rows.columns.scan(words, 3, 0, len(words), stop),
+        lambda: built.rows.kernel.scan(words, 3, 0, 40, stop=stop),
     ):
         with pytest.raises(InterruptedError):
             work()

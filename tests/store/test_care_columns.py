@@ -291,11 +291,11 @@ def test_statistics(good):
     assert stats["bits_per_fingerprint"] == pytest.approx(size)
     assert stats["ratio_to_raw"] == pytest.approx(size / bits)
     assert stats["bytes"]["tables"] == sum(file.stat().st_size for file in (path / GENERATION).glob("table-*"))
-    assert found["buckets"] == 1 << table.columns.bucket_bits
+    assert found["buckets"] == 1 << table.kernel.bucket_bits
     assert found["entries_per_bucket"]["mean"] == pytest.approx(stats["fingerprints"] / found["buckets"])
     values = np.array([number >> bits - 16 for number in numbers_of(bits)])
     assert found["skew"]["distinct_prefixes"] == len(set(values.tolist()))
-    counts = np.bincount(np.array([n >> bits - table.columns.bucket_bits for n in numbers_of(bits)]), minlength=found["buckets"])
+    counts = np.bincount(np.array([n >> bits - table.kernel.bucket_bits for n in numbers_of(bits)]), minlength=found["buckets"])
     assert found["empty_buckets"] == int((counts == 0).sum())
     assert found["entries_per_bucket"]["most"] == counts.max()
 

@@ -37,7 +37,7 @@ CASES = [(width, tables, bits, n) for width, tables, bits in ((32, 2, 16), (32, 
 def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bucket_bits, count):
     rng = np.random.default_rng(count)
     words = make_set("clustered", width, count, rng)
-    digest = _kernel.words_digest(as_given(words))
+    digest = _kernel.digest(as_given(words))
     layouts = [
         ColumnLayout(
             REFERENCES if width > 64 else COPIES, width, len(words), digest, permutation, bucket_bits, tag_bits, i - 1, i, tables
@@ -55,7 +55,7 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
 def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     words = make_set("uniform", 64, 30_000, rng)
-    layout = ColumnLayout(COPIES, 64, len(words), _kernel.words_digest(as_given(words)), bytes(range(64)))
+    layout = ColumnLayout(COPIES, 64, len(words), _kernel.digest(as_given(words)), bytes(range(64)))
     for size in (1, 4096, 10_000, 1 << 30):
         monkeypatch.setattr(column_writer, "SECTION_BYTES", size)
         path = write(tmp_path / str(size), layout, as_given(words), pieces=37)
@@ -68,7 +68,7 @@ def test_counters_are_those_of_the_conditions(tmp_path):
     words = make_set("clustered", 64, 400, rng)
     built = Built(tmp_path, words, 64, 5, 8, rng)
     layouts = [
-        reference.Layout(COPIES, 64, tuple(r.columns.permutation), 8, r.columns.tag_bits, 0, i, 5)
+        reference.Layout(COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5)
         for i, r in enumerate(built.readers)
     ]
     for query in as_given(make_queries(words, 64, 20, 8, rng)).tolist():
@@ -188,7 +188,7 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
     rng = np.random.default_rng(1)
     for reader in [*built.readers[:2], *([built.rows] if built.rows else [])]:
         good = reader.path.read_bytes()
-        table = reader.columns
+        table = reader.kernel
         for _ in range(40):
             data = bytearray(good)
             at = int(rng.integers(4096, table.checksums_offset - 8))
@@ -201,8 +201,8 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
             for work in (
                 lambda: built.prober.probe(queries, 6, even_thresholds(6, 4)),
                 lambda: built.prober.probe(queries, 6),
-                lambda kernel=asked.columns: kernel.locate(queries),
-                lambda kernel=asked.columns: kernel.scan(queries, 6, 0, kernel.count),
+                lambda kernel=asked.kernel: kernel.locate(queries),
+                lambda kernel=asked.kernel: kernel.scan(queries, 6, 0, kernel.block_count),
                 lambda path=reader.path: [*ColumnTable(path).pieces()],
             ):
                 with suppress(CorruptStoreError):
@@ -231,7 +231,7 @@ def test_bytes_that_change_after_they_were_verified_are_never_read_out_of_bounds
                     prober.probe(queries, 6, thresholds)
             for table in opened:
                 with suppress(CorruptStoreError):
-                    table.decode(0, table.count)
+                    table.decode(0, table.block_count, table.count)
 
     thread = threading.Thread(target=ask)
     try:
@@ -252,7 +252,7 @@ def test_bytes_that_change_after_they_were_verified_are_never_read_out_of_bounds
 def test_a_reference_to_another_row_is_damage(tmp_path):
     built, queries, _ = built_files(tmp_path, 128)
     reader = built.readers[0]
-    table = reader.columns
+    table = reader.kernel
     data = bytearray(reader.path.read_bytes())
     size = (table.rest_bits + 7) // 8
     rests = np.frombuffer(data, np.uint8)[table.rest_offset : table.rest_offset + size * table.count].reshape(-1, size)
@@ -293,15 +293,15 @@ def test_a_ring_is_checked(tmp_path):
     wide = tmp_path / "wide"
     wide.mkdir()
     referring, _, _ = built_files(wide, 128, 100)
-    tables = [r.columns for r in built.readers]
+    tables = [r.kernel for r in built.readers]
     for wrong in ([tables[0], tables[0], *tables[2:]], [tables[1], tables[0], *tables[2:]], [], [tables[0]] * 65,
-                  [smaller.readers[0].columns, *tables[1:]], [referring.rows.columns]):  # fmt: skip
+                  [smaller.readers[0].kernel, *tables[1:]], [referring.rows.kernel]):  # fmt: skip
         with pytest.raises(ValueError, match=r"ring|sets|row file"):
             _kernel.ColumnProber(wrong)
     with pytest.raises(ValueError, match="row file"):
-        _kernel.ColumnProber([r.columns for r in referring.readers])
+        _kernel.ColumnProber([r.kernel for r in referring.readers])
     with pytest.raises(ValueError, match="row file"):
-        _kernel.ColumnProber(tables, referring.rows.columns)
+        _kernel.ColumnProber(tables, referring.rows.kernel)
     for thresholds in ([1, 1, 1, -1], [1, 1, 1], [3, 3, -2, 3], [300, 0, 0, 0]):
         with pytest.raises(ValueError, match="threshold"):
             built.prober.probe(queries, 6, thresholds)
@@ -312,7 +312,7 @@ def test_a_ring_is_checked(tmp_path):
     with pytest.raises(ValueError, match="shape"):
         referring.prober.probe(queries, 3)
     with pytest.raises(TypeError):
-        referring.readers[0].columns.locate(queries)
+        referring.readers[0].kernel.locate(queries)
 
 
 def test_fingerprints_of_32_bits_have_no_lower_half(tmp_path):

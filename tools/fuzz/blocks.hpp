@@ -88,8 +88,8 @@ struct Table {
   uint32_t header_bytes() const { return code->codec == Codec::huffman ? kHuffmanHeaderBytes : kEliasFanoHeaderBytes; }
   uint8_t* block(uint64_t b) { return blocks.data() + b * block_bytes; }
   void seal(uint64_t b) {
-    const uint64_t previous = b ? lead(keys[b - 1]) : 0;
-    store32(block(b), block_sum(block(b), block_bytes, seed + lead(keys[b]) * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3));
+    const uint64_t previous = b ? leading_word(keys[b - 1]) : 0;
+    store32(block(b), block_sum(block(b), block_bytes, seed + leading_word(keys[b]) * xxh::kP1 + previous * xxh::kP2 + b * xxh::kP3));
   }
 };
 
@@ -100,7 +100,7 @@ static bool slow_elias_fano(Table* t, uint64_t b, Values* out) {
   out->clear();
   if (count == 0 || count > room || count * W::kRestBytes * 8 > room || low_bits > W::kLast) return false;
   const unsigned shift = low_bits + 63 - W::kLast;
-  const uint64_t before = b ? lead(t->keys[b - 1]) : 0, key = lead(t->keys[b]);
+  const uint64_t before = b ? leading_word(t->keys[b - 1]) : 0, key = leading_word(t->keys[b]);
   if (key < before) return false;
   const uint64_t zeros = (key >> shift) - (before >> shift);
   if (zeros > room || zeros + count * (1 + low_bits + W::kRestBytes * 8) > room) return false;
@@ -178,7 +178,7 @@ static int free_bit(const Row& e, unsigned h, fuzz::Random* random) {
 // Ascending keys, by their h: each input byte gives the h of the next, or the nearest smaller one that ascends and has a code.
 static Rows make_keys(const uint8_t lengths[kSymbols], unsigned most, fuzz::Input* input) {
   const Row first = fuzz::input_row<W>(input);
-  fuzz::Random random(lead(first));
+  fuzz::Random random(leading_word(first));
   Rows keys{first};
   for (unsigned n = input->byte() % (most + 1); n; --n) {
     // Wide keys often share their leading words.
@@ -239,7 +239,7 @@ static void raw_streams(Table* t, uint64_t b, unsigned repair, uint32_t* entries
     if (one(at)) ones = found, length = at + 1;
   }
   *entries = ones - ((repair & 128) && ones);
-  const uint64_t before = b ? lead(t->keys[b - 1]) : 0;
+  const uint64_t before = b ? leading_word(t->keys[b - 1]) : 0;
   const unsigned shift = std::min<unsigned>(*low_bits + 63 - W::kLast, 63);
   fuzz::word_at(t->keys[b], 0) = ((before >> shift) + length - ones) << shift;
 }
@@ -302,7 +302,7 @@ static std::vector<uint64_t> right_directory(const Table& t) {
   for (uint64_t s = 0; s < uint64_t{1} << t.directory_bits; ++s) {
     const uint64_t bound = t.directory_bits ? s << (64 - t.directory_bits) : 0;
     directory.push_back(static_cast<uint64_t>(
-        std::count_if(t.keys.begin(), t.keys.end(), [bound](const Row& key) { return lead(key) < bound; })));
+        std::count_if(t.keys.begin(), t.keys.end(), [bound](const Row& key) { return leading_word(key) < bound; })));
   }
   directory.push_back(t.count());
   return directory;
@@ -323,7 +323,7 @@ struct Copy {
     memset(blocks.get() + t.blocks.size(), behind, kOverread);
     key_rests.reset(new uint64_t[t.count() * W::kRestWords]);
     for (size_t i = 0; i < t.count(); ++i) {
-      keys[i] = lead(t.keys[i]);
+      keys[i] = leading_word(t.keys[i]);
       for (unsigned k = 0; k < W::kRestWords; ++k) key_rests[i * W::kRestWords + k] = word_of(t.keys[i], k + 1);
     }
     std::copy(t.directory.begin(), t.directory.end(), directory.get());

@@ -109,7 +109,8 @@ void make_files(fuzz::Input* input, Case* c) {
   for (unsigned i = 0; i < c->width; ++i) order[i] = static_cast<uint8_t>(i);
   for (unsigned i = c->width - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
   const size_t n = c->count();
-  const uint64_t digest = words_digest(c->set.data(), n, c->words);
+  uint64_t digest = 0;
+  for (size_t i = 0; i < n; ++i) digest += xxh64(reinterpret_cast<const uint8_t*>(c->set.data() + c->words * i), 8 * c->words, 0);
   const auto fill = [&](ColumnHeader* h, ColumnKind kind) {
     *h = ColumnHeader{};
     h->width = static_cast<uint16_t>(c->width);
@@ -142,12 +143,12 @@ void make_files(fuzz::Input* input, Case* c) {
     take(c->tables > 1 ? (i + 1) % c->tables * block : c->bucket_bits, h.tag_bits);
     for (unsigned j = 0; j < c->width; ++j)
       if (!used[j]) h.permutation[at++] = static_cast<uint8_t>(j);
-    Terms terms;
+    Permutation forward, inverse;
     const unsigned head = c->bucket_bits + kTagBits, rest = rest_bits_for(h);
-    make_terms(h.permutation, c->wide() ? head : c->width, &terms);
+    make_permutation(h.permutation, c->wide() ? head : c->width, &forward, &inverse);
     WordVector keys;
     for (size_t f = 0; f < n; ++f)
-      keys.push_back(gather(terms, c->set.data() + c->words * f) | (c->wide() && rest ? uint64_t{f} << (64 - head - rest) : 0));
+      keys.push_back(gather(forward, c->set.data() + c->words * f) | (c->wide() && rest ? uint64_t{f} << (64 - head - rest) : 0));
     std::sort(keys.begin(), keys.end());
     file.make(keys.data(), n);
     RingTable& r = c->ring[i] = RingTable{&file.view, {}, {}};

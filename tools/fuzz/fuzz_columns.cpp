@@ -25,11 +25,13 @@ std::pmr::vector<Found> brute(const Case& c) {
   return found;
 }
 
-std::pmr::vector<Found> taken(Sink* sink) {
+// The matches of a sink, whose rows name(row) makes numbers.
+template <class Row = uint64_t, class Name>
+std::pmr::vector<Found> taken(Sink* sink, const Name& name) {
   std::pmr::vector<Found> found;
   for (uint64_t i = 0; i < sink->count; ++i) {
-    const Match<uint64_t>& match = matches<uint64_t>(*sink)[i];
-    found.push_back({match.query, match.fingerprint, match.distance});
+    const Match<Row>& match = matches<Row>(*sink)[i];
+    found.push_back({match.query, name(match.fingerprint), match.distance});
   }
   release(sink);
   std::sort(found.begin(), found.end());
@@ -38,26 +40,32 @@ std::pmr::vector<Found> taken(Sink* sink) {
 
 // Asks everything. With sure, it must be right; otherwise right or an error, and of forged files anything.
 void ask(const Case& c, bool sure, bool forged) {
-  const ColumnQueries queries{c.queries.data(), c.queries.size() / c.words};
+  const Queries queries{c.queries.data(), c.queries.size() / c.words};
   const auto right = brute(c);
   Fault fault;
   Sink sink;
-  const auto settle = [&](Status status) {
+  const auto settle = [&](Status status, const std::pmr::vector<Found>& found) {
     REQUIRE(status == Status::ok || !sure);
-    const auto found = taken(&sink);
     if (status == Status::ok && !forged) REQUIRE(found == right);
   };
-  const ColumnKernels& k = column_kernels();
+  const auto itself = [](uint64_t row) { return row; };
+  const auto number = [&](const auto& row) {
+    for (uint64_t i = 0; i < c.count(); ++i)
+      if (!memcmp(&row, c.set.data() + c.words * i, sizeof row)) return i;
+    return UINT64_MAX;
+  };
   for (const bool balance : {false, true}) {
     ColumnCounters counters;
-    const ColumnProbe probe = c.words == 1 ? k.probe_copies : c.words == 2 ? k.probe_pairs : k.probe_fours;
-    settle(probe(c.whole(), queries, {c.radius, c.thresholds, balance, nullptr}, &sink, &counters, &fault));
+    const ColumnProbe probe = column_kernels().probe[c.words / 2];
+    const Status status = probe(c.whole(), queries, {c.radius, c.thresholds, balance, nullptr}, &sink, &counters, &fault);
+    settle(status, taken(&sink, itself));
     REQUIRE(fault.table <= c.tables);
   }
   const ColumnView& first = c.wide() ? c.rows.view : c.files[0].view;
-  settle(scan_entries(first, {0, first.count}, queries, c.radius, nullptr, {&sink, nullptr}, &fault));
+  Status status = scan_entries(first, {0, first.count}, queries, {c.radius}, &sink, &fault);
+  settle(status, c.words == 1 ? taken(&sink, itself) : c.words == 2 ? taken<Wide<2>>(&sink, number) : taken<Wide<4>>(&sink, number));
   WordVector places(c.count());
-  const Status status = locate_entries(first, {c.set.data(), c.count()}, places.data(), nullptr, &fault);
+  status = locate_entries(first, {c.set.data(), c.count()}, places.data(), nullptr, &fault);
   REQUIRE(status == Status::ok || !sure);
   for (size_t i = 0; status == Status::ok && !forged && i < places.size(); ++i) REQUIRE(places[i] < c.count() && (!c.wide() || places[i] == i));
 }

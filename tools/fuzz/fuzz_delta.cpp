@@ -59,7 +59,7 @@ template <class W>
 struct Modelling {
 using Row = typename W::Row;
 using Rows = std::vector<Row>;
-using FoundIds = Pairs;  // of the kernel
+using FoundIds = IdPairs;  // of the kernel
 
 struct Happened {
   Change kind;
@@ -122,15 +122,15 @@ struct Model {
   uint32_t size() const { return static_cast<uint32_t>(log.size()); }
 };
 
-static Said said_of(const Facts& facts, uint64_t id) {
+static Presence presence_of(const Facts& facts, uint64_t id) {
   const auto found = facts.ids.find(id);
-  if (found != facts.ids.end()) return found->second ? Said::present : Said::absent;
-  return facts.wiped ? Said::absent : Said::nothing;
+  if (found != facts.ids.end()) return found->second ? Presence::present : Presence::absent;
+  return facts.wiped ? Presence::absent : Presence::unknown;
 }
 
 using Near = std::pmr::vector<std::pair<Row, unsigned>>;  // fingerprint, distance
 
-static Near near(const Model& model, const State& all, const Row& query, unsigned radius) {
+static Near within_radius(const Model& model, const State& all, const Row& query, unsigned radius) {
   Near found;
   for (const auto& [fingerprint, facts] : all) {
     const unsigned distance = ones(fingerprint ^ query);
@@ -314,11 +314,11 @@ class Trial {
     std::pmr::vector<Near> found(n);
     uint64_t total = 0;
     for (size_t i = 0; i < n; ++i) {
-      found[i] = near(model_, model_.now, queries[i], radius);
+      found[i] = within_radius(model_, model_.now, queries[i], radius);
       total += found[i].size();
       if (total > guard.sink.limit) return taken_back(applied, Applied::out_of_memory, before);
       const auto known = model_.now.find(queries[i]);
-      const bool holds = known != model_.now.end() && said_of(known->second, ids[i]) == Said::present;
+      const bool holds = known != model_.now.end() && presence_of(known->second, ids[i]) == Presence::present;
       if (matched[i] == 2 || holds || !(always || (matched[i] == 0 && found[i].empty()))) continue;
       if (!put(queries[i], bases[i])) return taken_back(applied, Applied::base_changed, before);
       model_.push(Happened{Change::add, queries[i], ids[i]});
@@ -364,12 +364,12 @@ class Trial {
     Words wanted;
     for (size_t i = 0; i < asked.size(); ++i) wanted.push_back(random_.below(ids_) * (uint64_t{1} << (based_ % 60)));
     delta_->states(fuzz::words(asked), asked.size(), end, states.data(), kOn);
-    delta_->pairs(fuzz::words(asked), wanted.data(), asked.size(), end, pairs.data(), kOn);
+    delta_->pair_states(fuzz::words(asked), wanted.data(), asked.size(), end, pairs.data(), kOn);
     for (size_t i = 0; i < asked.size(); ++i) {
       const auto known = all.find(asked[i]);
       const Facts& facts = known == all.end() ? none : known->second;
-      REQUIRE(static_cast<Said>(states[i]) == (known == all.end() ? Said::nothing : facts.present ? Said::present : Said::absent));
-      REQUIRE(static_cast<Said>(pairs[i]) == said_of(facts, wanted[i]));
+      REQUIRE(static_cast<Presence>(states[i]) == (known == all.end() ? Presence::unknown : facts.present ? Presence::present : Presence::absent));
+      REQUIRE(static_cast<Presence>(pairs[i]) == presence_of(facts, wanted[i]));
       std::pmr::set<uint64_t> base;
       for (unsigned k = random_.below(6); k; --k) base.insert(random_.below(ids_ + 2) * (uint64_t{1} << (based_ % 60)));
       std::pmr::set<uint64_t> expected = facts.wiped ? std::pmr::set<uint64_t>() : base;
@@ -428,9 +428,9 @@ class Trial {
   void check_near(const State& all, const Rows& asked, uint32_t end) {
     const unsigned radius = random_.below(radius_ + 1), wide = random_.below(W::kBits + 1);
     std::pmr::vector<Near> probed, scanned;
-    for (const Row& query : asked) probed.push_back(near(model_, all, query, radius));
+    for (const Row& query : asked) probed.push_back(within_radius(model_, all, query, radius));
     const size_t few = std::min<size_t>(asked.size(), 5);
-    for (size_t i = 0; i < few; ++i) scanned.push_back(near(model_, all, asked[i], wide));
+    for (size_t i = 0; i < few; ++i) scanned.push_back(within_radius(model_, all, asked[i], wide));
     static const std::vector<const Kernels*> sets = fuzz::all_kernels(W::kBits);
     for (const Kernels* set : chance_.sets(sets)) {
       REQUIRE(select_kernels(set->name));

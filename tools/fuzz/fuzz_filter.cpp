@@ -33,7 +33,7 @@ bool passes(const FilterView& view, uint64_t target) {
 void look_up(const FilterView& view, const Targets& targets, const Targets& stored, fuzz::Random* random, bool sure, bool intact) {
   for (size_t first = 0; first < targets.size();) {
     const size_t last = std::min(first + random->below(random->below(4) ? 8 : 400), targets.size() - 1);
-    const bool trusted = trust_range(view, targets[first], targets[last], random->below(9));
+    const bool trusted = verify_range(view, targets[first], targets[last], random->below(9));
     for (size_t i = first; i <= last; ++i) {
       const bool is_stored = std::binary_search(stored.begin(), stored.end(), targets[i]);
       const bool in_range = !trusted || verified_holds(view, targets[i], find_verified_word(view, targets[i])), alone = passes(view, targets[i]);

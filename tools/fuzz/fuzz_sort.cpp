@@ -37,7 +37,7 @@ static Rows make_keys(size_t n, fuzz::Input* input) {
   const unsigned shape = input->byte();
   const unsigned shared = input->byte() % (W::kBits + 1), kept = input->byte() * 7 % (W::kBits + 1);
   const Row base = fuzz::input_row<W>(input), same = fuzz::top_bits<W>(shared);
-  fuzz::Random random(lead(base));
+  fuzz::Random random(leading_word(base));
   Rows keys(n);
   for (size_t i = 0; i < n; ++i) {
     Row x = fuzz::random_row<W>(&random);
@@ -46,7 +46,7 @@ static Rows make_keys(size_t n, fuzz::Input* input) {
     if (shape & 4) x = fuzz::joined<W>(base & same, fuzz::without<W>(x, same));
     if (shape & 8) x = x & fuzz::top_bits<W>(kept);
     if (shape & 16) x = i && random.below(8) ? keys[random.below(static_cast<unsigned>(i))] : x;
-    if (shape & 128 && random.below(2)) fuzz::word_at(x, 0) = lead(base);
+    if (shape & 128 && random.below(2)) fuzz::word_at(x, 0) = leading_word(base);
     keys[i] = x;
   }
   if (shape & 32) std::sort(keys.begin(), keys.end());
@@ -159,7 +159,7 @@ static void check_histogram(const Sets& sets, const Rows& keys) {
   size_t bad = keys.size();
   for (size_t i = 1; i < keys.size() && bad == keys.size(); ++i) {
     if (keys[i] <= keys[i - 1]) bad = i;
-    else ++expected[lead(keys[i - 1]) == lead(keys[i]) ? 64 : first_bit(lead(keys[i - 1]) ^ lead(keys[i]))];
+    else ++expected[leading_word(keys[i - 1]) == leading_word(keys[i]) ? 64 : first_bit(leading_word(keys[i - 1]) ^ leading_word(keys[i]))];
   }
   const Column in(keys);
   for (const Kernels* set : sets) {

@@ -48,7 +48,7 @@ static Rows make_fingerprints(size_t n, fuzz::Input* input) {
   const unsigned shared = wide % (W::kBits + 1), kept = input->byte() * 7 % (W::kBits + 1);
   const Row base = shape & 64 ? fuzz::plus<W>(Row{}, input->byte() % 3 - 1) : fuzz::input_row<W>(input);
   const Row same = fuzz::top_bits<W>(shared), prefix = fuzz::top_bits<W>(shape & 128 ? 64 : 16);
-  fuzz::Random random(lead(base) + shape);
+  fuzz::Random random(leading_word(base) + shape);
   Rows keys;
   for (size_t i = 0; i < n; ++i) {
     Row x = shape & 1 ? fuzz::plus<W>(base, static_cast<int64_t>(i)) : fuzz::random_row<W>(&random);

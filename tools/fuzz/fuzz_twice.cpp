@@ -225,12 +225,12 @@ void change_columns(fuzz::Input input, const fuzz::Chance& chance) {
   changing.start();
   for (const Kernels* set : chance.sets(*all)) {
     REQUIRE(select_kernels(set->name));
-    const ColumnQueries queries{c.queries.data(), c.queries.size() / c.words};
+    const Queries queries{c.queries.data(), c.queries.size() / c.words};
     const ColumnView& first = c.wide() ? c.rows.view : c.files[0].view;
     Fault fault;
     Sink sink;
     if (what % 4 == 0) {
-      scan_entries(first, {0, first.count}, queries, c.radius, nullptr, {&sink, nullptr}, &fault);
+      scan_entries(first, {0, first.count}, queries, {c.radius}, &sink, &fault);
     } else if (what % 4 == 1) {
       std::vector<uint64_t> places(c.count());
       if (locate_entries(first, {c.set.data(), c.count()}, places.data(), nullptr, &fault) == Status::ok)
@@ -240,9 +240,8 @@ void change_columns(fuzz::Input input, const fuzz::Chance& chance) {
       const std::unique_ptr<uint64_t[]> out(new uint64_t[(first.count - from) * (first.rows ? first.words : 1)]);
       read_entries(first, {from, first.count}, out.get(), &fault);
     } else {
-      const ColumnKernels& k = column_kernels();
       ColumnCounters counters;
-      const ColumnProbe probe = c.words == 1 ? k.probe_copies : c.words == 2 ? k.probe_pairs : k.probe_fours;
+      const ColumnProbe probe = column_kernels().probe[c.words / 2];
       probe(c.whole(), queries, {c.radius, c.thresholds, (what & 4) != 0, nullptr}, &sink, &counters, &fault);
       for (uint64_t i = 0; i < sink.count; ++i) {
         const Match<uint64_t>& match = matches<uint64_t>(sink)[i];

@@ -24,7 +24,7 @@ struct BitWriter {
   }
   // The same for up to 63 bits.
   void put_long(uint64_t value, unsigned bits) {
-    if (__builtin_expect(bits > 56, 0)) {
+    if (unlikely(bits > 56)) {
       put(value >> 32, bits - 32);
       put(value & 0xFFFFFFFFu, 32);
     } else {
@@ -106,7 +106,7 @@ enum class Append { all, full, refused };
 // The symbol of a key that follows another.
 template <class Row>
 inline unsigned symbol_between(const Row& last, const Row& key) {
-  const uint64_t difference = lead(last) ^ lead(key);
+  const uint64_t difference = leading_word(last) ^ leading_word(key);
   return sizeof(Row) > 8 && !difference ? 64 : first_bit(difference);
 }
 
@@ -134,7 +134,7 @@ inline Append append_keys(Encoder* e, const typename W::Row* keys, size_t n, siz
   size_t at = *i;
   for (; at < n; ++at) {
     const Row key = keys[at];
-    if (__builtin_expect(key <= last, 0)) {
+    if (unlikely(key <= last)) {
       end = Append::refused;
       break;
     }
@@ -145,7 +145,7 @@ inline Append append_keys(Encoder* e, const typename W::Row* keys, size_t n, siz
       break;
     }
     codes.put(e->code.code[h], bits);
-    tails.put_long(lead(key) >> (63 - W::kLast) & tail_mask(tail_bits), tail_bits);
+    tails.put_long(leading_word(key) >> (63 - W::kLast) & tail_mask(tail_bits), tail_bits);
     note_key<W>(e, key, count);
     code_bits += bits;
     tail += tail_bits;
@@ -172,16 +172,16 @@ inline Append append_leads(Encoder* e, const typename W::Row* keys, size_t n, si
   size_t at = *i;
   for (; at < n; ++at) {
     const Row key = keys[at];
-    if (__builtin_expect(key <= last, 0)) {
+    if (unlikely(key <= last)) {
       end = Append::refused;
       break;
     }
-    if (!has_room<W>(e, lead(key), e->count)) {
+    if (!has_room<W>(e, leading_word(key), e->count)) {
       end = Append::full;
       break;
     }
     note_key<W>(e, key, e->count);
-    e->leads[e->count++] = lead(key);
+    e->leads[e->count++] = leading_word(key);
     last = key;
   }
   *i = at;
@@ -205,7 +205,7 @@ inline void put_codes(BitWriter* to, const EncodeTable& code, const uint8_t* h, 
     const unsigned b1 = code.bits[h[i + 1]], b2 = code.bits[h[i + 2]], b3 = code.bits[h[i + 3]], low = b2 + b3;
     const uint64_t first = static_cast<uint64_t>(code.code[h[i]]) << b1 | code.code[h[i + 1]];
     const uint64_t second = static_cast<uint64_t>(code.code[h[i + 2]]) << b3 | code.code[h[i + 3]];
-    if (__builtin_expect(code.bits[h[i]] + b1 + low > 56, 0)) {
+    if (unlikely(code.bits[h[i]] + b1 + low > 56)) {
       to->put(first, code.bits[h[i]] + b1);
       to->put(second, low);
     } else {
@@ -249,7 +249,7 @@ inline bool encode_whole(Encoder* e, const uint64_t* keys, size_t n, size_t* i, 
     uint64_t used = 0;
     size_t at = 1;
     for (; at < most; ++at) {
-      if (__builtin_expect(block[at] <= block[at - 1], 0)) {
+      if (unlikely(block[at] <= block[at - 1])) {
         *i += at;
         return false;
       }
@@ -281,7 +281,7 @@ size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& 
   for (size_t i = 0; i < n;) {
     if constexpr (!W::kWide)
       if (e->count == 0 && e->codec == Codec::huffman) {
-        if (__builtin_expect(!encode_whole<W>(e, words, n, &i, to, &closed), 0)) {
+        if (unlikely(!encode_whole<W>(e, words, n, &i, to, &closed))) {
           *bad = i;
           return SIZE_MAX;
         }
@@ -292,14 +292,14 @@ size_t encode(Encoder* e, const uint64_t* words, size_t n, const EncodedBlocks& 
         *bad = i;
         return SIZE_MAX;
       }
-      e->first = e->leads[0] = lead(keys[i]);
+      e->first = e->leads[0] = leading_word(keys[i]);
       *rows<Row>(e->last) = keys[i];
       note_key<W>(e, keys[i++], 0);
       e->count = 1;
       e->code_bits = e->tail_bits = 0;
     }
     const Append end = e->codec == Codec::huffman ? append_keys<W>(e, keys, n, &i) : append_leads<W>(e, keys, n, &i);
-    if (__builtin_expect(end == Append::refused, 0)) {
+    if (unlikely(end == Append::refused)) {
       *bad = i;
       return SIZE_MAX;
     }

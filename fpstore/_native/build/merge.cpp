@@ -167,7 +167,7 @@ bool union_group_rows(const Groups& first, const Groups& second, GroupsOut* out)
   return true;
 }
 
-// Calls the instance of a template for rows of so many words.
+// Calls the instance of a template for rows of `words` words.
 #define FPSTORE_BY_WORDS(words, name, ...) \
   (words) == 1 ? name<uint64_t>(__VA_ARGS__) : (words) == 2 ? name<Wide<2>>(__VA_ARGS__) : name<Wide<4>>(__VA_ARGS__)
 

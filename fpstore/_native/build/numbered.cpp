@@ -72,9 +72,9 @@ bool scatter_parts(const NumberedSource<Row, Number>& from, const Digit& by, uin
       line.numbers[place % kRows] = from.numbers ? from.numbers[i] : from.first + static_cast<Number>(i);
       if (place % kRows != kRows - 1) continue;
       const uint64_t first = place + 1 - kRows;
-      if (__builtin_expect(place >= room, 0)) fits = false;
-      if (__builtin_expect(!fits, 0)) continue;
-      if (__builtin_expect(first < starts[d], 0)) {
+      if (unlikely(place >= room)) fits = false;
+      if (unlikely(!fits)) continue;
+      if (unlikely(first < starts[d])) {
         line.store(starts[d], place + 1, out);
       } else {
         store_rows(out.keys + first, line.keys, sizeof line.keys);

@@ -22,11 +22,11 @@ struct Pair {
 // What is sorted by digits: the leading word.
 template <class Row>
 inline uint64_t key_of(const Row& x) {
-  return lead(x);
+  return leading_word(x);
 }
 template <class Row>
 inline uint64_t key_of(const Pair<Row>& x) {
-  return lead(x.key);
+  return leading_word(x.key);
 }
 template <class Row>
 inline const Row& row_in(const Row& x) {
@@ -312,7 +312,7 @@ inline unsigned kept_bits(const Permutation& p) {
 }
 
 constexpr size_t kPieceRows = 512;  // that are permuted at once
-constexpr unsigned kPartBits = 15;  // a part of so many keys, and as much for sorting it, leave room in the second-level cache
+constexpr unsigned kPartBits = 15;  // 2^15 keys, and as much for sorting them, leave room in the second-level cache
 constexpr unsigned kMostDigitBits = 11;
 constexpr size_t kLine = 8;  // keys in a line of the cache
 
@@ -344,8 +344,8 @@ class LineScatter {
  public:
   // starts has the number of keys before each of the parts, and last all keys.
   LineScatter(uint64_t* out, uint64_t* lines, uint64_t* at, const uint64_t* starts, unsigned bits)
-      : lead_(reinterpret_cast<uintptr_t>(out) / sizeof *out % kLine), out_(out), lines_(lines), at_(at), starts_(starts), bits_(bits) {
-    for (size_t d = 0; d < size_t{1} << bits; ++d) at_[d] = starts[d] + lead_;
+      : offset_(reinterpret_cast<uintptr_t>(out) / sizeof *out % kLine), out_(out), lines_(lines), at_(at), starts_(starts), bits_(bits) {
+    for (size_t d = 0; d < size_t{1} << bits; ++d) at_[d] = starts[d] + offset_;
   }
   void put(uint64_t key) {
     const size_t d = digit(key, 0, bits_);
@@ -356,8 +356,8 @@ class LineScatter {
   }
   void finish() {
     for (size_t d = 0; d < size_t{1} << bits_; ++d) {
-      const uint64_t line = at_[d] / kLine * kLine, start = starts_[d] + lead_;
-      for (uint64_t at = line > start ? line : start; at < at_[d]; ++at) out_[at - lead_] = lines_[d * kLine + at % kLine];
+      const uint64_t line = at_[d] / kLine * kLine, start = starts_[d] + offset_;
+      for (uint64_t at = line > start ? line : start; at < at_[d]; ++at) out_[at - offset_] = lines_[d * kLine + at % kLine];
     }
 #if defined(__SSE2__)
     _mm_sfence();
@@ -366,14 +366,14 @@ class LineScatter {
 
  private:
   void full(size_t d, uint64_t line) {
-    if (__builtin_expect(line < lead_, 0)) {
-      for (uint64_t at = lead_; at < kLine; ++at) out_[at - lead_] = lines_[d * kLine + at];
+    if (unlikely(line < offset_)) {
+      for (uint64_t at = offset_; at < kLine; ++at) out_[at - offset_] = lines_[d * kLine + at];
     } else {
-      store_line(out_ + (line - lead_), lines_ + d * kLine);
+      store_line(out_ + (line - offset_), lines_ + d * kLine);
     }
   }
 
-  const size_t lead_;  // keys between the start of a line and out
+  const size_t offset_;  // keys between the start of a line and out
   uint64_t* const out_;
   uint64_t* const lines_;
   uint64_t* const at_;

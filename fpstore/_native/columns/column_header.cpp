@@ -1,14 +1,13 @@
 #include "columns/column_header.hpp"
 
 #include "format/header_fields.hpp"
-#include "format/xxh64.hpp"
 
 namespace fpstore {
 
 namespace {
 
 constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'T', 'C', 'O', 'L', 'S'};
-constexpr unsigned kReservedAt = 88;
+static_assert(kFieldBytes<ColumnHeader> == 80);
 
 // Where a section begins when the one before it ends at x: its room, then the next multiple of 64.
 uint64_t behind(uint64_t x) { return (x + kSectionRoom + 63) & ~uint64_t{63}; }
@@ -24,7 +23,7 @@ void layout(ColumnHeader* h) {
 
 // Rows are in the order of the fingerprints themselves.
 bool has_right_permutation(const ColumnHeader& h) {
-  if (!is_permutation(h.permutation, h.width)) return false;
+  if (!is_padded_permutation(h.permutation, h.width)) return false;
   for (unsigned i = 0; h.kind == ColumnKind::rows && i < h.width; ++i)
     if (h.permutation[i] != i) return false;
   return true;
@@ -48,28 +47,6 @@ Status check_fields(const ColumnHeader& h, Fault* fault) {
   return Status::ok;
 }
 
-void read_fields(const uint8_t* p, ColumnHeader* h) {
-  h->version = load32(p + 8);
-  h->flags = load32(p + 12);
-  h->width = load16(p + 16);
-  h->kind = static_cast<ColumnKind>(load16(p + 18));
-  h->table = load16(p + 20);
-  h->table_count = load16(p + 22);
-  h->bucket_bits = load16(p + 24);
-  h->tag_bits = load16(p + 26);
-  h->allowance = load16(p + 28);
-  h->rest_bits = load16(p + 30);
-  h->count = load64(p + 32);
-  h->directory_offset = load64(p + 40);
-  h->tags_offset = load64(p + 48);
-  h->rest_offset = load64(p + 56);
-  h->checksums_offset = load64(p + 64);
-  h->file_bytes = load64(p + 72);
-  h->set_digest = load64(p + 80);
-  memcpy(h->permutation, p + kPermutationAt, kMaxWidth);
-  h->checksum = load64(p + kChecksumAt);
-}
-
 }  // namespace
 
 unsigned rest_bits_for(const ColumnHeader& h) {
@@ -82,6 +59,7 @@ Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeade
   uint8_t p[kHeaderBytes];
   if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
   read_fields(p, h);
+  h->checksum = load64(p + kChecksumAt);
   if (check_fields(*h, fault) != Status::ok) return fault->status;
   ColumnHeader expected = *h;
   expected.rest_bits = static_cast<uint16_t>(rest_bits_for(*h));
@@ -92,9 +70,7 @@ Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeade
       h->file_bytes != expected.file_bytes)
     return fail(fault, Status::bad_header_field, expected.file_bytes, h->file_bytes);
   if (h->file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
-  for (unsigned i = kReservedAt; i < kChecksumAt; ++i)
-    if ((i < kPermutationAt || i >= kPermutationAt + kMaxWidth) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
-  return Status::ok;
+  return check_padding(p, kFieldsAt + kFieldBytes<ColumnHeader>, 0, fault);
 }
 
 Status write_column_header(ColumnHeader* h, uint8_t* p, Fault* fault) {
@@ -102,28 +78,8 @@ Status write_column_header(ColumnHeader* h, uint8_t* p, Fault* fault) {
   if (check_fields(*h, fault) != Status::ok) return fault->status;
   h->rest_bits = static_cast<uint16_t>(rest_bits_for(*h));
   layout(h);
-  memset(p, 0, kHeaderBytes);
-  memcpy(p, kMagic, 8);
-  store32(p + 8, h->version);
-  store32(p + 12, h->flags);
-  store16(p + 16, h->width);
-  store16(p + 18, static_cast<uint16_t>(h->kind));
-  store16(p + 20, h->table);
-  store16(p + 22, h->table_count);
-  store16(p + 24, h->bucket_bits);
-  store16(p + 26, h->tag_bits);
-  store16(p + 28, h->allowance);
-  store16(p + 30, h->rest_bits);
-  store64(p + 32, h->count);
-  store64(p + 40, h->directory_offset);
-  store64(p + 48, h->tags_offset);
-  store64(p + 56, h->rest_offset);
-  store64(p + 64, h->checksums_offset);
-  store64(p + 72, h->file_bytes);
-  store64(p + 80, h->set_digest);
-  memcpy(p + kPermutationAt, h->permutation, h->width);
-  h->checksum = xxh64(p, kChecksumAt, 0);
-  store64(p + kChecksumAt, h->checksum);
+  write_fields(*h, kMagic, p);
+  h->checksum = seal_header(p);
   return Status::ok;
 }
 

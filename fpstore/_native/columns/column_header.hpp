@@ -9,7 +9,7 @@ constexpr unsigned kSectionRoom = 64;      // zeros behind each section, which v
 constexpr unsigned kMinBucketBits = 8;
 constexpr unsigned kMaxBucketBits = 19;
 constexpr unsigned kTagBits = 16;          // as stored; a probe may compare fewer of them
-constexpr unsigned kRowsInBlock = 128;     // ids are stored for so many entries together
+constexpr unsigned kRowsInBlock = 128;     // entries whose ids are stored together
 
 enum class ColumnKind : uint16_t { copies = 0, references = 1, rows = 2 };
 

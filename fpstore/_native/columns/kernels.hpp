@@ -4,15 +4,16 @@
 
 namespace fpstore {
 
-using ColumnProbe = Status (*)(const Ring&, const ColumnQueries&, const ColumnOptions&, Sink*, ColumnCounters*, Fault*);
+using ColumnProbe = Status (*)(const Ring&, const Queries&, const ColumnOptions&, Sink*, ColumnCounters*, Fault*);
 using NearRows = size_t (*)(const uint8_t* rows, size_t n, const uint64_t* query, unsigned radius, uint32_t* places,
                             uint16_t* distances);
 
 struct ColumnKernels {
   // Every fingerprint of the set within the radius, once: copies as they are, references by the number of their row. A fault names
   // the table, or the number of tables for the row file. out_of_memory also when the sink is full.
-  ColumnProbe probe_copies, probe_pairs, probe_fours;  // fingerprints of one word, of two, of four
-  NearRows near_pairs, near_fours;
+  // These are for fingerprints of 1, 2 and 4 words: at half their number.
+  ColumnProbe probe[3];
+  NearRows near_rows[3];  // of 2 and 4 words
 };
 
 }  // namespace fpstore

@@ -31,13 +31,13 @@ struct SingleBit {
 
   explicit SingleBit(unsigned live) : mask(_mm256_set1_epi16(static_cast<short>(live))) {}
 
-  __m256i near(const uint8_t* tags, __m256i query) const {
+  __m256i within_radius(const uint8_t* tags, __m256i query) const {
     const __m256i x = _mm256_and_si256(_mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(tags)), query), mask);
     return _mm256_cmpeq_epi16(_mm256_and_si256(x, _mm256_add_epi16(x, ones)), none);
   }
   uint32_t hits(const uint8_t* tags, __m256i query) const {
     // Packing takes halves of both in turn.
-    const __m256i both = _mm256_packs_epi16(near(tags, query), near(tags + 32, query));
+    const __m256i both = _mm256_packs_epi16(within_radius(tags, query), within_radius(tags + 32, query));
     return static_cast<uint32_t>(_mm256_movemask_epi8(_mm256_permute4x64_epi64(both, 0xD8)));
   }
 };
@@ -66,7 +66,7 @@ struct Avx2Tags : PortableTags {
       for (unsigned j = (i + 1) / 32 * 32; j < n; j += 32, live = ~uint32_t{0}) {
         uint32_t hits = single.hits(tags + 2 * j, wanted) & live;
         if (n - j < 32) hits &= (uint32_t{1} << (n - j)) - 1;
-        for (; __builtin_expect(hits, 0); hits &= hits - 1) {
+        for (; unlikely(hits); hits &= hits - 1) {
           left[count] = static_cast<uint16_t>(i);
           right[count++] = static_cast<uint16_t>(j + static_cast<unsigned>(__builtin_ctz(hits)));
         }

@@ -63,7 +63,7 @@ struct ColumnWork {
 template <class Isa, unsigned W>
 struct ColumnFlow {
   const Ring& ring;
-  const ColumnQueries& queries;
+  const Queries& queries;
   const ColumnOptions& options;
   Sink* sink;
   ColumnCounters* counters;
@@ -83,13 +83,13 @@ struct ColumnFlow {
     return options.balance ? thresholds + size_t{ring.count} * query : options.thresholds;
   }
   Status at_table(Status status, unsigned table) {
-    if (__builtin_expect(status != Status::ok, 0)) fault->table = table;
+    if (unlikely(status != Status::ok)) fault->table = table;
     return status;
   }
 
   bool stopped(uint64_t more) {
     done += more;
-    if (__builtin_expect(done < (1 << 12), 1)) return false;
+    if (likely(done < (1 << 12))) return false;
     const uint64_t steps = done / 4;  // a tag is a fraction of an entry decoded
     done = 0;
     return should_stop(options.stop, steps);
@@ -118,10 +118,10 @@ struct ColumnFlow {
       const uint64_t place = run.first + run.near[i];
       const uint64_t difference = (head_of(t, 0, read_tag(t, place)) | read_rest(t, place) << t.rest_shift) ^ base;
       const unsigned distance = ones(difference);
-      if (__builtin_expect(distance > options.radius, 1)) continue;
+      if (likely(distance > options.radius)) continue;
       const uint64_t unpermuted = gather(t.inverse, &difference);
       if (met_before(&unpermuted, run.table, thresholds_of(run.query))) continue;
-      if (!push<uint64_t>(sink, *query ^ unpermuted, number(run.query), distance)) return column_no_memory(fault);
+      if (!push<uint64_t>(sink, *query ^ unpermuted, number(run.query), distance)) return no_memory(fault);
     }
     return Status::ok;
   }
@@ -131,11 +131,10 @@ struct ColumnFlow {
     const ColumnView &t = view(run.table), &rows = *ring.rows;
     for (unsigned i = 0; i < run.count; ++i) {
       const uint64_t place = run.first + run.near[i], row = read_rest(t, place);
-      if (__builtin_expect(row >= rows.count, 0)) return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
+      if (unlikely(row >= rows.count)) return (*fault = Fault{Status::bad_place, place, rows.count, row, run.table}).status;
       fetch_line(rows.tags + 8 * W * row);
       work->named[named++ % kNamed] = Named{run.head | head_of(t, 0, read_tag(t, place)), row, place, run.query, run.table};
-      const Status status = finish_references(kFinishBehind);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(finish_references(kFinishBehind));
     }
     return Status::ok;
   }
@@ -144,8 +143,7 @@ struct ColumnFlow {
   Status finish_reference(const Named& s) {
     const ColumnView &t = view(s.table), &rows = *ring.rows;
     const uint64_t at = 8 * uint64_t{W} * s.row;
-    const Status status = at_table(trust(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+    TRY(at_table(verify(rows.pages, rows.tags_at + at, 8 * W, fault), ring.count));
     const uint64_t* const query = words(s.query);
     uint64_t row[W], difference[W];
     unsigned distance = 0;
@@ -155,20 +153,19 @@ struct ColumnFlow {
       distance += ones(difference[w]);
     }
     const uint64_t head = gather(t.forward, row);
-    if (__builtin_expect(head != s.head, 0)) return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
+    if (unlikely(head != s.head)) return (*fault = Fault{Status::bad_key, s.place, s.head, head, s.table}).status;
     if (distance > options.radius || met_before(difference, s.table, thresholds_of(s.query))) return Status::ok;
-    return push<uint64_t>(sink, s.row, number(s.query), distance) ? Status::ok : column_no_memory(fault);
+    return push<uint64_t>(sink, s.row, number(s.query), distance) ? Status::ok : no_memory(fault);
   }
 
   Status finish_references(unsigned behind) {
     for (; named - finished > behind; ++finished) {
-      const Status status = finish_reference(work->named[finished % kNamed]);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(finish_reference(work->named[finished % kNamed]));
     }
     return Status::ok;
   }
 
-  // Takes runs on, until at most so many wait. A run is at most kTagsAtOnce entries long, so its rests lie in few pages.
+  // Takes runs on, until at most `behind` wait. A run is at most kTagsAtOnce entries long, so its rests lie in few pages.
   Status read_runs(unsigned behind) {
     for (; found - read > behind; ++read) {
       const Run& run = work->runs[read % kRuns];
@@ -176,10 +173,10 @@ struct ColumnFlow {
       Status status = Status::ok;
       if (t.rest_bytes) {
         const uint64_t first = run.first + run.near[0], n = run.near[run.count - 1] - run.near[0] + 1u;
-        status = at_table(trust(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault), run.table);
+        status = at_table(verify(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault), run.table);
       }
       if (status == Status::ok) status = W > 1 ? name(run) : read_copies(run);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      if (unlikely(status != Status::ok)) return status;
     }
     return Status::ok;
   }
@@ -187,8 +184,7 @@ struct ColumnFlow {
   // Reads where a bucket lies, and asks for its tags; what follows them for long the processor asks for itself.
   Status open(Lookup* look) {
     const ColumnView& t = view(look->table);
-    const Status status = read_bucket(t, look->bucket, &look->start, &look->end, fault);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+    TRY(read_bucket(t, look->bucket, &look->start, &look->end, fault));
     uintptr_t p = reinterpret_cast<uintptr_t>(t.tags + 2 * look->start) & ~uintptr_t{63};
     uintptr_t end = reinterpret_cast<uintptr_t>(t.tags + 2 * look->end);
     if (end > p + 16 * 64) end = p + 16 * 64;
@@ -199,14 +195,13 @@ struct ColumnFlow {
   // Compares the tags of a bucket.
   Status filter(const Lookup& look) {
     const ColumnView& t = view(look.table);
-    if (__builtin_expect(stopped(16), 0)) return column_interrupted(fault);
+    if (unlikely(stopped(16))) return interrupted(fault);
     counters->candidates += look.end - look.start;
     uint64_t n;
     for (uint64_t place = look.start; place < look.end; place += n) {
       n = look.end - place < kTagsAtOnce ? look.end - place : kTagsAtOnce;
-      if (__builtin_expect(stopped(n), 0)) return column_interrupted(fault);
-      Status status = at_table(trust(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      if (unlikely(stopped(n))) return interrupted(fault);
+      TRY(at_table(verify(t.pages, t.tags_at + 2 * place, 2 * n, fault), look.table));
       Run& run = work->runs[found % kRuns];
       run.count = Isa::near_tags(t.tags + 2 * place, static_cast<unsigned>(n), look.tag, t.tag_mask, look.limit, run.near);
       if (!run.count) continue;
@@ -217,8 +212,7 @@ struct ColumnFlow {
       counters->survivors += run.count;
       for (unsigned i = 0; i < run.count; ++i) fetch_line(t.rest + t.rest_bytes * (place + run.near[i]));
       ++found;
-      status = read_runs(kReadBehind);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(read_runs(kReadBehind));
     }
     return Status::ok;
   }
@@ -226,12 +220,10 @@ struct ColumnFlow {
   Status read_lookups(unsigned open_behind, unsigned filter_behind) {
     for (; added - opened > open_behind; ++opened) {
       Lookup* const look = work->lookups + opened % kLookups;
-      const Status status = at_table(open(look), look->table);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(at_table(open(look), look->table));
     }
     for (; added - filtered > filter_behind; ++filtered) {
-      const Status status = filter(work->lookups[filtered % kLookups]);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(filter(work->lookups[filtered % kLookups]));
     }
     return Status::ok;
   }
@@ -254,7 +246,7 @@ struct ColumnFlow {
       heads[q] = (gather(t.forward, words(static_cast<uint32_t>(q))) >> kQueryBits << kQueryBits) | q;
     if (count >= kOrderedFrom && t.bucket_bits) {
       kernels(64).sort_keys(heads, heads + count, count, t.bucket_bits, options.stop);
-      if (options.stop && options.stop->ended) return column_interrupted(fault);
+      if (options.stop && options.stop->ended) return interrupted(fault);
     }
     const uint32_t end = uint32_t{1} << t.bucket_bits;
     Lookup look{};
@@ -271,8 +263,7 @@ struct ColumnFlow {
           look.bucket = static_cast<uint32_t>(t.bucket_bits ? heads[i] >> (64 - t.bucket_bits) : 0) ^ mask;
           look.tag = static_cast<uint16_t>(heads[i] << t.bucket_bits >> (64 - kTagBits));
           ++counters->lookups;
-          const Status status = add(look);
-          if (__builtin_expect(status != Status::ok, 0)) return status;
+          TRY(add(look));
         }
     }
     return Status::ok;
@@ -289,12 +280,12 @@ struct ColumnFlow {
   // Chooses the thresholds of each of some queries.
   Status choose(size_t count) {
     for (uint32_t q = 0; q < count; ++q) {
-      if (__builtin_expect(stopped(kChoiceWork), 0)) return column_interrupted(fault);
+      if (unlikely(stopped(kChoiceWork))) return interrupted(fault);
       for (unsigned i = 0; i < ring.count; ++i)
         work->buckets[i] = static_cast<uint32_t>(gather(view(i).forward, words(q)) >> (64 - view(i).bucket_bits));
       const Status status =
           choose_thresholds(ring, work->buckets, options.radius, &work->sharing, thresholds + size_t{ring.count} * q, fault);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      if (unlikely(status != Status::ok)) return status;
     }
     return Status::ok;
   }
@@ -308,11 +299,11 @@ struct ColumnFlow {
   Status run() {
     for (; first < queries.count; first += kTogether) {
       const size_t count = queries.count - first < kTogether ? queries.count - first : kTogether;
-      if (__builtin_expect(should_stop(options.stop, kBlockWork), 0)) return column_interrupted(fault);
+      if (unlikely(should_stop(options.stop, kBlockWork))) return interrupted(fault);
       Status status = options.balance ? choose(count) : Status::ok;
       for (unsigned i = 0; i < ring.count && status == Status::ok; ++i) status = look_up(i, count);
       if (status == Status::ok) status = drain();
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      if (unlikely(status != Status::ok)) return status;
     }
     return Status::ok;
   }
@@ -323,13 +314,13 @@ struct ColumnFlow {
 };
 
 template <class Isa, unsigned W>
-Status probe_columns(const Ring& ring, const ColumnQueries& queries, const ColumnOptions& options, Sink* sink,
+Status probe_columns(const Ring& ring, const Queries& queries, const ColumnOptions& options, Sink* sink,
                      ColumnCounters* counters, Fault* fault) {
   *fault = Fault{};
   const size_t count = queries.count < kTogether ? queries.count : kTogether, heads = 2 * sizeof(uint64_t) * count;
   const size_t bytes = sizeof(ColumnWork) + heads + (options.balance ? sizeof(int16_t) * ring.count * count : 0);
   auto* const memory = static_cast<uint8_t*>(take_memory(bytes));
-  if (!memory) return column_no_memory(fault);
+  if (!memory) return no_memory(fault);
   auto* const chosen = reinterpret_cast<int16_t*>(memory + sizeof(ColumnWork) + heads);
   ColumnFlow<Isa, W> flow{ring, queries, options, sink, counters, fault, reinterpret_cast<ColumnWork*>(memory),
                           reinterpret_cast<uint64_t*>(memory + sizeof(ColumnWork)), chosen};

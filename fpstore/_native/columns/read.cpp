@@ -20,8 +20,7 @@ Status find_bucket(const ColumnView& t, uint64_t place, uint64_t* bucket, Fault*
   uint64_t low = 0, high = bucket_count(t) - 1, start, end;
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
-    const Status status = read_bucket(t, middle, &start, &end, fault);
-    if (status != Status::ok) return status;
+    TRY(read_bucket(t, middle, &start, &end, fault));
     if (end > place) high = middle;
     else low = middle + 1;
   }
@@ -29,23 +28,23 @@ Status find_bucket(const ColumnView& t, uint64_t place, uint64_t* bucket, Fault*
   return Status::ok;
 }
 
-Status trust_entries(const ColumnView& t, uint64_t first, uint64_t n, Fault* fault) {
+Status verify_entries(const ColumnView& t, uint64_t first, uint64_t n, Fault* fault) {
   const uint64_t bytes = t.rows ? 8 * t.words : 2;
-  const Status status = trust(t.pages, t.tags_at + bytes * first, bytes * n, fault);
+  const Status status = verify(t.pages, t.tags_at + bytes * first, bytes * n, fault);
   if (status != Status::ok || !t.rest_bytes) return status;
-  return trust(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault);
+  return verify(t.pages, t.rest_at + t.rest_bytes * first, t.rest_bytes * n, fault);
 }
 
 // An entry within its bucket, as a number that ascends with it.
 Status read_tail(const ColumnView& t, uint64_t place, uint64_t* tail, Fault* fault) {
-  const Status status = trust_entries(t, place, 1, fault);
+  const Status status = verify_entries(t, place, 1, fault);
   *tail = read_tag(t, place) << 48 | read_rest(t, place);
   return status;
 }
 
 // Whether a row is less than a fingerprint, or equal to it.
 Status compare_row(const ColumnView& t, uint64_t row, const uint64_t* words, bool* less, bool* equal, Fault* fault) {
-  const Status status = trust_entries(t, row, 1, fault);
+  const Status status = verify_entries(t, row, 1, fault);
   *less = false;
   *equal = true;
   for (unsigned w = 0; w < t.words && *equal; ++w) {
@@ -68,8 +67,7 @@ Status search_copies(const ColumnView& t, const Sought& s, uint64_t* place, Faul
   uint64_t low = s.start, high = s.end, tail;
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
-    const Status status = read_tail(t, middle, &tail, fault);
-    if (status != Status::ok) return status;
+    TRY(read_tail(t, middle, &tail, fault));
     if (tail == wanted) {
       *place = middle;
       return Status::ok;
@@ -85,8 +83,7 @@ Status search_rows(const ColumnView& t, const Sought& s, const uint64_t* words, 
   while (low < high) {
     const uint64_t middle = (low + high) / 2;
     bool less, equal;
-    const Status status = compare_row(t, middle, words, &less, &equal, fault);
-    if (status != Status::ok) return status;
+    TRY(compare_row(t, middle, words, &less, &equal, fault));
     if (equal) {
       *place = middle;
       return Status::ok;
@@ -97,52 +94,47 @@ Status search_rows(const ColumnView& t, const Sought& s, const uint64_t* words, 
   return Status::ok;
 }
 
-unsigned bound_of(const Scanned& to, size_t query, unsigned radius) { return to.nearest ? to.nearest->queries[query].bound : radius; }
+unsigned bound_of(const ScanOptions& options, size_t query) {
+  return options.nearest ? options.nearest->queries[query].bound : options.radius;
+}
 
-Status scan_keys(const ColumnView& t, const Entries& part, const ColumnQueries& queries, unsigned radius, const Scanned& to,
+template <class Row>
+bool add(const Match<Row>& match, Nearest* nearest, Sink* sink) {
+  return nearest ? keep_nearest(nearest, match) : push(sink, match.fingerprint, match.query, match.distance);
+}
+
+Status scan_keys(const ColumnView& t, const Entries& part, const Queries& queries, const ScanOptions& options, Sink* sink,
                  Fault* fault) {
   uint64_t keys[kAtOnce];
   uint32_t places[kAtOnce];
-  const Status status = read_entries(t, part, keys, fault);
-  if (status != Status::ok) return status;
+  TRY(read_entries(t, part, keys, fault));
   for (size_t q = 0; q < queries.count; ++q) {
     const uint64_t base = gather(t.forward, queries.words + q);
-    const size_t near = kernels(64).near(keys, part.end - part.first, &base, bound_of(to, q, radius), places);
+    const size_t near = kernels(64).within_radius(keys, part.end - part.first, &base, bound_of(options, q), places);
     for (size_t i = 0; i < near; ++i) {
       const uint64_t key = keys[places[i]];
       const Match<uint64_t> match{gather(t.inverse, &key), static_cast<uint32_t>(q), ones(key ^ base)};
-      if (!(to.nearest ? keep(to.nearest, match) : push(to.sink, match.fingerprint, match.query, match.distance)))
-        return column_no_memory(fault);
+      if (!add(match, options.nearest, sink)) return no_memory(fault);
     }
   }
   return Status::ok;
 }
 
 template <unsigned Words>
-bool keep_row(const uint8_t* row, uint32_t query, unsigned distance, Nearest* nearest) {
-  Match<Wide<Words>> match{{}, query, distance};
-  memcpy(match.fingerprint.word, row, sizeof match.fingerprint.word);
-  return keep(nearest, match);
-}
-
-Status scan_rows(const ColumnView& t, const Entries& part, const ColumnQueries& queries, unsigned radius, const Scanned& to,
+Status scan_rows(const ColumnView& t, const Entries& part, const Queries& queries, const ScanOptions& options, Sink* sink,
                  Fault* fault) {
   uint32_t places[kAtOnce];
   uint16_t distances[kAtOnce];
-  const Status status = trust_entries(t, part.first, part.end - part.first, fault);
-  if (status != Status::ok) return status;
-  const NearRows near_rows = t.words == 2 ? column_kernels().near_pairs : column_kernels().near_fours;
-  const uint8_t* const rows = t.tags + 8 * t.words * part.first;
+  TRY(verify_entries(t, part.first, part.end - part.first, fault));
+  const NearRows near_rows = column_kernels().near_rows[Words / 2];
+  const uint8_t* const rows = t.tags + 8 * Words * part.first;
   for (size_t q = 0; q < queries.count; ++q) {
-    const uint32_t query = static_cast<uint32_t>(q);
     const size_t near =
-        near_rows(rows, part.end - part.first, queries.words + t.words * q, bound_of(to, q, radius), places, distances);
+        near_rows(rows, part.end - part.first, queries.words + Words * q, bound_of(options, q), places, distances);
     for (size_t i = 0; i < near; ++i) {
-      const uint8_t* const row = rows + 8 * t.words * places[i];
-      const bool fine = !to.nearest     ? push<uint64_t>(to.sink, part.first + places[i], query, distances[i])
-                        : t.words == 2 ? keep_row<2>(row, query, distances[i], to.nearest)
-                                       : keep_row<4>(row, query, distances[i], to.nearest);
-      if (!fine) return column_no_memory(fault);
+      Match<Wide<Words>> match{{}, static_cast<uint32_t>(q), distances[i]};
+      memcpy(match.fingerprint.word, rows + 8 * Words * places[i], 8 * Words);
+      if (!add(match, options.nearest, sink)) return no_memory(fault);
     }
   }
   return Status::ok;
@@ -152,20 +144,17 @@ Status scan_rows(const ColumnView& t, const Entries& part, const ColumnQueries& 
 
 Status read_entries(const ColumnView& t, const Entries& entries, uint64_t* out, Fault* fault) {
   if (entries.first == entries.end) return Status::ok;
-  Status status = trust_entries(t, entries.first, entries.end - entries.first, fault);
-  if (status != Status::ok) return status;
+  TRY(verify_entries(t, entries.first, entries.end - entries.first, fault));
   if (t.rows) {
     memcpy(out, t.tags + 8 * t.words * entries.first, 8 * t.words * (entries.end - entries.first));
     return Status::ok;
   }
   uint64_t bucket;
-  status = find_bucket(t, entries.first, &bucket, fault);
-  if (status != Status::ok) return status;
+  TRY(find_bucket(t, entries.first, &bucket, fault));
   for (uint64_t place = entries.first; place < entries.end; ++bucket) {
     if (bucket == bucket_count(t)) return bad_directory(t, place, fault);
     uint64_t start, end;
-    status = read_bucket(t, bucket, &start, &end, fault);
-    if (status != Status::ok) return status;
+    TRY(read_bucket(t, bucket, &start, &end, fault));
     if (start > place || (start < place && place != entries.first)) return bad_directory(t, start, fault);
     for (; place < end && place < entries.end; ++place)
       *out++ = head_of(t, bucket, read_tag(t, place)) | read_rest(t, place) << t.rest_shift;
@@ -173,10 +162,10 @@ Status read_entries(const ColumnView& t, const Entries& entries, uint64_t* out, 
   return Status::ok;
 }
 
-Status locate_entries(const ColumnView& t, const ColumnQueries& fingerprints, uint64_t* places, Stopper* stop, Fault* fault) {
+Status locate_entries(const ColumnView& t, const Queries& fingerprints, uint64_t* places, Stopper* stop, Fault* fault) {
   Sought sought[kGroup];
   for (size_t i = 0; i < fingerprints.count; i += kGroup) {
-    if (should_stop(stop, kGroup * kBlockWork)) return column_interrupted(fault);
+    if (should_stop(stop, kGroup * kBlockWork)) return interrupted(fault);
     const size_t n = fingerprints.count - i < kGroup ? fingerprints.count - i : kGroup;
     const uint64_t* const words = fingerprints.words + t.words * i;
     for (size_t j = 0; j < n; ++j) {
@@ -185,30 +174,26 @@ Status locate_entries(const ColumnView& t, const ColumnQueries& fingerprints, ui
     }
     for (size_t j = 0; j < n; ++j) {
       Sought& s = sought[j];
-      const Status status = read_bucket(t, s.key >> (64 - t.bucket_bits), &s.start, &s.end, fault);
-      if (status != Status::ok) return status;
+      TRY(read_bucket(t, s.key >> (64 - t.bucket_bits), &s.start, &s.end, fault));
       const uint64_t middle = (s.start + s.end) / 2;
       fetch_line(t.tags + (t.rows ? 8 * t.words : 2) * middle);
       fetch_line(t.rest + t.rest_bytes * middle);
     }
     for (size_t j = 0; j < n; ++j) {
       places[i + j] = UINT64_MAX;
-      const Status status = t.rows ? search_rows(t, sought[j], words + t.words * j, places + i + j, fault)
-                                   : search_copies(t, sought[j], places + i + j, fault);
-      if (status != Status::ok) return status;
+      TRY(t.rows ? search_rows(t, sought[j], words + t.words * j, places + i + j, fault) : search_copies(t, sought[j], places + i + j, fault));
     }
   }
   return Status::ok;
 }
 
-Status scan_entries(const ColumnView& t, const Entries& entries, const ColumnQueries& queries, unsigned radius, Stopper* stop,
-                    const Scanned& to, Fault* fault) {
+Status scan_entries(const ColumnView& t, const Entries& entries, const Queries& queries, const ScanOptions& options, Sink* sink,
+                    Fault* fault) {
+  const auto scan = !t.rows ? scan_keys : t.words == 2 ? scan_rows<2> : scan_rows<4>;
   for (uint64_t first = entries.first; first < entries.end; first += kAtOnce) {
     const Entries part{first, entries.end - first < kAtOnce ? entries.end : first + kAtOnce};
-    if (should_stop(stop, (part.end - part.first) * (1 + queries.count))) return column_interrupted(fault);
-    const Status status =
-        t.rows ? scan_rows(t, part, queries, radius, to, fault) : scan_keys(t, part, queries, radius, to, fault);
-    if (status != Status::ok) return status;
+    if (should_stop(options.stop, (part.end - part.first) * (1 + queries.count))) return interrupted(fault);
+    TRY(scan(t, part, queries, options, sink, fault));
   }
   return Status::ok;
 }

@@ -1,7 +1,7 @@
 // Reading column tables and row files in order, and finding single fingerprints.
 #pragma once
 #include "columns/request.hpp"
-#include "search/nearest.hpp"
+#include "search/request.hpp"
 
 namespace fpstore {
 
@@ -14,15 +14,10 @@ struct Entries {
 Status read_entries(const ColumnView& t, const Entries& entries, uint64_t* out, Fault* fault);
 
 // The place of each fingerprint in a table of copies or in a row file, or UINT64_MAX.
-Status locate_entries(const ColumnView& t, const ColumnQueries& fingerprints, uint64_t* places, Stopper* stop, Fault* fault);
+Status locate_entries(const ColumnView& t, const Queries& fingerprints, uint64_t* places, Stopper* stop, Fault* fault);
 
-// Where the matches of a scan go: fingerprints or row numbers to the sink, or fingerprints among the nearest of each query.
-struct Scanned {
-  Sink* sink;
-  Nearest* nearest;  // null: all matches are wanted
-};
 // Compares entries of copies or rows with every query.
-Status scan_entries(const ColumnView& t, const Entries& entries, const ColumnQueries& queries, unsigned radius, Stopper* stop,
-                    const Scanned& to, Fault* fault);
+Status scan_entries(const ColumnView& t, const Entries& entries, const Queries& queries, const ScanOptions& options, Sink* sink,
+                    Fault* fault);
 
 }  // namespace fpstore

@@ -7,8 +7,8 @@
 namespace fpstore {
 
 constexpr unsigned kMostRing = 64;       // tables of a ring
-constexpr unsigned kLookupEntries = 24;  // a look-up costs as much as comparing so many tags: how thresholds are chosen
-constexpr size_t kOrderedFrom = 1 << 10;  // so many queries are asked in the order of a table's buckets; fewer have none to share
+constexpr unsigned kLookupEntries = 24;  // tags whose comparison costs as much as a look-up: how thresholds are chosen
+constexpr size_t kOrderedFrom = 1 << 10;  // queries from which they are asked in the order of a table's buckets; fewer have none to share
 constexpr unsigned kSpare = 3;           // thresholds reach so far above an even share: what costs most is never worth it
 
 // One table of a ring, and where its bucket and its tag lie in a fingerprint.
@@ -33,11 +33,6 @@ struct Ring {
   const ColumnView* rows;  // what references lead to
 };
 
-struct ColumnQueries {
-  const uint64_t* words;  // of all, one query after the other
-  size_t count;
-};
-
 struct ColumnOptions {
   unsigned radius;
   const int16_t* thresholds;  // of the tables; -1: not looked up
@@ -51,15 +46,5 @@ struct ColumnCounters {
   uint64_t candidates = 0;  // entries whose tag was compared
   uint64_t survivors = 0;   // entries whose distance was computed
 };
-
-static inline Status column_interrupted(Fault* fault) {
-  *fault = Fault{Status::interrupted};
-  return Status::interrupted;
-}
-
-static inline Status column_no_memory(Fault* fault) {
-  *fault = Fault{Status::out_of_memory};
-  return Status::out_of_memory;
-}
 
 }  // namespace fpstore

@@ -12,8 +12,7 @@ constexpr unsigned kMostRadius = 256;  // larger radii are treated as this one
 // costs[t + 1] of looking up in all buckets that differ from the query's in at most t bits, for t from -1 to most: look-ups, and
 // the entries that they meet. Up to `counted` bits the directory tells; what follows is estimated.
 inline Status count_costs(const ColumnView& t, uint32_t bucket, unsigned counted, unsigned most, float* costs, Fault* fault) {
-  const Status status = trust(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault);
-  if (__builtin_expect(status != Status::ok, 0)) return status;
+  TRY(verify(t.pages, t.directory_at, 4 * (bucket_count(t) + 1), fault));
   const uint32_t end = uint32_t{1} << t.bucket_bits;
   costs[0] = 0;
   float step = 0, variants = 1;
@@ -51,7 +50,7 @@ inline Status choose_thresholds(const Ring& ring, const uint32_t* buckets, unsig
   const unsigned even = wanted / ring.count, counted = even < 1 ? 1 : even < kCounted ? even : kCounted;
   for (unsigned i = 0; i < ring.count; ++i) {
     const Status status = count_costs(*ring.tables[i].table, buckets[i], counted, most - 1, s->costs, fault);
-    if (__builtin_expect(status != Status::ok, 0)) {
+    if (unlikely(status != Status::ok)) {
       fault->table = i;
       return status;
     }

@@ -1,28 +1,9 @@
 // Column tables and row files in memory.
 #pragma once
 #include "columns/column_header.hpp"
+#include "format/permutation.hpp"
 
 namespace fpstore {
-
-
-// Bits of a fingerprint of some words, gathered into one: out = OR of rotl(x[word[i]] & mask[i], rotate[i]).
-struct Terms {
-  unsigned count;
-  uint8_t word[64];
-  uint8_t rotate[64];
-  uint64_t mask[64];
-};
-// Bit i of what is gathered, for i < bits <= 64, is bit source[i] of the fingerprint, both counted from the MSB; the others are 0.
-void make_terms(const uint8_t* source, unsigned bits, Terms* terms);
-
-static inline uint64_t gather(const Terms& t, const uint64_t* x) {
-  uint64_t y = 0;
-  for (unsigned i = 0; i < t.count; ++i) {
-    const uint64_t part = x[t.word[i]] & t.mask[i];
-    y |= (part << t.rotate[i]) | (part >> ((64 - t.rotate[i]) & 63));
-  }
-  return y;
-}
 
 // A parsed and mapped table or row file.
 struct ColumnView {
@@ -40,8 +21,8 @@ struct ColumnView {
   uint64_t rest_mask;
   uint16_t tag_mask;  // the bits of a tag that a probe compares
   bool rows;
-  Terms forward;  // from a fingerprint to its key; of references, to bucket and tag
-  Terms inverse;  // of copies: from a key to its fingerprint
+  Permutation forward;  // from a fingerprint to its key; of references, to bucket and tag
+  Permutation inverse;  // of copies: from a key to its fingerprint
   Pages pages;
 };
 
@@ -52,12 +33,11 @@ static inline uint64_t bucket_count(const ColumnView& t) { return uint64_t{1} <<
 
 // The entries [start, end) of a bucket, read once each: whatever the file says they lie in the table.
 static inline Status read_bucket(const ColumnView& t, uint64_t bucket, uint64_t* start, uint64_t* end, Fault* fault) {
-  const Status status = trust(t.pages, t.directory_at + 4 * bucket, 8, fault);
-  if (__builtin_expect(status != Status::ok, 0)) return status;
+  TRY(verify(t.pages, t.directory_at + 4 * bucket, 8, fault));
   const uint64_t both = read_once(load64(t.directory + 4 * bucket));
   *start = both & UINT32_MAX;
   *end = both >> 32;
-  if (__builtin_expect(*start <= *end && *end <= t.count, 1)) return Status::ok;
+  if (likely(*start <= *end && *end <= t.count)) return Status::ok;
   *fault = Fault{Status::bad_directory, UINT64_MAX, t.count, *end};
   return fault->status;
 }

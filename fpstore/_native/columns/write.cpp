@@ -1,7 +1,5 @@
 #include "columns/write.hpp"
 
-#include "format/xxh64.hpp"
-
 namespace fpstore {
 
 size_t cut_keys(const ColumnHeader& h, const uint64_t* keys, size_t n, ColumnFeed* feed, uint32_t* bucket_counts, uint8_t* tags,
@@ -36,13 +34,6 @@ size_t count_rows(const ColumnHeader& h, const uint64_t* rows, size_t n, ColumnF
     ++bucket_counts[row[0] >> (64 - h.bucket_bits)];
   }
   return n;
-}
-
-uint64_t words_digest(const uint64_t* words, size_t n, unsigned words_each) {
-  uint64_t sum = 0;
-  for (size_t i = 0; i < n; ++i)
-    sum += words_each == 1 ? xxh64_row(words[i]) : xxh64(reinterpret_cast<const uint8_t*>(words + words_each * i), 8 * words_each, 0);
-  return sum;
 }
 
 }  // namespace fpstore

@@ -18,7 +18,4 @@ size_t cut_keys(const ColumnHeader& header, const uint64_t* keys, size_t n, Colu
 // Counts the rows of each bucket; returns the first that does not ascend, or n.
 size_t count_rows(const ColumnHeader& header, const uint64_t* rows, size_t n, ColumnFeed* feed, uint32_t* bucket_counts);
 
-// Sum of XXH64 over fingerprints of some words, little-endian, mod 2^64.
-uint64_t words_digest(const uint64_t* words, size_t n, unsigned words_each);
-
 }  // namespace fpstore

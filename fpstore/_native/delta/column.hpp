@@ -110,7 +110,7 @@ class Slots {
   }
   uint32_t peek(uint64_t hash) const { return slots_.size() ? slots_[hash & mask_] - 1 : kNone; }
 
-  // Makes room for so many more; refill puts everything again, into empty slots.
+  // Makes room for `more` places; refill puts everything again, into empty slots.
   template <class Refill>
   bool reserve(const Refill& refill, uint64_t more = 1) {
     if (2 * (used_ + more) <= slots_.size()) return true;

@@ -23,14 +23,14 @@ uint32_t DeltaOf<Row>::end_of(uint32_t version) const {
 }
 
 template <class Row>
-Said DeltaOf<Row>::state(const Row& fingerprint, uint32_t end) const {
+Presence DeltaOf<Row>::state(const Row& fingerprint, uint32_t end) const {
   const uint32_t entry = find_entry(mix(fingerprint), fingerprint);
   const Event* e = entry == kNone ? nullptr : newest(entries_[entry].presence, end);
-  return !e ? Said::nothing : e->holds ? Said::present : Said::absent;
+  return !e ? Presence::unknown : e->holds ? Presence::present : Presence::absent;
 }
 
 template <class Row>
-bool DeltaOf<Row>::is_present(const Row& fingerprint, uint32_t end) const { return state(fingerprint, end) == Said::present; }
+bool DeltaOf<Row>::is_present(const Row& fingerprint, uint32_t end) const { return state(fingerprint, end) == Presence::present; }
 
 template <class Row>
 void DeltaOf<Row>::states(const uint64_t* words, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const {
@@ -45,15 +45,15 @@ void DeltaOf<Row>::states(const uint64_t* words, size_t n, uint32_t end, uint8_t
 }
 
 template <class Row>
-Said DeltaOf<Row>::pair_state(const Row& fingerprint, uint64_t id, uint32_t end) const {
+Presence DeltaOf<Row>::pair_state(const Row& fingerprint, uint64_t id, uint32_t end) const {
   const uint32_t entry = find_entry(mix(fingerprint), fingerprint);
-  if (entry == kNone) return Said::nothing;
+  if (entry == kNone) return Presence::unknown;
   const uint32_t p = find_pair(entry, id);
-  return said_of(p == kNone ? nullptr : &pairs_[p], newest_absence(entries_[entry], end), end);
+  return presence_of(p == kNone ? nullptr : &pairs_[p], newest_absence(entries_[entry], end), end);
 }
 
 template <class Row>
-void DeltaOf<Row>::pairs(const uint64_t* words, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
+void DeltaOf<Row>::pair_states(const uint64_t* words, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
                          const Pause& pause) const {
   const Row* const fingerprints = rows<Row>(words);
   for (size_t i = 0; i < n; ++i) {
@@ -75,9 +75,9 @@ void DeltaOf<Row>::ids(const uint64_t* words, const uint64_t* base, size_t n, ui
   if (absence) n = 0;
   std::vector<uint64_t> added, removed;
   for (uint32_t p = entries_[entry].pairs; p != kNone; p = pairs_[p].next_of_entry) {
-    const Said said = said_of(&pairs_[p], absence, end);
-    if (said == Said::present) added.push_back(pairs_[p].id);
-    else if (said == Said::absent && n) removed.push_back(pairs_[p].id);
+    const Presence said = presence_of(&pairs_[p], absence, end);
+    if (said == Presence::present) added.push_back(pairs_[p].id);
+    else if (said == Presence::absent && n) removed.push_back(pairs_[p].id);
   }
   std::sort(added.begin(), added.end());
   std::sort(removed.begin(), removed.end());
@@ -106,7 +106,7 @@ void append(const Row& row, std::vector<uint64_t>* words) {
 }  // namespace
 
 template <class Row>
-Pairs DeltaOf<Row>::find(const uint64_t* ids, size_t n, uint32_t end, const Pairs& other, const Pause& pause) const {
+IdPairs DeltaOf<Row>::find(const uint64_t* ids, size_t n, uint32_t end, const IdPairs& other, const Pause& pause) const {
   std::vector<std::pair<Row, uint64_t>> found;
   for (size_t i = 0; i < other.ids.size(); ++i) found.emplace_back(rows<Row>(other.fingerprints.data())[i], other.ids[i]);
   for (size_t i = 0; i < n; ++i) {
@@ -115,7 +115,7 @@ Pairs DeltaOf<Row>::find(const uint64_t* ids, size_t n, uint32_t end, const Pair
     uint32_t p = id_slots_.find(mix(ids[i]), [&](uint32_t q) { return pairs_[q].id == ids[i]; });
     for (; p != kNone; p = next_of_id_[p]) {
       const Entry& entry = entries_[pairs_[p].entry];
-      if (said_of(&pairs_[p], newest_absence(entry, end), end) == Said::present) found.emplace_back(entry.fingerprint, ids[i]);
+      if (presence_of(&pairs_[p], newest_absence(entry, end), end) == Presence::present) found.emplace_back(entry.fingerprint, ids[i]);
     }
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
@@ -124,7 +124,7 @@ Pairs DeltaOf<Row>::find(const uint64_t* ids, size_t n, uint32_t end, const Pair
   found.erase(std::unique(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return a.first == b.first && a.second == b.second;
   }), found.end());
-  Pairs out;
+  IdPairs out;
   for (const auto& pair : found) {
     append(pair.first, &out.fingerprints);
     out.ids.push_back(pair.second);
@@ -161,7 +161,7 @@ void DeltaOf<Row>::export_state(uint32_t end, Export* out, const Pause& pause) c
     if (!entry.in_base) {
       const Event* absence = newest_absence(entry, end);
       for (uint32_t p = entry.pairs; p != kNone; p = pairs_[p].next_of_entry)
-        if (said_of(&pairs_[p], absence, end) == Said::present) out->ids.push_back(pairs_[p].id);
+        if (presence_of(&pairs_[p], absence, end) == Presence::present) out->ids.push_back(pairs_[p].id);
       std::sort(out->ids.begin() + out->lims.back(), out->ids.end());
     }
     append(entry.fingerprint, &out->fingerprints);
@@ -219,7 +219,7 @@ void DeltaOf<Row>::keep_present(uint64_t from, uint32_t end, Sink* sink) const {
   sink->count = kept;
 }
 
-// Calls visit(first, count) with so many of n queries at a time that a pause comes before long.
+// Calls visit(first, count) for parts of n queries, each small enough that a pause comes before long.
 template <class Row>
 template <class Visit>
 bool DeltaOf<Row>::scan_parts(size_t n, const Pause& pause, const Visit& visit) const {
@@ -248,7 +248,7 @@ bool DeltaOf<Row>::nearest(const uint64_t* queries, size_t n, unsigned radius, u
     const std::unique_ptr<Sink, void (*)(Sink*)> held(&some, release);
     return probe_each(rows<Row>(queries), n, radius, end, &some, pause, [&] {
       for (uint64_t i = 0; i < some.count; ++i)
-        if (!keep(kept, matches<Row>(some)[i])) return false;
+        if (!keep_nearest(kept, matches<Row>(some)[i])) return false;
       some.count = 0;
       return true;
     });
@@ -256,7 +256,7 @@ bool DeltaOf<Row>::nearest(const uint64_t* queries, size_t n, unsigned radius, u
   return scan_parts(n, pause, [&](size_t first, size_t count) {
     return scan_some(
         rows<Row>(queries), first, count, end, [&](size_t i) { return kept->queries[i].bound; },
-        [&](const Match<Row>& match) { return keep(kept, match); });
+        [&](const Match<Row>& match) { return keep_nearest(kept, match); });
   });
 }
 
@@ -269,7 +269,7 @@ bool DeltaOf<Row>::scan_some(const Row* queries, size_t first, size_t n, uint32_
   return index_.scan([&](const Row* keys, size_t count) {
     std::fill(known.begin(), known.end(), 0);
     for (size_t i = first; i < first + n; ++i) {
-      const size_t found = k.near(words_at(keys), count, words_at(queries + i), bound(i), hits.data());
+      const size_t found = k.within_radius(words_at(keys), count, words_at(queries + i), bound(i), hits.data());
       for (size_t j = 0; j < found; ++j) {
         const Row key = keys[hits[j]];
         uint8_t& state = known[hits[j]];

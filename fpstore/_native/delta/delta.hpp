@@ -3,12 +3,45 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <vector>
 
-#include "delta/gate.hpp"
 #include "delta/near_index.hpp"
 
 namespace fpstore {
+
+// A reader-writer lock without starvation: everybody passes gate_ first, and a writer holds it until it unlocks.
+class Gate {
+ public:
+  void lock() {
+    gate_.lock();
+    access_.lock();
+  }
+  bool try_lock() {
+    if (!gate_.try_lock()) return false;
+    if (access_.try_lock()) return true;
+    gate_.unlock();
+    return false;
+  }
+  void unlock() {
+    access_.unlock();
+    gate_.unlock();
+  }
+  void lock_shared() {
+    std::lock_guard<std::mutex> turn(gate_);
+    access_.lock_shared();
+  }
+  bool try_lock_shared() {
+    std::unique_lock<std::mutex> turn(gate_, std::try_to_lock);
+    return turn.owns_lock() && access_.try_lock_shared();
+  }
+  void unlock_shared() { access_.unlock_shared(); }
+
+ private:
+  std::mutex gate_;
+  std::shared_mutex access_;
+};
 
 enum class Change : uint8_t { add, remove, wipe };
 
@@ -31,11 +64,11 @@ struct Asked {
 };
 
 // What the delta says of a fingerprint's or a pair's presence.
-enum class Said : uint8_t { nothing, present, absent };
+enum class Presence : uint8_t { unknown, present, absent };
 
 enum class Applied { ok, out_of_memory, base_changed, old_version };
 
-struct Pairs {
+struct IdPairs {
   std::vector<uint64_t> fingerprints;  // rows
   std::vector<uint64_t> ids;
 };
@@ -86,15 +119,15 @@ class Delta {
   virtual bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept, const Pause& pause) const = 0;
 
   virtual void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const = 0;
-  virtual void pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
+  virtual void pair_states(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
                      const Pause& pause) const = 0;
   // Appends the ids of a fingerprint whose ids in the base are these, ascending.
   virtual void ids(const uint64_t* fingerprint, const uint64_t* base, size_t n, uint32_t end, std::vector<uint64_t>* out) const = 0;
   // Whether find() may be called; the first who wants to calls index_ids(), which is false when memory runs out.
   virtual bool has_id_index() const = 0;
   virtual bool index_ids() = 0;
-  // Pairs that were added, have one of the ids and are present, and those of other, by fingerprint and id, each once.
-  virtual Pairs find(const uint64_t* ids, size_t n, uint32_t end, const Pairs& other, const Pause& pause) const = 0;
+  // IdPairs that were added, have one of the ids and are present, and those of other, by fingerprint and id, each once.
+  virtual IdPairs find(const uint64_t* ids, size_t n, uint32_t end, const IdPairs& other, const Pause& pause) const = 0;
   virtual void export_state(uint32_t end, Export* out, const Pause& pause) const = 0;
 };
 
@@ -125,12 +158,12 @@ class DeltaOf final : public Delta {
   bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const override;
   bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept, const Pause& pause) const override;
   void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const override;
-  void pairs(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
+  void pair_states(const uint64_t* fingerprints, const uint64_t* ids, size_t n, uint32_t end, uint8_t* out,
              const Pause& pause) const override;
   void ids(const uint64_t* fingerprint, const uint64_t* base, size_t n, uint32_t end, std::vector<uint64_t>* out) const override;
   bool has_id_index() const override { return has_id_index_; }
   bool index_ids() override;
-  Pairs find(const uint64_t* ids, size_t n, uint32_t end, const Pairs& other, const Pause& pause) const override;
+  IdPairs find(const uint64_t* ids, size_t n, uint32_t end, const IdPairs& other, const Pause& pause) const override;
   void export_state(uint32_t end, Export* out, const Pause& pause) const override;
 
  private:
@@ -160,7 +193,7 @@ class DeltaOf final : public Delta {
   static constexpr uint64_t kInsertWork = 1 << 25;  // of one call of probe_insert, in keys compared
   static constexpr uint64_t kLookUpWork = 32;  // of looking up one fingerprint
   static constexpr unsigned kGroup = 16;  // rows or queries whose memory is asked for together
-  // Pairs of an entry up to which they are walked; those of entries with more are all in pair_slots_.
+  // IdPairs of an entry up to which they are walked; those of entries with more are all in pair_slots_.
   static constexpr uint32_t kWalk = 4;
   static constexpr uint32_t kMostPairs = (uint32_t{1} << 30) - 1;  // of an entry, which counts them in 30 bits
 
@@ -179,7 +212,7 @@ class DeltaOf final : public Delta {
   uint32_t find_pair(uint32_t entry, uint64_t id) const;
   const Event* newest(const Event& event, uint32_t end) const;
   const Event* newest_absence(const Entry& entry, uint32_t end) const;
-  Said state(const Row& fingerprint, uint32_t end) const;
+  Presence state(const Row& fingerprint, uint32_t end) const;
   bool is_present(const Row& fingerprint, uint32_t end) const;
   template <class Done>
   bool probe_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause, const Done& done) const;
@@ -188,8 +221,8 @@ class DeltaOf final : public Delta {
   bool scan_parts(size_t n, const Pause& pause, const Visit& visit) const;
   template <class Bound, class Emit>
   bool scan_some(const Row* queries, size_t first, size_t n, uint32_t end, const Bound& bound, const Emit& emit) const;
-  Said pair_state(const Row& fingerprint, uint64_t id, uint32_t end) const;
-  Said said_of(const Pair* pair, const Event* absence, uint32_t end) const;
+  Presence pair_state(const Row& fingerprint, uint64_t id, uint32_t end) const;
+  Presence presence_of(const Pair* pair, const Event* absence, uint32_t end) const;
 
   void prefetch(const Row* fingerprints, const uint64_t* ids, const uint8_t* in_base, size_t n, Places* places,
                 uint64_t* hashes) const;
@@ -291,10 +324,10 @@ inline const typename DeltaOf<Row>::Event* DeltaOf<Row>::newest_absence(const En
 }
 
 template <class Row>
-inline Said DeltaOf<Row>::said_of(const Pair* pair, const Event* absence, uint32_t end) const {
+inline Presence DeltaOf<Row>::presence_of(const Pair* pair, const Event* absence, uint32_t end) const {
   const Event* e = pair ? newest(pair->presence, end) : nullptr;
-  if (e && (!absence || e->serial > absence->serial)) return e->holds ? Said::present : Said::absent;
-  return absence ? Said::absent : Said::nothing;
+  if (e && (!absence || e->serial > absence->serial)) return e->holds ? Presence::present : Presence::absent;
+  return absence ? Presence::absent : Presence::unknown;
 }
 
 }  // namespace fpstore

@@ -155,8 +155,8 @@ Applied DeltaOf<Row>::change(Change kind, uint64_t hash, const Row& fingerprint,
   if (present) {
     const uint32_t p = put_pair(entry, id);
     if (p == kNone) return Applied::out_of_memory;
-    const Said wanted = kind == Change::add ? Said::present : Said::absent;
-    if (said_of(&pairs_[p], newest_absence(e, serial_), serial_) != wanted && !record(&pairs_[p].presence, kind == Change::add))
+    const Presence wanted = kind == Change::add ? Presence::present : Presence::absent;
+    if (presence_of(&pairs_[p], newest_absence(e, serial_), serial_) != wanted && !record(&pairs_[p].presence, kind == Change::add))
       return Applied::out_of_memory;
   }
   if ((e.presence.serial == kNone || e.presence.holds != present) && !record(&e.presence, present)) return Applied::out_of_memory;
@@ -246,7 +246,7 @@ Applied DeltaOf<Row>::probe_insert_one(const Kernels& k, const Asked& rows, size
       }))
     return Applied::out_of_memory;
   const bool wanted = rows.matched[q] != 2 && (rows.always || (rows.matched[q] == 0 && sink->count == before));
-  if (!wanted || pair_state(query, rows.ids[q], kNone) == Said::present) return Applied::ok;
+  if (!wanted || pair_state(query, rows.ids[q], kNone) == Presence::present) return Applied::ok;
   *inserted = 1;
   return change(Change::add, mix(query), query, rows.ids[q], rows.in_base[q] != 0, at);
 }

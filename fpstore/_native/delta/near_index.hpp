@@ -101,7 +101,7 @@ class NearIndex {
   template <class Emit>
   bool probe(const Kernels& kernels, const Row& query, unsigned radius, const Places& at, const Emit& emit) const {
     if (!size_) return true;
-    if (__builtin_expect(radius >= blocks_, 0))
+    if (unlikely(radius >= blocks_))
       return worth_looking(at, radius) ? probe_far(kernels, query, radius, at, emit) : pass(kernels, query, radius, emit);
     const auto meets = [this](unsigned block, const Row& difference) { return is_zero(difference & masks_[block]); };
     for (unsigned b = 0; b <= radius; ++b)
@@ -137,13 +137,13 @@ class NearIndex {
  private:
   static constexpr uint64_t kFewLooks = 1 << 11;  // more blocks, and memory, are not worth fewer
   static constexpr uint64_t kMostLooks = 1 << 16;  // those of a few million fingerprints are more work than a pass
-  // The blocks for a radius from kNearBlocks on, of fingerprints of so many bits; 0 where only a pass pays.
+  // The number of blocks for a radius from kNearBlocks on; 0 where only a pass pays.
   static unsigned far_blocks(unsigned radius, unsigned bit_count);
-  static constexpr uint64_t kFewPerBucket = 8;  // a fill with fewer than a fingerprint for so many buckets adds them one by one
+  static constexpr uint64_t kFewPerBucket = 8;  // buckets: a fill with less than a fingerprint for them adds one by one
   static constexpr uint32_t kAhead = 256 / sizeof(Row);  // keys of a bucket that are prefetched
   static constexpr uint32_t kLineKeys = 64 / sizeof(Row);
-  static size_t near(const Kernels& kernels, const Row* keys, size_t n, const Row& query, unsigned radius, uint32_t* places) {
-    return kernels.near(reinterpret_cast<const uint64_t*>(keys), n, reinterpret_cast<const uint64_t*>(&query), radius, places);
+  static size_t within_radius(const Kernels& kernels, const Row* keys, size_t n, const Row& query, unsigned radius, uint32_t* places) {
+    return kernels.within_radius(reinterpret_cast<const uint64_t*>(keys), n, reinterpret_cast<const uint64_t*>(&query), radius, places);
   }
   static constexpr uint64_t kLookWork = 128;  // of a look at a bucket, in keys compared in a pass
   static constexpr size_t kFarAhead = 8;     // buckets whose keys are on their way
@@ -195,7 +195,7 @@ class NearIndex {
     uint32_t hits[kChunk];
     const Row* k = keys(h);
     for (uint32_t i = 0; i < h.size; i += kChunk) {
-      const size_t found = near(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
+      const size_t found = within_radius(kernels, k + i, std::min<size_t>(h.size - i, kChunk), query, radius, hits);
       for (size_t j = 0; j < found; ++j) {
         const Row key = k[i + hits[j]], difference = key ^ query;
         bool before = false;
@@ -226,7 +226,7 @@ class NearIndex {
     uint32_t hits[kChunk];
     return scan([&](const Row* some, size_t n) {
       for (size_t i = 0; i < n; i += kChunk) {
-        const size_t found = near(kernels, some + i, std::min<size_t>(n - i, kChunk), query, radius, hits);
+        const size_t found = within_radius(kernels, some + i, std::min<size_t>(n - i, kChunk), query, radius, hits);
         for (size_t j = 0; j < found; ++j) {
           const Row key = some[i + hits[j]];
           if (!emit(key, ones(key ^ query))) return false;
@@ -265,7 +265,7 @@ class NearIndex {
   uint64_t first_[kMaxBlocks + 1];       // first bucket of each block
   std::vector<uint64_t> lookup_;         // for each word and byte of a fingerprint, what the byte gives to four bucket numbers
   std::vector<uint16_t> patterns_;       // for radii that need them: what flips the bits of a bucket's number, by how many
-  uint32_t pattern_count_[kBucketBits + 1] = {};  // of those with at most so many
+  uint32_t pattern_count_[kBucketBits + 1] = {};  // of those with at most i ones
   Column<Bucket> buckets_;               // none before the first fingerprint
   Column<Row> all_;                 // the fingerprints, where a pass may be needed
   Class classes_[kClasses];              // the size of a bucket says which: nothing is ever taken out

@@ -26,16 +26,6 @@ inline uint64_t checksum_seed(const TableView& t, uint64_t b) {
 
 inline const uint8_t* block_at(const TableView& t, uint64_t b) { return t.blocks + b * t.block_bytes; }
 
-inline Status no_memory(uint64_t b, Fault* fault) {
-  *fault = Fault{Status::out_of_memory, b, 0, 0};
-  return fault->status;
-}
-
-inline Status interrupted(Fault* fault) {
-  *fault = Fault{Status::interrupted};
-  return fault->status;
-}
-
 // Streams that need more than the bits they have.
 inline Status bad_bits(uint64_t b, uint64_t room, uint64_t needed, Fault* fault) {
   *fault = Fault{Status::bad_block_bits, b, room, needed};
@@ -54,7 +44,7 @@ inline Status check_sum(const TableView& t, uint64_t b, Fault* fault) {
   const uint8_t* const p = block_at(t, b);
   const uint64_t expected = read_once(load32(p)), checksum = Isa::block_sum(p, t.block_bytes, checksum_seed(t, b));
   mapped_bytes_may_change();
-  if (__builtin_expect(expected == checksum, 1)) return Status::ok;
+  if (likely(expected == checksum)) return Status::ok;
   *fault = Fault{Status::bad_block_checksum, b, expected, checksum};
   return fault->status;
 }

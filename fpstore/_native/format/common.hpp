@@ -59,6 +59,17 @@ struct Fault {
 
 const char* describe(Status status);
 
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
+// Returns what went wrong from the function that tries it.
+#define TRY(work)                                                                        \
+  do {                                                                                   \
+    if (const Status tried = (work); unlikely(tried != Status::ok)) return tried; \
+  } while (false)
+
+static inline Status interrupted(Fault* fault) { return (*fault = Fault{Status::interrupted}).status; }
+static inline Status no_memory(Fault* fault) { return (*fault = Fault{Status::out_of_memory}).status; }
+
 // The helpers of the headers are static, never only inline: of functions with one name the linker keeps one, and that might be
 // the one compiled for an instruction set that this machine lacks (tools/unoptimized looks for them).
 

@@ -10,7 +10,7 @@ namespace fpstore {
 namespace {
 
 constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'F', 'I', 'L', 'T', 'R'};
-constexpr unsigned kReservedAt = 80;
+static_assert(offsetof(FilterHeader, bits_per_prefix) - offsetof(FilterHeader, width) == 10 && kFieldBytes<FilterHeader> == 72);
 
 void layout(FilterHeader* h) {
   h->starts_offset = kHeaderBytes + 8 * h->word_count;
@@ -29,43 +29,16 @@ Status check_fields(const FilterHeader& h, Fault* fault) {
     return field(h.prefix_bits, h.bucket_bits);
   if (h.bits_per_prefix == 0 || h.bits_per_prefix > kMaxBitsPerPrefix) return field(kMaxBitsPerPrefix, h.bits_per_prefix);
   if (h.word_count >> 32) return field(UINT32_MAX, h.word_count);
-  if (!is_permutation(h.permutation, h.width)) return fail(fault, Status::bad_permutation, 0, 0);
+  if (!is_padded_permutation(h.permutation, h.width)) return fail(fault, Status::bad_permutation, 0, 0);
   return Status::ok;
-}
-
-void read_fields(const uint8_t* p, FilterHeader* h) {
-  h->version = load32(p + 8);
-  h->flags = load32(p + 12);
-  h->width = load16(p + 16);
-  h->table = load16(p + 18);
-  h->table_count = load16(p + 20);
-  h->prefix_bits = load16(p + 22);
-  h->bucket_bits = load16(p + 24);
-  h->bits_per_prefix = load16(p + 26);
-  h->fingerprint_count = load64(p + 32);
-  h->word_count = load64(p + 40);
-  h->starts_offset = load64(p + 48);
-  h->checksums_offset = load64(p + 56);
-  h->file_bytes = load64(p + 64);
-  h->set_digest = load64(p + 72);
-  memcpy(h->permutation, p + kPermutationAt, kMaxWidth);
-}
-
-// The fields that are known before the first entry: 12 bytes.
-void write_shape(const FilterHeader& h, uint8_t* p) {
-  store16(p, h.width);
-  store16(p + 2, h.table);
-  store16(p + 4, h.table_count);
-  store16(p + 6, h.prefix_bits);
-  store16(p + 8, h.bucket_bits);
-  store16(p + 10, h.bits_per_prefix);
 }
 
 }  // namespace
 
+// Of the fields that are known before the first entry: the 12 bytes from the width on, and the permutation.
 uint64_t filter_seed(const FilterHeader& h) {
   uint8_t bytes[16 + kMaxWidth] = {};
-  write_shape(h, bytes);
+  memcpy(bytes, reinterpret_cast<const uint8_t*>(&h) + offsetof(FilterHeader, width), 12);
   memcpy(bytes + 16, h.permutation, kMaxWidth);
   return xxh64(bytes, sizeof bytes, h.set_digest);
 }
@@ -80,29 +53,16 @@ Status parse_filter_header(const uint8_t* data, uint64_t file_bytes, FilterHeade
   if (h->starts_offset != expected.starts_offset || h->checksums_offset != expected.checksums_offset || h->file_bytes != expected.file_bytes)
     return fail(fault, Status::bad_header_field, expected.file_bytes, h->file_bytes);
   if (h->file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
-  for (unsigned i = kReservedAt; i < kChecksumAt; ++i)
-    if ((i < kPermutationAt || i >= kPermutationAt + kMaxWidth) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
-  if (load32(p + 28) != 0) return fail(fault, Status::bad_padding, 0, 28);
-  return Status::ok;
+  if (h->reserved) return fail(fault, Status::bad_padding, 0, 28);
+  return check_padding(p, kFieldsAt + kFieldBytes<FilterHeader>, 0, fault);
 }
 
 Status write_filter_header(FilterHeader* h, uint8_t* p, Fault* fault) {
   *fault = Fault{};
   if (check_fields(*h, fault) != Status::ok) return fault->status;
   layout(h);
-  memset(p, 0, kHeaderBytes);
-  memcpy(p, kMagic, 8);
-  store32(p + 8, h->version);
-  store32(p + 12, h->flags);
-  write_shape(*h, p + 16);
-  store64(p + 32, h->fingerprint_count);
-  store64(p + 40, h->word_count);
-  store64(p + 48, h->starts_offset);
-  store64(p + 56, h->checksums_offset);
-  store64(p + 64, h->file_bytes);
-  store64(p + 72, h->set_digest);
-  memcpy(p + kPermutationAt, h->permutation, kMaxWidth);
-  store64(p + kChecksumAt, xxh64(p, kChecksumAt, 0));
+  write_fields(*h, kMagic, p);
+  seal_header(p);
   return Status::ok;
 }
 
@@ -128,7 +88,7 @@ void make_view(const FilterHeader& h, const uint8_t* data, uint64_t* seen, Filte
 
 bool compare_filter_pages(const FilterView& f, uint64_t at, uint64_t n) {
   Fault fault;
-  if (trust(f.pages, at, n, &fault) == Status::ok) return true;
+  if (verify(f.pages, at, n, &fault) == Status::ok) return true;
   note_damage(f);
   return false;
 }

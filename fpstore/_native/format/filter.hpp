@@ -24,6 +24,7 @@ struct FilterHeader {
   uint16_t prefix_bits = 0;      // of an entry, that the filter knows
   uint16_t bucket_bits = 0;      // of these, that choose a bucket
   uint16_t bits_per_prefix = 0;  // by which the words of a bucket are counted
+  uint32_t reserved = 0;
   uint64_t fingerprint_count = 0;
   uint64_t word_count = 0;
   uint64_t starts_offset = 0;
@@ -95,7 +96,7 @@ constexpr uint64_t kNoWord = UINT64_MAX - 1;  // its bucket is empty
 static inline uint64_t find_verified_word(const FilterView& f, uint64_t target) {
   const uint64_t prefix = target >> (64 - f.prefix_bits);
   uint64_t start, end;
-  if (__builtin_expect(!read_bucket(f, prefix >> f.rest_bits, &start, &end), 0)) return note_damage(f), kAnyWord;
+  if (unlikely(!read_bucket(f, prefix >> f.rest_bits, &start, &end))) return note_damage(f), kAnyWord;
   return start == end ? kNoWord : word_of(start, end, prefix & ((uint64_t{1} << f.rest_bits) - 1), f.rest_bits);
 }
 
@@ -103,15 +104,15 @@ static inline uint64_t find_verified_word(const FilterView& f, uint64_t target) 
 bool compare_filter_pages(const FilterView& f, uint64_t at, uint64_t n);
 
 // The same; pages that have been verified cost two bits. Nothing is stored then, so that a processor can wait for many words at a time.
-static inline bool trusts(const FilterView& f, uint64_t at, uint64_t n) {
-  return __builtin_expect(pages_seen(f.pages, at, n), 1) || compare_filter_pages(f, at, n);
+static inline bool verified(const FilterView& f, uint64_t at, uint64_t n) {
+  return likely(pages_seen(f.pages, at, n)) || compare_filter_pages(f, at, n);
 }
 
 // The same, after verifying the page. A damaged one lets all look-ups pass.
 static inline uint64_t find_word(const FilterView& f, uint64_t target) {
-  if (__builtin_expect(is_damaged(f), 0)) return kAnyWord;
+  if (unlikely(is_damaged(f))) return kAnyWord;
   const uint64_t bucket = target >> (64 - f.prefix_bits) >> f.rest_bits;
-  return trusts(f, f.starts_at + 4 * bucket, 8) ? find_verified_word(f, target) : kAnyWord;
+  return verified(f, f.starts_at + 4 * bucket, 8) ? find_verified_word(f, target) : kAnyWord;
 }
 
 static inline void fetch_word(const FilterView& f, uint64_t word) {
@@ -120,27 +121,27 @@ static inline void fetch_word(const FilterView& f, uint64_t word) {
 
 // Whether an entry with the prefix may be in the table, as its word tells, whose page has been verified.
 static inline bool verified_holds(const FilterView& f, uint64_t target, uint64_t word) {
-  if (__builtin_expect(word >= kNoWord, 0)) return word == kAnyWord;
+  if (unlikely(word >= kNoWord)) return word == kAnyWord;
   return has_prefix(f, word, target >> (64 - f.prefix_bits));
 }
 
 // The same, after verifying the page.
 static inline bool may_hold(const FilterView& f, uint64_t target, uint64_t word) {
-  if (__builtin_expect(word < kNoWord, 1) && !trusts(f, f.bits_at + 8 * word, 8)) return true;
+  if (likely(word < kNoWord) && !verified(f, f.bits_at + 8 * word, 8)) return true;
   return verified_holds(f, target, word);
 }
 
 // Makes sure that the words for all targets from the first to the last are right. False where some are not, or where they take more pages
 // than it is worth to read.
-static inline bool trust_range(const FilterView& f, uint64_t first, uint64_t last, uint64_t most_pages) {
+static inline bool verify_range(const FilterView& f, uint64_t first, uint64_t last, uint64_t most_pages) {
   if (is_damaged(f)) return false;
   const uint64_t low = first >> (64 - f.prefix_bits) >> f.rest_bits, high = last >> (64 - f.prefix_bits) >> f.rest_bits;
   if (high - low > most_pages * (kPageBytes / 4)) return false;
-  if (!trusts(f, f.starts_at + 4 * low, 4 * (high - low) + 8)) return false;
+  if (!verified(f, f.starts_at + 4 * low, 4 * (high - low) + 8)) return false;
   uint64_t start, end, between;
   if (!read_bucket(f, low, &start, &between) || !read_bucket(f, high, &between, &end) || start > end) return false;
   if (end - start > most_pages * (kPageBytes / 8)) return false;
-  return start == end || trusts(f, f.bits_at + 8 * start, 8 * (end - start));
+  return start == end || verified(f, f.bits_at + 8 * start, 8 * (end - start));
 }
 
 }  // namespace fpstore

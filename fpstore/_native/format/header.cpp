@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint8_t kMagic[8] = {'F', 'P', 'S', 'T', 'A', 'B', 'L', 'E'};
 constexpr unsigned kCodeAt = kPermutationAt + kMaxWidth;
-constexpr unsigned kReservedAt = kCodeAt + kSymbols;
+static_assert(kFieldBytes<TableHeader> == 80);
 
 void layout(TableHeader* h) {
   h->blocks_offset = kHeaderBytes;
@@ -82,27 +82,6 @@ unsigned directory_bits_for(uint64_t block_count) {
   return bits;
 }
 
-static void read_fields(const uint8_t* p, TableHeader* h) {
-  h->version = load32(p + 8);
-  h->flags = load32(p + 12);
-  h->width = load16(p + 16);
-  h->table = load16(p + 18);
-  h->table_count = load16(p + 20);
-  h->prefix_bits = load16(p + 22);
-  h->flips = load16(p + 24);
-  h->directory_bits = load16(p + 26);
-  h->block_bytes = load32(p + 28);
-  h->fingerprint_count = load64(p + 32);
-  h->block_count = load64(p + 40);
-  h->blocks_offset = load64(p + 48);
-  h->keys_offset = load64(p + 56);
-  h->directory_offset = load64(p + 64);
-  h->file_bytes = load64(p + 72);
-  h->set_digest = load64(p + 80);
-  memcpy(h->permutation, p + kPermutationAt, kMaxWidth);
-  memcpy(h->code_bits, p + kCodeAt, kSymbols);
-}
-
 // Whether the fields agree with the limits of the format, with each other and with the size of the file.
 static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fault) {
   if (h.flags & ~kEliasFanoFlag) return fail(fault, Status::unknown_flags, kEliasFanoFlag, h.flags);
@@ -122,7 +101,7 @@ static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fau
   if (h.fingerprint_count < h.block_count || h.fingerprint_count / kMaxEntries > h.block_count ||
       (h.block_count == 0 && h.fingerprint_count != 0))
     return fail(fault, Status::bad_header_field, h.block_count, h.fingerprint_count);
-  if (!is_permutation(h.permutation, h.width)) return fail(fault, Status::bad_permutation, 0, 0);
+  if (!is_padded_permutation(h.permutation, h.width)) return fail(fault, Status::bad_permutation, 0, 0);
   if (!has_right_code(h)) return fail(fault, Status::bad_code, 0, 0);
   TableHeader expected = h;
   layout(&expected);
@@ -133,13 +112,10 @@ static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fau
   return Status::ok;
 }
 
-bool is_permutation(const uint8_t permutation[kMaxWidth], unsigned bits) {
-  bool seen[kMaxWidth] = {};
-  for (unsigned i = 0; i < kMaxWidth; ++i) {
-    if (i < bits ? permutation[i] >= bits || seen[permutation[i]] : permutation[i] != 0) return false;
-    seen[permutation[i]] = true;
-  }
-  return true;
+bool is_padded_permutation(const uint8_t permutation[kMaxWidth], unsigned bits) {
+  for (unsigned i = bits; i < kMaxWidth; ++i)
+    if (permutation[i]) return false;
+  return is_permutation(permutation, bits);
 }
 
 Status copy_header(const uint8_t* data, uint64_t file_bytes, const uint8_t magic[8], uint8_t* p, Fault* fault) {
@@ -154,41 +130,34 @@ Status copy_header(const uint8_t* data, uint64_t file_bytes, const uint8_t magic
   return checksum == stored ? Status::ok : fail(fault, Status::bad_header_checksum, stored, checksum);
 }
 
+Status check_padding(const uint8_t* p, unsigned fields_end, unsigned more, Fault* fault) {
+  for (unsigned i = fields_end; i < kChecksumAt; ++i)
+    if ((i < kPermutationAt || i >= kPermutationAt + kMaxWidth + more) && p[i]) return fail(fault, Status::bad_padding, 0, i);
+  return Status::ok;
+}
+
+uint64_t seal_header(uint8_t* p) {
+  const uint64_t checksum = xxh64(p, kChecksumAt, 0);
+  store64(p + kChecksumAt, checksum);
+  return checksum;
+}
+
 Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
   uint8_t p[kHeaderBytes];
   if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
   read_fields(p, h);
+  memcpy(h->code_bits, p + kCodeAt, kSymbols);
   if (check_fields(*h, file_bytes, fault) != Status::ok) return fault->status;
-  for (unsigned i = 88; i < kChecksumAt; ++i)
-    if ((i < kPermutationAt || i >= kReservedAt) && p[i] != 0) return fail(fault, Status::bad_padding, 0, i);
-  return Status::ok;
+  return check_padding(p, kFieldsAt + kFieldBytes<TableHeader>, kSymbols, fault);
 }
 
 void write_header(TableHeader* h, uint8_t* p) {
   h->directory_bits = static_cast<uint16_t>(directory_bits_for(h->block_count));
   h->flags = has_code(h->code_bits) ? 0 : kEliasFanoFlag;
   layout(h);
-  memset(p, 0, kHeaderBytes);
-  memcpy(p, kMagic, 8);
-  store32(p + 8, h->version);
-  store32(p + 12, h->flags);
-  store16(p + 16, h->width);
-  store16(p + 18, h->table);
-  store16(p + 20, h->table_count);
-  store16(p + 22, h->prefix_bits);
-  store16(p + 24, h->flips);
-  store16(p + 26, h->directory_bits);
-  store32(p + 28, h->block_bytes);
-  store64(p + 32, h->fingerprint_count);
-  store64(p + 40, h->block_count);
-  store64(p + 48, h->blocks_offset);
-  store64(p + 56, h->keys_offset);
-  store64(p + 64, h->directory_offset);
-  store64(p + 72, h->file_bytes);
-  store64(p + 80, h->set_digest);
-  memcpy(p + kPermutationAt, h->permutation, kMaxWidth);
+  write_fields(*h, kMagic, p);
   memcpy(p + kCodeAt, h->code_bits, kSymbols);
-  store64(p + kChecksumAt, xxh64(p, kChecksumAt, 0));
+  seal_header(p);
 }
 
 }  // namespace fpstore

@@ -158,7 +158,7 @@ Status open_record(const uint8_t* data, uint64_t size, uint64_t seed, IdRecord* 
   r->total = r->count;
   if (r->count_bits) {
     r->total = 0;
-    constexpr uint32_t kChunk = 64;  // so many counts of 56 bits do not overflow their sum
+    constexpr uint32_t kChunk = 64;  // counts of 56 bits whose sum does not overflow
     uint64_t counts[kChunk];
     for (uint32_t i = 0; i < r->count; i += kChunk) {
       const uint32_t n = r->count - i < kChunk ? r->count - i : kChunk;

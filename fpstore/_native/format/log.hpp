@@ -34,7 +34,7 @@ struct LogColumns {
 };
 
 // Measures the whole records at the start of n bytes that stand at this place of the log: at most `most`, numbered from `number` on
-// (0: the first may have any number), with fingerprints of so many words (0: of any one number). Stops at the first that is not
+// (0: the first may have any number), with fingerprints of that number of words (0: of any one number). Stops at the first that is not
 // whole, of which nothing is believed. Reads only the n bytes.
 LogRecords measure_log(const uint8_t* data, size_t n, uint64_t place, uint64_t seed, uint64_t number, uint64_t words, uint64_t most);
 

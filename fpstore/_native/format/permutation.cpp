@@ -14,6 +14,15 @@ void add_term(Permutation* p, unsigned from, unsigned to, unsigned rotate, uint6
 
 }  // namespace
 
+bool is_permutation(const uint8_t* source, unsigned bits) {
+  bool seen[kMaxWidth] = {};
+  for (unsigned i = 0; i < bits; ++i) {
+    if (source[i] >= bits || seen[source[i]]) return false;
+    seen[source[i]] = true;
+  }
+  return true;
+}
+
 void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward, Permutation* inverse) {
   uint64_t masks[kMaxWords][kMaxWords][64] = {};  // by word of the source, word of the destination and rotation
   for (unsigned i = 0; i < bits; ++i) {

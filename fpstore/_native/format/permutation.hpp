@@ -13,7 +13,9 @@ struct Permutation {
   uint8_t to[kMaxWidth];
   uint64_t mask[kMaxWidth];
 };
-// source[i] is the source bit of destination bit i (0 = MSB), of which there are bits; inverse swaps the roles.
+// Whether each of the numbers below bits, at most kMaxWidth, is there once.
+bool is_permutation(const uint8_t* source, unsigned bits);
+// source[i] is the source bit of destination bit i (0 = MSB), of which there are bits; inverse swaps the roles. Other bits become 0.
 void make_permutation(const uint8_t* source, unsigned bits, Permutation* forward, Permutation* inverse);
 
 static inline uint64_t rotated(uint64_t x, unsigned left) { return (x << left) | (x >> ((64 - left) & 63)); }
@@ -27,6 +29,13 @@ template <unsigned Words>
 static inline Wide<Words> apply(const Permutation& p, const Wide<Words>& x) {
   Wide<Words> y{};
   for (unsigned i = 0; i < p.count; ++i) y.word[p.to[i] & (Words - 1)] |= rotated(x.word[p.from[i] & (Words - 1)] & p.mask[i], p.rotate[i]);
+  return y;
+}
+
+// What all goes to the first word.
+static inline uint64_t gather(const Permutation& p, const uint64_t* x) {
+  uint64_t y = 0;
+  for (unsigned i = 0; i < p.count; ++i) y |= rotated(x[p.from[i]] & p.mask[i], p.rotate[i]);
   return y;
 }
 

@@ -39,9 +39,9 @@ constexpr unsigned words_of(unsigned bits) { return bits < 64 ? 1 : bits / 64; }
 // The symbols that a block of this width may have: the places of a bit of the leading word, and above 64 bits that of none.
 constexpr unsigned symbols_of(unsigned bits) { return bits < 64 ? bits : bits == 64 ? 64 : kSymbols; }
 
-static inline uint64_t lead(uint64_t x) { return x; }
+static inline uint64_t leading_word(uint64_t x) { return x; }
 template <unsigned Words>
-static inline uint64_t lead(const Wide<Words>& x) {
+static inline uint64_t leading_word(const Wide<Words>& x) {
   return x.word[0];
 }
 

@@ -51,7 +51,7 @@ class SealedFile {
   //
   // The values of the first keys that have this many bytes together, or of all. Ascending keys are found fastest.
   void find_many(const uint64_t* keys, const uint64_t* numbers, size_t count, uint64_t enough, Stopper* stop, std::vector<Value>* values) const;
-  // The values, and the rows of the keys, from one key to another, both included, but at most so many.
+  // The values, and the rows of the keys, from one key to another, both included; at most `most` of them.
   void range(const uint64_t* first, const uint64_t* last, uint64_t most, Stopper* stop, std::vector<Value>* values, std::vector<uint64_t>* keys) const;
   // Checks every page and every checksum.
   void check_all(Stopper* stop);

@@ -33,7 +33,7 @@ struct BlockRange {
   uint64_t end;
 };
 
-// Where decoded entries go: room for so many, and the entry count of each block (counts may be null); and what was decoded.
+// Where decoded entries go: the room, in entries, and the entry count of each block (counts may be null); and what was decoded.
 struct Decoded {
   uint64_t* entries;  // rows
   uint64_t room;

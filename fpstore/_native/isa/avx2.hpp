@@ -85,7 +85,7 @@ struct Avx2 : Portable<Width_> {
     uint32_t i = 0;
     for (uint32_t at = 0; at < highs.bits; at += 8) {
       unsigned byte = highs.p[at / 8];
-      if (__builtin_expect(highs.bits - at < 8, 0)) byte &= (1u << (highs.bits - at)) - 1;
+      if (unlikely(highs.bits - at < 8)) byte &= (1u << (highs.bits - at)) - 1;
       const __m128i places = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kBitPlaces.of[byte]));
       _mm_storeu_si128(reinterpret_cast<__m128i*>(rises + i), _mm_add_epi16(places, _mm_set1_epi16(static_cast<short>(at - i))));
       i += static_cast<uint32_t>(__builtin_popcount(byte));
@@ -147,11 +147,11 @@ struct Avx2 : Portable<Width_> {
   }
 
   // What lies past the entries is scratch, told apart only when something is near.
-  static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
-    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(q.permuted)));
+  static bool match_values(const ScanQuery<W>& q, const LeadingWords& entries) {
+    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(leading_word(q.permuted)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(q.radius) + 1);
     for (uint32_t i = 0; i < entries.n; i += 16)
-      if (__builtin_expect(any_of_16_near(entries.values + i, base, bound), 0) &&
+      if (unlikely(any_of_16_near(entries.values + i, base, bound)) &&
           !Portable<W>::match_values(q, Portable<W>::some_of(entries, i)))
         return false;
     return true;
@@ -164,11 +164,11 @@ struct Avx2 : Portable<Width_> {
     return _mm256_movemask_epi8(_mm256_cmpgt_epi64(bound, least)) != 0;
   }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
-    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(lead(item.base)));
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries, uint32_t from) {
+    const __m256i base = _mm256_set1_epi64x(static_cast<long long>(leading_word(item.base)));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(out.options.radius) + 1);
     for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16)
-      if (__builtin_expect(any_of_16_near(entries.values + i, base, bound), 0) && !Portable<W>::filter_some(out, item, entries, i, i + 16))
+      if (unlikely(any_of_16_near(entries.values + i, base, bound)) && !Portable<W>::filter_some(out, item, entries, i, i + 16))
         return false;
     return true;
   }
@@ -192,7 +192,7 @@ struct Avx2 : Portable<Width_> {
     return below;
   }
 
-  static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const __m256i base = _mm256_set1_epi64x(static_cast<long long>(query));
     const __m256i bound = _mm256_set1_epi64x(static_cast<long long>(radius) + 1);
     size_t count = 0, i = 0;

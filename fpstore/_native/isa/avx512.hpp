@@ -1,5 +1,6 @@
 // AVX-512, of machines that have all the parts of it that are named below.
 #pragma once
+#include "columns/near_tags_avx2.hpp"
 #include "isa/avx2.hpp"
 
 namespace fpstore {
@@ -178,7 +179,7 @@ struct Avx512 : Avx2<Width_> {
     const uint8_t* const block = lows.block;
     uint32_t from = lows.at >> 3;
     for (uint32_t i = 0; i < count; i += 8, from += lows.bits) {
-      const __m512i bytes = __builtin_expect(from + 64 <= lows.limit, 1)
+      const __m512i bytes = likely(from + 64 <= lows.limit)
                                 ? _mm512_loadu_si512(block + from)
                                 : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, lows.limit - from), block + from);
       const __m512i words = _mm512_srlv_epi64(_mm512_permutexvar_epi8(index, bytes), shifts);
@@ -207,7 +208,7 @@ struct Avx512 : Avx2<Width_> {
     const __m512i ones = _mm512_set1_epi64(-1);
     const __m512i top = _mm512_set1_epi64(INT64_MIN);
     const __m512i seven = _mm512_set1_epi64(7);
-    if (kHasLongTails<W> && __builtin_expect(has_long_tail(h, n), 0)) return Portable<W>::expand_tails(tails, h, n, previous, out);
+    if (kHasLongTails<W> && unlikely(has_long_tail(h, n))) return Portable<W>::expand_tails(tails, h, n, previous, out);
     __m512i e = _mm512_set1_epi64(static_cast<long long>(previous));
     --at;
     for (uint32_t i = 0; i < n; i += 8) {
@@ -217,7 +218,7 @@ struct Avx512 : Avx2<Width_> {
       const __m512i sums = _mm512_sad_epu8(_mm512_and_si512(_mm512_broadcastq_epi64(shares), before), _mm512_setzero_si512());
       const __m512i where = _mm512_sub_epi64(_mm512_add_epi64(steps, _mm512_set1_epi64(at & 7)), sums);
       const uint32_t from = at >> 3;
-      const __m512i bytes = __builtin_expect(from + 64 <= limit, 1)
+      const __m512i bytes = likely(from + 64 <= limit)
                                 ? _mm512_loadu_si512(p + from)
                                 : _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, limit - from), p + from);
       at += total;
@@ -228,7 +229,7 @@ struct Avx512 : Avx2<Width_> {
       if constexpr (kLast < 63) v = _mm512_and_si512(v, used);
       const __m512i m = _mm512_srlv_epi64(ones, s);
       const __m512i values = follow(v, m, e);
-      if (__builtin_expect(n - i < 8, 0)) {
+      if (unlikely(n - i < 8)) {
         _mm512_mask_storeu_epi64(out + i, static_cast<__mmask8>((1u << (n - i)) - 1), values);
         e = _mm512_permutexvar_epi64(_mm512_set1_epi64(n - i - 1), values);
       } else {
@@ -265,23 +266,23 @@ struct Avx512 : Avx2<Width_> {
     return below;
   }
 
-  static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
+  static bool match_values(const ScanQuery<W>& q, const LeadingWords& entries) {
     const uint64_t* const values = entries.values;
     const uint32_t n = entries.n;
-    const __m512i base = _mm512_set1_epi64(static_cast<long long>(lead(q.permuted)));
+    const __m512i base = _mm512_set1_epi64(static_cast<long long>(leading_word(q.permuted)));
     const __m512i bound = _mm512_set1_epi64(q.radius);
     const auto distances = [&](uint32_t i) { return _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base)); };
     for (uint32_t i = 0; i < n; i += 32) {
       // What lies past n is scratch, told apart only when something is near.
       const __m512i d[4] = {distances(i), distances(i + 8), distances(i + 16), distances(i + 24)};
       const __m512i least = _mm512_min_epu64(_mm512_min_epu64(d[0], d[1]), _mm512_min_epu64(d[2], d[3]));
-      if (__builtin_expect(bits_of(_mm512_cmple_epu64_mask(least, bound)) == 0, 1)) continue;
+      if (likely(bits_of(_mm512_cmple_epu64_mask(least, bound)) == 0)) continue;
       for (uint32_t at = i; at < n && at < i + 32; at += 8) {
         unsigned hits = bits_of(_mm512_cmple_epu64_mask(d[(at - i) / 8], bound));
         if (n - at < 8) hits &= (1u << (n - at)) - 1;
         for (; hits; hits &= hits - 1) {
           const uint32_t j = at + static_cast<unsigned>(__builtin_ctz(hits));
-          if (!emit(q, values[j], ones(values[j] ^ lead(q.permuted)), entries.rests + j * W::kRestBytes)) return false;
+          if (!emit(q, values[j], ones(values[j] ^ leading_word(q.permuted)), entries.rests + j * W::kRestBytes)) return false;
         }
       }
     }
@@ -294,21 +295,21 @@ struct Avx512 : Avx2<Width_> {
     return bits_of(_mm512_cmple_epu64_mask(distance, _mm512_set1_epi64(radius))) != 0;
   }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries, uint32_t from) {
     const uint64_t* const values = entries.values;
     const uint32_t n = entries.n;
-    const __m512i base = _mm512_set1_epi64(static_cast<long long>(lead(item.base)));
+    const __m512i base = _mm512_set1_epi64(static_cast<long long>(leading_word(item.base)));
     const __m512i bound = _mm512_set1_epi64(out.options.radius);
     for (uint32_t i = from; i < n && values[i] <= item.last; i += 8) {
       // What lies past n is scratch, told apart only when something is near.
       const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_loadu_si512(values + i), base));
       unsigned hits = bits_of(_mm512_cmple_epu64_mask(distance, bound));
-      if (__builtin_expect(hits == 0, 1)) continue;
+      if (likely(hits == 0)) continue;
       if (n - i < 8) hits &= (1u << (n - i)) - 1;
       for (; hits; hits &= hits - 1) {
         const uint32_t at = i + static_cast<unsigned>(__builtin_ctz(hits));
         if (values[at] > item.last) break;
-        if (!emit(out, item, values[at], ones(values[at] ^ lead(item.base)), entries.rests + at * W::kRestBytes, {entries.block, at}))
+        if (!emit(out, item, values[at], ones(values[at] ^ leading_word(item.base)), entries.rests + at * W::kRestBytes, {entries.block, at}))
           return false;
       }
     }
@@ -339,7 +340,7 @@ struct Avx512 : Avx2<Width_> {
     return true;
   }
 
-  static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const __m512i base = _mm512_set1_epi64(static_cast<long long>(query));
     const __m512i bound = _mm512_set1_epi64(radius);
     size_t count = 0;
@@ -348,6 +349,29 @@ struct Avx512 : Avx2<Width_> {
       const __m512i distance = _mm512_popcnt_epi64(_mm512_xor_si512(_mm512_maskz_loadu_epi64(live, keys + i), base));
       for (unsigned hits = bits_of(_mm512_mask_cmple_epu64_mask(live, distance, bound)); hits; hits &= hits - 1)
         places[count++] = static_cast<uint32_t>(i) + static_cast<uint32_t>(__builtin_ctz(hits));
+    }
+    return count;
+  }
+};
+
+// Bits of words of 16 are counted by an instruction that not all machines have which have the rest of the set (VPOPCNTW); a shuffle is as
+// fast where memory is what is waited for.
+struct Avx512Tags : Avx2Tags {
+  // Bytes behind n that a load reaches are masked off, and so are not read.
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
+    const __m512i base = _mm512_set1_epi16(static_cast<short>(query));
+    const __m512i low = _mm512_set1_epi16(static_cast<short>(mask & 0x0F0F));
+    const __m512i high = _mm512_set1_epi16(static_cast<short>(mask >> 4 & 0x0F0F));
+    const __m512i bits = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    const __m512i ones = _mm512_set1_epi8(1), bound = _mm512_set1_epi16(static_cast<short>(limit));
+    unsigned count = 0;
+    for (unsigned i = 0; i < n; i += 32) {
+      const __mmask32 live = n - i >= 32 ? ~__mmask32{0} : (__mmask32{1} << (n - i)) - 1;
+      const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi16(live, tags + 2 * i), base);
+      const __m512i bytes = _mm512_add_epi8(_mm512_shuffle_epi8(bits, _mm512_and_si512(x, low)),
+                                            _mm512_shuffle_epi8(bits, _mm512_and_si512(_mm512_srli_epi16(x, 4), high)));
+      uint32_t hits = _mm512_mask_cmple_epu16_mask(live, _mm512_maddubs_epi16(bytes, ones), bound);
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctz(hits)));
     }
     return count;
   }

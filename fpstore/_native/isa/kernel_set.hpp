@@ -4,11 +4,14 @@
 #include "build/block_encode.hpp"
 #include "build/sort.hpp"
 #include "build/table_sums.hpp"
+#include "columns/kernels.hpp"
+#include "columns/probe.hpp"
 #include "format/block_decode.hpp"
 #include "isa/kernels.hpp"
+#include "pairs/greedy.hpp"
+#include "pairs/links.hpp"
 #include "search/locate.hpp"
 #include "search/probe.hpp"
-#include "search/near.hpp"
 #include "search/scan.hpp"
 
 namespace fpstore {
@@ -49,13 +52,22 @@ constexpr Kernels make_set(const char* name) {
   using Row = typename W::Row;
   return Kernels{name,         permute<Whole>,    permute_select<Whole>, permute_sort<Whole>, sort_keys<Whole>, sort_pairs<Whole>,
                  histogram<Row>, digest<Row>,     encode<W>,             encode_finish<W>,    decode_blocks<Isa>, scan<Isa>,
-                 locate<Isa>,  probe<Isa>,        near<Isa>};
+                 locate<Isa>,  probe<Isa>,        within_radius<Isa>};
 }
 
-template <template <class> class Isa>
-constexpr KernelSets make_sets(const char* name, const ColumnKernels* columns, const PairKernels* pairs) {
+// What column tables and joins compare tags with.
+template <class Tags>
+constexpr ColumnKernels kColumns{{probe_columns<Tags, 1>, probe_columns<Tags, 2>, probe_columns<Tags, 4>},
+                                 {nullptr, near_rows<2>, near_rows<4>}};
+template <class Tags>
+constexpr PairKernels kPairs{{join_rows<Tags, 1>, join_rows<Tags, 2>, join_rows<Tags, 4>},
+                             {link_rows<Tags, 1>, link_rows<Tags, 2>, link_rows<Tags, 4>},
+                             {group_rows<1>, group_rows<2>, group_rows<4>}};
+
+template <template <class> class Isa, class Tags>
+constexpr KernelSets make_sets(const char* name) {
   return KernelSets{make_set<Isa<Width<32>>>(name), make_set<Isa<Width<64>>>(name), make_set<Isa<Width<128>>>(name),
-                    make_set<Isa<Width<256>>>(name), columns, pairs};
+                    make_set<Isa<Width<256>>>(name), &kColumns<Tags>, &kPairs<Tags>};
 }
 
 }  // namespace

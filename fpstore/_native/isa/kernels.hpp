@@ -43,7 +43,7 @@ struct Kernels {
   Status (*probe)(const TableProbes& tables, const Queries& queries, const ProbeOptions& options, Sink* sink,
                   ProbeCounters* counters, Fault* fault);
   // Places, ascending, of the keys within the radius of the query, a row; returns how many. places has room for n.
-  size_t (*near)(const uint64_t* keys, size_t n, const uint64_t* query, unsigned radius, uint32_t* places);
+  size_t (*within_radius)(const uint64_t* keys, size_t n, const uint64_t* query, unsigned radius, uint32_t* places);
 };
 
 struct ColumnKernels;  // columns/kernels.hpp

@@ -2,6 +2,7 @@
 #pragma once
 #include <arm_neon.h>
 
+#include "columns/near_tags.hpp"
 #include "isa/portable.hpp"
 
 namespace fpstore {
@@ -82,10 +83,10 @@ struct Neon : Portable<Width_> {
   }
 
   // What lies past the entries is scratch, told apart only when something is near.
-  static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
-    const uint64x2_t base = vdupq_n_u64(lead(q.permuted));
+  static bool match_values(const ScanQuery<W>& q, const LeadingWords& entries) {
+    const uint64x2_t base = vdupq_n_u64(leading_word(q.permuted));
     for (uint32_t i = 0; i < entries.n; i += 16) {
-      if (__builtin_expect(least_distance(entries.values + i, base) > q.radius, 1)) continue;
+      if (likely(least_distance(entries.values + i, base) > q.radius)) continue;
       if (!Portable<W>::match_values(q, Portable<W>::some_of(entries, i))) return false;
     }
     return true;
@@ -94,22 +95,43 @@ struct Neon : Portable<Width_> {
   static constexpr unsigned kAtOnce = 16;
   static bool any_near(const uint64_t* values, uint64_t base, unsigned radius) { return least_distance(values, vdupq_n_u64(base)) <= radius; }
 
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
-    const uint64x2_t base = vdupq_n_u64(lead(item.base));
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries, uint32_t from) {
+    const uint64x2_t base = vdupq_n_u64(leading_word(item.base));
     for (uint32_t i = from; i < entries.n && entries.values[i] <= item.last; i += 16) {
-      if (__builtin_expect(least_distance(entries.values + i, base) > out.options.radius, 1)) continue;
+      if (likely(least_distance(entries.values + i, base) > out.options.radius)) continue;
       if (!Portable<W>::filter_some(out, item, entries, i, i + 16)) return false;
     }
     return true;
   }
 
-  static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     const uint64x2_t base = vdupq_n_u64(query);
     size_t count = 0;
     for (size_t i = 0; i < n; i += 16) {
-      if (n - i >= 16 && __builtin_expect(least_distance(keys + i, base) > radius, 1)) continue;
+      if (n - i >= 16 && likely(least_distance(keys + i, base) > radius)) continue;
       for (size_t j = i; j < n && j < i + 16; ++j)
         if (ones(keys[j] ^ query) <= radius) places[count++] = static_cast<uint32_t>(j);
+    }
+    return count;
+  }
+};
+
+// 16 tags at a time, the bits of each byte counted by an instruction of their own.
+struct NeonTags : PortableTags {
+  static unsigned near_tags(const uint8_t* tags, unsigned n, unsigned query, unsigned mask, unsigned limit, uint16_t* places) {
+    const uint16x8_t wanted = vdupq_n_u16(static_cast<uint16_t>(query)), live = vdupq_n_u16(static_cast<uint16_t>(mask));
+    const uint16x8_t bound = vdupq_n_u16(static_cast<uint16_t>(limit));
+    const auto within_radius = [&](const uint8_t* p) {
+      const uint16x8_t x = vandq_u16(veorq_u16(vreinterpretq_u16_u8(vld1q_u8(p)), wanted), live);
+      return vcleq_u16(vpaddlq_u8(vcntq_u8(vreinterpretq_u8_u16(x))), bound);
+    };
+    unsigned count = 0;
+    for (unsigned i = 0; i < n; i += 16) {
+      // A byte for each tag, of which four bits stay.
+      const uint8x16_t both = vcombine_u8(vmovn_u16(within_radius(tags + 2 * i)), vmovn_u16(within_radius(tags + 2 * i + 16)));
+      uint64_t hits = vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(both), 4)), 0) & 0x1111111111111111;
+      if (n - i < 16) hits &= (uint64_t{1} << 4 * (n - i)) - 1;
+      for (; hits; hits &= hits - 1) places[count++] = static_cast<uint16_t>(i + static_cast<unsigned>(__builtin_ctzll(hits)) / 4);
     }
     return count;
   }

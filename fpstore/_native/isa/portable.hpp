@@ -65,7 +65,7 @@ struct Portable {
     uint32_t at = tails.at;
     uint8_t least = kSymbols;
     for (uint32_t i = 0; i < n; ++i) least = h[i] < least ? h[i] : least;
-    if (kHasLongTails<W> && __builtin_expect(least < kShortTailFrom, 0)) {
+    if (kHasLongTails<W> && unlikely(least < kShortTailFrom)) {
       for (uint32_t i = 0; i < n; ++i) {
         out[i] = e = keep_before<W>(e, h[i]) | tail_value<W>(p, at, h[i]);
         at += tail_length<W>(h[i]);
@@ -101,7 +101,7 @@ struct Portable {
     uint64_t zeros = 0;  // so far, four times
     for (uint32_t at = 0; at < highs.bits; at += 8) {
       unsigned byte = highs.p[at / 8];
-      if (__builtin_expect(highs.bits - at < 8, 0)) byte &= (1u << (highs.bits - at)) - 1;
+      if (unlikely(highs.bits - at < 8)) byte &= (1u << (highs.bits - at)) - 1;
       uint8_t* const to = reinterpret_cast<uint8_t*>(rises + (at - (zeros & 0xFFFF)));
       store64(to, kBitPlaces.of[byte][0] + zeros);
       store64(to + 8, kBitPlaces.of[byte][1] + zeros);
@@ -142,23 +142,23 @@ struct Portable {
   }
 
   // Up to 16 of the entries.
-  static Leads some_of(const Leads& entries, uint32_t from) {
-    return Leads{entries.values + from, entries.rests + from * W::kRestBytes, entries.n - from < 16 ? entries.n - from : 16,
+  static LeadingWords some_of(const LeadingWords& entries, uint32_t from) {
+    return LeadingWords{entries.values + from, entries.rests + from * W::kRestBytes, entries.n - from < 16 ? entries.n - from : 16,
                  entries.block};
   }
 
   // Reports the entries within the radius of a query of a scan. False when memory runs out.
-  static bool match_values(const ScanQuery<W>& q, const Leads& entries) {
+  static bool match_values(const ScanQuery<W>& q, const LeadingWords& entries) {
     for (uint32_t i = 0; i < entries.n; ++i) {
-      const unsigned distance = ones(entries.values[i] ^ lead(q.permuted));
-      if (__builtin_expect(distance <= q.radius, 0) && !emit(q, entries.values[i], distance, entries.rests + i * W::kRestBytes))
+      const unsigned distance = ones(entries.values[i] ^ leading_word(q.permuted));
+      if (unlikely(distance <= q.radius) && !emit(q, entries.values[i], distance, entries.rests + i * W::kRestBytes))
         return false;
     }
     return true;
   }
 
   // The first entry that is not below the target. Where it is cannot be foretold: no step branches on it.
-  static uint32_t lower_bound(const Leads& entries, uint64_t target) {
+  static uint32_t lower_bound(const LeadingWords& entries, uint64_t target) {
     const uint64_t* first = entries.values;
     // A mask, since the compiler would make a branch of a choice.
     for (uint64_t n = entries.n, half; half = n / 2, n > 1; n -= half) first += half & -uint64_t{first[half - 1] < target};
@@ -175,16 +175,16 @@ struct Portable {
 
   // Reports the entries within the radius of a look-up that have its prefix: they stand together, and the first of them is not before from. False when
   // memory runs out.
-  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from) {
+  static bool filter_values(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries, uint32_t from) {
     return filter_some(out, item, entries, from, entries.n);
   }
 
   // Of the entries from one on, up to another, while they have the prefix, which the first one has or is beyond.
-  static bool filter_some(const Emitter<W>& out, const Item<W>& item, const Leads& entries, uint32_t from, uint32_t to) {
+  static bool filter_some(const Emitter<W>& out, const Item<W>& item, const LeadingWords& entries, uint32_t from, uint32_t to) {
     if (to > entries.n) to = entries.n;
     for (uint32_t i = from; i < to && entries.values[i] <= item.last; ++i) {
       const uint64_t value = entries.values[i];
-      const unsigned distance = ones(value ^ lead(item.base));
+      const unsigned distance = ones(value ^ leading_word(item.base));
       if (distance <= out.options.radius &&
           !emit(out, item, value, distance, entries.rests + i * W::kRestBytes, {entries.block, i}))
         return false;
@@ -196,7 +196,7 @@ struct Portable {
   static bool seek_together(const CodeSeek*, unsigned, Cursor*, bool*) { return false; }
 
   // Writes the places of those within the radius, ascending, and returns how many; places has room for n.
-  static size_t near(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
+  static size_t within_radius(const uint64_t* keys, size_t n, uint64_t query, unsigned radius, uint32_t* places) {
     size_t count = 0;
     for (size_t i = 0; i < n;) {
       const size_t end = n - i < 4 ? n : i + 4;

@@ -1,17 +1,9 @@
 // The kernels for AVX-512 machines.
-#include "columns/kernel_set.hpp"
-#include "columns/near_tags_avx512.hpp"
 #include "isa/avx512.hpp"
 #include "isa/kernel_set.hpp"
-#include "pairs/kernel_set.hpp"
 
 namespace fpstore {
 
-namespace {
-constexpr ColumnKernels kColumns = make_columns<Avx512Tags>();
-constexpr PairKernels kPairs = make_pairs<Avx512Tags>();
-}  // namespace
-
-const KernelSets kAvx512 = make_sets<Avx512>("avx512", &kColumns, &kPairs);
+const KernelSets kAvx512 = make_sets<Avx512, Avx512Tags>("avx512");
 
 }  // namespace fpstore

@@ -7,7 +7,7 @@ namespace {
 
 // In the order of a set, a row that is in no group yet becomes a representative, and takes all rows behind it that are in no group and
 // within the radius of it. The work grows with the rows of a set times its representatives.
-template <class Isa, unsigned W>
+template <unsigned W>
 bool group_rows(const Grouping& sets, uint64_t* representatives, Stopper* stop) {
   using Row = typename RowOf<W>::type;
   const Row* const all = rows<Row>(sets.rows);

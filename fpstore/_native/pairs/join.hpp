@@ -6,7 +6,7 @@
 namespace fpstore {
 namespace {
 
-constexpr uint64_t kGroupRows = 32;   // about so many then have the same part
+constexpr uint64_t kGroupRows = 32;   // rows with the same part, about
 constexpr uint64_t kBucketWork = 8;   // of looking at a bucket, in comparisons of a tag
 
 // Asks now and then whether to stop.
@@ -16,7 +16,7 @@ struct Pace {
 
   bool stopped(uint64_t work) {
     done += work;
-    if (__builtin_expect(done < (1 << 14), 1)) return false;
+    if (likely(done < (1 << 14))) return false;
     const uint64_t steps = done / 4;  // a tag is a fraction of an entry decoded
     done = 0;
     return should_stop(stop, steps);
@@ -76,7 +76,7 @@ struct JoinFlow {
   void report(const Row& row, const Row& other) {
     const Row difference = row ^ other;
     const unsigned distance = ones(difference);
-    if (__builtin_expect(distance > join.radius, 1)) return;
+    if (likely(distance > join.radius)) return;
     const Row unpermuted = apply(join.inverse, difference);
     if (met_before(join.rules, join.table, unpermuted)) return;
     const Row a = apply(join.inverse, row), b = a ^ unpermuted;
@@ -162,7 +162,7 @@ struct JoinFlow {
     return true;
   }
 
-  // Compares the rows of one bucket with those of another, whose tags may differ in so many bits; false when it did not end.
+  // Compares the rows of one bucket with the rows of another. Their tags may differ in limit bits. False when it did not end.
   bool meet(uint64_t other, unsigned limit) {
     const JoinSide& side = join.side;
     const JoinSide& facing = join.between ? join.opposite : side;

@@ -6,7 +6,7 @@
 namespace fpstore {
 namespace {
 
-constexpr unsigned kManyPairs = 4;  // a group with so many pairs of near tags for each row is searched, which looks at fewer
+constexpr unsigned kManyPairs = 4;  // pairs of near tags a row from which a group is searched, which looks at fewer
 
 // A search under way. The rows that no search has reached stand first in their bucket; those that were reached stand behind them.
 // Each row that was reached asks once for the rows near it that were not, which are reached then: all that are connected by pairs of
@@ -106,7 +106,7 @@ struct LinkFlow {
     const unsigned most = own.flips < table.bucket_bits ? own.flips : table.bucket_bits;
     const uint32_t masks = uint32_t{1} << table.bucket_bits;
     while (at.asking || next()) {
-      const uint64_t bucket = table.bucket_bits ? lead(all[at.row]) >> (64 - table.bucket_bits) : 0;
+      const uint64_t bucket = table.bucket_bits ? leading_word(all[at.row]) >> (64 - table.bucket_bits) : 0;
       for (; at.flipped <= most; ++at.flipped, at.mask = first_mask(at.flipped)) {
         const unsigned limit = limit_of(own, at.flipped);
         for (; at.mask < masks; at.mask = next_mask(at.mask, masks)) {

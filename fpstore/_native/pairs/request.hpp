@@ -122,9 +122,10 @@ struct Grouping {
 using GroupRows = bool (*)(const Grouping& sets, uint64_t* representatives, Stopper* stop);
 
 struct PairKernels {
-  JoinRows join_1, join_2, join_4;  // rows of so many words
-  LinkRows link_1, link_2, link_4;
-  GroupRows group_1, group_2, group_4;
+  // Of rows of 1, 2 and 4 words: at half their number.
+  JoinRows join[3];
+  LinkRows link[3];
+  GroupRows group[3];
 };
 
 // Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow,

@@ -71,7 +71,7 @@ SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop) 
   {
     Bits once(most);
     until_stopped(count, stop, [&](uint64_t i) {
-      if (__builtin_expect(once.add(labels[i]), 0)) found.shared.add(labels[i]);
+      if (unlikely(once.add(labels[i]))) found.shared.add(labels[i]);
     });
   }
   found.sizes.resize(found.shared.rank_all());

@@ -79,7 +79,7 @@ class BrieflyReleasedGil {
 
   // Hints of all threads: none of them decides who has the GIL.
   inline static std::atomic<bool> taken_{false};     // by the last that took it after such a call, who has not given it up at another
-  inline static std::atomic<unsigned> keep_{0};      // so many calls keep the GIL
+  inline static std::atomic<unsigned> keep_{0};      // the next calls that keep the GIL
   inline static std::atomic<unsigned> in_vain_{0};  // how many keep it the next time
   PyThreadState* state_ = nullptr;
   bool was_long_ = false;

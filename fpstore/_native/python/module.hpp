@@ -28,16 +28,31 @@ using namespace nb::literals;
 
 namespace fpstore {
 
-using Words = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using MutableWords = nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using MutableBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using MutableCounts = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Counts = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Array = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Words = Array<const uint64_t>;
+using MutableWords = Array<uint64_t>;
+using Bytes = Array<const uint8_t>;
+using MutableBytes = Array<uint8_t>;
+using Counts = Array<const uint32_t>;
+using MutableCounts = Array<uint32_t>;
+using Lims = Array<const int64_t>;
 // Rows of fingerprints: words of shape (n,), or (n, 2) or (n, 4).
 using Rows = nb::ndarray<const uint64_t, nb::c_contig, nb::device::cpu>;
 using MutableRows = nb::ndarray<uint64_t, nb::c_contig, nb::device::cpu>;
-using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// An argument that is an array of this dtype: one of another dtype is an error, and is not converted.
+inline auto operator""_array(const char* name, size_t) { return nb::arg(name).noconvert(); }
+inline auto optional_stop() { return "stop"_a = nb::none(); }
+
+inline const uint8_t* data_of(const nb::bytes& bytes) { return reinterpret_cast<const uint8_t*>(bytes.c_str()); }
+inline nb::bytes bytes_of(const void* data, size_t size) { return nb::bytes(static_cast<const char*>(data), size); }
+
+inline void need(bool condition, const char* message) {
+  if (!condition) throw nb::value_error(message);
+}
+// What a message says is wrong with columns of one call.
+constexpr const char* kUnequal = "columns of different lengths";
 
 // An uninitialised buffer that becomes a NumPy array without a copy.
 template <class T>
@@ -49,7 +64,7 @@ class Buffer {
     const nb::capsule memory = given_away();
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(memory.data(), {n}, memory));
   }
-  // n rows of so many words.
+  // n rows of `words` words.
   nb::object array(size_t n, unsigned words) {
     if (words == 1) return array(n);
     const nb::capsule memory = given_away();
@@ -67,19 +82,26 @@ class Buffer {
   std::unique_ptr<T[]> data_;
 };
 
+template <class T>
+nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
+  Buffer<T> out(values.size());
+  std::copy(values.begin(), values.end(), out.get());
+  return out.array(values.size() / words, words);
+}
+
 // The words of each of the rows.
-template <class Array>
-unsigned words_in(const Array& rows) {
+template <class Some>
+unsigned words_in(const Some& rows) {
   if (rows.ndim() == 1) return 1;
-  if (rows.ndim() != 2 || (rows.shape(1) != 2 && rows.shape(1) != 4)) throw nb::value_error("rows have 1, 2 or 4 words");
+  need(rows.ndim() == 2 && (rows.shape(1) == 2 || rows.shape(1) == 4), "rows are an array of shape (n,), (n, 2) or (n, 4)");
   return static_cast<unsigned>(rows.shape(1));
 }
-template <class Array>
-void need_words(const Array& rows, unsigned words) {
-  if (words_in(rows) != words) throw nb::value_error("rows of another width");
+template <class Some>
+void need_words(const Some& rows, unsigned words) {
+  need(words_in(rows) == words, "rows of another width: their shape is (n,) up to 64 bits, (n, 2) of 128 and (n, 4) of 256");
 }
-template <class Array>
-size_t count_of(const Array& rows) {
+template <class Some>
+size_t count_of(const Some& rows) {
   return rows.shape(0);
 }
 
@@ -94,7 +116,7 @@ struct OneRow {
       return;
     }
     const nb::bytes data = nb::cast<nb::bytes>(number.attr("to_bytes")(8 * count, "big"));
-    for (unsigned i = 0; i < count; ++i) words[i] = load64be(reinterpret_cast<const uint8_t*>(data.c_str()) + 8 * i);
+    for (unsigned i = 0; i < count; ++i) words[i] = load64be(data_of(data) + 8 * i);
   }
 };
 inline nb::object number_of(const uint64_t* row, unsigned words) {
@@ -102,7 +124,7 @@ inline nb::object number_of(const uint64_t* row, unsigned words) {
   uint8_t data[8 * kMaxWords];
   for (unsigned i = 0; i < words; ++i) store64be(data + 8 * i, row[i]);
   const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(&PyLong_Type));
-  return type.attr("from_bytes")(nb::bytes(reinterpret_cast<const char*>(data), 8 * words), "big");
+  return type.attr("from_bytes")(bytes_of(data, 8 * words), "big");
 }
 
 // Stops the calls that were given it, from another thread.
@@ -127,13 +149,26 @@ inline Stopper stopper(const Stop* stop) {
   return out;
 }
 
-// What was being sorted when the work was stopped is in no order.
+// What a call returns that needs nothing of Python.
 template <class Work>
-void until_stopped(const Stop* stop, Work work) {
+auto without_gil(const Work& work) {
+  const ReleasedGil released;
+  return work();
+}
+
+// Runs work(stopper) without the GIL, and throws when it was stopped: what it was writing is then in no order.
+template <class Work>
+auto until_stopped(const Stop* stop, const Work& work) {
   Stopper stopping = stopper(stop);
-  ReleasedGil released;
-  work(&stopping);
-  if (stopping.ended) throw Interrupted();
+  const ReleasedGil released;
+  if constexpr (std::is_void_v<decltype(work(&stopping))>) {
+    work(&stopping);
+    if (stopping.ended) throw Interrupted();
+  } else {
+    auto result = work(&stopping);
+    if (stopping.ended) throw Interrupted();
+    return result;
+  }
 }
 
 struct SinkGuard {
@@ -146,36 +181,36 @@ struct NearestGuard {
   ~NearestGuard() { release(&nearest); }
 };
 
-// Which queries have more matches than were kept.
-inline nb::object more_of(const Nearest& nearest) {
-  Buffer<uint8_t> more(nearest.query_count);
-  for (uint64_t q = 0; q < nearest.query_count; ++q) more.get()[q] = nearest.queries[q].more;
-  return more.array(nearest.query_count);
-}
-
-// Matches in the order in which they are handed out; made without the GIL.
+// Matches in the order in which they are handed out. Making them needs no GIL.
 struct OrderedMatches {
   size_t queries, count;
   unsigned words, distance_size;
   Buffer<int64_t> lims;
   Buffer<uint64_t> fingerprints;
   Buffer<uint8_t> bytes;
-  Buffer<uint16_t> pairs_of_bytes;
-  Status status;
+  Buffer<uint16_t> shorts;
 
-  // Of fingerprints of a width, or of as many numbers of rows.
+  // Of fingerprints of a width, or of numbers of rows, which have one word.
   OrderedMatches(const Sink& sink, unsigned width, unsigned row_words, size_t n, unsigned threads, Stopper* stop)
       : queries(n), count(sink.count), words(row_words), distance_size(distance_bytes(width)), lims(n + 1),
-        fingerprints(count * words), bytes(is_byte() ? count : 0), pairs_of_bytes(is_byte() ? 0 : count) {
-    void* const distances = is_byte() ? static_cast<void*>(bytes.get()) : pairs_of_bytes.get();
-    status = order_matches(sink, words, distance_size, n, lims.get(), fingerprints.get(), distances, threads, stop);
+        fingerprints(count * words), bytes(is_byte() ? count : 0), shorts(is_byte() ? 0 : count) {
+    void* const distances = is_byte() ? static_cast<void*>(bytes.get()) : shorts.get();
+    const Status status = order_matches(sink, words, distance_size, n, lims.get(), fingerprints.get(), distances, threads, stop);
+    if (status == Status::interrupted) throw Interrupted();
+    if (status != Status::ok) throw std::bad_alloc();
   }
   bool is_byte() const { return distance_size == 1; }
-  unsigned distance(size_t i) { return is_byte() ? bytes.get()[i] : pairs_of_bytes.get()[i]; }
+  unsigned distance(size_t i) { return is_byte() ? bytes.get()[i] : shorts.get()[i]; }
   // (lims, fingerprints, distances)
   nb::tuple columns() {
-    return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count, words),
-                          is_byte() ? bytes.array(count) : pairs_of_bytes.array(count));
+    return nb::make_tuple(lims.array(queries + 1), fingerprints.array(count, words), is_byte() ? bytes.array(count) : shorts.array(count));
+  }
+  // (lims, fingerprints, distances, which queries have more matches than were kept)
+  nb::tuple columns(const Nearest& nearest) {
+    Buffer<uint8_t> more(queries);
+    for (size_t q = 0; q < queries; ++q) more.get()[q] = nearest.queries[q].more;
+    const nb::tuple all = columns();
+    return nb::make_tuple(all[0], all[1], all[2], more.array(queries));
   }
 };
 
@@ -190,82 +225,53 @@ inline void note_interrupted() {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_InterruptedError, "the call was stopped");
 }
 
-[[noreturn]] inline void raise_fault(const Fault& fault, const std::string& path) {
-  if (fault.status == Status::interrupted) {  // perhaps with the exception of a handler set: nothing of Python may be called
-    note_interrupted();
-    throw nb::python_error();
-  }
-  nb::dict facts;
-  facts["path"] = path;
-  facts["expected"] = fault.expected;
-  facts["got"] = fault.got;
-  std::string where = path;
-  if (fault.block != UINT64_MAX) {
-    facts["block"] = fault.block;
-    where += ", block " + std::to_string(fault.block);
-  }
-  const std::string numbers = " (expected " + std::to_string(fault.expected) + ", got " + std::to_string(fault.got) + ")";
-  switch (fault.status) {
-    case Status::out_of_memory:
-      raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time", facts);
-    case Status::unknown_version:
-    case Status::unknown_flags:
-    case Status::unknown_width:
-      raise("FormatVersionError", where + ": " + describe(fault.status) + numbers + ": a newer fpstore wrote it; upgrade to read it",
-            facts);
-    default:
-      raise("CorruptStoreError", where + ": " + describe(fault.status) + numbers, facts);
-  }
+// What the block of a fault is: its number is that of a block, or of a page or an entry of a file of columns.
+enum class Part { block, column };
+const char* describe_column(Status status);
+
+[[noreturn]] void raise_fault(const Fault& fault, const std::string& path, Part part = Part::block);
+
+inline void check(Status status, const Fault& fault, const std::string& path, Part part = Part::block) {
+  if (status != Status::ok) raise_fault(fault, path, part);
 }
 
-inline void check(Status status, const Fault& fault, const std::string& path) {
-  if (status != Status::ok) raise_fault(fault, path);
+// Runs work(fault) without the GIL, and raises the fault that it met in the file.
+template <class Work>
+void call(const std::string& path, Part part, const Work& work) {
+  Fault fault;
+  check(without_gil([&] { return work(&fault); }), fault, path, part);
 }
 
 // A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none (module.cpp).
 Permutation permutation_of(const Bytes& source, bool inverse);
 
-// (blocks, ranks) of n fingerprints, as find(blocks, ranks, stop), which needs no GIL, notes them; check(status) raises what it says.
-template <class Find, class Check>
-nb::tuple located(size_t n, Find find, Check check) {
-  Buffer<uint64_t> blocks(n);
-  Buffer<uint32_t> ranks(n);
-  Stopper stopping = stopper(nullptr);
-  Status status;
-  {
-    ReleasedGil released;
-    status = find(blocks.get(), ranks.get(), &stopping);
-  }
-  check(status);
-  return nb::make_tuple(blocks.array(n), ranks.array(n));
+// Adds what headers say to a class of files that have one, as properties: names and fields by turns.
+template <class Bound, class Field, class... More>
+void bind_fields(Bound& bound, const char* name, Field field, More... more) {
+  bound.def_prop_ro(name, [field](const typename Bound::Type& file) { return file.header.*field; });
+  if constexpr (sizeof...(more) > 0) bind_fields(bound, more...);
+}
+template <class Header, class Bound>
+void bind_header(Bound& bound) {
+  using File = typename Bound::Type;
+  bound.def_prop_ro("path", [](const File& file) { return file.path; });
+  bound.def_prop_ro("permutation", [](const File& file) { return bytes_of(file.header.permutation, file.header.width); });
+  bind_fields(bound, "version", &Header::version, "width", &Header::width, "table", &Header::table, "table_count", &Header::table_count,
+              "file_bytes", &Header::file_bytes, "set_digest", &Header::set_digest);
 }
 
-// Adds the classes of tables (module_tables.cpp), and of look-ups in them (module_probers.cpp).
+// What each module_*.cpp adds.
 void bind_tables(nb::module_& m);
-void bind_probers(nb::module_& m);
-// Adds the classes of sealed files (module_sealed.cpp), and of single probes (module_single.cpp).
 void bind_sealed(nb::module_& m);
-void bind_single(nb::module_& m);
-// Adds the classes of column tables, and what their writer needs (module_columns.cpp).
 void bind_columns(nb::module_& m);
-// Adds the class BlockEncoder (module_encoder.cpp).
-void bind_encoder(nb::module_& m);
-// Adds the classes of filters (module_filters.cpp).
-void bind_filters(nb::module_& m);
+void bind_probers(nb::module_& m);
+void bind_single(nb::module_& m);
+void bind_writers(nb::module_& m);
 void bind_numbered(nb::module_& m);
-// Adds the class Delta (module_delta.cpp).
 void bind_delta(nb::module_& m);
-
-// Adds the functions of streaming merges (module_merge.cpp).
-void bind_merge(nb::module_& m);
-// Adds the function that reads logs (module_log.cpp).
-void bind_log(nb::module_& m);
-// Adds the functions that read records of strings (module_strings.cpp).
+void bind_records(nb::module_& m);
 void bind_strings(nb::module_& m);
-// Adds what finds the pairs of a set, and what they connect (module_pairs.cpp).
 void bind_pairs(nb::module_& m);
-
-// Adds what makes fingerprints of texts (module_text.cpp).
 void bind_text(nb::module_& m);
 
 }  // namespace fpstore

@@ -5,16 +5,6 @@
 namespace fpstore {
 namespace {
 
-using Lims = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-[[noreturn]] void raise_memory() {
-  raise("MemoryLimitError", "out of memory for the delta: merge the store", nb::dict());
-}
-
-void need(bool condition, const char* message) {
-  if (!condition) throw nb::value_error(message);
-}
-
 // lims of n lists over a column of this size.
 void check_lims(const Lims& lims, size_t n, size_t size) {
   need(lims.size() == n + 1 && lims.data()[0] == 0, "lims must have one entry more than there are lists, and start at 0");
@@ -72,26 +62,19 @@ struct Shared {
   }
 };
 
-struct Exclusive {
+// What work returns, which has the delta for itself and needs no GIL.
+template <class Work>
+auto alone(const Delta& delta, const Work& work) {
   ReleasedGil released;
-  std::unique_lock<Gate> lock;
-  explicit Exclusive(const Delta& delta) : lock(delta.gate) {}
-};
-
-template <class T>
-nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
-  Buffer<T> out(values.size());
-  std::copy(values.begin(), values.end(), out.get());
-  return out.array(values.size() / words, words);
+  std::unique_lock<Gate> lock(delta.gate);
+  return work();
 }
 
-// Matches in the order in which they are handed out; made without the GIL.
-struct Ordered : OrderedMatches {
-  Ordered(const Delta& d, const Sink& sink, size_t n, Stopper* stop) : OrderedMatches(sink, d.width(), words_of(d.width()), n, 1, stop) {
-    if (status == Status::interrupted) throw Interrupted();
-    if (status != Status::ok) throw std::bad_alloc();
-  }
-};
+[[noreturn]] void raise_memory() { raise("MemoryLimitError", "out of memory for the delta: merge the store", nb::dict()); }
+
+void check_memory(bool fine) {
+  if (!fine) raise_memory();
+}
 
 void check_applied(Applied applied) {
   switch (applied) {
@@ -112,11 +95,7 @@ std::unique_ptr<Delta> make(unsigned radius, Bytes bits) {
   const unsigned width = static_cast<unsigned>(bits.size());
   need(is_width(width), "bits has 32, 64, 128 or 256 entries");
   need(radius <= width, "the radius of a delta is 0 to the width");
-  bool seen[kMaxWidth] = {};
-  for (unsigned i = 0; i < width; ++i) {
-    need(bits.data()[i] < width && !seen[bits.data()[i]], "bits is not a permutation");
-    seen[bits.data()[i]] = true;
-  }
+  need(is_permutation(bits.data(), width), "bits is not a permutation");
   return make_delta(width, radius, bits.data());
 }
 
@@ -138,37 +117,27 @@ void apply_one(Delta& d, uint8_t kind, nb::handle fingerprint, uint64_t id, bool
 void apply_changes(Delta& d, Bytes kinds, Rows fingerprints, Words ids, Bytes in_base, uint32_t version) {
   const size_t n = kinds.size();
   need_words(fingerprints, words_in_rows(d));
-  need(count_of(fingerprints) == n && ids.size() == n && in_base.size() == n, "columns of different lengths");
+  need(count_of(fingerprints) == n && ids.size() == n && in_base.size() == n, kUnequal);
   for (size_t i = 0; i < n; ++i) need(kinds.data()[i] < 3, "kinds are 0 to 2");
-  Applied applied;
-  {
-    Exclusive access(d);
-    applied = d.apply(Changes{kinds.data(), fingerprints.data(), ids.data(), in_base.data(), n}, version);
-  }
-  check_applied(applied);
+  const auto change = [&] { return d.apply(Changes{kinds.data(), fingerprints.data(), ids.data(), in_base.data(), n}, version); };
+  check_applied(alone(d, change));
 }
 
-// Without the GIL; the gate is kept, as nobody else has a delta that is loading.
 void load(Delta& d, uint64_t changes) {
-  bool fine;
-  {
-    Exclusive access(d);
+  check_memory(alone(d, [&] {
     need(!d.entries() || d.is_loading(), "the delta has changes already");
-    fine = d.load(changes);
-  }
-  if (!fine) raise_memory();
+    return d.load(changes);
+  }));
 }
 
+// The gate is kept, as nobody else has a delta that is loading.
 void index(Delta& d) {
-  bool fine;
-  {
-    Exclusive access(d);
-    Stopper stopping = stopper(nullptr);
-    fine = d.index([&](uint64_t work) {
+  Stopper stopping = stopper(nullptr);
+  check_memory(alone(d, [&] {
+    return d.index([&](uint64_t work) {
       if (should_stop(&stopping, work)) throw Interrupted();
     });
-  }
-  if (!fine) raise_memory();
+  }));
 }
 
 void check_queries(const Delta& d, size_t n, unsigned radius) {
@@ -182,18 +151,26 @@ void check_queries(const Delta& d, const Rows& queries, unsigned radius) {
   check_queries(d, count_of(queries), radius);
 }
 
-nb::tuple probe(const Delta& d, Rows queries, unsigned radius, uint32_t version, const Stop* stop) {
-  check_queries(d, queries, radius);
+// The matches of queries, which search(sink, pauses) finds without the GIL; false when memory runs out.
+template <class Search>
+OrderedMatches found_by(const Delta& d, const Rows& queries, const Stop* stop, const Search& search) {
   SinkGuard guard;
-  std::optional<Ordered> out;
+  std::optional<OrderedMatches> out;
   {
     Shared access(d, stop);
-    const bool fine = d.probe(queries.data(), count_of(queries), radius, d.end_of(version), &guard.sink, access.pauses());
+    const bool fine = search(&guard.sink, access.pauses());
     access.lock.unlock();
-    if (fine) out.emplace(d, guard.sink, count_of(queries), &access.stopping);
+    if (fine) out.emplace(guard.sink, d.width(), words_in_rows(d), count_of(queries), 1, &access.stopping);
   }
-  if (!out) raise_memory();
-  return out->columns();
+  check_memory(out.has_value());
+  return std::move(*out);
+}
+
+nb::tuple probe(const Delta& d, Rows queries, unsigned radius, uint32_t version, const Stop* stop) {
+  check_queries(d, queries, radius);
+  return found_by(d, queries, stop, [&](Sink* sink, const Pause& pause) {
+    return d.probe(queries.data(), count_of(queries), radius, d.end_of(version), sink, pause);
+  }).columns();
 }
 
 nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t version) {
@@ -206,11 +183,11 @@ nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t v
     Brief access(d);
     fine = d.probe(row.words, 1, radius, d.end_of(version), &guard.sink, [&](uint64_t work) { access.pause(work); });
   }
-  if (!fine) raise_memory();
+  check_memory(fine);
   nb::list out;
   if (!guard.sink.count) return out;
   Stopper stopping = stopper(nullptr);
-  Ordered found(d, guard.sink, 1, &stopping);
+  OrderedMatches found(guard.sink, d.width(), words, 1, 1, &stopping);
   for (size_t i = 0; i < found.count; ++i) {
     if (should_stop(&stopping, kBlockWork)) throw Interrupted();
     out.append(nb::make_tuple(number_of(found.fingerprints.get() + i * words, words), found.distance(i)));
@@ -220,35 +197,20 @@ nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t v
 
 nb::tuple scan(const Delta& d, Rows queries, unsigned radius, uint32_t version) {
   check_queries(d, queries, radius);
-  SinkGuard guard;
-  std::optional<Ordered> out;
-  {
-    Shared access(d);
-    const bool fine = d.scan(queries.data(), count_of(queries), radius, d.end_of(version), &guard.sink, access.pauses());
-    access.lock.unlock();
-    if (fine) out.emplace(d, guard.sink, count_of(queries), &access.stopping);
-  }
-  if (!out) raise_memory();
-  return out->columns();
+  return found_by(d, queries, nullptr, [&](Sink* sink, const Pause& pause) {
+    return d.scan(queries.data(), count_of(queries), radius, d.end_of(version), sink, pause);
+  }).columns();
 }
 
-// (lims, fingerprints, distances, more): the nearest matches of each query, and whether it has others within the radius.
+// The nearest matches of each query, and whether it has others within the radius.
 nb::tuple nearest(const Delta& d, Rows queries, unsigned radius, uint64_t limit, uint32_t version) {
   check_queries(d, queries, radius);
   need(limit > 0, "limit is at least 1");
-  SinkGuard guard;
   NearestGuard kept;
-  std::optional<Ordered> out;
-  {
-    Shared access(d);
-    const bool fine = start_nearest(&kept.nearest, words_in_rows(d), count_of(queries), limit, radius) &&
-                      d.nearest(queries.data(), count_of(queries), radius, d.end_of(version), &kept.nearest, access.pauses());
-    access.lock.unlock();
-    if (fine && hand_over(&kept.nearest, &guard.sink)) out.emplace(d, guard.sink, count_of(queries), &access.stopping);
-  }
-  if (!out) raise_memory();
-  nb::tuple columns = out->columns();
-  return nb::make_tuple(columns[0], columns[1], columns[2], more_of(kept.nearest));
+  return found_by(d, queries, nullptr, [&](Sink* sink, const Pause& pause) {
+    return start_nearest(&kept.nearest, words_in_rows(d), count_of(queries), limit, radius) &&
+           d.nearest(queries.data(), count_of(queries), radius, d.end_of(version), &kept.nearest, pause) && hand_over(&kept.nearest, sink);
+  }).columns(kept.nearest);
 }
 
 // What the delta says of each fingerprint: 0 nothing, 1 present, 2 absent.
@@ -304,7 +266,7 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
       int64_t j = lims.data()[q];
       const int64_t end = lims.data()[q + 1];
       for (int64_t i = base_lims.data()[q]; i < base_lims.data()[q + 1]; ++i) {
-        if (static_cast<Said>(said[static_cast<size_t>(i)]) == Said::absent) continue;
+        if (static_cast<Presence>(said[static_cast<size_t>(i)]) == Presence::absent) continue;
         const Distance distance = base_distances.data()[i];
         for (; j < end && (distances.data()[j] < distance ||
                            (distances.data()[j] == distance && fingerprints[j] < base_fingerprints[i])); ++j)
@@ -361,11 +323,11 @@ std::vector<uint64_t> ids_one(const Delta& d, nb::handle fingerprint, std::vecto
 nb::object pairs(const Delta& d, Rows fingerprints, Words ids, uint32_t version) {
   need_words(fingerprints, words_in_rows(d));
   const size_t n = count_of(fingerprints);
-  need(ids.size() == n, "columns of different lengths");
+  need(ids.size() == n, kUnequal);
   Buffer<uint8_t> out(n);
   {
     Shared access(d);
-    d.pairs(fingerprints.data(), ids.data(), n, d.end_of(version), out.get(), access.pauses());
+    d.pair_states(fingerprints.data(), ids.data(), n, d.end_of(version), out.get(), access.pauses());
   }
   return out.array(n);
 }
@@ -376,27 +338,23 @@ void need_id_index(Delta& d) {
     Brief access(d);
     indexed = d.has_id_index();
   }
-  if (!indexed) {
-    Exclusive access(d);
-    indexed = d.index_ids();
-  }
-  if (!indexed) raise_memory();
+  check_memory(indexed || alone(d, [&] { return d.index_ids(); }));
 }
 
 // The fingerprints that have an id, ascending, where these have it in the tables.
 nb::list fingerprints_one(Delta& d, uint64_t id, nb::list in_tables, uint32_t version) {
   const unsigned words = words_in_rows(d);
-  Pairs known;
+  IdPairs known;
   std::vector<OneRow> given;
   for (nb::handle fingerprint : in_tables) given.emplace_back(fingerprint, words);
   need_id_index(d);
-  Pairs found;
+  IdPairs found;
   {
     Shared access(d);
     const uint32_t end = d.end_of(version);
     for (const OneRow& row : given) {
       uint8_t said;
-      d.pairs(row.words, &id, 1, end, &said, access.pauses());
+      d.pair_states(row.words, &id, 1, end, &said, access.pauses());
       if (said) continue;
       known.fingerprints.insert(known.fingerprints.end(), row.words, row.words + words);
       known.ids.push_back(id);
@@ -409,11 +367,11 @@ nb::list fingerprints_one(Delta& d, uint64_t id, nb::list in_tables, uint32_t ve
 }
 
 nb::tuple find(Delta& d, Words ids, uint32_t version) {
-  Pairs found;
+  IdPairs found;
   need_id_index(d);
   {
     Shared access(d);
-    found = d.find(ids.data(), ids.size(), d.end_of(version), Pairs{}, access.pauses());
+    found = d.find(ids.data(), ids.size(), d.end_of(version), IdPairs{}, access.pauses());
   }
   return nb::make_tuple(array_of(found.fingerprints, words_in_rows(d)), array_of(found.ids));
 }
@@ -423,18 +381,14 @@ nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes i
                        uint32_t version) {
   size_t n = count_of(queries);
   check_queries(d, queries, radius);
-  need(ids.size() == n && matched.size() == n && in_base.size() == n, "columns of different lengths");
+  need(ids.size() == n && matched.size() == n && in_base.size() == n, kUnequal);
   for (size_t i = 0; i < n; ++i) need(matched.data()[i] < 3, "matched is 0 to 2");
   SinkGuard guard;
   Buffer<uint8_t> inserted(n);
-  std::optional<Ordered> out;
-  Applied applied;
-  {
-    Exclusive access(d);
-    const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
-    applied = d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), [&] { out.emplace(d, guard.sink, n, nullptr); });
-  }
-  check_applied(applied);
+  std::optional<OrderedMatches> out;
+  const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
+  const auto take = [&] { out.emplace(guard.sink, d.width(), words_in_rows(d), n, 1, nullptr); };
+  check_applied(alone(d, [&] { return d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), take); }));
   nb::tuple columns = out->columns();
   return nb::make_tuple(columns[0], columns[1], columns[2], inserted.array(n));
 }
@@ -459,28 +413,28 @@ uint64_t number(const Delta& d) {
 
 void bind_delta(nb::module_& m) {
   nb::class_<Delta>(m, "Delta")
-      .def(nb::new_(&make), "radius"_a, nb::arg("bits").noconvert())
+      .def(nb::new_(&make), "radius"_a, "bits"_array)
       .def_prop_ro("width", [](const Delta& d) { return d.width(); })
       .def("load", &load, "changes"_a)
       .def("index", &index)
       .def("apply_one", &apply_one, "kind"_a, "fingerprint"_a, "number"_a, "in_base"_a, "version"_a)
-      .def("apply", &apply_changes, nb::arg("kinds").noconvert(), nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(),
-           nb::arg("in_base").noconvert(), "version"_a)
-      .def("probe", &probe, nb::arg("queries").noconvert(), "radius"_a, "version"_a, "stop"_a = nb::none())
+      .def("apply", &apply_changes, "kinds"_array, "fingerprints"_array, "ids"_array,
+           "in_base"_array, "version"_a)
+      .def("probe", &probe, "queries"_array, "radius"_a, "version"_a, optional_stop())
       .def("probe_one", &probe_one, "query"_a, "radius"_a, "version"_a)
-      .def("scan", &scan, nb::arg("queries").noconvert(), "radius"_a, "version"_a)
-      .def("nearest", &nearest, nb::arg("queries").noconvert(), "radius"_a, "limit"_a, "version"_a)
-      .def("states", &states, nb::arg("fingerprints").noconvert(), "version"_a)
+      .def("scan", &scan, "queries"_array, "radius"_a, "version"_a)
+      .def("nearest", &nearest, "queries"_array, "radius"_a, "limit"_a, "version"_a)
+      .def("states", &states, "fingerprints"_array, "version"_a)
       .def("state", &state, "fingerprint"_a, "version"_a)
       .def("combine", &combine, "base"_a, "found"_a, "version"_a)
-      .def("ids", &ids, nb::arg("fingerprints").noconvert(), nb::arg("lims").noconvert(), nb::arg("base_ids").noconvert(),
+      .def("ids", &ids, "fingerprints"_array, "lims"_array, "base_ids"_array,
            "version"_a)
       .def("ids_one", &ids_one, "fingerprint"_a, "base_ids"_a, "version"_a)
-      .def("pairs", &pairs, nb::arg("fingerprints").noconvert(), nb::arg("ids").noconvert(), "version"_a)
-      .def("find", &find, nb::arg("ids").noconvert(), "version"_a)
+      .def("pairs", &pairs, "fingerprints"_array, "ids"_array, "version"_a)
+      .def("find", &find, "ids"_array, "version"_a)
       .def("fingerprints_one", &fingerprints_one, "number"_a, "in_tables"_a, "version"_a)
-      .def("probe_insert", &probe_insert, nb::arg("queries").noconvert(), nb::arg("ids").noconvert(),
-           nb::arg("matched").noconvert(), nb::arg("in_base").noconvert(), "radius"_a, "always"_a, "version"_a)
+      .def("probe_insert", &probe_insert, "queries"_array, "ids"_array,
+           "matched"_array, "in_base"_array, "radius"_a, "always"_a, "version"_a)
       .def("export", &export_state, "version"_a)
       .def_prop_ro("entries", &number<&Delta::entries>)
       .def_prop_ro("operations", &number<&Delta::operations>)

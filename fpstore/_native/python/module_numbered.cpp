@@ -7,7 +7,7 @@ namespace {
 
 using Numbers = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Calls work with a row of so many words, and a number of the type of an array.
+// Calls work with a row of `words` words, and a number of the type of an array.
 template <class Work>
 void with_types(unsigned words, bool large, Work work) {
   const auto with_number = [&](auto row) { large ? work(row, uint64_t{}) : work(row, uint32_t{}); };
@@ -17,13 +17,13 @@ void with_types(unsigned words, bool large, Work work) {
 }
 
 // Whether numbers have 64 bits.
-template <class Array>
-bool are_large(const Array& numbers) {
+template <class Some>
+bool are_large(const Some& numbers) {
   if (numbers.dtype() != nb::dtype<uint32_t>() && numbers.dtype() != nb::dtype<uint64_t>()) throw nb::type_error("numbers have 32 or 64 bits");
   return numbers.dtype() == nb::dtype<uint64_t>();
 }
 
-// The digit from a bit on that has so many values.
+// The digit from bit `depth` on that has `places` values.
 Digit digit_of(unsigned depth, size_t places, unsigned words) {
   unsigned bits = 1;
   while (bits < kMostPartBits && size_t{1} << bits < places) ++bits;
@@ -101,14 +101,14 @@ nb::tuple group(MutableRows keys, Numbers numbers, MutableWords counts, const St
 }  // namespace
 
 void bind_numbered(nb::module_& m) {
-  const auto keys = nb::arg("keys").noconvert();
-  const auto numbers = nb::arg("numbers").noconvert();
-  m.def("count_parts", &count, keys, "depth"_a, nb::arg("counts").noconvert(), "stop"_a = nb::none());
-  m.def("scatter_parts", &scatter, keys, nb::arg("numbers").noconvert().none(), "first"_a, "depth"_a, nb::arg("at").noconvert(), "out"_a,
-        "stop"_a = nb::none());
-  m.def("sort_parts", &sort_parts, keys, numbers, nb::arg("ends").noconvert(), "bits"_a, "stop"_a = nb::none());
-  m.def("are_distinct_keys", &are_distinct, keys, "stop"_a = nb::none());
-  m.def("group_numbered", &group, keys, numbers, nb::arg("counts").noconvert(), "stop"_a = nb::none());
+  const auto keys = "keys"_array;
+  const auto numbers = "numbers"_array;
+  m.def("count_parts", &count, keys, "depth"_a, "counts"_array, optional_stop());
+  m.def("scatter_parts", &scatter, keys, "numbers"_array.none(), "first"_a, "depth"_a, "at"_array, "out"_a,
+        optional_stop());
+  m.def("sort_parts", &sort_parts, keys, numbers, "ends"_array, "bits"_a, optional_stop());
+  m.def("are_distinct_keys", &are_distinct, keys, optional_stop());
+  m.def("group_numbered", &group, keys, numbers, "counts"_array, optional_stop());
 }
 
 }  // namespace fpstore

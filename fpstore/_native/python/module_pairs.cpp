@@ -11,25 +11,15 @@
 namespace fpstore {
 namespace {
 
-using Tags = nb::ndarray<uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using TagColumn = nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-void raise_if(const Stopper& stopping) {
-  if (!stopping.ended) return;
-  note_interrupted();
-  throw nb::python_error();
-}
+using Tags = Array<uint16_t>;
+using TagColumn = Array<const uint16_t>;
 
 // Writes where each bucket begins, and the tags unless they are null.
 void index_until_stopped(const Rows& rows, unsigned bucket_bits, uint64_t* starts, uint16_t* tags, const Stop* stop, const char* unordered) {
-  Stopper stopping = stopper(stop);
-  bool ordered;
-  {
-    ReleasedGil released;
-    ordered = index_buckets(rows.data(), words_in(rows), count_of(rows), bucket_bits, starts, tags, &stopping);
-  }
-  raise_if(stopping);
-  if (!ordered) throw nb::value_error(unordered);
+  const unsigned words = words_in(rows);
+  need(until_stopped(stop, [&](Stopper* stopping) {
+    return index_buckets(rows.data(), words, count_of(rows), bucket_bits, starts, tags, stopping);
+  }), unordered);
 }
 
 // Writes where each bucket of rows begins, and the tags of all rows.
@@ -80,7 +70,7 @@ struct Batches {
   bool done = false, stopped = false;
   std::atomic<bool> busy{false};
 
-  // (a, b, distances) of about so many pairs at most.
+  // (a, b, distances) of about `room` pairs at most.
   template <class Add>
   nb::tuple more(size_t room, const Stop* stop, Add add) {
     const InUse used(busy);
@@ -90,16 +80,9 @@ struct Batches {
     Buffer<uint64_t> a(room * words), b(room * words);
     Buffer<uint16_t> distances(room);
     PairSink sink{a.get(), b.get(), distances.get(), 0, room};
-    Stopper stopping = stopper(stop);
-    {
-      ReleasedGil released;
-      done = add(&sink, &stopping);
-    }
-    if (stopping.ended) {
-      stopped = true;
-      note_interrupted();
-      throw nb::python_error();
-    }
+    stopped = true;
+    done = until_stopped(stop, [&](Stopper* stopping) { return add(&sink, stopping); });
+    stopped = false;
     return nb::make_tuple(fitted(&a, sink.count, room, words), fitted(&b, sink.count, room, words), fitted(&distances, sink.count, room));
   }
 
@@ -190,8 +173,7 @@ struct PairJoin : Batches {
 
   nb::tuple more(size_t room, const Stop* stop) {
     return Batches::more(room, stop, [&](PairSink* sink, Stopper* stopping) {
-      const PairKernels& k = pair_kernels();
-      return (words == 1 ? k.join_1 : words == 2 ? k.join_2 : k.join_4)(join, &place, sink, stopping);
+      return pair_kernels().join[words / 2](join, &place, sink, stopping);
     });
   }
 };
@@ -235,8 +217,7 @@ struct Linking : Batches {
 
   nb::tuple more(size_t room, const Stop* stop) {
     return Batches::more(room, stop, [&](PairSink* sink, Stopper* stopping) {
-      const PairKernels& k = pair_kernels();
-      return (words == 1 ? k.link_1 : words == 2 ? k.link_2 : k.link_4)(table, &place, sink, stopping);
+      return pair_kernels().link[words / 2](table, &place, sink, stopping);
     });
   }
 };
@@ -257,7 +238,7 @@ struct Sets {
 
   void unite_all(Words a, Words b) {
     const InUse used(busy);
-    if (a.size() != b.size()) throw nb::value_error("columns of different lengths");
+    if (a.size() != b.size()) throw nb::value_error(kUnequal);
     for (size_t i = 0; i < a.size(); ++i)
       if (a.data()[i] >= count || b.data()[i] >= count) throw nb::index_error("no such number");
     ReleasedGil released;
@@ -270,13 +251,10 @@ struct Sets {
     const InUse used(busy);
     const uint64_t n = count;
     count = 0;
-    Stopper stopping = stopper(stop);
-    {
-      ReleasedGil released;
-      name_sets(few.data(), few.size(), &stopping);
-      name_sets(many.data(), many.size(), &stopping);
-    }
-    raise_if(stopping);
+    until_stopped(stop, [&](Stopper* stopping) {
+      name_sets(few.data(), few.size(), stopping);
+      name_sets(many.data(), many.size(), stopping);
+    });
     return few.size() == n ? owned(std::move(few)) : owned(std::move(many));
   }
 
@@ -289,52 +267,24 @@ struct Sets {
 };
 
 template <class Number>
-using Column = nb::ndarray<const Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-template <class Number>
-uint64_t most_of(const Column<Number>& numbers) {
-  return numbers.size() ? *std::max_element(numbers.data(), numbers.data() + numbers.size()) : 0;
-}
-
-template <class Number>
-bool are_distinct(Column<Number> numbers, const Stop* stop) {
-  Stopper stopping = stopper(stop);
-  bool differ;
-  {
-    ReleasedGil released;
-    differ = all_differ(numbers.data(), numbers.size(), most_of<Number>(numbers), &stopping);
-  }
-  raise_if(stopping);
-  return differ;
+bool are_distinct(Array<const Number> numbers, const Stop* stop) {
+  return until_stopped(stop, [&](Stopper* stopping) {
+    const uint64_t most = numbers.size() ? *std::max_element(numbers.data(), numbers.data() + numbers.size()) : 0;
+    return all_differ(numbers.data(), numbers.size(), most, stopping);
+  });
 }
 
 // The documents that share a label with another one: (where each label begins, and the end; the documents; their places).
 template <class Number, class Document>
-nb::tuple documents_in_sets(Column<Number> labels, Column<Document> documents, const Stop* stop) {
+nb::tuple documents_in_sets(Array<const Number> labels, Array<const Document> documents, const Stop* stop) {
   if (labels.size() != documents.size()) throw nb::value_error("a label for each document");
   const uint64_t all = labels.size();
-  Stopper stopping = stopper(stop);
-  std::optional<SharedLabels> found;
-  {
-    ReleasedGil released;
-    found = shared_labels(labels.data(), all, &stopping);
-  }
-  raise_if(stopping);
-  const size_t sets = found->sizes.size();
-  Buffer<uint64_t> lims(sets + 1), members(found->count), places(found->count);
+  SharedLabels found = until_stopped(stop, [&](Stopper* stopping) { return shared_labels(labels.data(), all, stopping); });
+  const size_t sets = found.sizes.size();
+  Buffer<uint64_t> lims(sets + 1), members(found.count), places(found.count);
   const SharedDocuments out{lims.get(), members.get(), places.get()};
-  {
-    ReleasedGil released;
-    group_documents(labels.data(), documents.data(), all, *found, out, &stopping);
-  }
-  raise_if(stopping);
-  return nb::make_tuple(lims.array(sets + 1), members.array(found->count), places.array(found->count));
-}
-
-template <class Number, class Document>
-void bind_sets(nb::module_& m) {
-  m.def("documents_in_sets", &documents_in_sets<Number, Document>, "sets"_a.noconvert(), "documents"_a.noconvert(),
-        "stop"_a.none() = nb::none());
+  until_stopped(stop, [&](Stopper* stopping) { group_documents(labels.data(), documents.data(), all, found, out, stopping); });
+  return nb::make_tuple(lims.array(sets + 1), members.array(found.count), places.array(found.count));
 }
 
 // Finds places among ascending rows.
@@ -357,12 +307,7 @@ struct Index {
   nb::object places(Rows some) {
     need_words(some, index.words);
     Buffer<uint64_t> out(count_of(some));
-    bool found;
-    {
-      ReleasedGil released;
-      found = find_places(index, some.data(), count_of(some), out.get());
-    }
-    if (!found) throw nb::value_error("a row is not among them");
+    need(without_gil([&] { return find_places(index, some.data(), count_of(some), out.get()); }), "a row is not among them");
     return out.array(count_of(some));
   }
 };
@@ -375,51 +320,46 @@ nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* st
   for (size_t s = 0; s + 1 < lims.size(); ++s) largest = std::max(largest, lims.data()[s + 1] - lims.data()[s]);
   Buffer<uint64_t> representatives(count_of(rows)), waiting(largest);
   const Grouping sets{rows.data(), lims.data(), lims.size() - 1, radius, waiting.get()};
-  Stopper stopping = stopper(stop);
-  {
-    ReleasedGil released;
-    const PairKernels& k = pair_kernels();
-    const unsigned words = words_in(rows);
-    (words == 1 ? k.group_1 : words == 2 ? k.group_2 : k.group_4)(sets, representatives.get(), &stopping);
-  }
-  raise_if(stopping);
+  const GroupRows group = pair_kernels().group[words_in(rows) / 2];
+  until_stopped(stop, [&](Stopper* stopping) { group(sets, representatives.get(), stopping); });
   return representatives.array(count_of(rows));
 }
 
 }  // namespace
 
 void bind_pairs(nb::module_& m) {
-  m.def("index_rows", &index_rows, "rows"_a.noconvert(), "bucket_bits"_a, "starts"_a.noconvert(), "tags"_a.noconvert(),
-        "stop"_a.none() = nb::none());
-  m.def("group_greedily", &group_greedily, "rows"_a.noconvert(), "lims"_a.noconvert(), "radius"_a, "stop"_a.none() = nb::none());
+  m.def("index_rows", &index_rows, "rows"_array, "bucket_bits"_a, "starts"_array, "tags"_array,
+        optional_stop());
+  m.def("group_greedily", &group_greedily, "rows"_array, "lims"_array, "radius"_a, optional_stop());
   m.attr("TAG_ROOM") = kSectionRoom / 2;
   nb::class_<PairJoin>(m, "PairJoin")
       .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned, uint64_t,
                     uint64_t, std::optional<Side>>(),
-           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a.noconvert(),
-           "bucket_masks"_a.noconvert(), "tag_masks"_a.noconvert(), "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
+           "rows"_array, "starts"_array, "tags"_array, "permutation"_array,
+           "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
            "opposite"_a.none() = nb::none())
       .def_ro("done", &PairJoin::done)
-      .def("more", &PairJoin::more, "room"_a, "stop"_a.none() = nb::none());
+      .def("more", &PairJoin::more, "room"_a, optional_stop());
   nb::class_<Linking>(m, "Linking")
       .def(nb::init<MutableRows, Words, Tags, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned>(),
-           "rows"_a.noconvert(), "starts"_a.noconvert(), "tags"_a.noconvert(), "permutation"_a.noconvert(),
-           "bucket_masks"_a.noconvert(), "tag_masks"_a.noconvert(), "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
+           "rows"_array, "starts"_array, "tags"_array, "permutation"_array,
+           "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
       .def_ro("done", &Linking::done)
-      .def("more", &Linking::more, "room"_a, "stop"_a.none() = nb::none());
+      .def("more", &Linking::more, "room"_a, optional_stop());
   nb::class_<Index>(m, "RowIndex")
-      .def(nb::init<Rows>(), "rows"_a.noconvert())
-      .def("places", &Index::places, "rows"_a.noconvert());
+      .def(nb::init<Rows>(), "rows"_array)
+      .def("places", &Index::places, "rows"_array);
   nb::class_<Sets>(m, "Sets")
       .def(nb::init<uint64_t>(), "count"_a)
-      .def("unite", &Sets::unite_all, "a"_a.noconvert(), "b"_a.noconvert())
-      .def("names", &Sets::names, "stop"_a.none() = nb::none());
-  bind_sets<uint32_t, uint32_t>(m);
-  bind_sets<uint32_t, uint64_t>(m);
-  bind_sets<uint64_t, uint32_t>(m);
-  bind_sets<uint64_t, uint64_t>(m);
-  m.def("are_distinct", &are_distinct<uint32_t>, "numbers"_a.noconvert(), "stop"_a.none() = nb::none());
-  m.def("are_distinct", &are_distinct<uint64_t>, "numbers"_a.noconvert(), "stop"_a.none() = nb::none());
+      .def("unite", &Sets::unite_all, "a"_array, "b"_array)
+      .def("names", &Sets::names, optional_stop());
+  const auto documents_in = [&m](auto function) { m.def("documents_in_sets", function, "sets"_array, "documents"_array, optional_stop()); };
+  documents_in(&documents_in_sets<uint32_t, uint32_t>);
+  documents_in(&documents_in_sets<uint32_t, uint64_t>);
+  documents_in(&documents_in_sets<uint64_t, uint32_t>);
+  documents_in(&documents_in_sets<uint64_t, uint64_t>);
+  m.def("are_distinct", &are_distinct<uint32_t>, "numbers"_array, optional_stop());
+  m.def("are_distinct", &are_distinct<uint64_t>, "numbers"_array, optional_stop());
 }
 
 }  // namespace fpstore

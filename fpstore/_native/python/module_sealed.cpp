@@ -10,7 +10,7 @@ namespace {
 using Values = std::vector<SealedFile::Value>;
 
 nb::object copy_of(const SealedFile::Value& value) {
-  return value.data ? nb::object(nb::bytes(reinterpret_cast<const char*>(value.data), value.size)) : nb::none();
+  return value.data ? nb::object(bytes_of(value.data, value.size)) : nb::none();
 }
 
 // The bytes may still change while they are copied: each value has a checksum of its own.
@@ -32,7 +32,7 @@ nb::object get(const SealedFile& file, nb::handle key, std::optional<uint64_t> n
 
 nb::list get_many(const SealedFile& file, Rows keys, Words numbers, std::optional<uint64_t> enough) {
   need_words(keys, file.key_words());
-  if (numbers.size() != count_of(keys)) throw nb::value_error("columns of different lengths");
+  need(numbers.size() == count_of(keys), kUnequal);
   Values values;
   until_stopped(nullptr, [&](Stopper* stop) {
     file.find_many(keys.data(), numbers.data(), numbers.size(), enough.value_or(UINT64_MAX), stop, &values);
@@ -48,9 +48,7 @@ nb::tuple range(const SealedFile& file, nb::handle first, nb::handle last, std::
   until_stopped(nullptr, [&](Stopper* stop) {
     file.range(from.words, to.words, most.value_or(UINT64_MAX), stop, &values, &keys);
   });
-  Buffer<uint64_t> rows(keys.size());
-  std::copy(keys.begin(), keys.end(), rows.get());
-  return nb::make_tuple(rows.array(values.size(), file.key_words()), copies_of(values));
+  return nb::make_tuple(array_of(keys, file.key_words()), copies_of(values));
 }
 
 void check_all(SealedFile& file) {
@@ -88,7 +86,7 @@ void bind_sealed(nb::module_& m) {
       .def_prop_ro("entries", &SealedFile::entries)
       .def_prop_ro("digest", &SealedFile::digest)
       .def("get", &get, "key"_a, "number"_a = nb::none())
-      .def("get_many", &get_many, nb::arg("keys").noconvert(), nb::arg("numbers").noconvert(), "enough"_a = nb::none())
+      .def("get_many", &get_many, "keys"_array, "numbers"_array, "enough"_a = nb::none())
       .def("range", &range, "first"_a, "last"_a, "most"_a = nb::none())
       .def("check_all", &check_all);
 }

@@ -1,10 +1,12 @@
 // The class of single probes, from the number to the matches with their ids in one call.
 #include "format/idpack.hpp"
 #include "format/sealed_file.hpp"
-#include "python/single.hpp"
+#include "python/tables.hpp"
 
 namespace fpstore {
 namespace {
+
+constexpr uint64_t kBriefBlocks = 1 << 7;  // a probe that reads no more of them takes microseconds
 
 // What a single probe writes to. A thread keeps it for the next one, unless it has become large.
 struct Room {
@@ -104,9 +106,13 @@ nb::object list_of(const uint64_t* ids, uint64_t count) {
 class SingleProber {
  public:
   SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius, nb::object match_type)
-      : tables_(single_tables(std::move(prober), std::move(identity))), ids_object_(std::move(ids)),
-        ids_(nb::cast<const SealedFile*>(ids_object_)), radius_(radius), matches_(std::move(match_type)) {
-    if (ids_->key_words() != words()) throw nb::value_error("ids of tables of another width");
+      : owners_(nb::make_tuple(prober, identity, ids)), prober_(nb::cast<const Prober*>(prober)), identity_(nb::cast<const Table*>(identity)),
+        ids_(nb::cast<const SealedFile*>(ids)), radius_(radius), matches_(std::move(match_type)) {
+    need(prober_->tables.empty() || prober_->width() == identity_->width, "tables of several widths");
+    need(ids_->key_words() == words(), "ids of tables of another width");
+    double blocks = 0;  // that are opened, about
+    for (const TableProbe& probe : prober_->probes) blocks += static_cast<double>(probe.variant_count) * probe.passing;
+    is_brief_ = !prober_->scans() && blocks <= kBriefBlocks;
   }
 
   // The matches by distance and fingerprint; None if the ids of one cannot be found in the file as it should be.
@@ -128,7 +134,7 @@ class SingleProber {
         with_ids = false;
       }
     };
-    if (tables_.is_brief) {
+    if (is_brief_) {
       BrieflyReleasedGil released;
       ask();
       if (counters.fetches || counters.blocks > kBriefBlocks) released.was_long();
@@ -136,7 +142,7 @@ class SingleProber {
       ReleasedGil released;
       ask();
     }
-    tell_damage(*tables_.prober);
+    prober_->tell_damage();
     if (status != Status::ok) raise_fault(fault, path ? *path : "");
     if (!with_ids) return nb::none();
     nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(room->sink.count)));
@@ -150,22 +156,22 @@ class SingleProber {
   }
 
  private:
-  unsigned words() const { return words_of(tables_.width); }
+  unsigned words() const { return identity_->words(); }
 
   // Finds the matches and their places in the identity table.
   Status search(const uint64_t* row, Room* room, ProbeCounters* counters, Fault* fault, const std::string** path) const {
     Stopper stopping = stopper(nullptr);
     ProbeOptions options{radius_};
     options.stop = &stopping;
-    room->found_at.table = tables_.identity;
+    room->found_at.table = &identity_->view;
     room->found_at.tell = [](const void* ids, uint64_t block) { static_cast<const SealedFile*>(ids)->fetch(block); };
     room->found_at.to = ids_;
     room->found_at.count = 0;
     options.places = &room->found_at;
-    Status status = search_one(*tables_.prober, row, options, &room->sink, counters, fault);
+    Status status = prober_->search({row, 1}, options, 1, &room->sink, counters, fault);
     const uint64_t n = room->sink.count;
     if (status != Status::ok) {
-      *path = &path_of(*tables_.prober, fault->table);
+      *path = &prober_->tables[fault->table]->path;
       return status;
     }
     if (!n) return status;
@@ -181,7 +187,7 @@ class SingleProber {
       room->rows.insert(room->rows.end(), found, found + words());
       if (i < FoundPlaces::kMost) fetch(*found);
     }
-    *path = tables_.identity_path;
+    *path = &identity_->path;
     return room->rows.empty() ? status : locate(room, &stopping, fault);
   }
 
@@ -190,8 +196,7 @@ class SingleProber {
     const uint64_t n = room->rows.size() / words();
     room->blocks.resize(n);
     room->ranks.resize(n);
-    const Status status = kernels(tables_.width).locate(*tables_.identity, {room->rows.data(), n}, room->blocks.data(),
-                                                        room->ranks.data(), stopping, fault);
+    const Status status = identity_->find({room->rows.data(), n}, room->blocks.data(), room->ranks.data(), stopping, fault);
     if (status != Status::ok) return status;
     uint64_t next = 0;
     for (EntryPlace& place : room->places) {
@@ -206,7 +211,7 @@ class SingleProber {
   // Fetches ahead, all at once, what it takes to locate a fingerprint, by its leading word, and to find its ids. What is wrong with
   // it is told when it is read.
   void fetch(uint64_t leading) const {
-    const TableView& t = *tables_.identity;
+    const TableView& t = identity_->view;
     const uint64_t slot = t.directory_bits ? leading >> (64 - t.directory_bits) : 0;
     uint64_t low = std::min(read_once(t.directory[slot]), t.block_count), high = std::min(read_once(t.directory[slot + 1]), t.block_count);
     while (low < high) {
@@ -232,24 +237,18 @@ class SingleProber {
     return Status::ok;
   }
 
-  // The key of a block, a row.
-  void copy_key(uint64_t block, uint64_t* key) const {
-    key[0] = tables_.identity->keys[block];
-    for (unsigned i = 1; i < words(); ++i) key[i] = tables_.identity->key_rests[block * (words() - 1) + i - 1];
-  }
-
   bool find_ids(Room* room) const {
     room->ids.clear();
     room->id_ends.clear();
     for (uint64_t i = 0; i < room->sink.count; ++i) {
-      uint64_t key[kMaxWords], seed = tables_.set_digest;
-      copy_key(room->places[i].block, key);
+      uint64_t key[kMaxWords], seed = identity_->header.set_digest;
+      Fault fault;
+      identity_->read_key(room->places[i].block, key, &fault);
       for (unsigned j = 0; j < words(); ++j) seed += key[j];
       const SealedFile::Value value = ids_->find(key, room->places[i].block);
       if (!value.data) return false;
       room->record.assign(value.data, value.data + value.size);  // what is checked of it is what is read of it
       IdRecord record;
-      Fault fault;
       const uint32_t rank = room->places[i].rank;
       if (open_record(room->record.data(), room->record.size(), seed, &record, &fault) != Status::ok || rank >= record.count) return false;
       uint64_t first;
@@ -260,10 +259,12 @@ class SingleProber {
     return true;
   }
 
-  SingleTables tables_;
-  nb::object ids_object_;
+  nb::object owners_;  // keep alive what follows
+  const Prober* prober_;
+  const Table* identity_;
   const SealedFile* ids_;
   unsigned radius_;
+  bool is_brief_;  // a few look-ups, not a scan
   MatchMaker matches_;
 };
 

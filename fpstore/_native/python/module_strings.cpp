@@ -6,10 +6,6 @@
 namespace fpstore {
 namespace {
 
-const uint8_t* data_of(const nb::bytes& bytes) { return reinterpret_cast<const uint8_t*>(bytes.c_str()); }
-
-nb::bytes bytes_of(const void* data, size_t size) { return nb::bytes(static_cast<const char*>(data), size); }
-
 // An item of a sequence of buffers.
 class View {
  public:
@@ -35,10 +31,10 @@ nb::object checked_frame(nb::bytes value, uint64_t seed) {
 }
 
 // The frames of the first values, one after the other, where each starts and how long it is, and how long its content is. As many as
-// have together at most so many bytes of content, and at least one; None if one of them is damaged.
+// have together at most most_bytes of content, and at least one; None if one of them is damaged.
 nb::object checked_frames(nb::list values, Words seeds, uint64_t most_bytes) {
   const size_t n = seeds.size();
-  if (nb::len(values) != n) throw nb::value_error("columns of different lengths");
+  if (nb::len(values) != n) throw nb::value_error(kUnequal);
   std::string all;
   std::vector<uint64_t> segments, sizes;
   uint64_t total = 0;
@@ -67,7 +63,7 @@ nb::object text_of(const uint8_t* data, size_t size) {
   return text;
 }
 
-// The string of a rank of a decompressed record; None if the record does not have so many strings, or this is no UTF-8.
+// The string of a rank of a decompressed record; None if the record does not have `count` strings, or this one is no UTF-8.
 nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
   if (rank >= count) throw nb::index_error("no such rank");
   if (count > content.size()) return nb::none();
@@ -89,11 +85,11 @@ bool find_all_ends(const View& content, uint64_t count, std::vector<uint64_t>* e
 }
 
 // Calls take(j, data, size, again) for the wanted strings of decompressed records: content i has counts[i] strings, and those of
-// ranks[lims[i], lims[i + 1]) are wanted; again tells that it is the string before. False if a record does not have so many strings.
+// ranks[lims[i], lims[i + 1]) are wanted; again: it is the string before. False if a record has another number of strings.
 template <class Take>
 bool for_each_wanted(const nb::object& contents, const Words& counts, const Words& lims, const Words& ranks, const Take& take) {
   const size_t n = counts.size();
-  if (lims.size() != n + 1 || nb::len(contents) != n) throw nb::value_error("columns of different lengths");
+  if (lims.size() != n + 1 || nb::len(contents) != n) throw nb::value_error(kUnequal);
   std::vector<uint64_t> ends;
   for (size_t i = 0; i < n; ++i) {
     const View content(contents, i);
@@ -110,7 +106,7 @@ bool for_each_wanted(const nb::object& contents, const Words& counts, const Word
   return true;
 }
 
-// The wanted strings as bytes, one after the other; None if a record does not have so many strings.
+// The wanted strings as bytes, one after the other; None if a record has another number of strings.
 nb::object pick_strings(nb::object contents, Words counts, Words lims, Words ranks) {
   nb::list out;
   const bool fine = for_each_wanted(contents, counts, lims, ranks, [&](uint64_t, const uint8_t* data, size_t size, bool) {
@@ -121,9 +117,9 @@ nb::object pick_strings(nb::object contents, Words counts, Words lims, Words ran
 }
 
 // Puts the wanted string j, as text, at places[j] of a list; equal neighbours are one object. Returns how many bytes all of them have;
-// None if a record does not have so many strings, or one is empty or no UTF-8.
+// None if a record has another number of strings, or one is empty or no UTF-8.
 nb::object place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places, nb::list out) {
-  if (places.size() != ranks.size()) throw nb::value_error("columns of different lengths");
+  if (places.size() != ranks.size()) throw nb::value_error(kUnequal);
   const size_t room = nb::len(out);
   bool texts = true;
   uint64_t bytes = 0;
@@ -142,7 +138,7 @@ nb::object place_strings(nb::object contents, Words counts, Words lims, Words ra
 }
 
 // Strings one after the other and where each ends; checks that they are.
-struct Column {
+struct Strings {
   const uint8_t* data;
   const uint64_t* ends;
   size_t n;
@@ -150,15 +146,13 @@ struct Column {
   uint64_t size(size_t i) const { return ends[i] - start(i); }
 };
 
-Column column_of(const uint8_t* data, size_t size, const Words& ends) {
-  const Column column{data, ends.data(), ends.size()};
+Strings column_of(const nb::bytes& data, const Words& ends) {
+  const Strings column{data_of(data), ends.data(), ends.size()};
   for (size_t i = 0; i < column.n; ++i)
     if (column.ends[i] < column.start(i)) throw nb::value_error("ends descend");
-  if (column.n && column.ends[column.n - 1] > size) throw nb::value_error("ends run past the data");
+  if (column.n && column.ends[column.n - 1] > data.size()) throw nb::value_error("ends run past the data");
   return column;
 }
-
-Column column_of(const nb::bytes& data, const Words& ends) { return column_of(data_of(data), data.size(), ends); }
 
 // (data, ends) of a list of str or bytes.
 nb::tuple encode_strings(nb::list strings) {
@@ -178,29 +172,27 @@ nb::tuple encode_strings(nb::list strings) {
 
 // The XXH64 of each string.
 nb::object hash_strings(nb::bytes data, Words ends) {
-  const Column column = column_of(data, ends);
+  const Strings column = column_of(data, ends);
   Buffer<uint64_t> out(column.n);
-  {
-    ReleasedGil released;
+  without_gil([&] {
     for (size_t i = 0; i < column.n; ++i) out.get()[i] = xxh64(column.data + column.start(i), column.size(i), 0);
-  }
+  });
   return out.array(column.n);
 }
 
 // All strings, each followed by a separator.
 nb::bytes separate_strings(nb::bytes data, Words ends) {
-  const Column column = column_of(data, ends);
+  const Strings column = column_of(data, ends);
   const size_t size = column.n ? column.ends[column.n - 1] + column.n : 0;
   std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
   uint8_t* p = out.get();
-  {
-    ReleasedGil released;
+  without_gil([&] {
     for (size_t i = 0; i < column.n; ++i) {
       memcpy(p, column.data + column.start(i), column.size(i));
       p += column.size(i);
       *p++ = kSeparator;
     }
-  }
+  });
   return bytes_of(out.get(), size);
 }
 
@@ -212,8 +204,7 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
     if (lims.data()[g] > lims.data()[g + 1] || lims.data()[g + 1] > rows.size()) throw nb::value_error("lims descend, or run past the rows");
   Buffer<uint8_t> out(rows.size());
   bool fine = true;
-  {
-    ReleasedGil released;
+  without_gil([&] {
     const auto string = [&](uint64_t row) {  // of files that are mapped
       const uint64_t start = row ? read_once(ends.data()[row - 1]) : 0, end = read_once(ends.data()[row]);
       fine &= start <= end && end <= data.size();
@@ -223,7 +214,7 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
     for (size_t g = 0; g + 1 < lims.size() && fine; ++g)
       for (uint64_t j = lims.data()[g]; j < lims.data()[g + 1]; ++j)
         out.get()[j] = string(rows.data()[j]) == string(rows.data()[lims.data()[g]]);
-  }
+  });
   if (!fine) throw nb::value_error("ends run past the data");
   return out.array(rows.size());
 }
@@ -231,7 +222,7 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
 // (data, ends) of parts of a text.
 nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   const size_t n = starts.size();
-  if (ends.size() != n) throw nb::value_error("columns of different lengths");
+  if (ends.size() != n) throw nb::value_error(kUnequal);
   uint64_t size = 0;
   for (size_t i = 0; i < n; ++i) {
     if (starts.data()[i] > ends.data()[i] || ends.data()[i] > data.size()) throw nb::value_error("ends run past the data");
@@ -250,7 +241,7 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
 
 // The strings of a column as str.
 nb::list texts_of(nb::bytes data, Words ends) {
-  const Column column = column_of(data, ends);
+  const Strings column = column_of(data, ends);
   nb::list out;
   for (size_t i = 0; i < column.n; ++i) {
     const nb::object text = text_of(column.data + column.start(i), column.size(i));
@@ -278,7 +269,7 @@ nb::list add_checksums(nb::object frames, uint64_t first) {
 // (data, ends) of all strings of decompressed records, of which content i has counts[i]; None if one does not.
 nb::object join_contents(nb::object contents, Words counts) {
   const size_t n = counts.size();
-  if (nb::len(contents) != n) throw nb::value_error("columns of different lengths");
+  if (nb::len(contents) != n) throw nb::value_error(kUnequal);
   std::string data;
   std::vector<uint64_t> all, ends;
   uint64_t size = 0;
@@ -294,30 +285,28 @@ nb::object join_contents(nb::object contents, Words counts) {
       start = end + 1;
     }
   }
-  Buffer<uint64_t> out(all.size());
-  std::copy(all.begin(), all.end(), out.get());
-  return nb::make_tuple(bytes_of(data.data(), data.size()), out.array(all.size()));
+  return nb::make_tuple(bytes_of(data.data(), data.size()), array_of(all));
 }
 
 }  // namespace
 
 void bind_strings(nb::module_& m) {
   m.def("checked_frame", &checked_frame, "value"_a, "seed"_a);
-  m.def("checked_frames", &checked_frames, "values"_a, nb::arg("seeds").noconvert(), "most_bytes"_a);
+  m.def("checked_frames", &checked_frames, "values"_a, "seeds"_array, "most_bytes"_a);
   m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
-  m.def("pick_strings", &pick_strings, "contents"_a, nb::arg("counts").noconvert(), nb::arg("lims").noconvert(),
-        nb::arg("ranks").noconvert());
-  m.def("place_strings", &place_strings, "contents"_a, nb::arg("counts").noconvert(), nb::arg("lims").noconvert(),
-        nb::arg("ranks").noconvert(), nb::arg("places").noconvert(), "out"_a);
+  m.def("pick_strings", &pick_strings, "contents"_a, "counts"_array, "lims"_array,
+        "ranks"_array);
+  m.def("place_strings", &place_strings, "contents"_a, "counts"_array, "lims"_array,
+        "ranks"_array, "places"_array, "out"_a);
   m.def("encode_strings", &encode_strings, "strings"_a);
-  m.def("hash_strings", &hash_strings, "data"_a, nb::arg("ends").noconvert());
-  m.def("separate_strings", &separate_strings, "data"_a, nb::arg("ends").noconvert());
-  m.def("equal_strings", &equal_strings, nb::arg("data").noconvert(), nb::arg("ends").noconvert(), nb::arg("rows").noconvert(),
-        nb::arg("lims").noconvert());
-  m.def("cut_strings", &cut_strings, "data"_a, nb::arg("starts").noconvert(), nb::arg("ends").noconvert());
-  m.def("texts_of", &texts_of, "data"_a, nb::arg("ends").noconvert());
+  m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
+  m.def("separate_strings", &separate_strings, "data"_a, "ends"_array);
+  m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array,
+        "lims"_array);
+  m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
+  m.def("texts_of", &texts_of, "data"_a, "ends"_array);
   m.def("add_checksums", &add_checksums, "frames"_a, "first"_a);
-  m.def("join_contents", &join_contents, "contents"_a, nb::arg("counts").noconvert());
+  m.def("join_contents", &join_contents, "contents"_a, "counts"_array);
 }
 
 }  // namespace fpstore

@@ -6,9 +6,7 @@ namespace fpstore {
 
 namespace {
 
-using Places = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-const uint8_t* data_of(const nb::bytes& bytes) { return reinterpret_cast<const uint8_t*>(bytes.c_str()); }
+using Places = Array<const int32_t>;
 
 // Texts, or other byte strings: string i is at [offsets[i], offsets[i + 1]). Returns how many there are.
 size_t count_of_texts(const nb::bytes& text, const Words& offsets) {
@@ -99,15 +97,11 @@ nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, 
   Buffer<uint64_t> rows(n * row_words);
   Buffer<uint8_t> states(n);
   UnknownForms unknown;
-  bool fine;
-  {
-    ReleasedGil released;
-    fine = simhash_texts(map, data_of(text), offsets.data(), n, options, rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown);
-  }
+  const bool fine = without_gil([&] {
+    return simhash_texts(map, data_of(text), offsets.data(), n, options, rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown);
+  });
   if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones", nb::dict());
-  Buffer<uint64_t> lines(unknown.lines.size());
-  std::copy(unknown.lines.begin(), unknown.lines.end(), lines.get());
-  return nb::make_tuple(rows.array(n, row_words), states.array(n), flags_of(unknown.pages), lines.array(unknown.lines.size() / 2, 2));
+  return nb::make_tuple(rows.array(n, row_words), states.array(n), flags_of(unknown.pages), array_of(unknown.lines, 2));
 }
 
 // The rows of the hashes of features.
@@ -122,7 +116,7 @@ nb::object feature_rows(nb::bytes features, Words offsets, const std::string& ha
   return rows.array(n, row_words);
 }
 
-nb::object weighted_signs(Rows rows, Doubles weights, Bytes batched, unsigned row_words) {
+nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched, unsigned row_words) {
   if (rows.size() != weights.size() * checked_row_words(row_words) || batched.size() != weights.size())
     throw nb::value_error("a weight and a flag for each row");
   Buffer<uint64_t> row(row_words);
@@ -133,11 +127,11 @@ nb::object weighted_signs(Rows rows, Doubles weights, Bytes batched, unsigned ro
 }  // namespace
 
 void bind_text(nb::module_& m) {
-  m.def("simhash", &simhash, "text"_a, "offsets"_a.noconvert(), "table"_a, "pages"_a.noconvert(), "entries"_a.noconvert(), "pool"_a,
-        "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_a.noconvert(), "weights"_a.noconvert(),
-        "other_weight"_a, "stops"_a.noconvert(), "fields"_a.noconvert());
-  m.def("feature_rows", &feature_rows, "features"_a, "offsets"_a.noconvert(), "hashing"_a, "seed"_a, "row_words"_a);
-  m.def("simhash_weighted", &weighted_signs, "rows"_a.noconvert(), "weights"_a.noconvert(), "batched"_a.noconvert(), "row_words"_a);
+  m.def("simhash", &simhash, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a,
+        "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_array, "weights"_array,
+        "other_weight"_a, "stops"_array, "fields"_array);
+  m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a, "row_words"_a);
+  m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array, "row_words"_a);
 }
 
 }  // namespace fpstore

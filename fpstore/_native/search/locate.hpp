@@ -33,7 +33,7 @@ inline typename W::Row key_row(const TableView& t, uint64_t b) {
 template <class Blocks>
 inline Status pass_ties(const TableView& t, const typename Blocks::W::Row& target, const Workspace& work, uint64_t* b, Fault* fault) {
   using W = typename Blocks::W;
-  if (*b == t.block_count || t.keys[*b] != lead(target) || !(key_row<W>(t, *b) < target)) return Status::ok;
+  if (*b == t.block_count || t.keys[*b] != leading_word(target) || !(key_row<W>(t, *b) < target)) return Status::ok;
   uint64_t low = *b + 1, step = 1;  // the key before low is below the target
   while (low + step <= t.block_count && key_row<W>(t, low + step - 1) < target) {
     low += step;
@@ -47,7 +47,7 @@ inline Status pass_ties(const TableView& t, const typename Blocks::W::Row& targe
   }
   *b = low;
   for (uint64_t near = low - 1; near <= low && near < t.block_count; ++near) {
-    typename Blocks::Opened unit{&t, near, {}};
+    typename Blocks::OpenBlock unit{&t, near, {}};
     unsigned bad;
     Status status = Blocks::open(&unit, 1, work, &bad, fault);
     if (status == Status::ok) status = Blocks::expand(unit, work, 0, work.values, fault);
@@ -65,21 +65,20 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename 
   uint64_t low[kGroup], high[kGroup];
   for (unsigned i = 0; i < n; ++i) {
     group->targets[i] = apply(t.forward, fingerprints[i]);
-    fetch_line(t.directory + (t.directory_bits ? lead(group->targets[i]) >> (64 - t.directory_bits) : 0));
+    fetch_line(t.directory + (t.directory_bits ? leading_word(group->targets[i]) >> (64 - t.directory_bits) : 0));
   }
   for (unsigned i = 0; i < n; ++i) {
-    if (__builtin_expect(!directory_range(t, lead(group->targets[i]), low + i, high + i), 0))
+    if (unlikely(!directory_range(t, leading_word(group->targets[i]), low + i, high + i)))
       return bad_directory(t, high[i], group->fault);
     fetch_line(t.keys + low[i]);
     fetch_line(t.keys + low[i] + 8);
   }
   group->count = 0;
   for (unsigned i = 0; i < n; ++i) {
-    uint64_t b = find_block<Blocks>(t, lead(group->targets[i]), low[i], high[i]);
-    if (__builtin_expect(!encloses(t, b, lead(group->targets[i])), 0)) return bad_directory(t, high[i], group->fault);
+    uint64_t b = find_block<Blocks>(t, leading_word(group->targets[i]), low[i], high[i]);
+    if (unlikely(!encloses(t, b, leading_word(group->targets[i])))) return bad_directory(t, high[i], group->fault);
     if constexpr (W::kWide) {
-      const Status status = pass_ties<Blocks>(t, group->targets[i], group->work, &b, group->fault);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(pass_ties<Blocks>(t, group->targets[i], group->work, &b, group->fault));
     }
     blocks[i] = UINT64_MAX;
     if (b < t.block_count) {
@@ -89,8 +88,7 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename 
       continue;
     }
     // Nothing is that large, if the last key is right: its block's checksum says so.
-    const Status status = Blocks::check(t, b - 1, group->fault);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+    TRY(Blocks::check(t, b - 1, group->fault));
   }
   return Status::ok;
 }
@@ -98,9 +96,9 @@ inline Status choose_blocks(Locating<typename Blocks::W>* group, const typename 
 // Whether the entry at the cursor, the first of its block whose leading word is not below the target's, or one that follows with the
 // same leading word is the target, where the cursor is left.
 template <class Blocks, class W = typename Blocks::W>
-inline bool is_there(const typename Blocks::Opened& unit, const Workspace& work, unsigned k, const typename W::Row& target, Cursor* c) {
+inline bool is_there(const typename Blocks::OpenBlock& unit, const Workspace& work, unsigned k, const typename W::Row& target, Cursor* c) {
   const uint8_t* const block = block_at(*unit.table, unit.block);
-  while (c->value == lead(target)) {
+  while (c->value == leading_word(target)) {
     const auto entry = row_of<W>(c->value, rest_at<W>(block, unit.head, c->index));
     if (!(entry < target)) return entry == target;
     if (!Blocks::next(unit, work, k, c)) return false;
@@ -113,20 +111,19 @@ template <class Blocks>
 inline Status look_inside(const Locating<typename Blocks::W>& group, uint64_t* blocks, uint32_t* ranks) {
   using W = typename Blocks::W;
   const TableView& t = group.t;
-  typename Blocks::Opened units[kWays];
+  typename Blocks::OpenBlock units[kWays];
   for (unsigned i = 0; i < group.count; i += kWays) {
     const unsigned take = group.count - i < kWays ? group.count - i : kWays;
     for (unsigned j = 0; j < take; ++j) units[j] = {&t, blocks[group.waiting[i + j]], {}};
     unsigned bad;
-    const Status status = Blocks::open(units, take, group.work, &bad, group.fault);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+    TRY(Blocks::open(units, take, group.work, &bad, group.fault));
     for (unsigned j = 0; j < take; ++j) {
       const unsigned k = group.waiting[i + j];
       const uint64_t b = blocks[k];
       const auto& target = group.targets[k];
-      if (__builtin_expect(!key_is_last<W>(units[j]), 0)) return bad_key(t, b, t.keys[b], group.fault);
+      if (unlikely(!key_is_last<W>(units[j]))) return bad_key(t, b, t.keys[b], group.fault);
       Cursor c;
-      if (__builtin_expect(!Blocks::find(units[j], group.work, j, lead(target), &c), 0)) return bad_key(t, b, lead(target), group.fault);
+      if (unlikely(!Blocks::find(units[j], group.work, j, leading_word(target), &c))) return bad_key(t, b, leading_word(target), group.fault);
       if (is_there<Blocks>(units[j], group.work, j, target, &c)) ranks[k] = c.index;
       else blocks[k] = UINT64_MAX;
     }
@@ -143,12 +140,12 @@ Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_
     return Status::ok;
   }
   const Workspace work(t.block_bytes);
-  if (!work.fine()) return no_memory(UINT64_MAX, fault);
+  if (!work.fine()) return no_memory(fault);
   using W = typename Blocks::W;
   Locating<W> group{t, work, fault, {}, {}, 0};
   for (size_t i = 0; i < n; i += kGroup) {
     const unsigned take = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
-    if (__builtin_expect(should_stop(stop, take * kBlockWork), 0)) return interrupted(fault);
+    if (unlikely(should_stop(stop, take * kBlockWork))) return interrupted(fault);
     Status status = choose_blocks<Blocks>(&group, rows<typename W::Row>(fingerprints.words) + i, take, blocks + i);
     if (status == Status::ok) status = look_inside<Blocks>(group, blocks + i, ranks + i);
     if (status != Status::ok) return status;

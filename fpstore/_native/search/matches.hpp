@@ -49,13 +49,13 @@ inline bool emit(const Emitter<W>& out, const Item<W>& item, uint64_t leading, u
     for (const TableProbe* earlier = out.probes; earlier < item.probe; ++earlier)
       if (ones(difference & *rows<typename W::Row>(earlier->condition)) <= earlier->flips) return true;
   }
-  if (__builtin_expect(out.options.places != nullptr, 0)) note(out.options.places, item.probe->table, place);
+  if (unlikely(out.options.places != nullptr)) note(out.options.places, item.probe->table, place);
   // The fingerprint is made from the entry: reading the query would often wait for memory.
   return push(out.sink, apply(item.probe->table->inverse, entry), item.index, distance);
 }
 
 // Entries of a block whose leading words are decoded, and where the words behind them stand.
-struct Leads {
+struct LeadingWords {
   const uint64_t* values;
   const uint8_t* rests;
   uint32_t n;

@@ -33,7 +33,7 @@ void release(Nearest* nearest) {
 }
 
 template <class Row>
-bool keep(Nearest* nearest, const Match<Row>& match) {
+bool keep_nearest(Nearest* nearest, const Match<Row>& match) {
   NearestQuery& q = nearest->queries[match.query];
   Match<Row>* heap = static_cast<Match<Row>*>(q.heap);
   const bool full = q.count == nearest->limit;
@@ -63,9 +63,9 @@ bool keep(Nearest* nearest, const Match<Row>& match) {
   return true;
 }
 
-template bool keep(Nearest*, const Match<uint64_t>&);
-template bool keep(Nearest*, const Match<Wide<2>>&);
-template bool keep(Nearest*, const Match<Wide<4>>&);
+template bool keep_nearest(Nearest*, const Match<uint64_t>&);
+template bool keep_nearest(Nearest*, const Match<Wide<2>>&);
+template bool keep_nearest(Nearest*, const Match<Wide<4>>&);
 
 namespace {
 

@@ -12,7 +12,7 @@ struct NearestQuery {
   bool more;       // a match within the radius is not kept
 };
 
-// What keep() takes a match for.
+// What keep_nearest() takes a match for.
 struct Nearest {
   NearestQuery* queries = nullptr;
   uint64_t query_count = 0;
@@ -23,7 +23,7 @@ struct Nearest {
   uint64_t absent_count = 0;
 };
 
-// Makes room for queries of which each keeps at most limit matches within the radius, of fingerprints of so many words; false when
+// Makes room for queries of which each keeps at most limit matches within the radius, of fingerprints of `words` words; false when
 // memory runs out.
 bool start_nearest(Nearest* nearest, unsigned words, uint64_t query_count, uint64_t limit, unsigned radius);
 void release(Nearest* nearest);
@@ -31,7 +31,7 @@ void release(Nearest* nearest);
 // Keeps a match that is not farther than its query's bound, if it is among the nearest so far. Once there were more than limit, the
 // bound is the distance of the farthest that is kept. False when memory runs out.
 template <class Row>
-bool keep(Nearest* nearest, const Match<Row>& match);
+bool keep_nearest(Nearest* nearest, const Match<Row>& match);
 
 // Moves what was kept to a sink; false when memory runs out.
 bool hand_over(Nearest* nearest, Sink* sink);

@@ -1,5 +1,5 @@
 // Learning from page faults whether a table is in the page cache.
-#include "search/page_watch.hpp"
+#include "search/request.hpp"
 
 #include <algorithm>
 

@@ -23,29 +23,29 @@ inline Status set_range(Item<W>* item, uint64_t b, ProbeState<W>* state) {
   const TableView& t = *item->probe->table;
   item->first = b;
   item->end = b + 1;
-  if (__builtin_expect(b == t.block_count, 0)) {
+  if (unlikely(b == t.block_count)) {
     // Nothing is that large, if the last key is right: its block's checksum says so.
     ++state->counters->blocks;
     state->at_fault = item->probe;
     item->end = b;
     return Blocks::check(t, b - 1, state->fault);
   }
-  if (__builtin_expect(!item->has_prefix(t.keys[b]) || b + 1 == t.block_count, 1)) return Status::ok;
+  if (likely(!item->has_prefix(t.keys[b]) || b + 1 == t.block_count)) return Status::ok;
   // Above 64 bits, several keys may begin with the last word that has the prefix: the block behind them ends the range.
   if (W::kWide && item->last == ~uint64_t{0}) {
     item->end = t.block_count;
     return Status::ok;
   }
   const uint64_t behind = item->last + W::kWide;
-  if (__builtin_expect(t.keys[b + 1] >= behind, 1)) {
+  if (likely(t.keys[b + 1] >= behind)) {
     item->end = b + 2;
     return Status::ok;
   }
   uint64_t low, high;
-  if (__builtin_expect(!directory_range(t, behind, &low, &high), 0)) return bad_directory(*item, state);
+  if (unlikely(!directory_range(t, behind, &low, &high))) return bad_directory(*item, state);
   if (low < b) low = b;
   const uint64_t e = find_block<Blocks>(t, behind, low, high < low ? low : high);
-  if (__builtin_expect(!encloses(t, e, behind), 0)) return bad_directory(*item, state);
+  if (unlikely(!encloses(t, e, behind))) return bad_directory(*item, state);
   item->end = e == t.block_count ? e : e + 1;
   return Status::ok;
 }
@@ -55,7 +55,7 @@ template <class Blocks, class W = typename Blocks::W>
 inline Status find_range(Item<W>* item, ProbeState<W>* state) {
   const TableView& t = *item->probe->table;
   const uint64_t b = find_block<Blocks>(t, item->target, item->first, item->end);
-  if (__builtin_expect(!encloses(t, b, item->target), 0)) return bad_directory(*item, state);
+  if (unlikely(!encloses(t, b, item->target))) return bad_directory(*item, state);
   return set_range<Blocks>(item, b, state);
 }
 
@@ -68,7 +68,7 @@ struct BlockFeeder {
 
   template <class Blocks>
   Status look(uint64_t b, const Item<W>& item) {
-    if (__builtin_expect(b - item.first >= kFetchBlocks, 0)) {
+    if (unlikely(b - item.first >= kFetchBlocks)) {
       prefetch_block(*item.probe->table, b);
       if (state->fetch) ask_ahead(block_at(*item.probe->table, b), item.probe->table->block_bytes, state);
     }
@@ -88,8 +88,7 @@ template <class Blocks, class W = typename Blocks::W>
 inline Status read_plainly(const Item<W>* items, unsigned n, BlockFeeder<W>* to) {
   for (const Item<W>* item = items; item < items + n; ++item)
     for (uint64_t b = item->first; b < item->end; ++b) {
-      const Status status = to->template look<Blocks>(b, *item);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(to->template look<Blocks>(b, *item));
     }
   return Status::ok;
 }
@@ -99,7 +98,7 @@ class PageCheck {
  public:
   explicit PageCheck(const ProbeOptions& options) : pages_(options.pages), always_(options.fetch) {}
   bool watched() const { return pages_; }
-  // For so many look-ups from here on; touch() reads the first page that they need, if a check is due.
+  // For the next `lookups` look-ups; touch() reads the first page that they need, if a check is due.
   template <class Touch>
   bool next(uint64_t lookups, Touch touch) {
     finish();
@@ -240,7 +239,7 @@ class Pipeline {
     for (unsigned i = 0; i < counts_[group(age)]; ++i) {
       Item<W>* const item = items + i;
       const TableView& t = *item->probe->table;
-      if (__builtin_expect(!directory_range(t, item->target, &item->first, &item->end), 0)) return bad_directory(*item, state_);
+      if (unlikely(!directory_range(t, item->target, &item->first, &item->end))) return bad_directory(*item, state_);
       fetch_line(t.keys + item->first);
       fetch_line(t.keys + item->first + 8);
       fetch_line(t.keys + item->end);
@@ -256,8 +255,7 @@ class Pipeline {
     Item<W>* const items = groups_[group(age)];
     const unsigned n = counts_[group(age)];
     for (unsigned i = 0; i < n; ++i) {
-      const Status status = find_range<Blocks>(items + i, state_);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(find_range<Blocks>(items + i, state_));
     }
     return Status::ok;
   }
@@ -304,7 +302,7 @@ class Pipeline {
 
   // A look-up whose places are reached without decoding. Of a query's look-ups with bits flipped, several often end in one block.
   Status read_reached(const Item<W>& item) {
-    if (__builtin_expect(should_stop(out_.options.stop, kBlockWork), 0)) return interrupted(state_->fault);
+    if (unlikely(should_stop(out_.options.stop, kBlockWork))) return interrupted(state_->fault);
     const TableView* const t = item.probe->table;
     for (uint64_t b = item.first; b < item.end; ++b) {
       Status status = Status::ok;
@@ -317,7 +315,7 @@ class Pipeline {
       if (status == Status::ok)
         status = expects_many<Blocks>(*item.probe) ? look_at_all<Blocks>(out_, item, opened_, 0, state_)
                                                    : look_into<Blocks>(out_, item, opened_, 0, state_);
-      if (__builtin_expect(status != Status::ok, 0)) {
+      if (unlikely(status != Status::ok)) {
         state_->at_fault = item.probe;
         opened_.table = nullptr;
         return status;
@@ -331,7 +329,7 @@ class Pipeline {
   uint64_t expected_, counted_ = 0;  // look-ups, and those that the page watch has counted
   PageCheck check_;
   bool near_ = false;
-  typename Blocks::Opened opened_{};  // the last block that was opened
+  typename Blocks::OpenBlock opened_{};  // the last block that was opened
   unsigned now_ = 0, count_ = 0;  // the group that is filled, and how many it has
   unsigned counts_[kGroups] = {};
   uint64_t asked_ = 0, taken_ = 0;  // look-ups that have asked a filter, and how many of these were taken

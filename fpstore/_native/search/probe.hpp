@@ -32,7 +32,7 @@ struct Feeder {
   uint64_t mask;
 
   Status add(uint64_t query, const Row& base, uint64_t variant) const {
-    const uint64_t target = (lead(base) ^ probe->variants[variant]) & mask;
+    const uint64_t target = (leading_word(base) ^ probe->variants[variant]) & mask;
     return probe->filter ? pipeline->ask(probe, target, base, query) : add_at(query, base, target);
   }
   Status add_at(uint64_t query, const Row& base, uint64_t target) const { return pipeline->add(probe, target, target | ~mask, base, query); }
@@ -49,8 +49,7 @@ inline Status feed_plainly(const Feeder<Blocks>& from, size_t query_count) {
     permute_rows(p.table->forward, from.queries + first, bases, n);
     for (size_t i = 0; i < n; ++i)
       for (uint64_t v = 0; v < p.variant_count; ++v) {
-        const Status status = from.add(first + i, bases[i], v);
-        if (__builtin_expect(status != Status::ok, 0)) return status;
+        TRY(from.add(first + i, bases[i], v));
       }
   }
   return Status::ok;
@@ -112,7 +111,7 @@ inline uint64_t keep_held(uint64_t* targets, uint64_t n, Ask ask, Holds holds) {
 inline uint64_t drop_absent(const FilterView& f, uint64_t least, uint64_t greatest, uint64_t* targets, uint64_t n) {
   constexpr uint64_t kLookupsOfPage = 16;  // for which it is worth to verify one
   // So many look-ups of a page find most words in the cache.
-  if (trust_range(f, least, greatest, n / kLookupsOfPage))
+  if (verify_range(f, least, greatest, n / kLookupsOfPage))
     return keep_held(
         targets, n, [](uint64_t) {}, [&](uint64_t i) { return verified_holds(f, targets[i], find_verified_word(f, targets[i])); });
   // Words are fetched one between two tests: in bursts of 64, batches of 4,096 took 8% longer.
@@ -158,7 +157,7 @@ class SortedFeeder {
     uint64_t* const words = room_.words;
     const bool made = in_steps(queries_, stop_, [&](uint64_t first, uint64_t end) {
       permute_rows(p_.table->forward, queries + first, room_.bases + first, end - first);
-      for (uint64_t i = first; i < end; ++i) words[i] = (lead(room_.bases[i]) & feeder_.mask) | i;
+      for (uint64_t i = first; i < end; ++i) words[i] = (leading_word(room_.bases[i]) & feeder_.mask) | i;
     });
     if (!made) return false;
     sort_range(words, words + queries_, queries_, 0, bits_, stop_);
@@ -187,7 +186,7 @@ class SortedFeeder {
     const uint64_t windows = uint64_t{1} << window_bits_;
     uint64_t window = 0;
     for (uint64_t q = 0; q < queries_; ++q)
-      for (; window <= leading(lead(room_.bases[q])); ++window) room_.starts[window] = static_cast<uint32_t>(q);
+      for (; window <= leading(leading_word(room_.bases[q])); ++window) room_.starts[window] = static_cast<uint32_t>(q);
     for (; window <= windows; ++window) room_.starts[window] = static_cast<uint32_t>(queries_);
     Status status = Status::ok;
     for (window = 0; window < windows && status == Status::ok; ++window) status = feed(window << 1 << (63 - window_bits_), window_bits_);
@@ -216,7 +215,7 @@ class SortedFeeder {
   uint64_t first_of(Range range, Test test) const {
     while (range.first < range.end) {
       const uint64_t middle = range.first + (range.end - range.first) / 2;
-      if (test(lead(room_.bases[middle]))) range.end = middle;
+      if (test(leading_word(room_.bases[middle]))) range.end = middle;
       else range.first = middle + 1;
     }
     return range.first;
@@ -248,11 +247,10 @@ class SortedFeeder {
     while (queries.first < queries.end) {
       const uint64_t left = queries.end - queries.first, room = room_.most - count_, n = left < room ? left : room;
       for (uint64_t i = queries.first; i < queries.first + n; ++i)
-        room_.window[count_++] = ((lead(room_.bases[i]) & feeder_.mask) ^ variant) | i;
+        room_.window[count_++] = ((leading_word(room_.bases[i]) & feeder_.mask) ^ variant) | i;
       queries.first += n;
       if (count_ < room_.most) continue;
-      const Status status = take(depth);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(take(depth));
     }
     return Status::ok;
   }
@@ -271,8 +269,7 @@ class SortedFeeder {
     if (order_ == Order::sorted) return Sweep<Blocks>(out_, lookups, state_).run();
     for (uint64_t i = 0; i < lookups.count; ++i) {
       const uint64_t place = lookups.place(i);
-      const Status status = feeder_.add_at(room_.numbers[place], room_.bases[place], lookups.target(i));
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(feeder_.add_at(room_.numbers[place], room_.bases[place], lookups.target(i)));
     }
     return Status::ok;
   }
@@ -296,7 +293,7 @@ class SortedFeeder {
   uint64_t count_ = 0;  // look-ups that wait
 };
 
-// In which order so many look-ups of so many queries in a table are best taken. Sorted ones tell their query in the bits behind the prefix.
+// The best order of the look-ups of a batch of queries in a table. Sorted look-ups have their query in the bits behind the prefix.
 inline Order order_of(const TableProbe& p, uint64_t lookups, uint64_t queries, Order asked_for) {
   if (p.prefix_bits > kMostSortedBits || queries > kIndexMask) return Order::asked;
   if (asked_for != Order::best) return asked_for;
@@ -316,7 +313,7 @@ Status probe_blocks(const TableProbes& tables, const Queries& queries, const Pro
   for (const TableProbe* p = first; p < end; ++p)
     if (p->table->block_bytes > block_bytes) block_bytes = p->table->block_bytes;
   const Workspace work(block_bytes);
-  if (!work.fine()) return no_memory(UINT64_MAX, fault);
+  if (!work.fine()) return no_memory(fault);
   using W = typename Blocks::W;
   ProbeState<W> state;
   state.work = &work;

@@ -39,7 +39,7 @@ template <class W>
 inline void fetch_block(const Item<W>& item, uint64_t b, ProbeState<W>* state) {
   const TableView& t = *item.probe->table;
   prefetch_block(t, b);
-  if (__builtin_expect(state->fetch, 0) && b < t.block_count) ask_ahead(block_at(t, b), t.block_bytes, state);
+  if (unlikely(state->fetch) && b < t.block_count) ask_ahead(block_at(t, b), t.block_bytes, state);
 }
 
 // The first blocks of a look-up.
@@ -56,13 +56,13 @@ inline void fetch_rest(ProbeState<W>* state) {
 
 // Emits the matches among the entries from the cursor on that have the item's prefix. False when memory runs out.
 template <class Blocks, class W = typename Blocks::W>
-inline bool filter_from(const Emitter<W>& out, const Item<W>& item, const Seek<typename Blocks::Opened>& from, Cursor c,
+inline bool filter_from(const Emitter<W>& out, const Item<W>& item, const Seek<typename Blocks::OpenBlock>& from, Cursor c,
                         ProbeState<W>* state) {
-  const typename Blocks::Opened& unit = *from.unit;
+  const typename Blocks::OpenBlock& unit = *from.unit;
   const uint8_t* const block = block_at(*unit.table, unit.block);
   while (item.has_prefix(c.value)) {
     ++state->counters->candidates;
-    const unsigned distance = ones(c.value ^ lead(item.base));
+    const unsigned distance = ones(c.value ^ leading_word(item.base));
     if (distance <= out.options.radius &&
         !emit(out, item, c.value, distance, rest_at<W>(block, unit.head, c.index), {unit.block, c.index}))
       return false;
@@ -77,36 +77,36 @@ inline bool is_whole(const TableProbe& probe, uint64_t b) {
   return b && !((t.keys[b - 1] ^ t.keys[b]) & top_mask(probe.prefix_bits));
 }
 
-// Whether so many entries are expected to have a prefix that comparing all of a block beats looking for it.
+// Whether comparing all entries of a block beats looking for a prefix, as many entries are expected to have it.
 template <class Blocks>
 inline bool expects_many(const TableProbe& probe) {
   return probe.table->fingerprint_count >> (probe.prefix_bits & 63) >= Blocks::kExpandFrom && probe.prefix_bits < 64;
 }
 
-// Whether comparing all entries of a block beats looking for the prefixes of so many look-ups.
+// Whether comparing all entries of a block beats looking for the prefixes of its look-ups.
 template <class Blocks>
 inline bool worth_expanding(const TableProbe& probe, uint64_t b, uint64_t uses) {
   return uses >= Blocks::kExpandShared || expects_many<Blocks>(probe) || is_whole(probe, b);
 }
 
 // Up to kWays blocks and the look-ups that end in each.
-template <class Opened, class W>
+template <class OpenBlock, class W>
 struct Reading {
-  Opened reads[kWays];
+  OpenBlock reads[kWays];
   const Unit<W>* starts[kWays + 1];
   unsigned count;
 };
 
 // The next of units, as far as they go into one reading.
-template <class Blocks, class Opened, class W>
-inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<Opened, W>* r) {
+template <class Blocks, class OpenBlock, class W>
+inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<OpenBlock, W>* r) {
   r->count = 0;
   for (; units < stop; ++units) {
     const TableView* t = units->item->probe->table;
     if (r->count && r->reads[r->count - 1].table == t && r->reads[r->count - 1].block == units->block) continue;
     if (r->count == Blocks::kTogether) break;
     r->starts[r->count] = units;
-    r->reads[r->count++] = Opened{t, units->block, {}};
+    r->reads[r->count++] = OpenBlock{t, units->block, {}};
   }
   r->starts[r->count] = units;
   return units;
@@ -114,37 +114,36 @@ inline const Unit<W>* gather(const Unit<W>* units, const Unit<W>* stop, Reading<
 
 // The entries of an opened block, number k of those opened together.
 template <class Blocks, class W = typename Blocks::W>
-inline Status expand_block(const typename Blocks::Opened& unit, unsigned k, Leads* entries, ProbeState<W>* state) {
+inline Status expand_block(const typename Blocks::OpenBlock& unit, unsigned k, LeadingWords* entries, ProbeState<W>* state) {
   uint64_t* const values = state->work->values;
   const Status status = Blocks::expand(unit, *state->work, k, values, state->fault);
-  *entries = Leads{values, rest_at<W>(block_at(*unit.table, unit.block), unit.head, 0), unit.head.count, unit.block};
+  *entries = LeadingWords{values, rest_at<W>(block_at(*unit.table, unit.block), unit.head, 0), unit.head.count, unit.block};
   return status;
 }
 
 // The look-ups in the blocks of a reading that are worth expanding; the others go into seeks.
-template <class Blocks, class W = typename Blocks::W, class Opened = typename Blocks::Opened>
-inline Status filter_expanded(const Emitter<W>& out, const Reading<Opened, W>& r, Seek<Opened>* seeks, const Unit<W>** sought,
+template <class Blocks, class W = typename Blocks::W, class OpenBlock = typename Blocks::OpenBlock>
+inline Status filter_expanded(const Emitter<W>& out, const Reading<OpenBlock, W>& r, Seek<OpenBlock>* seeks, const Unit<W>** sought,
                               unsigned* count, ProbeState<W>* state) {
   for (unsigned j = 0; j < r.count; ++j) {
-    const Opened& read = r.reads[j];
+    const OpenBlock& read = r.reads[j];
     const TableProbe& probe = *r.starts[j]->item->probe;
     const unsigned uses = static_cast<unsigned>(r.starts[j + 1] - r.starts[j]);
     ++state->counters->blocks;
     if (!worth_expanding<Blocks>(probe, read.block, uses)) {
       for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
-        seeks[*count] = Seek<Opened>{&read, j, u->item->target};
+        seeks[*count] = Seek<OpenBlock>{&read, j, u->item->target};
         sought[(*count)++] = u;
       }
       continue;
     }
     state->at_fault = &probe;
-    Leads entries;
-    const Status status = expand_block<Blocks>(read, j, &entries, state);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+    LeadingWords entries;
+    TRY(expand_block<Blocks>(read, j, &entries, state));
     for (const Unit<W>* u = r.starts[j]; u < r.starts[j + 1]; ++u) {
       state->counters->candidates += read.head.count;
       if (!Blocks::filter_values(out, *u->item, entries, Blocks::lower_bound(entries, u->item->target)))
-        return no_memory(read.block, state->fault);
+        return no_memory(state->fault);
     }
   }
   return Status::ok;
@@ -152,7 +151,7 @@ inline Status filter_expanded(const Emitter<W>& out, const Reading<Opened, W>& r
 
 // The look-ups that find their place in a block.
 template <class Blocks, class W = typename Blocks::W>
-inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::Opened>* seeks, const Unit<W>* const* sought,
+inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::OpenBlock>* seeks, const Unit<W>* const* sought,
                             unsigned count, ProbeState<W>* state) {
   for (unsigned i = 0; i < count; i += kWays) {
     const unsigned take = count - i < kWays ? count - i : kWays;
@@ -163,8 +162,8 @@ inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::O
       const Item<W>& item = *sought[i + j]->item;
       const uint64_t b = sought[i + j]->block;
       state->at_fault = item.probe;
-      if (__builtin_expect(!fine[j], 0)) return bad_key(*item.probe->table, b, item.target, state->fault);
-      if (!filter_from<Blocks>(out, item, seeks[i + j], cursors[j], state)) return no_memory(b, state->fault);
+      if (unlikely(!fine[j])) return bad_key(*item.probe->table, b, item.target, state->fault);
+      if (!filter_from<Blocks>(out, item, seeks[i + j], cursors[j], state)) return no_memory(state->fault);
     }
   }
   return Status::ok;
@@ -172,58 +171,55 @@ inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::O
 
 template <class Blocks, class W = typename Blocks::W>
 inline Status run_units(const Emitter<W>& out, unsigned n, ProbeState<W>* state) {
-  Reading<typename Blocks::Opened, W> r;
-  Seek<typename Blocks::Opened> seeks[kUnits];
+  Reading<typename Blocks::OpenBlock, W> r;
+  Seek<typename Blocks::OpenBlock> seeks[kUnits];
   const Unit<W>* sought[kUnits];
   const Unit<W>* const stop = state->units + n;
   uint64_t counted = state->counters->candidates;
   for (const Unit<W>* units = state->units; units < stop;) {
     units = gather<Blocks>(units, stop, &r);
-    if (__builtin_expect(should_stop(out.options.stop, r.count * kBlockWork + state->counters->candidates - counted), 0))
+    if (unlikely(should_stop(out.options.stop, r.count * kBlockWork + state->counters->candidates - counted)))
       return interrupted(state->fault);
     counted = state->counters->candidates;
     unsigned bad = 0, count = 0;
     Status status = Blocks::open(r.reads, r.count, *state->work, &bad, state->fault);
-    if (__builtin_expect(status != Status::ok, 0)) {
+    if (unlikely(status != Status::ok)) {
       state->at_fault = r.starts[bad]->item->probe;
       return status;
     }
     fetch_rest(state);
-    status = filter_expanded<Blocks>(out, r, seeks, sought, &count, state);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
-    status = filter_sought<Blocks>(out, seeks, sought, count, state);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+    TRY(filter_expanded<Blocks>(out, r, seeks, sought, &count, state));
+    TRY(filter_sought<Blocks>(out, seeks, sought, count, state));
   }
   return Status::ok;
 }
 
 // A look-up in an opened block, number k of those opened together, whose entries are all compared.
 template <class Blocks, class W = typename Blocks::W>
-inline Status look_at_all(const Emitter<W>& out, const Item<W>& item, const typename Blocks::Opened& unit, unsigned k, ProbeState<W>* state) {
-  Leads entries;
-  const Status status = expand_block<Blocks>(unit, k, &entries, state);
-  if (__builtin_expect(status != Status::ok, 0)) return status;
+inline Status look_at_all(const Emitter<W>& out, const Item<W>& item, const typename Blocks::OpenBlock& unit, unsigned k, ProbeState<W>* state) {
+  LeadingWords entries;
+  TRY(expand_block<Blocks>(unit, k, &entries, state));
   state->counters->candidates += entries.n;
-  return Blocks::filter_values(out, item, entries, Blocks::lower_bound(entries, item.target)) ? Status::ok : no_memory(unit.block, state->fault);
+  return Blocks::filter_values(out, item, entries, Blocks::lower_bound(entries, item.target)) ? Status::ok : no_memory(state->fault);
 }
 
 // The same, which finds its place.
 template <class Blocks, class W = typename Blocks::W>
-inline Status look_into(const Emitter<W>& out, const Item<W>& item, const typename Blocks::Opened& unit, unsigned k, ProbeState<W>* state) {
+inline Status look_into(const Emitter<W>& out, const Item<W>& item, const typename Blocks::OpenBlock& unit, unsigned k, ProbeState<W>* state) {
   if constexpr (Blocks::kReached) {
     state->counters->candidates += kFew;
-    const Few few = Blocks::filter_few(out, item, unit);
-    if (__builtin_expect(few == Few::done, 1)) return Status::ok;
-    if (few == Few::no_memory) return no_memory(unit.block, state->fault);
+    const Shortcut few = Blocks::filter_few(out, item, unit);
+    if (likely(few == Shortcut::done)) return Status::ok;
+    if (few == Shortcut::no_memory) return no_memory(state->fault);
     if (is_whole(*item.probe, unit.block)) return look_at_all<Blocks>(out, item, unit, k, state);
   }
   Cursor c;
-  if (__builtin_expect(!Blocks::find(unit, *state->work, k, item.target, &c), 0)) {
+  if (unlikely(!Blocks::find(unit, *state->work, k, item.target, &c))) {
     state->at_fault = item.probe;
     return bad_key(*unit.table, unit.block, item.target, state->fault);
   }
-  const bool fine = filter_from<Blocks>(out, item, Seek<typename Blocks::Opened>{&unit, k, item.target}, c, state);
-  return fine ? Status::ok : no_memory(unit.block, state->fault);
+  const bool fine = filter_from<Blocks>(out, item, Seek<typename Blocks::OpenBlock>{&unit, k, item.target}, c, state);
+  return fine ? Status::ok : no_memory(state->fault);
 }
 
 }  // namespace

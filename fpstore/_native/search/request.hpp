@@ -1,17 +1,13 @@
 // What is asked of the tables: queries, look-ups and options.
 #pragma once
+#include <atomic>
+
 #include "format/filter.hpp"
 #include "format/table_view.hpp"
 #include "isa/runtime.hpp"
 #include "search/nearest.hpp"
-#include "search/page_watch.hpp"
 
 namespace fpstore {
-
-struct Queries {
-  const uint64_t* words;  // of rows
-  size_t count;
-};
 
 // One table's part of a probe: look at every entry whose leading prefix_bits equal the query's XOR one of the variants.
 struct TableProbe {
@@ -51,6 +47,23 @@ struct FoundPlaces {
 // How the look-ups in a table follow each other: as they are asked for; nearly by ascending target; or sorted, in one sweep that opens
 // each block once. By default the kernel chooses, by how many they are.
 enum class Order { best, asked, near, sorted };
+
+// Whether the pages of look-ups are in the page cache, learnt from the faults of the threads that look up. Pages are asked for
+// ahead only after a look-up had to wait for one, and for a fixed number of look-ups; how long anything took plays no part.
+class PageWatch {
+ public:
+  enum class Plan { trust, check, fetch };
+  // What to do for the next look-ups; of several threads one may miss what another notes, which only shifts the next check.
+  Plan plan(unsigned lookups);
+  // What a check came to.
+  void note(bool waited);
+
+ private:
+  static constexpr uint32_t kLookups = 1 << 12;
+  std::atomic<uint32_t> ahead_{0};    // look-ups that still ask ahead
+  std::atomic<uint32_t> trusted_{0};  // look-ups before the next check
+  std::atomic<uint32_t> trust_{0};    // look-ups between the last two checks
+};
 
 struct ProbeOptions {
   unsigned radius;

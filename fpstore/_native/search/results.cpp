@@ -85,7 +85,7 @@ class PartOrder {
   std::vector<Match<Row>> ordered_;
 };
 
-// Shares out so many tasks to threads, each of which calls work(number) of a work that it makes with its stopper.
+// Shares out count tasks to threads. Each thread makes a work with its stopper, and calls work(number) for each task.
 template <class MakeWork>
 void share(size_t tasks, unsigned threads, Stopper* stop, MakeWork make_work) {
   SharedTasks shared(tasks);

@@ -39,9 +39,9 @@ struct CodeSeek {
 };
 
 // A target that is sought in a block, which is number k of those opened together.
-template <class Opened>
+template <class OpenBlock>
 struct Seek {
-  const Opened* unit;
+  const OpenBlock* unit;
   unsigned k;
   uint64_t target;
 };

@@ -1,8 +1,13 @@
-// Where matches go.
+// Queries, and where their matches go.
 #pragma once
 #include "format/row.hpp"
 
 namespace fpstore {
+
+struct Queries {
+  const uint64_t* words;  // of rows
+  size_t count;
+};
 
 template <class Row>
 struct Match {

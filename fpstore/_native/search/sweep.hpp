@@ -1,4 +1,4 @@
-// Probes with so many look-ups in a window of a table that they share blocks: the window is gone through in order, and a block is opened once
+// Probes whose look-ups are dense enough in a window of a table to share blocks: the window is read in order, and a block is opened once
 // for all look-ups that it concerns.
 #pragma once
 #include "search/pipeline.hpp"
@@ -31,7 +31,7 @@ class Sweep {
  public:
   using W = typename Blocks::W;
   using Row = typename W::Row;
-  using Opened = typename Blocks::Opened;
+  using OpenBlock = typename Blocks::OpenBlock;
 
   Sweep(const Emitter<W>& out, const SortedLookups<Row>& lookups, ProbeState<W>* state)
       : out_(out), lookups_(lookups), t_(*lookups.probe->table), state_(state), check_(out.options) {}
@@ -44,8 +44,7 @@ class Sweep {
       for (; n < Blocks::kTogether; ++n) {
         if (low == high) {
           if (high == lookups_.count) break;
-          const Status status = find(lookups_.target(high));
-          if (__builtin_expect(status != Status::ok, 0)) return status;
+          TRY(find(lookups_.target(high)));
         }
         // All that is left is greater than the last key, of which a block says that it is right.
         if (at_ == t_.block_count) break;
@@ -53,7 +52,7 @@ class Sweep {
         while (high < lookups_.count && lookups_.target(high) <= key) ++high;
         if (check_.watched()) state_->fetch = check_.next(high - before, [&] { (void)*static_cast<const volatile uint8_t*>(block_at(t_, at_)); });
         fetch_ahead();
-        units_[n] = Opened{&t_, at_++, {}};
+        units_[n] = OpenBlock{&t_, at_++, {}};
         low_[n] = low;
         high_[n] = high;
         // Above 64 bits, several blocks may have entries with the leading word of a key.
@@ -62,7 +61,7 @@ class Sweep {
       if (n) {
         const Status status = read(n);
         check_.finish();
-        if (__builtin_expect(status != Status::ok, 0)) return status;
+        if (unlikely(status != Status::ok)) return status;
       }
       if (at_ == t_.block_count && (low < lookups_.count)) {
         ++state_->counters->blocks;
@@ -82,11 +81,11 @@ class Sweep {
     uint64_t b = at_ + Blocks::count_below(t_.keys + at_, n, target);
     if (b - at_ == kNearKeys) {
       uint64_t low, high;
-      if (__builtin_expect(!directory_range(t_, target, &low, &high), 0)) return bad(high);
+      if (unlikely(!directory_range(t_, target, &low, &high))) return bad(high);
       b = find_block<Blocks>(t_, target, low, high);
-      if (__builtin_expect(b < at_, 0)) return bad(high);
+      if (unlikely(b < at_)) return bad(high);
     }
-    if (__builtin_expect(!encloses(t_, b, target), 0)) return bad(b);
+    if (unlikely(!encloses(t_, b, target))) return bad(b);
     at_ = b;
     return Status::ok;
   }
@@ -101,7 +100,7 @@ class Sweep {
     uint64_t b = fetched_ > at_ ? fetched_ : at_;
     for (; b < t_.block_count && b <= at_ + kBlocksAhead; ++b) {
       prefetch_block(t_, b);
-      if (__builtin_expect(state_->fetch, 0)) ask_ahead(block_at(t_, b), t_.block_bytes, state_);
+      if (unlikely(state_->fetch)) ask_ahead(block_at(t_, b), t_.block_bytes, state_);
     }
     fetched_ = b;
   }
@@ -110,7 +109,7 @@ class Sweep {
     unsigned bad = 0;
     uint64_t uses = 0;
     for (unsigned k = 0; k < n; ++k) uses += high_[k] - low_[k];
-    if (__builtin_expect(should_stop(out_.options.stop, n * kBlockWork + uses * kLookupWork), 0)) return interrupted(state_->fault);
+    if (unlikely(should_stop(out_.options.stop, n * kBlockWork + uses * kLookupWork))) return interrupted(state_->fault);
     Status status = Blocks::open(units_, n, *state_->work, &bad, state_->fault);
     for (unsigned k = 0; k < n && status == Status::ok; ++k) {
       ++state_->counters->blocks;
@@ -126,18 +125,17 @@ class Sweep {
 
   // Compares what has the prefixes of the look-ups in an expanded block.
   Status expand(unsigned k) {
-    Leads entries;
-    const Status status = expand_block<Blocks>(units_[k], k, &entries, state_);
-    if (__builtin_expect(status != Status::ok, 0)) return status;
+    LeadingWords entries;
+    TRY(expand_block<Blocks>(units_[k], k, &entries, state_));
     state_->counters->candidates += (high_[k] - low_[k]) * entries.n;
     for (uint64_t i = low_[k]; i < high_[k]; i += kChunk)
-      if (__builtin_expect(!filter(i, high_[k] - i < kChunk ? high_[k] : i + kChunk, entries), 0)) return no_memory(units_[k].block, state_->fault);
+      if (unlikely(!filter(i, high_[k] - i < kChunk ? high_[k] : i + kChunk, entries))) return no_memory(state_->fault);
     return Status::ok;
   }
 
   // Compares the entries of a block with the look-ups from first to end. Whether anything is near cannot be predicted. So the first loop
   // has no branch, and the searches of several look-ups overlap; the second one goes through those that may have a match.
-  bool filter(uint64_t first, uint64_t end, const Leads& entries) {
+  bool filter(uint64_t first, uint64_t end, const LeadingWords& entries) {
     constexpr unsigned kLast = Blocks::kAtOnce - 1;
     uint32_t places[kChunk];
     uint64_t left[kChunk];
@@ -145,22 +143,21 @@ class Sweep {
     for (uint64_t i = first; i < end; ++i) {
       const uint32_t at = Blocks::lower_bound(entries, lookups_.target(i));
       const uint64_t* const values = entries.values + at;  // what lies past the entries does not matter: see below
-      const bool near = Blocks::any_near(values, lead(lookups_.bases[lookups_.place(i)]), out_.options.radius);
+      const bool near = Blocks::any_near(values, leading_word(lookups_.bases[lookups_.place(i)]), out_.options.radius);
       const bool more = values[kLast] <= lookups_.last(i);
       places[count] = at;
       left[count] = i;
       count += static_cast<unsigned>(near) | static_cast<unsigned>(more);
     }
     for (unsigned c = 0; c < count; ++c)
-      if (__builtin_expect(!Blocks::filter_values(out_, item(left[c]), entries, places[c]), 0)) return false;
+      if (unlikely(!Blocks::filter_values(out_, item(left[c]), entries, places[c]))) return false;
     return true;
   }
 
   // Finds the place of each look-up.
   Status look(unsigned k) {
     for (uint64_t i = low_[k]; i < high_[k]; ++i) {
-      const Status status = look_into<Blocks>(out_, item(i), units_[k], k, state_);
-      if (__builtin_expect(status != Status::ok, 0)) return status;
+      TRY(look_into<Blocks>(out_, item(i), units_[k], k, state_));
     }
     return Status::ok;
   }
@@ -171,7 +168,7 @@ class Sweep {
   ProbeState<W>* state_;
   PageCheck check_;
   uint64_t at_ = 0, fetched_ = 0;
-  Opened units_[Blocks::kTogether];
+  OpenBlock units_[Blocks::kTogether];
   uint64_t low_[Blocks::kTogether], high_[Blocks::kTogether];  // the look-ups of each
 };
 

@@ -51,7 +51,7 @@ class UnitWriter {
  public:
   explicit UnitWriter(std::vector<uint8_t>* bytes) : bytes_(bytes), out_(bytes->data()), room_(bytes->size()) {}
 
-  // Makes room for so many bytes, and for the padding.
+  // Makes room for n bytes, and for the padding.
   void reserve(size_t more) {
     if (room_ - size_ >= more + NormalText::kPadding) return;
     bytes_->resize(2 * room_ + more + NormalText::kPadding);

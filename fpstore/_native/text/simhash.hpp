@@ -55,7 +55,7 @@ void feature_row(uint64_t hash, unsigned row_words, uint64_t* row);
 uint64_t feature_hash(FeatureHash hash, const uint8_t* data, size_t size, uint64_t seed);
 
 // Bit i of the result is set if the rows with the bit weigh more than half of all. Weights are added in the order of the rows; those
-// that are batched are added up among themselves, and to the others when there are so many, or at the end.
+// that are batched are added up among themselves, and to the others when a batch is full, or at the end.
 constexpr uint64_t kBatchedFeatures = 200;
 void simhash_weighted(const uint64_t* rows, const double* weights, const uint8_t* batched, uint64_t n, unsigned row_words, uint64_t* result);
 

@@ -29,7 +29,7 @@ SPARSE = 16  # blocks of ids between keys that are read one by one: these take a
 Range = tuple[int, int]
 
 
-class Run(NamedTuple):
+class KnownRun(NamedTuple):
     """Successive entries that are known: all their pages are intact, and the words of the directory for their buckets."""
 
     first: int
@@ -234,12 +234,12 @@ class ColumnTable(StoredFile):
     # What is left of a damaged file
 
     @cached_property
-    def known(self) -> Sequence[Run]:
+    def known(self) -> Sequence[KnownRun]:
         """The entries that can be read, in order. The file is read once to find out."""
         header, good = self.header, self._intact_pages()
         whole = _entries(good, header.tags_offset, self._entry_bytes, header.count)
         if self._is_rows:
-            return [Run(first, end, 0, 0) for first, end in whole]
+            return [KnownRun(first, end, 0, 0) for first, end in whole]
         if self._rest_bytes:
             whole = [
                 (low, high) for low, high, _ in _common(whole, _entries(good, header.rest_offset, self._rest_bytes, header.count))
@@ -252,7 +252,7 @@ class ColumnTable(StoredFile):
             if (part[1:] >= part[:-1]).all() and part[0] >= (ranges[-1][1] if ranges else 0) and part[-1] <= header.count:
                 ranges.append((int(part[0]), int(part[-1])))
                 buckets.append((first, end))
-        return [Run(low, high, *buckets[place]) for low, high, place in _common(whole, ranges)]
+        return [KnownRun(low, high, *buckets[place]) for low, high, place in _common(whole, ranges)]
 
     def _some_directory(self, first: int, end: int) -> Counts:
         at, _ = self._directory_bytes()
@@ -274,7 +274,7 @@ class ColumnTable(StoredFile):
                         good[page] = False
         return good
 
-    def read_known(self, run: Run) -> Iterator[tuple[int, Words]]:
+    def read_known(self, run: KnownRun) -> Iterator[tuple[int, Words]]:
         """Yield (number of the first, keys or rows) of a run of ``known`` or a part of one, in bounded pieces."""
         for first, end in self._parts(run.first, run.end):
             if self._is_rows:

@@ -119,7 +119,8 @@ void SealedFile::open_metadata() {
   // nobody can tell: LMDB has no checksums.
   const unsigned later = found[1].transaction > found[0].transaction;
   const uint64_t last = found[later].transaction;
-  if (last && ((last & 1) != later || last - found[!later].transaction != 1)) fail("LMDB file is damaged (page 0: the metadata pages are in the wrong order)", 0);
+  if (last && ((last & 1) != later || last - found[!later].transaction != 1))
+    fail(std::string("LMDB file is damaged (page 0: the metadata pages are in the wrong order)") + kThen, 0);
   const Metadata& meta = found[later];
   page_bytes_ = static_cast<uint32_t>(meta.page_bytes);
   last_page_ = meta.last_page;
@@ -127,14 +128,17 @@ void SealedFile::open_metadata() {
   entries_ = meta.entries;
   if (root_ != kNowhere) {
     depth_ = meta.depth;
-    if (root_ < 2 || root_ > last_page_ || depth_ < 1 || depth_ > kMostDepth) fail(std::string("LMDB file is damaged: a tree has no root") + kThen, root_);
+    if (root_ < 2 || root_ > last_page_ || depth_ < 1 || depth_ > kMostDepth)
+      fail(std::string("LMDB file is damaged: a tree has no root") + kThen, root_);
   }
-  if (entries_ > used() / (kNodeHead + 8 * key_words_)) fail("LMDB file is damaged: " + std::to_string(entries_) + " keys do not fit" + kThen, entries_);
+  if (entries_ > used() / (kNodeHead + 8 * key_words_))
+    fail("LMDB file is damaged: " + std::to_string(entries_) + " keys do not fit" + kThen, entries_);
 }
 
 void SealedFile::open_seal() {
   const uint64_t tail = kSumBytes * (chunks() + groups() + 1);
-  if (file_bytes_ < used() + kPadBytes + tail) fail("LMDB file is cut short or damaged (" + std::to_string(file_bytes_) + " bytes)" + kThen, file_bytes_);
+  if (file_bytes_ < used() + kPadBytes + tail)
+    fail("LMDB file is cut short or damaged (" + std::to_string(file_bytes_) + " bytes)" + kThen, file_bytes_);
   level_one_ = file_bytes_ - tail;
   level_two_.reset(new uint64_t[groups() + 1]);
   uint8_t* const bytes = reinterpret_cast<uint8_t*>(level_two_.get());
@@ -195,7 +199,8 @@ void SealedFile::check_all(Stopper* stop) {
 SealedFile::Step SealedFile::checked_page(uint64_t page, unsigned flags) const {
   if (page < 2 || page > last_page_) damaged(page);
   const uint64_t at = page * page_bytes_;
-  for (uint64_t chunk = at / kChunkBytes; !whole_.load(std::memory_order_relaxed) && chunk < (at + page_bytes_) / kChunkBytes; ++chunk) check_chunk(chunk);
+  if (!whole_.load(std::memory_order_relaxed))
+    for (uint64_t chunk = at / kChunkBytes; chunk < (at + page_bytes_) / kChunkBytes; ++chunk) check_chunk(chunk);
   mapped_bytes_may_change();
   const uint8_t* const p = data_ + at;
   const uint64_t lower = read_once(load16(p + 12));

@@ -22,8 +22,8 @@ struct SealedError {
 // is not as it should be is a SealedError. The file may change at any time: what bounds an access is read once. Threads may share it.
 class SealedFile {
  public:
-  // Checks the metadata and the seal of an open file, whose descriptor it takes over. Keys have so many words; a value that is longer
-  // than this is damage.
+  // Checks the metadata and the seal of an open file, and takes over its descriptor. A key has key_words words. A value of more than
+  // `longest` bytes is damage.
   SealedFile(int descriptor, std::string path, unsigned key_words, uint64_t longest);
   ~SealedFile();
   SealedFile(const SealedFile&) = delete;
@@ -41,18 +41,20 @@ class SealedFile {
     const uint8_t* data;
     uint64_t size;
   };
-  // The value of a key, a row of key_words words, of which the file has the bytes, big-endian. Its number among all keys, if it is
-  // known, is where its place is noted: the next time it takes no walk.
+  // The value of a key, a row of key_words words; the file has its bytes, big-endian. The number of the key among all keys, if it is
+  // known, says where its place is noted: the next look-up walks no tree.
   static constexpr uint64_t kNoNumber = UINT64_MAX;
   Value find(const uint64_t* key, uint64_t number) const;
   // Fetches ahead what find() will read, if the place is noted.
   void fetch(uint64_t number) const;
-  // What follows may end early, if the stopper says so, which remembers that.
+  // The stopper may end the calls below early, and remembers that it did.
   //
-  // The values of the first keys that have this many bytes together, or of all. Ascending keys are found fastest.
-  void find_many(const uint64_t* keys, const uint64_t* numbers, size_t count, uint64_t enough, Stopper* stop, std::vector<Value>* values) const;
-  // The values, and the rows of the keys, from one key to another, both included; at most `most` of them.
-  void range(const uint64_t* first, const uint64_t* last, uint64_t most, Stopper* stop, std::vector<Value>* values, std::vector<uint64_t>* keys) const;
+  // The values of all keys, or of the first keys whose values have `enough` bytes together. Ascending keys are found fastest.
+  void find_many(const uint64_t* keys, const uint64_t* numbers, size_t count, uint64_t enough, Stopper* stop,
+                 std::vector<Value>* values) const;
+  // The values and the rows of at most `most` keys, from one key to another, both included.
+  void range(const uint64_t* first, const uint64_t* last, uint64_t most, Stopper* stop, std::vector<Value>* values,
+             std::vector<uint64_t>* keys) const;
   // Checks every page and every checksum.
   void check_all(Stopper* stop);
 

@@ -87,7 +87,7 @@ def install():
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, restore_signals, gid, gids, uid, umask,
         start_new_session, process_group,
     ):  # fmt: skip
-        environment = dict(os.environ if env is None else env)
+        environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (os.environ if env is None else env).items()}
         usual = close_fds and restore_signals and not (executable or preexec_fn or pass_fds or shell or start_new_session)
         usual = usual and gid is gids is uid is None and umask == process_group == -1 and plain_python(args)
         if usual and not warm:

@@ -160,7 +160,8 @@ class Disk:
         """Do what an event says."""
         kind = event.kind
         if kind in "WDHTX":
-            self.files[event.file].change(kind, event.place, event.data)
+            if event.file in self.files:  # others never had a name, and are gone when the power fails
+                self.files[event.file].change(kind, event.place, event.data)
         elif kind == "S":
             try:
                 entry = self._entry(event.path)

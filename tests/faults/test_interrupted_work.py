@@ -169,12 +169,12 @@ def test_an_index_that_is_checked_in_pieces(tmp_path, pieces, kind, count):
     table.check_index()
     image = bytearray(path.read_bytes())
     rng = np.random.default_rng(1)
-    slots = range(table.kernel.directory_offset, table.kernel.file_bytes, 8)
-    keys = range(table.kernel.keys_offset, table.kernel.directory_offset, 8)[:-1]  # the last may be greater
+    slots = range(table.header.directory_offset, table.header.file_bytes, 8)
+    keys = range(table.header.keys_offset, table.header.directory_offset, 8)[:-1]  # the last may be greater
     for at in [*rng.permutation(slots)[:40].tolist(), *rng.permutation(keys)[:40].tolist()]:
         before = image[at : at + 8]
         image[at : at + 8] = bytes(8) if before != bytes(8) else b"\xff" * 8
-        if at >= keys.stop or at >= table.kernel.keys_offset + 8:
+        if at >= keys.stop or at >= table.header.keys_offset + 8:
             path.write_bytes(image)
             with pytest.raises(CorruptStoreError, match=r"key index is out of order|key directory does not match the keys"):
                 PackedTable(path, None).check_index()
@@ -192,10 +192,10 @@ def test_control_c_ends_the_check_of_an_index_within_a_piece(tmp_path, pieces, m
         return read(*arguments)
 
     monkeypatch.setattr(tablefile, "read_at", interrupted)
-    keys = -(-table.kernel.block_count // tablefile.INDEX_PIECE)
+    keys = -(-table.header.block_count // tablefile.INDEX_PIECE)
     for last in (3, keys + 4):  # among the keys, and then in the directory
         table = PackedTable(table.path, None)
-        assert (table.kernel.file_bytes - table.kernel.directory_offset) // 8 > 6 * tablefile.INDEX_PIECE
+        assert (table.header.file_bytes - table.header.directory_offset) // 8 > 6 * tablefile.INDEX_PIECE
         reads.clear()
         with pytest.raises(KeyboardInterrupt):
             table.check_index()

@@ -246,6 +246,7 @@ INTERRUPTED = """
     import numpy as np
     import fpstore
     from fpstore import _kernel
+    from fpstore.store import snapshot_of
 
     skewed = np.random.default_rng(1).integers(0, 2**32, 1 << 17, dtype=np.uint64)
     store = fpstore.build(sys.argv[1], skewed, design="manku-4")

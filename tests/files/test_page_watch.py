@@ -12,6 +12,7 @@ SCRIPT = """
     import ctypes, sys
     import numpy as np
     import fpstore
+    from fpstore.store import snapshot_of
 
     library = ctypes.CDLL(None)
     stored = np.random.default_rng(1).integers(0, 2**64, 50_000, dtype=np.uint64)

@@ -250,7 +250,11 @@ def test_a_table_truncated_under_an_open_store(store, table, share):
     assert str(file) in said["backup"][1]
     faulty, losses, count = said["repair"]
     assert any(str(file) in fault for fault in faulty)
-    assert (count, losses) == (len(numbers_of(bits)), [])
+    if table == 0 and bits > 64:  # the rows are only here, and their checksums were at the end
+        assert count == 0
+        assert "5000 of 5000 fingerprints of the tables, which are not known" in losses
+    else:
+        assert (count, losses) == (len(numbers_of(bits)), [])
 
 
 def test_a_merge_and_a_split_of_a_truncated_table(store):

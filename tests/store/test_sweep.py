@@ -40,7 +40,7 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
         ("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan("),
         ("Snapshot.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
         pytest.param("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3", marks=pytest.mark.slow),
-        ("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "design"),
+        ("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
         pytest.param("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets", marks=pytest.mark.slow),
         pytest.param(
             "import fpstore.jobs.dedup as d; d.kept_of = lambda corpus, kept: corpus.table", "dedup", marks=pytest.mark.slow

@@ -306,6 +306,11 @@ def request_of(
         raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
     if not with_source and pairs is None:
         raise InputError("there is nothing to measure: give a corpus, or pairs with labels")
+    if with_source and not image and not text:
+        raise InputError(
+            "say what is measured: the column of texts (text=, --text-field), files that are texts (text=True, --text), "
+            "or pictures (image=True, --image)"
+        )
     columns = projection_of(Projection(id=id), text, None) if with_source and not image else None
     return Request(made, ways, checked, wish, columns, pairs)
 

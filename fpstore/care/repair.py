@@ -161,7 +161,7 @@ class _Repair:
 
     def _is_sound(self, store: DamagedStore) -> bool:
         report = self._report
-        # First without LMDB, which a damaged file could make end the process.
+        # First these, each as a whole: the rest of a store that cannot be opened is not looked at.
         for file in (store.folder / name for name in (IDS_FILE, STRINGS_FILE, NUMBERS_FILE, PLACES_FILES[1])):
             try:
                 if file.name == IDS_FILE or file.exists():

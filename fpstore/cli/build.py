@@ -147,7 +147,7 @@ def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
 
 
 def _of_radius(made: HyperplaneHash, radius: int) -> str:
-    """Print a note about the copies that the default radius finds."""
+    """Return a note about the copies that a radius finds."""
     found = made.recall(0.95, radius)
     return (
         f"radius {radius} finds {found:.0%} of the pairs of vectors at a cosine of 0.95: give --width and --radius, "

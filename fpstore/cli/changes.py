@@ -208,7 +208,7 @@ class _Counts:
         return f"{counted(self.inserted, 'row')} of {self.done:,} {self.what}"
 
     def said(self) -> str:
-        """Print how many rows are in the store, and how to go on."""
+        """Return how many rows are in the store, and how to go on."""
         chunk = self.chunk  # one without rows, as of a text without words, has no ids
         with_ids = chunk is not None and not self.row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"

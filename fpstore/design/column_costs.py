@@ -17,7 +17,16 @@ from fpstore.base.width import WORD_BITS
 from fpstore.design.costs import CACHE_BYTES
 from fpstore.design.families import Design
 from fpstore.design.sample import Sample
-from fpstore.design.tables import LEAST_BUCKET_BITS, MOST_BUCKET_BITS, REFERENCES, ROWS, TAG_BITS, TableSpec, row_bucket_bits
+from fpstore.design.tables import (
+    LEAST_BUCKET_BITS,
+    MOST_BUCKET_BITS,
+    REFERENCES,
+    ROWS,
+    TAG_BITS,
+    TableSpec,
+    near_share,
+    row_bucket_bits,
+)
 
 DIRECTORY_BYTES = 4  # for each bucket
 TAG_BYTES = 2
@@ -74,7 +83,7 @@ def work(design: Design, fingerprint_count: int, radius: int, sample: Sample | N
         for f in range(t + 1):
             buckets = comb(table.prefix_bits, f)
             found = fingerprint_count / 2.0**table.prefix_bits
-            near = _near(table.tag_bits, t + following + 1 - f)
+            near = near_share(table.tag_bits, t + following + 1 - f)
             done = _more(done, table, missed, buckets, buckets * found, buckets * found * near)
     return done
 
@@ -150,11 +159,6 @@ def cheapest(costs: Sequence[npt.NDArray[np.float64]], total: int) -> npt.NDArra
         out[:, table] = allowed - 1
         left = left - allowed
     return out
-
-
-def _near(bits: int, most: int) -> float:
-    """Return the share of random tags that differ from a tag in at most some number of bits."""
-    return sum(comb(bits, count) for count in range(min(most, bits) + 1)) / 2.0**bits
 
 
 def nanoseconds(done: ColumnWork) -> float:

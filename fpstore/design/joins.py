@@ -22,7 +22,7 @@ from fpstore.design.columns import columns
 from fpstore.design.dealing import exchange
 from fpstore.design.families import lookup_radius
 from fpstore.design.sample import Sample
-from fpstore.design.tables import COPIES, LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, spread
+from fpstore.design.tables import COPIES, LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, near_share, spread
 
 MOST_BLOCKS = 40
 SAMPLED_PLANS = 8  # the sample compares this many of the best plans for a uniform set
@@ -176,7 +176,7 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
         met += sum(comb(table.prefix_bits, f) for f in range(flips + 1))
         if sample is None:
             in_bucket = [comb(table.prefix_bits, f) / 2.0**table.prefix_bits for f in range(flips + 1)]
-            near = [_within(table.tag_bits, both - f) for f in range(flips + 1)]
+            near = [near_share(table.tag_bits, both - f) for f in range(flips + 1)]
             found, left = count * sum(in_bucket), count * sum(map(mul, in_bucket, near))
         else:
             bucket = sample.distances(table.permutation[: table.prefix_bits])
@@ -190,11 +190,6 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
         candidates += found
         survivors += left
     return JoinWork(len(design.tables) * design.width.words, met, candidates, survivors)
-
-
-def _within(bits: int, limit: int) -> float:
-    """Return the share of uniform values that differ from a value in at most ``limit`` bits."""
-    return sum(comb(bits, d) for d in range(min(limit, bits) + 1)) / 2.0**bits
 
 
 def nanoseconds(done: JoinWork, count: int, queries: int | None = None) -> float:

@@ -166,6 +166,11 @@ def row_bucket_bits(fingerprint_count: int) -> int:
     return min(max(fingerprint_count.bit_length() - ROWS_SHARE_BITS, LEAST_BUCKET_BITS), TAG_BITS)
 
 
+def near_share(bits: int, most: int) -> float:
+    """Return the share of uniform values of some bits that differ from a value in at most ``most`` bits."""
+    return sum(comb(bits, count) for count in range(min(most, bits) + 1)) / 2.0**bits
+
+
 def spread(block_count: int, radius: int) -> list[int]:
     """Return a threshold t_i for each block, at least -1, with sum(t_i + 1) = radius + 1 (GPH, ICDE 2018)."""
     base, extra = divmod(radius + 1, block_count)

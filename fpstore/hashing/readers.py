@@ -651,8 +651,8 @@ def _maker_of(
         raise InputError(
             f"fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got {show(fingerprinter)}"
         )
+    dimension = first.dimension(first.resolved(projection))
     with located(first.label):
-        dimension = first.dimension(first.resolved(projection))
         if dimension is None:
             raise InputError("no vectors, which would tell the dimension")
         return fingerprinter(dimension)

@@ -56,12 +56,16 @@ class NpyRows(RowFiles):
         return int(self._shape[1])
 
     def _mapped(self) -> npt.NDArray[Any]:
+        shorter = "it is shorter than its header says"
         with storage_errors(self.name):
             try:
-                mapped: npt.NDArray[Any] = np.lib.format.open_memmap(self.file.path, mode="r")
+                with np.errstate(over="raise"):  # the number of bytes of a damaged shape
+                    mapped: npt.NDArray[Any] = np.lib.format.open_memmap(self.file.path, mode="r")
+            except ArithmeticError:
+                raise at(self.name, None, f"not a readable .npy file: {shorter}") from None
             except (ValueError, EOFError, SyntaxError, TypeError) as error:
                 reason = (str(error) or "no header").splitlines()[0]
-                reason = reason.replace("mmap length is greater than file size", "it is shorter than its header says")
+                reason = reason.replace("mmap length is greater than file size", shorter)
                 raise at(self.name, None, f"not a readable .npy file: {reason}") from None
             return mapped
 

@@ -340,7 +340,6 @@ class RowFiles(RowSource):
         self.names, self.paths = [file.name for file in self.files], [file.path for file in self.files]
         sizes = [file.size for file in self.files if file.size is not None]
         self.bytes_total = sum(sizes) if len(sizes) == len(self.files) else None
-        self._again = again
         self._states = list(map(FileState.of, self.paths)) if again else []
 
     def states(self) -> list[FileState]:

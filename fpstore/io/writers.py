@@ -210,7 +210,6 @@ def open_writer(
         tsv, csv and jsonl.
     names : dict of str to str, optional
         Other names for some of the columns in the output; ``write`` takes the old ones. Delimited text then begins with a header.
-
     fingerprinter : mapping, optional
         How the fingerprints were made, as `Fingerprinter.describe` returns it: Parquet remembers it in its metadata, and a store
         that is built of the file does.

@@ -10,6 +10,7 @@ from math import ceil, floor, log10
 from typing import NamedTuple
 
 TOP, FOOT = 12, 26  # pixels above and below what is drawn
+LINES_HEIGHT = 200  # pixels
 FEWEST_TICKS = 2
 MOST_LABELS = 9
 LEAST_SHOWN = 1.5  # pixels of a bar that stands for more than nothing
@@ -122,13 +123,13 @@ def lines(series: Sequence[Sequence[float]], names: Sequence[str]) -> Picture:
     return line_picture(logs, names, scale)
 
 
-def line_picture(series: Sequence[Sequence[float]], names: Sequence[str], scale: Scale = SHARES, height: int = 200) -> Picture:
+def line_picture(series: Sequence[Sequence[float]], names: Sequence[str], scale: Scale = SHARES) -> Picture:
     """Return a picture of two lines over the same numbers, by default of shares."""
     step = 100 / len(names)
-    points = [[((i + 0.5) * step, scale.place(value, height)) for i, value in enumerate(values)] for values in series]
+    points = [[((i + 0.5) * step, scale.place(value, LINES_HEIGHT)) for i, value in enumerate(values)] for values in series]
     every = ceil(len(names) / MOST_LABELS)
     below = (((i + 0.5) * step, name) for i, name in enumerate(names) if int(name) % every == 0)
-    return scale.picture(height, below, series=points)
+    return scale.picture(LINES_HEIGHT, below, series=points)
 
 
 def counts_up_to(most: float) -> Scale:

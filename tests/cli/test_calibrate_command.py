@@ -148,7 +148,7 @@ def test_the_page_in_a_browser(corpora):
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        ((), 2, "name files or folders"), (("d",), 2, "name either the column"), (("none", "--text"), 1, "none"),
+        ((), 2, "name files or folders"), (("d",), 2, "or pictures (--image)"), (("none", "--text"), 1, "none"),
         (("d", "--text", "--setting", "size=0"), 2, "size must be"), (("d", "--text", "--change", "x"), 2, "a change is one of"),
         (("d", "--text", "--recall", "2"), 2, "recall must be"), (("d", "--text", "--sample", "1"), 2, "from 2 to 10000"),
         (("d", "--text", "--id-field", "x"), 2, "--id-field is for --pairs"), (("c.csv", "--suffix", ".a"), 2, "or --image"),

@@ -5,6 +5,15 @@ from inputs import MAX, put, read
 
 from fpstore.errors import InputError
 
+# Headers of .npy files whose bytes are not a number of the system.
+OVERFLOWING = ("(18446744073709551616,)", "(9223372036854775808,)", "(4294967296, 4294967296)", "(2305843009213693952,)")
+
+
+def npy_header(shape):
+    text = f"{{'descr': '<u8', 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + bytes(64)
+
+
 # Text that is read
 
 
@@ -138,6 +147,7 @@ def test_input_is_read(tmp_path, name, content, options, expected):
         ("a.npy", b"\x93NUMPY\x01\x00\x76\x00{'descr': ", {}, ": not a readable .npy file"),
         ("a.npy", b"\x93NUMPY\x03\x00\x76\x00{}", {}, ": not a readable .npy file"),
         ("a.npy", b"PK\x03\x04" + bytes(60), {}, ": not a readable .npy file"),
+        *(("a.npy", npy_header(shape), {}, ": not a readable .npy file: it is shorter") for shape in OVERFLOWING),
         ("a.parquet", b"", {}, ": not a readable Parquet file"),
         ("a.parquet", b"PAR1" + bytes(60), {}, ": not a readable Parquet file"),
         ("a.xlsx", b"", {}, r"unknown extension '\.xlsx'; known extensions: \.npy, \.u32, \.u64, \.tsv"),

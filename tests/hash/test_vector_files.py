@@ -108,8 +108,10 @@ def write(name, **columns):
 def test_files_without_such_vectors_are_refused(here, make, message):
     make()
     (path,) = here.glob("a.*")
-    with pytest.raises(InputError, match=message):
-        rows_of(VectorReader(path.name, HASHER))
+    for maker in (HASHER, lambda dimension: HASHER):
+        with pytest.raises(InputError, match=message) as caught:
+            rows_of(VectorReader(path.name, maker))
+        assert str(caught.value).count(path.name) == 1
 
 
 def test_files_with_and_without_ids_do_not_mix(here):

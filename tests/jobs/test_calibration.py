@@ -374,7 +374,7 @@ def test_too_little_is_refused(texts, told):
         ({"sample": 1}, "sample must be"), ({"copies": 0}, "copies must be"), ({"resemblance": 0}, "resemblance must be"),
         ({"recall": 1.5}, "recall must be"), ({"false_pairs": 0}, "false_pairs must be"), ({"documents": 1}, "documents must be"),
         ({"settings": []}, "no setting is given"), ({"settings": [7]}, "a setting is a str"), ({"seed": -1}, "seed must be"),
-        ({"text": None}, "name either the column"), ({"progress": 1}, "progress must be"),
+        ({"text": None}, "say what is measured"), ({"progress": 1}, "progress must be"),
         ({"changes": ["x=1"]}, "a change is one"), ({"settings": [ImageHash()]}, "a fingerprinter of texts"),
     ],
 )  # fmt: skip

@@ -41,10 +41,6 @@ PLAIN = ["a", "b", "ab"]
 SEPARATORS = ["a\tb", "\t", "a\rb", "a\nb", "\n", "a,b", "a b"]
 
 
-def write_tsv(ids):
-    Path("in.tsv").write_bytes("".join(f"{n:016x}\t{i}\n" for n, i in enumerate(ids)).encode())
-
-
 def content(path):
     with fpstore.open(path) as store:
         return {name: store.ids[name] for _, _, names in store.items() for name in names}

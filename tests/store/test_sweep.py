@@ -43,7 +43,9 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
         ("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
         pytest.param("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets", marks=pytest.mark.slow),
         pytest.param(
-            "import fpstore.jobs.dedup as d; d.kept_of = lambda corpus, kept: corpus.table", "dedup", marks=pytest.mark.slow
+            "import fpstore.jobs.dedup as d; d.kept_of = lambda corpus, kept: corpus.kept(kept | True)",
+            "dedup",
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["wrong", "missing", "abort", "exit", "pairs", "sets", "dedup"],

@@ -8,7 +8,7 @@ namespace {
 
 // The eight bits of a mask as a number; a plain conversion is not safe. GCC 12 merges it with the comparison that made the mask, and
 // splits what it merged into one that writes the low byte of the number alone. Where the number is kept on the stack, its upper
-// bytes are then what was there before (tests/test_fuzz_targets.py shows it). The compiler cannot merge anything with an asm.
+// bytes are then what was there before (tests/files/test_fuzz_targets.py shows it). The compiler cannot merge anything with an asm.
 inline unsigned bits_of(__mmask8 mask) {
   asm("" : "+r"(mask));
   return mask;

@@ -110,7 +110,7 @@ class Prober {
   // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
   nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const std::string& order, bool fetch, unsigned threads,
                    const Stop* stop) const;
-  // See AnyTable::places_of.
+  // See AnyTable::matches.
   nb::list probe_one(nb::handle query, unsigned radius, const AnyTable& identity) const;
 
   // Of no tables, any will do.

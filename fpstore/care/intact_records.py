@@ -6,7 +6,8 @@ The files are read page by page, without LMDB. Each record has a checksum of its
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -78,14 +79,14 @@ class RowFile:
         return places, self.places(rows, inclusive=True) > places
 
 
-class IntactRecords:
+class IntactRecords(ABC):
     """The intact records of an LMDB file (None: nothing of it can be trusted), by number, in the order of their ``keys``.
 
-    ``is_intact`` says whether a value belongs to a key; ``words`` are those of a key.
+    ``words`` are those of a key.
     """
 
-    def __init__(self, path: Path | None, words: int, is_intact: Callable[[int, bytes], bool], folder: Path, memory: int) -> None:
-        self._path, self._is_intact = path or Path(), is_intact
+    def __init__(self, path: Path | None, words: int, folder: Path, memory: int) -> None:
+        self._path = path or Path()
         self._width = Width(WORD_BITS * words)
         name = self._path.stem
         self.keys, self._places = RowFile(folder / f"{name}-keys", words), RowFile(folder / f"{name}-places", 1)
@@ -95,6 +96,10 @@ class IntactRecords:
                 self._descriptor = open_file(path)
         if self._descriptor >= 0:
             self._find(folder, memory)
+
+    @abstractmethod
+    def _is_intact(self, key: int, value: bytes) -> bool:
+        """Whether a value belongs to a key."""
 
     def _find(self, folder: Path, memory: int) -> None:
         """Sort the found records by key; of copies on pages that are not in use, the first counts."""
@@ -141,7 +146,10 @@ class IdRecords(IntactRecords):
 
     def __init__(self, path: Path | None, words: int, set_digest: int, folder: Path, memory: int) -> None:
         self._digest = set_digest
-        super().__init__(path, words, lambda key, value: self._unpacked(key, value) is not None, folder, memory)
+        super().__init__(path, words, folder, memory)
+
+    def _is_intact(self, key: int, value: bytes) -> bool:
+        return self._unpacked(key, value) is not None
 
     def _unpacked(self, key: int, value: bytes) -> tuple[Words, Words] | None:
         try:
@@ -159,12 +167,15 @@ class StringRecords(IntactRecords):
     """The intact records of ``strings.mdb``; ``end`` is above the numbers of all strings that are left."""
 
     def __init__(self, path: Path | None, folder: Path, memory: int) -> None:
-        super().__init__(path, 1, lambda key, value: checked(key, value) is not None, folder, memory)
+        super().__init__(path, 1, folder, memory)
         layout = parse_layout(self.of_keys(np.array(LAYOUT_KEYS, np.uint64)))
         self._reader = None if layout is None else RecordReader(layout)
         self._per_record = 1 if layout is None else layout.per_record
         records = self.keys.below(LAYOUT_KEYS[0]) if layout is not None else 0
         self.end = (int(self.keys.read(records - 1, records)[0]) + 1) * self._per_record if records else 0
+
+    def _is_intact(self, key: int, value: bytes) -> bool:
+        return checked(key, value) is not None
 
     def get(self, numbers: Words) -> list[bytes | None]:
         """Return the strings of some numbers; None for each that is lost."""

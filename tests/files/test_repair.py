@@ -1,5 +1,6 @@
 """Repair: what is intact of a damaged store is in the new one, and what is not is in the report."""
 
+import gc
 import os
 import random
 import re
@@ -39,6 +40,20 @@ def test_a_sound_store_is_left_alone(changed, tmp_path):
         assert report.sound
         assert report.complete
         assert listing(tmp_path) == ["s"]
+
+
+def test_temporary_files_are_gone_at_the_end_not_when_garbage_is_collected(changed, tmp_path):
+    path = damaged(changed[0], tmp_path)
+    ids = path / current(path) / IDS_FILE
+    os.truncate(ids, ids.stat().st_size - 1)
+    gc.collect()
+    before = sorted(Path("/proc/self/fd").iterdir())
+    gc.disable()
+    try:
+        assert not fpstore.repair(path).sound
+        assert sorted(Path("/proc/self/fd").iterdir()) == before
+    finally:
+        gc.enable()
 
 
 # --- One file -------------------------------------------------------------------------------------

@@ -29,7 +29,9 @@ def lims_of(counts: npt.ArrayLike) -> Lims:
     """
     sizes = np.asarray(counts)
     lims = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=lims[1:])
+    if sizes.dtype == np.uint64:
+        sizes = sizes.view(np.int64)  # NumPy would add the two types as floats
+    np.cumsum(sizes, dtype=np.int64, out=lims[1:])
     return lims
 
 

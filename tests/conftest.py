@@ -22,6 +22,7 @@ pytest_plugins = [
     "damage",
     "logs",
     "faultline",
+    "isas",
     "repairing",
     "sealing",
     "resuming",

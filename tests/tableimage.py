@@ -292,3 +292,10 @@ def check_index(image):
         file.write(image)
         file.flush()
         PackedTable(Path(file.name), None).check_index()
+
+
+def read_everything(image):
+    check_index(image)
+    table = open_table(image)
+    for block in range(table.block_count):
+        table.decode(block, block + 1, 0)

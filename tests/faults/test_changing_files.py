@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tableimage
 
 import fpstore
@@ -18,20 +17,11 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format.packed_table import PackedTable
 from fpstore.store import snapshot_of
 
-ISAS = _kernel.available_isas()
 BLOCK_BYTES = 4096
 DENSE = np.uint64(2**40) + np.arange(130_000, dtype=np.uint64)  # at three bits per entry
 CHANGED = 4  # the block that changes
 ROOM = 2 * _kernel.MAX_ENTRIES
 NO_FLIP = np.zeros(1, np.uint64)
-
-
-@pytest.fixture(params=ISAS)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _kernel.isa()
-    _kernel.select_isa(request.param)
-    yield request.param
-    _kernel.select_isa(before)
 
 
 @contextmanager

@@ -4,10 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from repairing import GENERATION, content, damage_block, flip
 from speeds import SOME_WIDTHS, slow
+from wide import alike_numbers
 
 import fpstore
 from fpstore.format.dictionary import NUMBERS_FILE
@@ -22,16 +22,6 @@ COUNT = 600
 KINDS = {32: "integer", 64: "row", 128: "string", 256: "integer"}
 
 
-def numbers_of(bits):
-    """Return distinct numbers; of the wide ones, many share their leading words, and some all but the last."""
-    rng = np.random.default_rng(bits)
-    digits = rng.integers(0, 256, (COUNT, bits // 8), np.uint8)
-    if bits > 64:
-        digits[: COUNT // 2, :8] = rng.integers(0, 2, (COUNT // 2, 1), np.uint8) * 255
-        digits[: COUNT // 4, : bits // 8 - 8] = 255
-    return list(dict.fromkeys(int.from_bytes(row.tobytes(), "big") for row in digits))
-
-
 def ids_of(kind, start, count):
     if kind == "row":
         return None
@@ -42,7 +32,7 @@ def ids_of(kind, start, count):
 def good(request, tmp_path_factory):
     """Return a store with changes, its width, and what it holds."""
     bits, path = request.param, tmp_path_factory.mktemp("good") / "s"
-    numbers, kind = numbers_of(bits), KINDS[request.param]
+    numbers, kind = alike_numbers(bits), KINDS[request.param]
     first, more = numbers[:-60], numbers[-60:]
     options = {"radius": 2, "design": "blocks-3-1", "block_bytes": 128, "width": bits}
     fpstore.build(path, first, ids_of(kind, 0, len(first)), **options).close()
@@ -163,14 +153,14 @@ def test_the_log_of_a_store_of_another_width_is_not_taken(store, tmp_path):
     """It has as many fingerprints, and no manifest says where it comes from."""
     path, bits, right = store
     other = 128 if bits != 128 else 32
-    fpstore.build(tmp_path / "other", range(len(numbers_of(bits)) - 60), width=other, radius=2).close()
+    fpstore.build(tmp_path / "other", range(len(alike_numbers(bits)) - 60), width=other, radius=2).close()
     with fpstore.open(tmp_path / "other", "r+") as changed:
         changed.insert([1 << 30])
     (path / MANIFEST_FILE).unlink()
     shutil.copyfile(tmp_path / "other" / GENERATION / LOG_FILE, path / GENERATION / LOG_FILE)
     report = fpstore.repair(path)
     assert "another store" in " ".join(report.faults)
-    assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(numbers_of(bits)[:-60])
+    assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(alike_numbers(bits)[:-60])
 
 
 def test_id_records_lost(store):
@@ -215,7 +205,7 @@ def test_strings_lost(store, name):
 @pytest.mark.parametrize("bits", [128, 256])
 def test_a_radius_above_64(tmp_path, bits, design):
     """The radius of a build was at most 64 at every width; here it is kept by a repair as well."""
-    numbers, radius = numbers_of(bits)[-100:], bits * 2 // 3
+    numbers, radius = alike_numbers(bits)[-100:], bits * 2 // 3
     fpstore.build(tmp_path / "s", numbers, width=bits, radius=radius, design=design).close()
     (tmp_path / "s" / GENERATION / IDS_FILE).unlink()
     with fpstore.open(fpstore.repair(tmp_path / "s").output) as store:

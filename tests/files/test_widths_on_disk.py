@@ -5,6 +5,7 @@ import pytest
 import reference
 from repairing import GENERATION, content
 from speeds import SOME_WIDTHS
+from wide import alike_numbers
 
 import fpstore
 from fpstore import _kernel
@@ -12,24 +13,13 @@ from fpstore.care.stats import distribution
 from fpstore.format.layout import table_name
 from fpstore.format.packed_table import PackedTable
 
-COUNT = 600
 P1 = 0x9E3779B185EBCA87  # of XXH64
-
-
-def numbers_of(bits):
-    """Return distinct numbers; of the wide ones, many share their leading words, and some all but the last."""
-    rng = np.random.default_rng(bits)
-    digits = rng.integers(0, 256, (COUNT, bits // 8), np.uint8)
-    if bits > 64:
-        digits[: COUNT // 2, :8] = rng.integers(0, 2, (COUNT // 2, 1), np.uint8) * 255
-        digits[: COUNT // 4, : bits // 8 - 8] = 255
-    return list(dict.fromkeys(int.from_bytes(row.tobytes(), "big") for row in digits))
 
 
 @pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_a_merge_that_chooses_a_design_keeps_the_width(tmp_path, bits):
     """It made tables for 64 bits: by name, and where `auto` chose again because the set had grown."""
-    numbers = [number >> 8 << 8 for number in numbers_of(bits)]
+    numbers = [number >> 8 << 8 for number in alike_numbers(bits)]
     fpstore.build(tmp_path / "s", numbers[:10], width=bits, radius=2).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         for step, design in ((200, None), (300, "flip-2"), (400, "blocks-3-1"), (500, "auto")):
@@ -66,7 +56,7 @@ def test_a_key_behind_the_leading_word_is_damaged(tmp_path):
 def test_bits_behind_a_narrow_fingerprint_are_refused(tmp_path):
     """A block under a right checksum whose first entry had more than 32 bits: its distances were wrong."""
     path = tmp_path / "s"
-    fpstore.build(path, numbers_of(32), width=32, radius=2, design="flip-1", block_bytes=128).close()
+    fpstore.build(path, alike_numbers(32), width=32, radius=2, design="flip-1", block_bytes=128).close()
     file = path / GENERATION / table_name(0)
     kernel = PackedTable(file).kernel
     seed = _kernel.block_seed(
@@ -86,7 +76,7 @@ def test_bits_behind_a_narrow_fingerprint_are_refused(tmp_path):
 @pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_statistics(tmp_path, bits):
     """The tails and the words behind them fill the blocks, whatever the width."""
-    path, numbers = tmp_path / "s", numbers_of(bits)
+    path, numbers = tmp_path / "s", alike_numbers(bits)
     fpstore.build(path, numbers, radius=2, design="blocks-3-1", block_bytes=128, width=bits).close()
     with fpstore.open(path) as store:
         stats = store.stats()

@@ -23,6 +23,7 @@ from tableimage import (
     open_table,
     permutations,
     permute_oracle,
+    read_everything,
     seeds,
     symbols_of,
     top_mask,
@@ -189,13 +190,6 @@ def test_encoder_names_the_key_out_of_order(keys, place, cut, block_bytes):
     with pytest.raises(InputError, match=f"out of order at {place}:") as caught:
         tableimage.feed(encoder, wrong[cut:], block_bytes)
     assert (caught.value.expected, caught.value.got) == (int(wrong[place - 1]), int(wrong[place]))
-
-
-def read_everything(image: bytes) -> None:
-    check_index(image)
-    table = open_table(image)
-    for block in range(table.block_count):
-        table.decode(block, block + 1, 0)
 
 
 @codec_settings(30)

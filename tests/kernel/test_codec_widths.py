@@ -15,13 +15,12 @@ import reference
 import reference_records
 import tableimage
 from speeds import crossed, slow
-from tableimage import WIDTHS, check_index, kinds_of, make_rows, open_table, rows_near, sorted_rows
+from tableimage import WIDTHS, check_index, kinds_of, make_rows, open_table, read_everything, rows_near, sorted_rows
 
 from fpstore import _kernel
 from fpstore.design.blocks import CODECS, HUFFMAN
 from fpstore.errors import CorruptStoreError, InputError
 
-ISAS = _kernel.available_isas()
 OTHERS = [32, 128, 256]
 SHAPES = [
     (slow if (place + number) % 2 else pytest.param)(width, kind)
@@ -32,12 +31,7 @@ BLOCK_SIZES = (128, 512, 4096)
 SIZES = (1, 2, 3, 5, 8, 9, 17, 33, 64, 65, 700)
 
 
-@pytest.fixture(params=ISAS, autouse=True)
-def isa(request):
-    before = _kernel.isa()
-    _kernel.select_isa(request.param)
-    yield request.param
-    _kernel.select_isa(before)
+pytestmark = pytest.mark.usefixtures("isa")
 
 
 @cache
@@ -139,13 +133,6 @@ def test_a_code_that_the_keys_do_not_have_is_refused(width):
 
 
 # --- Damage ---------------------------------------------------------------------------------------
-
-
-def read_everything(image):
-    check_index(image)
-    table = open_table(image)
-    for block in range(table.block_count):
-        table.decode(block, block + 1, 0)
 
 
 @pytest.mark.parametrize(("width", "kind"), SHAPES)

@@ -1,7 +1,5 @@
 """Column tables against brute force: probes, scans and look-ups of every kind of set, in every instruction set."""
 
-from collections.abc import Iterator
-
 import column_sets
 import numpy as np
 import pytest
@@ -28,14 +26,6 @@ DESIGNS = [
     (32, 2, 16), (32, 4, 8), (32, 1, 19), (32, 2, 13), (64, 4, 16), (64, 5, 12), (64, 7, 9), (64, 3, 19), (64, 8, 8), (64, 1, 10),
     (128, 8, 16), (128, 4, 16), (128, 7, 18), (128, 16, 8), (128, 1, 12), (256, 16, 16), (256, 8, 14), (256, 32, 8), (256, 2, 19),
 ]  # fmt: skip
-
-
-@pytest.fixture(params=ISAS)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _kernel.isa()
-    _kernel.select_isa(request.param)
-    yield request.param
-    _kernel.select_isa(before)
 
 
 def radii(width, tables, bucket_bits):

@@ -1,7 +1,5 @@
 """The in-memory delta against a slow model: presence, ids and probes as of every version, on every instruction set."""
 
-from collections.abc import Iterator
-
 import brute_force
 import numpy as np
 import pytest
@@ -11,14 +9,6 @@ from speeds import crossed
 from fpstore import _kernel
 
 ISAS = _kernel.available_isas()
-
-
-@pytest.fixture(params=ISAS)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _kernel.isa()
-    _kernel.select_isa(request.param)
-    yield request.param
-    _kernel.select_isa(before)
 
 
 def within(rows: list[list[tuple[int, int]]], radius: int) -> list[list[tuple[int, int]]]:

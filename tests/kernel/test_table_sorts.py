@@ -26,14 +26,6 @@ def drawn(kind):
     return np.unique(keys)
 
 
-@pytest.fixture(params=_kernel.available_isas())
-def isa(request):
-    before = _kernel.isa()
-    _kernel.select_isa(request.param)
-    yield request.param
-    _kernel.select_isa(before)
-
-
 @pytest.mark.parametrize("kind", ["even", "begin alike", "lumps"])
 def test_keys_are_in_order_of_their_leading_bits(isa, kind):
     for order in ORDERS:

@@ -16,14 +16,6 @@ SIZES = (0, 1, 3, 90, 400)
 KINDS = ("uniform", "clustered", "constant bits", "dense")
 
 
-@pytest.fixture(params=ISAS)
-def isa(request):
-    before = _kernel.isa()
-    _kernel.select_isa(request.param)
-    yield request.param
-    _kernel.select_isa(before)
-
-
 def made(kind, n, seed=1):
     rng = np.random.default_rng(seed)
     if kind == "uniform":

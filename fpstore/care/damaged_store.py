@@ -274,10 +274,10 @@ class _Log:
                 self.end = told_end(word, path)
                 self.superseded = bool(word & SUPERSEDED)
             except CorruptStoreError as error:
-                self.fault = error
+                self.fault = error.with_traceback(None)  # whose frames would keep all files open
             self.header = parse_header(data, path)
         except DAMAGE as error:
-            self.fault = error
+            self.fault = error.with_traceback(None)
 
     @property
     def is_over(self) -> bool:

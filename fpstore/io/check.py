@@ -143,7 +143,7 @@ def format_fingerprint(value: int, width: int = 64) -> str:
     Returns
     -------
     str
-        So many characters.
+        ``width / 4`` hexadecimal digits.
 
     Raises
     ------

@@ -18,6 +18,7 @@ from fpstore import _kernel
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
+from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.string_records import LAYOUT_KEYS
 from fpstore.format.strings import STRINGS_FILE
@@ -42,10 +43,11 @@ def test_a_sound_store_is_left_alone(changed, tmp_path):
         assert listing(tmp_path) == ["s"]
 
 
-def test_temporary_files_are_gone_at_the_end_not_when_garbage_is_collected(changed, tmp_path):
+@pytest.mark.parametrize("name", [IDS_FILE, LOG_FILE])
+def test_files_are_closed_at_the_end_not_when_garbage_is_collected(changed, tmp_path, name):
     path = damaged(changed[0], tmp_path)
-    ids = path / current(path) / IDS_FILE
-    os.truncate(ids, ids.stat().st_size - 1)
+    file = path / current(path) / name
+    os.truncate(file, file.stat().st_size - 1 if name == IDS_FILE else 100)
     gc.collect()
     before = sorted(Path("/proc/self/fd").iterdir())
     gc.disable()

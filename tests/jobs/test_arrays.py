@@ -47,6 +47,11 @@ def test_distinct_rows_are_those_of_numpy(rng):
             assert distinct.shape[1:] == rows.shape[1:]
 
 
+def test_unsigned_sizes_are_added_exactly():
+    """NumPy adds unsigned and signed numbers as floats, which have 53 bits."""
+    assert lims_of(np.array([1 << 60, 1], np.uint64)).tolist() == [0, 1 << 60, (1 << 60) + 1]
+
+
 def test_lists(rng):
     sizes = rng.integers(1, 12, 40)
     lims = lims_of(sizes)

@@ -90,7 +90,7 @@ def install():
         environment = {os.fsdecode(name): os.fsdecode(value) for name, value in (os.environ if env is None else env).items()}
         usual = close_fds and restore_signals and not (executable or preexec_fn or pass_fds or shell or start_new_session)
         usual = usual and gid is gids is uid is None and umask == process_group == -1 and plain_python(args)
-        folder = str(Path.cwd()) if cwd is None else os.fspath(cwd)
+        folder = os.fspath(cwd or Path.cwd()) if usual else ""
         if usual and "-P" not in args[:2] and Path(os.fsdecode(folder), "fpstore").exists():
             usual = False  # it would import what is there
         if usual and not warm:

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from fpstore.care.reports import RepairReport
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
 from fpstore.design.covering import Effort, covers
 from fpstore.design.families import Design
-from fpstore.design.tables import BLOCKS, COPIES, ROWS, TAG_BITS, TableSpec, identity
+from fpstore.design.tables import BLOCKS, COPIES, ROWS, TAG_BITS, TableSpec, identity, spread
 from fpstore.disk.files import opened, read_at, read_if_possible
 from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
@@ -199,7 +200,11 @@ class DamagedStore:
             self._report.losses.append("the tables that are missing: the new store has those that are left")
         if all(table.header.table for table in self._intact):
             specs.insert(0, _first_table(specs[0]))
-        made = Design("custom", max(radius, 0), tuple(specs))
+        radius = max(radius, 0)
+        ring = [place for place, spec in enumerate(specs) if spec.in_ring]
+        for place, flips in zip(ring, spread(len(ring), radius) if ring else (), strict=True):  # of another number of tables
+            specs[place] = replace(specs[place], flips=flips)
+        made = Design("custom", radius, tuple(specs))
         self._report.actions.append(f"took the design from the tables: {len(specs)}, which cover radius {made.radius}")
         if recorded is None:
             self._report.losses.append("the settings: what made the fingerprints is not known, nor the radius that was asked for")

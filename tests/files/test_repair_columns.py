@@ -252,6 +252,25 @@ def test_a_dealt_design_stays_dealt(tmp_path):
         assert store.radius >= 8
 
 
+def test_any_copy_is_enough_without_the_manifest(tmp_path):
+    """Fewer tables have other flips, which belong to their number and to the radius that they cover."""
+    numbers = numbers_of(64)[:200]
+    for design, radius in (("columns-2-8", 3), ("columns-3-8", 0), ("dealt-4-12", 5)):
+        path = tmp_path / design
+        fpstore.build(path, numbers, design=design, radius=radius).close()
+        (path / MANIFEST_FILE).unlink()
+        for file in tables_of(path):
+            data = file.read_bytes()
+            file.unlink()
+            output = tmp_path / f"{design} without {file.name}"
+            fpstore.repair(path, output)
+            with fpstore.open(output) as store:
+                assert len(store) == len(numbers)
+                near = [number ^ (1 << 40 if store.radius else 0) for number in numbers]
+                assert all(len(found) for found in store.probe_many(near))
+            file.write_bytes(data)
+
+
 def test_the_kind_of_a_file_is_told_by_itself(tmp_path):
     numbers = numbers_of(64)[:50]
     fpstore.build(tmp_path / "a", numbers, design="columns-4").close()

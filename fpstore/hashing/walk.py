@@ -49,7 +49,7 @@ BINARY = Skipped("binary", "a NUL byte in its first 8 KiB: not a text in UTF-8")
 ROWS_SKIPPED = Skipped(
     "rows",
     "holds rows, not one text: --text-field NAME (TextReader in Python) makes a fingerprint of the text in each row; "
-    "insert --fingerprints takes the fingerprints of rows",
+    "rows of fingerprints are read without --text, or by insert with --fingerprints",
 )
 
 

@@ -194,7 +194,9 @@ class DamagedStore:
         specs = [table.spec for table in sorted(self._intact, key=lambda table: table.header.table)]
         radius, effort = -1, Effort()
         with suppress(InputError):  # it would take too long to find out
-            while radius < specs[0].width.bits and covers(specs, radius + 1, effort):
+            while True:
+                if radius >= specs[0].width.bits or not covers(specs, radius + 1, effort):
+                    break
                 radius += 1
         if self._intact[0].header.table_count > len(specs):
             self._report.losses.append("the tables that are missing: the new store has those that are left")

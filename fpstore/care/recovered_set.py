@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,11 +13,12 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of
 from fpstore.base.width import comparable, row_of_number, rows_to_numbers
 from fpstore.building.external_sort import Sorter
 from fpstore.care.damaged_store import DamagedStore
 from fpstore.care.intact_records import IdRecords, RowFile
-from fpstore.design.tables import REFERENCES, identity
+from fpstore.design.tables import REFERENCES, ROWS, identity
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format.column_table import ColumnTable, block_counts
 from fpstore.format.packed_table import PackedTable
@@ -61,6 +63,15 @@ def rows_of(values: Words, record: tuple[Words, Words] | None) -> IdentifiedRows
     if record is None or len(record[0]) != len(values):
         return IdentifiedRows(values, np.zeros(len(values), np.uint64), NONE, False)
     return IdentifiedRows(values, *record, True)
+
+
+def ids_at(record: tuple[Words, Words] | None, start: int, end: int) -> tuple[Words, Words] | None:
+    """Return the part of a record for the fingerprints from one rank in the block to before another; None if it has no such."""
+    if record is None or len(record[0]) < end:
+        return None
+    counts, ids = record
+    lims = lims_of(counts)
+    return counts[start:end], ids[lims[start] : lims[end]]
 
 
 class RecoveredSet:
@@ -139,7 +150,8 @@ class RecoveredSet:
         """Yield everything with its ids, ascending, in blocks or in pieces of about the size of a block."""
         for part in self._parts():
             if isinstance(part, Gap):
-                yield from self._gap_rows(part, records)
+                placed = self._identity is not None and self._identity.spec.kind == ROWS and len(records) == self.block_count
+                yield from self._placed_rows(part, records) if placed else self._gap_rows(part, records)
                 continue
             ends = np.cumsum(part.counts, dtype=np.int64)
             keys = part.values[ends - 1]
@@ -148,6 +160,21 @@ class RecoveredSet:
                 ends.tolist(), part.counts.tolist(), numbers.tolist(), found.tolist(), strict=True
             ):
                 yield rows_of(part.values[end - count : end], records.ids(number) if there else None)
+
+    def _placed_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
+        """Yield the rows of a row file that are left in a gap: each has its place, and so its ids in the record of its block.
+
+        It takes a record for each block of the file.
+        """
+        table, size = self._identity, _kernel.ROWS_IN_BLOCK
+        assert isinstance(table, ColumnTable)
+        for run in table.known[bisect_right(table.known, gap.first * size, key=lambda run: run.end) :]:
+            for block in range(max(run.first // size, gap.first), min(-(-run.end // size), gap.end)):
+                record = records.ids(block)
+                part = run._replace(first=max(run.first, block * size), end=min(run.end, (block + 1) * size))
+                for start, values in table.read_known(part):
+                    at = start - block * size
+                    yield rows_of(values, ids_at(record, at, at + len(values)))
 
     def _gap_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield the rows that were found in a gap.

@@ -30,6 +30,7 @@ from fpstore.io.files import at, located
 from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import PART_BYTES, Batch, Flags, IdRule, KeptRows, Projection, RowFiles, RowSource, Skip
 
+DESCRIBED = {"name", "version", "parameters"}  # what describes a fingerprinter
 FINGERPRINTER = "fpstore.fingerprinter"  # in the metadata of a file of fingerprints: how they were made, as JSON
 GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24  # of a row group that is written: whichever is reached first
 COPIED_BYTES = 1 << 25  # of a row group of rows that are copied
@@ -72,12 +73,12 @@ def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> 
 
 
 def _fingerprinter_of(schema: Any) -> Any:
-    """Return the description of the fingerprinter that a file remembers; None if there is none, or what is no JSON object."""
+    """Return the description of the fingerprinter that a file remembers; None if there is none, or what cannot be one."""
     try:
         found = json.loads((schema.metadata or {}).get(FINGERPRINTER.encode(), b"null"))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and set(found) == DESCRIBED else None
 
 
 class ParquetRows(RowFiles):

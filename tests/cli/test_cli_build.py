@@ -214,7 +214,9 @@ def test_metadata_that_is_no_fingerprinter_is_left_out_or_refused(folder: Path) 
         ("{", None),
         ("[]", None),
         ('"x"', None),
-        ('{"name": 1}', "described by name, version and parameters"),
+        ('{"name": 1}', None),
+        ('{"name": 1, "version": 1, "parameters": {}}', "a fingerprinter has a name (str)"),
+        ('{"name": "simhash", "version": 9, "parameters": {}}', "unknown version 9 of fingerprinter 'simhash'"),
     ):
         table = pa.table({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", "b"]})
         pq.write_table(table.replace_schema_metadata({"fpstore.fingerprinter": metadata}), "h.parquet")

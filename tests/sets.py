@@ -57,15 +57,18 @@ def queries_for(fingerprints, rng, count=24):
     return np.concatenate([some[: count // 3], near, np.array([0, MAX], np.uint64), strangers])
 
 
+def cut_batches(monkeypatch, queries, blocks):
+    """Let a batch be cut after a few queries, and a scan after a few blocks."""
+    for name in ("PROBE_QUERIES", "FLIPPED_QUERIES", "UNFLIPPED_QUERIES", "COLUMN_QUERIES"):
+        monkeypatch.setattr(f"fpstore.query.batches.{name}", queries)
+    for module in ("batches", "snapshot"):
+        monkeypatch.setattr(f"fpstore.query.{module}.SCAN_BLOCKS", blocks)
+
+
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Let small batches reach the code that cuts large ones, so that two threads have something to do."""
-    monkeypatch.setattr("fpstore.query.batches.PROBE_QUERIES", 7)
-    monkeypatch.setattr("fpstore.query.batches.FLIPPED_QUERIES", 7)
-    monkeypatch.setattr("fpstore.query.batches.UNFLIPPED_QUERIES", 7)
-    monkeypatch.setattr("fpstore.query.batches.COLUMN_QUERIES", 7)
-    monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 5)
-    monkeypatch.setattr("fpstore.query.snapshot.SCAN_BLOCKS", 5)
+    cut_batches(monkeypatch, 7, 5)
     monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
 
 

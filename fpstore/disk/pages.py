@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.disk.files import RUN_REPAIR, close_file, open_file, read_all
+from fpstore.disk.files import RUN_REPAIR, close_file, open_file, read_all, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, MemoryLimitError
 
@@ -59,6 +59,13 @@ class StoredFile:
         self._bytes: Bytes | None = None  # of the mapping for probes
         if not self.size:
             raise CorruptStoreError(f"{path}: the file is empty", path=path)
+
+    def start(self, header: bytes | None = None) -> Bytes:
+        """Return the bytes of the header, or those of another header to use instead.
+
+        They are read before the file is mapped: a header that cannot be read is an error so, not a signal.
+        """
+        return np.frombuffer(header or read_at(self._descriptor, self.path, 0, _kernel.HEADER_BYTES), np.uint8)
 
     def fileno(self) -> int:
         """Return the descriptor."""

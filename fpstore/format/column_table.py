@@ -63,9 +63,7 @@ class ColumnTable(StoredFile):
 
     def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None, most: int | None = None) -> None:
         super().__init__(path, most)
-        # First: a header that cannot be read is an error so, not a signal.
-        start = read_at(self.fileno(), path, 0, _kernel.HEADER_BYTES) if header is None else header
-        self.header = _kernel.ColumnParts(np.frombuffer(start, np.uint8), self.size, printable(path))
+        self.header = _kernel.ColumnParts(self.start(header), self.size, printable(path))
         self.file_bytes = self.header.file_bytes
         self._words = Width(self.header.width).words
         self._is_rows = self.header.kind == ROWS

@@ -84,7 +84,7 @@ class FilterReader(StoredFile):
 
     def __init__(self, path: Path, pages: str = LAZY) -> None:
         super().__init__(path)
-        read_at(self.fileno(), path, 0, _kernel.HEADER_BYTES)  # so that a header that cannot be read is an error, not a signal
+        self.start()
         self.kernel = _kernel.Filter(self.mapped(pages), printable(path))
         self.file_bytes = self.kernel.file_bytes
 

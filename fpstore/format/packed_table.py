@@ -148,9 +148,7 @@ class PackedTable(StoredFile):
 
     def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None) -> None:
         super().__init__(path)
-        # First: a header that cannot be read is an error so, not a signal.
-        start = read_at(self.fileno(), path, 0, _kernel.HEADER_BYTES) if header is None else header
-        self.header = _kernel.TableParts(np.frombuffer(start, np.uint8), self.size, printable(path))
+        self.header = _kernel.TableParts(self.start(header), self.size, printable(path))
         self.file_bytes = self.header.file_bytes
         if pages is not None:
             # Probes need only the blocks that they look into, and a small key index at once.

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sets import cut_batches
 
 import fpstore
 from fpstore.store import snapshot_of
@@ -27,12 +28,7 @@ STRINGS = [f"document {i}" for i in range(len(FINGERPRINTS))]
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr("fpstore.query.batches.PROBE_QUERIES", 50)
-    monkeypatch.setattr("fpstore.query.batches.FLIPPED_QUERIES", 50)
-    monkeypatch.setattr("fpstore.query.batches.UNFLIPPED_QUERIES", 50)
-    monkeypatch.setattr("fpstore.query.batches.COLUMN_QUERIES", 50)
-    monkeypatch.setattr("fpstore.query.batches.SCAN_BLOCKS", 3)
-    monkeypatch.setattr("fpstore.query.snapshot.SCAN_BLOCKS", 3)
+    cut_batches(monkeypatch, 50, 3)
 
 
 @pytest.fixture(params=["rows", "strings"])

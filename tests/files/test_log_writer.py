@@ -82,11 +82,8 @@ def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durab
     reader.close()
 
 
-def test_a_writer_that_opens_while_a_reader_scans(full, monkeypatch):
-    """The scan began when every whole record counted; then only what is durable does."""
-    path, places = full
-    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
-    reader = open_reader(path)
+def writer_during_a_scan(path, monkeypatch):
+    """Let a writer open and append when the next scan of the log begins; return the list that it will be in."""
     writers, scan = [], log_format.whole_records
 
     def with_a_writer(*arguments):
@@ -96,6 +93,15 @@ def test_a_writer_that_opens_while_a_reader_scans(full, monkeypatch):
         yield from scan(*arguments)
 
     monkeypatch.setattr(log_format, "whole_records", with_a_writer)
+    return writers
+
+
+def test_a_writer_that_opens_while_a_reader_scans(full, monkeypatch):
+    """The scan began when every whole record counted; then only what is durable does."""
+    path, places = full
+    path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1))
+    reader = open_reader(path)
+    writers = writer_during_a_scan(path, monkeypatch)
     assert [records.last for records in reader.read(HEADER_BYTES, 1)] == [len(CHANGES)]
     assert writers[0].number == len(CHANGES) + 1
     writers[0].close()
@@ -105,15 +111,7 @@ def test_a_writer_that_opens_while_a_reader_scans(full, monkeypatch):
 def test_a_writer_that_opens_while_a_backup_looks_for_the_end(full, monkeypatch):
     path, places = full
     path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1) + bytes(1 << 16))  # with space made ahead
-    writers, scan = [], log_format.whole_records
-
-    def with_a_writer(*arguments):
-        if not writers:
-            writers.append(open_writer(path))
-            writers[0].append(pack_change(CHANGES[0]))
-        yield from scan(*arguments)
-
-    monkeypatch.setattr(log_format, "whole_records", with_a_writer)
+    writers = writer_during_a_scan(path, monkeypatch)
     with path.open("rb") as file:
         end = log_end(file.fileno(), path, HEADER)
     assert HEADER_BYTES < end == writers[0].durable < writers[0].place

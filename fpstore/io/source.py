@@ -311,9 +311,9 @@ class RowSource(ABC):
         """Write the rows that are kept to a path, which appears when all of them are written.
 
         ``progress("copying", done, total)`` is called with rows, and ``complete`` before what is written appears. InputError if
-        the files changed since they were read.
+        the files changed since they were read, or for a source whose rows cannot be copied.
         """
-        raise NotImplementedError
+        raise InputError(f"{self.label}: rows are copied of Parquet files, JSON lines, delimited text, folders and tables")
 
     def _count(self, size: int) -> None:
         self.bytes_done += size

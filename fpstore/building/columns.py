@@ -30,18 +30,9 @@ def in_pieces(parts: Iterable[Array]) -> Iterator[Array]:
 
 
 class Column:
-    """Rows of words: :meth:`append` them, then read them; in memory, or in a file without a name.
+    """Rows of words: :meth:`append` them, then read them; in memory, or in a nameless file of ``folder``.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Where the file is; without it, rows are in memory until :meth:`spill`.
-    words : int
-        Of a row; the words have the type of those that are added first.
-
-    Attributes
-    ----------
-    rows : int
+    The words have the type of those that are added first.
     """
 
     def __init__(self, folder: Path | None = None, words: int = 1) -> None:
@@ -127,21 +118,7 @@ class SortedRows(NamedTuple):
 
 
 class SortedColumns:
-    """Distinct keys in ascending order with the numbers of each, in memory, or in files if a folder is given.
-
-    Numbers have as many bits as those that are added.
-
-    Parameters
-    ----------
-    folder : Path or None
-    words : int
-        Words of a key.
-
-    Attributes
-    ----------
-    summary : KeySummary
-        Of the distinct keys.
-    """
+    """Distinct keys in ascending order with the numbers of each, in memory, or in files if a folder is given."""
 
     def __init__(self, folder: Path | None, words: int = 1) -> None:
         self._keys, self._per_key, self._numbers = Column(folder, words), Column(folder), Column(folder)

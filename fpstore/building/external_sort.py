@@ -62,12 +62,8 @@ Slices = list[Slice]  # of all runs: a part, which no row of another part lies b
 class Runs:
     """Runs of rows in a file without a name, which are taken together part by part.
 
-    A run is sorted, or only in order of the leading RUN_BITS bits. Those of sorted runs are cut by bounds that are evenly chosen
-    among their keys, so that a part fits however the keys lie.
-
-    Parameters
-    ----------
-    folder : Path
+    A run is sorted, or only in order of the leading RUN_BITS bits. Sorted runs are cut by bounds that are evenly chosen among
+    their keys, so that a part fits however the keys lie.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -143,29 +139,10 @@ def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterat
 
 
 class Sorter:
-    """Sorts rows of a key and a number: :meth:`add` them in any order, then iterate over :meth:`groups`, once.
+    """Sorts rows of a key and a number in a budget: :meth:`add` them in any order, then iterate over :meth:`groups`, once.
 
     Rows that do not fit into memory go to runs. Where keys lie evenly, a run is only in order of the leading bits: its parts are
-    sorted when they are taken together.
-
-    Parameters
-    ----------
-    memory : int
-        Budget in bytes.
-    folder : Path
-        The folder for a temporary file.
-    rows : int, optional
-        The number of rows that will be added, if it is known.
-    words : int
-        The words of a key.
-    threads : int
-    stop : Stop, optional
-        Ends the sorts of other threads.
-
-    Attributes
-    ----------
-    rows : int
-        How many were added.
+    sorted when they are taken together. ``rows`` is the number of rows that will be added, if it is known.
     """
 
     def __init__(

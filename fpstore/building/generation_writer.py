@@ -122,19 +122,8 @@ class StringSource(Protocol):
 class GenerationWriter:
     """Writes the files of a generation: :meth:`begin`, the tables, :meth:`finish`; :meth:`record` describes them.
 
-    A table's filter is written with it.
-
-    Several threads can each write a table. A context manager: an exception closes what is open and ends the threads.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder of the generation; its own name is made durable by the caller.
-    blocks : Blocks
-    work : Work
-        Counts the fingerprints written.
-    threads : int
-        With more than one, ids are written beside the tables that they belong to.
+    Several threads can each write a table. A context manager: an exception closes what is open and ends the threads. The caller
+    makes the name of the folder durable. With more than one thread, ids are written beside their tables.
     """
 
     design: Design
@@ -167,15 +156,7 @@ class GenerationWriter:
         self.filters = filters_of(design, fingerprints, self._blocks)
 
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
-        """Write the first table, and the ids.
-
-        Parameters
-        ----------
-        histogram : ndarray of uint64
-            Of the fingerprints' first differing bits.
-        groups : iterable of (fingerprints, number of ids of each, id numbers)
-            In ascending order.
-        """
+        """Write the first table, and the ids: groups of (keys, number of ids of each, id numbers); the histogram is of its keys."""
         files = MappingFiles(self.folder / table_name(0), self.folder / IDS_FILE)
         self._ids_file, written = self._map(files, self._layout(0, histogram), self._counted(groups))
         self._rank_bits = bits_of_ranks(written.largest_block)
@@ -213,16 +194,7 @@ class GenerationWriter:
         return shape, mapping
 
     def write_table(self, number: int, keys: Callable[[], Iterable[Words]]) -> None:
-        """Write another table.
-
-        Parameters
-        ----------
-        number : int
-            Its place in the design.
-        keys : callable
-            Starts a pass over its sorted keys. Where there is a Huffman code to make, one that counts comes before the one that
-            writes.
-        """
+        """Write another table; ``keys`` starts a pass over its sorted keys, once more before if there is a Huffman code."""
         coded = self.design.tables[number].kind == BLOCKS and self._blocks.codec == HUFFMAN
         histogram = self._histogram(keys() if coded else ())
         table = table_writer(self.folder / table_name(number), self._layout(number, histogram))
@@ -252,20 +224,7 @@ class GenerationWriter:
         self._syncs.append((table, self._disk.submit(table.sync)))
 
     def write_dictionary(self, strings: StringSource, threads: int, used: npt.NDArray[np.bool_] | None = None) -> None:
-        """Write the dictionary of string ids, and the way back from a string to its number.
-
-        Parameters
-        ----------
-        strings : StringSource
-        threads : int
-        used : ndarray of bool, optional
-            Which numbers must have a string; by default all.
-
-        Raises
-        ------
-        CorruptStoreError
-            One of them has none.
-        """
+        """Write the dictionary of string ids; CorruptStoreError unless each ``used`` number, by default any, has a string."""
         hashes = KeySummary()
         for piece in in_pieces(strings.hashes()):
             hashes.add(piece)
@@ -284,13 +243,7 @@ class GenerationWriter:
         }  # fmt: skip
 
     def write_places(self, memory: int) -> None:
-        """Write the index by id, once the first table and the ids are written.
-
-        Parameters
-        ----------
-        memory : int
-            Budget in bytes for sorting.
-        """
+        """Write the index by id, once the first table and the ids are written."""
         identity = open_table(self.folder / table_name(0), self.design.tables[0])
         ids = IdMap(self.folder / IDS_FILE, identity, self._ids_file)
         sorter = Sorter(memory, self.folder, self.ids, threads=self._threads, stop=self.work.stop)
@@ -309,13 +262,7 @@ class GenerationWriter:
         self.places = {"ids": columns.count, "id_digest": columns.summary.digest, "rank_bits": self._rank_bits, "places": shape}
 
     def finish(self) -> None:
-        """Make the tables durable.
-
-        Raises
-        ------
-        OSError
-            The system refused a write.
-        """
+        """Make the tables durable."""
         for _, sync in self._syncs:
             sync.result()
 
@@ -333,33 +280,18 @@ def _mapping_layout(keys: KeySummary) -> TableLayout:
 
 
 def create_generation_log(folder: Path, manifest: Manifest) -> None:
-    """Create the log of a generation whose other files are complete; the caller makes the names durable.
-
-    Raises
-    ------
-    OSError
-    """
+    """Create the log of a generation whose other files are complete; the caller makes the names durable."""
     create_log(folder / LOG_FILE, LogHeader.of(manifest))
 
 
 def finish_store(folder: Path, manifest: Manifest) -> None:
-    """Turn a folder that has the files of its first generation into a store.
-
-    Raises
-    ------
-    OSError
-    """
+    """Turn a folder that has the files of its first generation into a store."""
     create_generation_log(folder / generation_folder(manifest.generation.number), manifest)
     write_store_files(folder, manifest)
 
 
 def write_store_files(folder: Path, manifest: Manifest) -> None:
-    """Turn a folder that has all files of its generation, including the log, into a store.
-
-    Raises
-    ------
-    OSError
-    """
+    """Turn a folder that has all files of its generation, including the log, into a store."""
     (folder / LOCK_FILE).touch(MODE)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

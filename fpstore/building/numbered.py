@@ -62,21 +62,9 @@ class NumberedRows(NamedTuple):
 
 
 class Digits:
-    """How many rows have each value of a digit of their keys.
+    """How many rows have each value of a digit of their keys (``sizes``), and where they end in order of the digit (``ends``).
 
-    Parameters
-    ----------
-    rows : NumberedRows
-    depth, bits : int
-        The first bit of the digit, and how many there are; all in one word.
-    threads : int
-    stop : Stop or None
-        When another thread sets it, the work ends soon with InterruptedError.
-
-    Attributes
-    ----------
-    sizes, ends : ndarray of uint64
-        For each value: how many rows have it, and where they end in order of the digit.
+    ``depth`` is the first bit of the digit; all its bits lie in one word.
     """
 
     def __init__(self, rows: NumberedRows, depth: int, bits: int, threads: int, stop: _kernel.Stop | None) -> None:
@@ -113,16 +101,7 @@ def _large(count: int, threads: int) -> int:
 def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop | None = None, depth: int = 0) -> None:
     """Move rows to other arrays, sorted by their keys, stable; what they stood in may be in any order then.
 
-    Parameters
-    ----------
-    rows : NumberedRows
-    out : tuple of ndarray
-        For the keys and the numbers.
-    threads : int
-    stop : Stop, optional
-        When another thread sets it, the work ends soon with InterruptedError.
-    depth : int
-        Bits in which all keys agree.
+    ``depth`` is a number of leading bits in which all keys agree.
     """
     all_bits = WORD_BITS * words_of(rows.keys)
     digits = _digits_at(rows, depth, threads, stop)

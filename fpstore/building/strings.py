@@ -36,23 +36,7 @@ class StringSpool:
     """The string ids of the rows of a build.
 
     After :meth:`add`, :meth:`resolve` gives each row the number of its distinct string, in the order of first appearance. Then
-    read the :meth:`numbers` of rows and the :meth:`groups` of the hashes, and :meth:`write` the strings.
-
-    Parameters
-    ----------
-    folder : Path
-        For temporary files.
-    memory : int
-        Budget in bytes for sorting.
-    rows : int, optional
-        The number of rows that will be added, if it is known.
-    threads : int
-
-    Attributes
-    ----------
-    rows : int
-    count : int
-        The number of distinct strings, after :meth:`resolve`.
+    read the :meth:`numbers` of rows and the :meth:`groups` of the hashes, and :meth:`write` the ``count`` strings.
     """
 
     def __init__(self, folder: Path, memory: int, rows: int | None, threads: int) -> None:
@@ -68,13 +52,7 @@ class StringSpool:
         self.rows = self.count = 0
 
     def add(self, strings: StringColumn | Sequence[str] | Sequence[bytes]) -> None:
-        """Append the ids of successive rows: a column, text, or UTF-8.
-
-        Raises
-        ------
-        InputError
-            One is too long.
-        """
+        """Append the ids of successive rows: a column, text, or UTF-8."""
         if isinstance(strings, StringColumn):
             self._add(strings)
         else:
@@ -178,15 +156,7 @@ class StringSpool:
     # Strings
 
     def write(self, path: Path, threads: int, tick: Callable[[], None]) -> dict[str, int]:
-        """Write the strings in the order of their numbers; return the shape of the file.
-
-        Parameters
-        ----------
-        path : Path
-        threads : int
-        tick : callable
-            Called now and then.
-        """
+        """Write the strings in the order of their numbers; return the shape of the file."""
         sample = StringSample()
         for strings in self._spots() if self._numbers is None else self.strings():
             sample.add(strings)
@@ -245,13 +215,7 @@ class StringSpool:
 
 
 class StringSample:
-    """Some records of a set of strings, about evenly spread.
-
-    Attributes
-    ----------
-    records : list of bytes
-        Uncompressed; SAMPLE_BYTES at most.
-    """
+    """Some records of a set of strings, about evenly spread, uncompressed; SAMPLE_BYTES at most."""
 
     def __init__(self) -> None:
         self.records: list[bytes] = []

@@ -31,22 +31,9 @@ class _Room(NamedTuple):
 
 
 class TableKeys:
-    """Starts passes over the sorted keys of a table, of any number.
+    """Starts passes over the sorted keys of a table, of any number; ``rows`` starts the one pass over the ascending fingerprints.
 
     What does not fit into memory is sorted in :class:`Runs`. A pass takes a part of all runs after the other, and sorts it.
-
-    Parameters
-    ----------
-    rows : callable
-        Starts a pass over the fingerprints in ascending order. There is one.
-    count : int
-        The number of fingerprints.
-    spec : TableSpec
-    folder : Path
-        The folder for a temporary file; there is none if all fits into memory.
-    resources : Resources
-    stop : Stop
-        When another thread sets it, a pass ends soon with InterruptedError.
     """
 
     def __init__(
@@ -172,16 +159,7 @@ class TableKeys:
 
 
 def reference_keys(keys: Callable[[], Iterable[Words]], count: int, spec: TableSpec) -> Iterator[Words]:
-    """Yield the keys of a table of references, in the order of the rows.
-
-    Parameters
-    ----------
-    keys : callable
-        Starts a pass over the fingerprints in ascending order.
-    count : int
-        The number of fingerprints.
-    spec : TableSpec
-    """
+    """Yield the keys of a table of references in the order of the rows; ``keys`` starts a pass over all fingerprints."""
     permutation, first = np.frombuffer(spec.permutation, np.uint8), 0
     for piece in in_pieces(keys()):
         yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)

@@ -23,13 +23,6 @@ class Target:
 
     The folder is locked while its builder lives, so the next build can tell one that was abandoned (a killed process)
     and remove it. With ``overwrite``, an existing store is exchanged with the new one in one system call.
-
-    Raises
-    ------
-    StoreExistsError
-        The target exists and ``overwrite`` is false, or it exists and is not a store.
-    StorageError
-        The system refused a write, because of space or permission.
     """
 
     def __init__(self, path: Path, overwrite: bool) -> None:
@@ -158,12 +151,6 @@ def _resolved(path: Path) -> Path | None:
 
 @contextmanager
 def sorting_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder for the files of a sort; the next build of the target removes a folder that a killed process has left.
-
-    Raises
-    ------
-    StorageError
-        The system refused a write.
-    """
+    """Yield a folder for the files of a sort; the next build of the target removes a folder that a killed process has left."""
     with refusing(target.parent), temporary_folder(target.parent, temporary_prefix(target)) as folder:
         yield folder

@@ -35,12 +35,7 @@ _NO_COPY_RANGE = (errno.EIO, errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPN
 
 
 def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | None) -> None:
-    """Copy a store to ``path`` as of one moment; the copy appears complete or not at all.
-
-    Raises
-    ------
-    InputError, StoreExistsError, StorageError, StoreNotFoundError, CorruptStoreError
-    """
+    """Copy a store to ``path`` as of one moment; the copy appears complete or not at all."""
     if lies_inside(path, tracker.path):
         raise InputError(f"{path}: a backup cannot lie inside the store itself: choose a path outside it", path=path)
     for attempt in range(ATTEMPTS):
@@ -133,13 +128,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
-    """Copy the start of an open file durably to a new one, holes as holes; yield the number of bytes of each step.
-
-    Raises
-    ------
-    CorruptStoreError
-        A place of the file cannot be read, or the file becomes shorter meanwhile.
-    """
+    """Copy the start of an open file durably to a new one, holes as holes; yield the number of bytes of each step."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         os.ftruncate(descriptor, size)

@@ -43,29 +43,7 @@ MOST_DIRECTORY_BITS = 32
 class DamagedStore:
     """A damaged store, as far as manifest and headers are intact; the report gets the faults.
 
-    Attributes
-    ----------
-    folder : Path
-        Of the current generation.
-    manifest : Manifest or None
-        The store's, if it describes this very generation.
-    settings : Manifest or None
-        That manifest, or an older or newer one of the same store: what no merge changes, it says too.
-    count, digest : int
-        Of the set of fingerprints that each table holds.
-    tables : list of Table
-        Those that hold this set and have their place in the design.
-    log : LogHeader or None
-        With which records of the log are read; None: nothing tells them from records of another store.
-    log_end : int or None
-        The place where the log ends, if its header tells.
-
-    Raises
-    ------
-    CorruptStoreError
-        Nothing can be recovered.
-    FormatVersionError
-        A newer fpstore has written the store.
+    CorruptStoreError if nothing can be recovered; FormatVersionError if a newer fpstore has written it.
     """
 
     def __init__(self, path: Path, report: RepairReport) -> None:

@@ -26,10 +26,6 @@ class IntactLog:
     """The whole records of a log: ``pieces`` in order, their ``count``, and the missing parts in words (``losses``).
 
     ``end`` is where the log ends, if that is known; a temporary file goes to the folder.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, StorageError
     """
 
     def __init__(self, path: Path, header: LogHeader, end: int | None, folder: Path) -> None:
@@ -94,17 +90,6 @@ class LogChanges:
 
     After a gap it goes on: the last thing that happened to a pair decides, and what came after the gap is not in doubt. What the
     missing records added is lost, and what they removed comes back.
-
-    Attributes
-    ----------
-    added : (Words, Words)
-        Fingerprints and ids of the pairs that are there at the end, in order of the fingerprints.
-    ids : Words
-        All that occur.
-    strings : dict
-        By number.
-    wiped, has_more : ndarray of bool
-        By the numbers that :meth:`numbers` gives: which fingerprints lost all ids that the tables have, and which got others.
     """
 
     def __init__(self, pieces: Sequence[Records], words: int, first_string: int | None) -> None:

@@ -16,11 +16,6 @@ class LossList:
     """Rows of a kind, a fingerprint and an id, each of which may be empty; ``counts`` has the number of rows of each kind.
 
     Without rows, no file is written.
-
-    Raises
-    ------
-    StorageError
-        The file cannot be written there.
     """
 
     def __init__(self, path: Path) -> None:

@@ -33,18 +33,7 @@ LOST_LOG = "the log: all that was inserted or deleted since the last merge, if a
 
 
 class RecoveredRows:
-    """What is left of the current generation and of its log.
-
-    Attributes
-    ----------
-    id_kind : str
-    next_row : int
-        The id of the next row that comes without one.
-    expected : Totals or None
-        What the store held, if that is known.
-    reserved : int
-        Bytes of the budget that this takes.
-    """
+    """What is left of the current generation and of its log."""
 
     def __init__(self, store: DamagedStore, folder: Path, memory: int, report: RepairReport) -> None:
         self._store, self._report, self._folder = store, report, folder

@@ -75,18 +75,7 @@ def ids_at(record: tuple[Words, Words] | None, start: int, end: int) -> tuple[Wo
 
 
 class RecoveredSet:
-    """The fingerprints of the tables: intact blocks of the first table, and the entries of other tables in its gaps.
-
-    Attributes
-    ----------
-    count : int
-    complete : bool
-        Whether this is the very set that the store held.
-    block_count : int or None
-        How many blocks the first table had, if that is known.
-    has_gaps : bool
-        Whether blocks of the first table are damaged or missing.
-    """
+    """The fingerprints of the tables: intact blocks of the first table, and the entries of other tables in its gaps."""
 
     def __init__(self, store: DamagedStore, folder: Path, memory: int) -> None:
         words, first = store.design.width.words, identity(store.design.width.bits)

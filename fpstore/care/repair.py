@@ -106,14 +106,7 @@ def _put_back(path: Path) -> None:
 
 
 def _keep_writers_away(path: Path, stack: ExitStack) -> None:
-    """Hold the lock of a store, if there is one, without changing a byte.
-
-    Raises
-    ------
-    StoreLockedError
-        The store has a writer.
-    StorageError
-    """
+    """Hold the lock of a store, if there is one, without changing a byte."""
     try:
         descriptor = open_file(path / LOCK_FILE, of_user=True)
     except (StoreNotFoundError, CorruptStoreError):  # without a lock there is no writer

@@ -140,19 +140,7 @@ def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:
 
 
 def check_totals(snapshot: Snapshot, has_string: npt.NDArray[np.bool_] | None, tick: Callable[[int], None]) -> None:
-    """Count the content of tables and delta together, and compare the counts with the last record.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    has_string : ndarray of bool or None
-        Which numbers of the dictionary have a string, if there is a dictionary.
-    tick : callable
-
-    Raises
-    ------
-    CorruptStoreError
-    """
+    """Count the content of tables and delta together, and compare the counts with the last record."""
     totals, path = snapshot.totals, snapshot.generation.folder
     bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64
     if totals.id_kind == "string":

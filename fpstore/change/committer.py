@@ -38,24 +38,7 @@ BATCH_SECONDS = 0.1  # or, with "batch", is this old
 
 
 class Committer:
-    """Keeps the log and the delta of the writing process in step. Only the thread that holds :attr:`turn` may commit.
-
-    Parameters
-    ----------
-    tracker : Tracker
-    log : LogWriter
-    sync : str
-        When changes are made durable, unless a call says otherwise.
-
-    Attributes
-    ----------
-    turn : RLock
-        Held during a change.
-    unsettled : bool
-        Memory may have half of a change, or the store has another generation than memory.
-    waiting_rows : int
-        Logged and not yet durable.
-    """
+    """Keeps the log and the delta of the writing process in step. Only the thread that holds :attr:`turn` may commit."""
 
     def __init__(self, tracker: Tracker, log: LogWriter, sync: str) -> None:
         self.path = tracker.path
@@ -159,12 +142,7 @@ class Committer:
                     self._due = time.monotonic() + 1.0
 
     def flush(self) -> None:
-        """Make all changes durable and publish them; on an error they stay logged.
-
-        Raises
-        ------
-        StorageError
-        """
+        """Make all changes durable and publish them; on an error they stay logged."""
         with self.turn:
             self.settle()
             self.log.force()

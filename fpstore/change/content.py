@@ -51,14 +51,7 @@ class SortedSource(Protocol):
 
 
 class SnapshotContent:
-    """The content of a snapshot: each table is brought up to date with the delta while it is decoded.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    renumber : callable, optional
-        Maps id numbers to other numbers.
-    """
+    """The content of a snapshot: each table is brought up to date with the delta while it is decoded."""
 
     def __init__(self, snapshot: Snapshot, renumber: Callable[[Words], Words] | None = None) -> None:
         self._snapshot = snapshot
@@ -136,14 +129,7 @@ class JoinedContent:
 
 
 class PrefixContent:
-    """The fingerprints of a snapshot that start with a prefix.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    bits, prefix : int
-        The number of leading bits, and their value.
-    """
+    """The fingerprints of a snapshot of which the first ``bits`` bits are ``prefix``."""
 
     def __init__(self, snapshot: Snapshot, bits: int, prefix: int) -> None:
         self._content = SnapshotContent(snapshot)
@@ -242,22 +228,7 @@ def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
 def write_sorted(
     writer: GenerationWriter, source: SortedSource, design: Design, resources: Resources, used: npt.NDArray[np.bool_] | None
 ) -> None:
-    """Write the tables and the ids of sorted content, and make them durable.
-
-    Parameters
-    ----------
-    writer : GenerationWriter
-    source : SortedSource
-    design : Design
-    resources : Resources
-    used : ndarray of bool, optional
-        Where to note which id numbers occur.
-
-    Raises
-    ------
-    OSError
-        The system refused a write.
-    """
+    """Write the tables and the ids of sorted content, and make them durable; note in ``used`` which id numbers occur."""
     with writer:
         _Stream(writer, source, design, resources).write(used)
         writer.finish()

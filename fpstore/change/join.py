@@ -35,16 +35,7 @@ MOST_BITS = 8  # by which a store is split
 class Join(Merge):
     """Merges the content of other stores, and the delta, into a new generation. Inserts wait meanwhile.
 
-    Parameters
-    ----------
-    others : sequence of Snapshot
-    renumber : bool
-        Renumber the integer ids of each other store, in turn, from the largest so far.
-
-    Raises
-    ------
-    InputError
-        The ids or the fingerprints of the stores are of different kinds.
+    With ``renumber``, the integer ids of each other store, in turn, go on from the largest so far.
     """
 
     keeps_the_turn = True

@@ -53,15 +53,7 @@ class _NumbersInUseError(Exception):
 
 
 class Merge:
-    """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile.
-
-    Attributes
-    ----------
-    telling : set of int
-        The threads in the progress function: the merge waits for them.
-    numbers_in_use : set of int
-        Numbers of old strings that were given to new rows meanwhile: the new dictionary must keep them.
-    """
+    """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile."""
 
     keeps_the_turn = False  # so that nothing can be changed meanwhile
 
@@ -91,12 +83,7 @@ class Merge:
         self._work.stop.set()
 
     def run(self) -> None:
-        """Merge, unless there is nothing to merge.
-
-        Raises
-        ------
-        StorageError, CorruptStoreError, ClosedStoreError
-        """
+        """Merge, unless there is nothing to merge."""
         try:
             self._run()
         except InterruptedError as error:

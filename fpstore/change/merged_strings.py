@@ -22,17 +22,7 @@ TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when the number 
 class MergedStrings:
     """Strings in the order of their numbers: strings of an old dictionary, strings added since, strings of other stores.
 
-    Parameters
-    ----------
-    old : Dictionary or None
-    first : int
-        The first number that is not of ``old``.
-    added : sequence of bytes
-        With the numbers from ``first`` on; b"" for numbers that are not in use.
-    joined : StringSpool or None
-        With the numbers after those.
-    used : ndarray of bool
-        For each number, whether it is still in use.
+    The numbers of ``added`` begin with ``first``; b"" is for a number that is not in use. ``used`` is by number.
     """
 
     def __init__(

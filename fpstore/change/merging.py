@@ -49,22 +49,7 @@ def _is_due(snapshot: Snapshot, share: float) -> bool:
 
 
 class Merging:
-    """Starts and stops merges.
-
-    Parameters
-    ----------
-    committer : Committer
-    merge_at : float or None
-        The share of the fingerprints in the tables from which on a delta is merged in the background.
-
-    Attributes
-    ----------
-    lock : RLock
-        Held during a merge.
-    under_way : Merge or None
-    error : str or None
-        Why the last merge of this process failed, if it did: the system may have refused to write it into the store.
-    """
+    """Starts and stops merges."""
 
     def __init__(self, committer: Committer, merge_at: float | None) -> None:
         self.path = committer.path

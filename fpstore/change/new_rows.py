@@ -136,13 +136,7 @@ def is_fresh(snapshot: Snapshot) -> bool:
 def numbered(
     snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | Sequence[int | str] | None, reused: Callable[[int], object]
 ) -> NewRows:
-    """Turn ids into numbers, and compute the totals afterwards; call ``reused`` with the number of each known string.
-
-    Raises
-    ------
-    InputError
-        The ids are of another kind than the store's, or the row numbers are used up.
-    """
+    """Turn ids into numbers, and compute the totals afterwards; call ``reused`` with the number of each known string."""
     totals = snapshot.totals
     if ids is None:
         if totals.id_kind != "row" and not is_fresh(snapshot):
@@ -162,13 +156,7 @@ def numbered(
 
 
 def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
-    """Return the kind of ids of the store once these are added.
-
-    Raises
-    ------
-    InputError
-        The store has ids of another kind.
-    """
+    """Return the kind of ids of the store once these are added; InputError for ids of another kind."""
     had = snapshot.totals.id_kind
     if not len(ids):
         return had
@@ -210,20 +198,7 @@ def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[in
 
 
 class RowsInOrder(NamedTuple):
-    """The rows of a batch, and the state of the tables for each row.
-
-    Attributes
-    ----------
-    fingerprints, ids : ndarray of uint64
-    in_base : ndarray of uint8
-        1 for each fingerprint that is in the tables.
-    returning : ndarray of bool
-        Which fingerprints are in the tables but deleted. Once such a row is inserted, later rows find it in the tables again.
-    dropped : ndarray of bool
-        Which rows are never inserted.
-    near : MatchColumns
-        The matches of each row in the tables, even those deleted since.
-    """
+    """The rows of a batch, and the state of the tables for each row."""
 
     fingerprints: Words
     ids: Words
@@ -238,13 +213,7 @@ def probe_insert_in_order(
 ) -> tuple[MatchColumns, npt.NDArray[np.bool_]]:
     """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
 
-    Parameters
-    ----------
-    delta : Delta
-    rows : RowsInOrder
-    radius : int
-    always : bool
-        Whether rows with matches are inserted too.
+    With ``always``, rows that have matches are inserted too.
     """
     fingerprints = rows.fingerprints
     ends = sorted({*(np.flatnonzero(rows.returning) + 1).tolist(), len(fingerprints)})

@@ -67,13 +67,7 @@ class Deleted(NamedTuple):
 
 
 class StoreWriter:
-    """The right of a process to change a store, and the changes. Calls from several threads take turns.
-
-    Attributes
-    ----------
-    committer : Committer
-    merging : Merging
-    """
+    """The right of a process to change a store, and the changes. Calls from several threads take turns."""
 
     def __init__(self, tracker: Tracker, lock: WriterLock, log: LogWriter, sync: str, merge_at: float | None) -> None:
         self.path = tracker.path
@@ -103,10 +97,7 @@ class StoreWriter:
     def refuse_nested(self, waits_for_merge: bool = False) -> None:
         """Refuse a call that would wait for this thread: from a signal handler inside a change, or the progress of a merge.
 
-        Parameters
-        ----------
-        waits_for_merge : bool
-            Whether the call waits for the end of a merge; otherwise it waits only for a merge with whole stores.
+        A call that does not wait for the end of a merge waits for a merge with whole stores only.
         """
         if self.is_nested(waits_for_merge):
             raise StoreLockedError(
@@ -412,12 +403,7 @@ class StoreWriter:
 
 
 def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
-    """Make this process the store's writer: take the lock, remove the leftovers of a dead writer, cut off a torn end of the log.
-
-    Raises
-    ------
-    StoreLockedError, ReadOnlyError, StorageError, CorruptStoreError
-    """
+    """Make this process the store's writer: lock it, remove the leftovers of a dead writer, cut off a torn end of the log."""
     path = tracker.path
     try:
         lock = WriterLock(tracker.here())

@@ -43,17 +43,7 @@ def queries_at_once(design: Design, fingerprint_count: int = 0) -> int:
 
 
 class Division(NamedTuple):
-    """How threads share a batch.
-
-    Attributes
-    ----------
-    parts : list of ndarray of uint64, rows
-        The queries of each kernel call.
-    threads : int
-        That make calls at the same time.
-    threads_each : int
-        That share the tables in a call.
-    """
+    """How threads share a batch."""
 
     parts: list[Words]
     threads: int
@@ -72,15 +62,7 @@ def divided(queries: Words, threads: int, design: Design, at_once: int) -> Divis
 
 
 def cut(queries: Words, threads: int, at_once: int) -> list[Words]:
-    """Cut a batch evenly for the threads, into as few parts as possible.
-
-    Parameters
-    ----------
-    queries : Words
-    threads : int
-    at_once : int
-        The most queries of a part.
-    """
+    """Cut a batch evenly for the threads, into as few parts as possible of at most ``at_once`` queries."""
     count = max(-(-len(queries) // at_once), min(threads, len(queries) // SPLIT_QUERIES), 1)
     count = -(-count // threads) * threads if count > 1 else 1
     return [part for part in np.array_split(queries, count) if len(part)] or [queries]

@@ -26,29 +26,7 @@ APPLY_ROWS = 1 << 14  # applied between two checks for signals
 
 
 class Delta:
-    """The applied changes of a log, in memory.
-
-    Parameters
-    ----------
-    radius : int
-        The store's.
-    bits : ndarray of uint8
-        The numbers of the bits, those first that separate the fingerprints of the delta best: see :func:`deal_bits`.
-    identity : _kernel.Table
-        The identity table of the generation.
-    first_string : int
-        The number of the first string that is not in the generation's dictionary.
-    path : Path
-        Of the log, for messages.
-
-    Attributes
-    ----------
-    version : int
-        The number of the last change: a number of this process's delta, not of the log. A question as of a version sees the
-        changes up to it.
-    strings : list of bytes
-        The strings with the numbers from ``first_string`` on; empty ones are unused.
-    """
+    """The applied changes of a log, in memory; of ``bits``, those come first that separate its fingerprints best."""
 
     def __init__(
         self,
@@ -67,12 +45,7 @@ class Delta:
         self.version = 0
 
     def load(self, changes: Iterable[Records]) -> Records | None:
-        """Apply the first records of a log, faster than one after the other; return the last piece, or None if there is none.
-
-        Raises
-        ------
-        MemoryLimitError, CorruptStoreError
-        """
+        """Apply the first records of a log, faster than one after the other; return the last piece, or None if there is none."""
         records = None
         for records in changes:
             self.kernel.load(len(records.change.kinds))
@@ -81,16 +54,10 @@ class Delta:
         return records
 
     def apply(self, change: Change) -> None:
-        """Apply a change, at a new version.
+        """Apply a change, at a new version; CorruptStoreError if rows contradict each other.
 
         When an exception ends this, a part of the change may stay, at that version, which is not visible. The caller then
         builds the delta again from the log.
-
-        Raises
-        ------
-        MemoryLimitError
-        CorruptStoreError
-            Rows contradict each other.
         """
         kinds, in_base = change.kinds & np.uint8(KIND_MASK), change.kinds // np.uint8(IN_BASE)
         for start in range(0, len(kinds), APPLY_ROWS):
@@ -103,12 +70,7 @@ class Delta:
         self.note_strings(change.strings)
 
     def apply_one(self, row: Row, strings: list[bytes]) -> None:
-        """Apply a change of one row, at a new version; see :meth:`apply`.
-
-        Raises
-        ------
-        MemoryLimitError
-        """
+        """Apply a change of one row, at a new version; see :meth:`apply`."""
         kind, fingerprint, number = row
         self.kernel.apply_one(kind & KIND_MASK, fingerprint, number, kind >= IN_BASE, self.version + 1)
         self.version += 1
@@ -140,12 +102,7 @@ class Delta:
         return known
 
     def check_room(self, versions: int, path: Path) -> None:
-        """Refuse changes if there are no versions left for them.
-
-        Raises
-        ------
-        StorageError
-        """
+        """Refuse changes if there are no versions left for them."""
         if self.version + versions > LAST_VERSION:
             raise StorageError(
                 f"{path}: the delta has no room for these changes: merge the store; nothing was changed", path=path

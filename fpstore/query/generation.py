@@ -39,13 +39,7 @@ NO_FLIPS = np.zeros(1, np.uint64)
 class RingProber:
     """The column tables of a design with the thresholds of a radius; used as a ``_kernel.Prober``.
 
-    Parameters
-    ----------
-    design : Design
-    tables : sequence of ColumnTable
-    radius : int
-    skewed : bool
-        Choose the thresholds of each query by how many entries it would meet (GPH, Qin et al., ICDE 2018).
+    For a skewed set, the thresholds of each query follow from how many entries it would meet (GPH, Qin et al., ICDE 2018).
     """
 
     def __init__(self, design: Design, tables: list[ColumnTable], radius: int, skewed: bool) -> None:
@@ -73,13 +67,7 @@ class RingProber:
 
 
 class ScanProber:
-    """Every entry of column tables, for radii above that of their design; used as a ``_kernel.Prober``.
-
-    Parameters
-    ----------
-    table : ColumnTable
-        The first of the design.
-    """
+    """Every entry of the first column table, for radii above that of the design; used as a ``_kernel.Prober``."""
 
     def __init__(self, table: ColumnTable) -> None:
         self._table = table
@@ -106,17 +94,7 @@ Prober = _kernel.Prober | RingProber | ScanProber
 
 
 class Generation:
-    """The open files of one generation. They never change, and may be removed while they are open.
-
-    Parameters
-    ----------
-    path : Path
-        The store.
-    manifest : Manifest
-        Names the generation and describes its files.
-    pages : str
-        How tables get into memory, see :func:`fpstore.open`.
-    """
+    """The open files of one generation. They never change, and may be removed while they are open."""
 
     def __init__(self, path: Path, manifest: Manifest, pages: str = LAZY) -> None:
         self.path, self.manifest = path, manifest

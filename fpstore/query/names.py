@@ -15,14 +15,7 @@ NAMED_ROWS = 1 << 16  # the rows of a slice
 
 
 class Named(NamedTuple):
-    """The ids of some id numbers.
-
-    Attributes
-    ----------
-    ids : ndarray of uint64 or list of str
-    string_bytes : int
-        What all of them would take one after the other: a string that occurs twice counts twice.
-    """
+    """The ids of some id numbers; ``string_bytes`` counts a string that occurs twice twice."""
 
     ids: Words | list[str]
     string_bytes: int = 0
@@ -50,12 +43,7 @@ class StoredIds(Names, Protocol):
 
 
 class HeldIds:
-    """Ids in memory; the number of an id is its place.
-
-    Parameters
-    ----------
-    ids : ndarray of uint64 or list of str
-    """
+    """Ids in memory; the number of an id is its place."""
 
     def __init__(self, ids: Words | list[str]) -> None:
         self.ids = ids
@@ -70,17 +58,10 @@ class HeldIds:
 def names_in_slices(
     columns: Sequence[tuple[Names, Words]], lims: Lims | None = None
 ) -> Iterator[tuple[slice, list[Words | list[str]]]]:
-    """Yield slices of rows, and the ids that each column has there.
+    """Yield slices of rows, and the ids that each column (a source of ids, id numbers) has there.
 
     A slice has at most NAMED_ROWS rows, and the strings of each of its columns at most PIECE_BYTES. A row with more is alone.
-    Of no rows, there is one slice.
-
-    Parameters
-    ----------
-    columns : sequence of (Names, ndarray of uint64)
-        The id numbers of each column.
-    lims : ndarray of int64, optional
-        Of lists of rows that are not cut: then slices are of lists.
+    Of no rows, there is one slice. With ``lims``, of lists of rows that are not cut, slices are of lists.
     """
     lims = np.arange(len(columns[0][1]) + 1) if lims is None else lims
     start, step, count = 0, NAMED_ROWS, len(lims) - 1

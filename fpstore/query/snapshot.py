@@ -52,14 +52,7 @@ FEW_STRINGS = 4  # up to this many are looked up one by one
 class Snapshot:
     """One consistent state of a store; later inserts, deletes and merges do not affect it.
 
-    Parameters
-    ----------
-    generation : Generation
-    delta : Delta
-    version : int
-        The number of the last change that belongs to it: a number of this process's delta, not of the log.
-    totals : Totals
-        Its totals.
+    ``version`` is the number of the last change that belongs to it: a number of this process's delta, not of the log.
     """
 
     def __init__(self, generation: Generation, delta: Delta, version: int, totals: Totals) -> None:
@@ -413,13 +406,7 @@ class Snapshot:
 
     @cached_property
     def changed(self) -> tuple[Words, Groups]:
-        """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending.
-
-        Raises
-        ------
-        CorruptStoreError
-            The log says of a fingerprint that it is in the tables, and it is not, or the other way round.
-        """
+        """All changes: the fingerprints of the tables whose ids changed, and the groups that were added, both ascending."""
         if self._delta_kernel is None:
             none = np.empty(0, np.uint64)
             return self.width.empty(0), (self.width.empty(0), none, none)

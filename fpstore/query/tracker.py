@@ -87,11 +87,7 @@ class _Opened(NamedTuple):
 class _Coming:
     """The generation that a merge has announced, which a thread opens beside the current one.
 
-    Parameters
-    ----------
-    mark : tuple of int
-        The inode and the time of the coming manifest: another mark is another announcement.
-    open_it : callable
+    ``mark`` is the inode and the time of the coming manifest: another mark is another announcement.
     """
 
     def __init__(self, mark: tuple[int, int], open_it: Callable[[], _Opened]) -> None:
@@ -136,24 +132,7 @@ class _Coming:
 
 
 class Tracker:
-    """The files of a store that one process has open, brought up to date by :meth:`snapshot`.
-
-    Parameters
-    ----------
-    path : Path
-    pages : str
-        How the tables of each generation get into memory.
-
-    Attributes
-    ----------
-    manifest : Manifest
-    log : LogReader
-        The log of the generation that this process has open.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
-    """
+    """The files of a store that one process has open, brought up to date by :meth:`snapshot`."""
 
     def __init__(self, path: Path, pages: str = LAZY) -> None:
         if not path.exists():
@@ -182,12 +161,7 @@ class Tracker:
     # Up to date
 
     def snapshot(self) -> Snapshot:
-        """Return the current snapshot.
-
-        Raises
-        ------
-        ClosedStoreError, CorruptStoreError, StorageError
-        """
+        """Return the current snapshot."""
         try:
             words, seen, snapshot = self._current  # type: ignore[misc]  # None is met below
             if words[END] == seen:
@@ -325,13 +299,7 @@ class Tracker:
         self._current = self.log.words, seen & ~SUPERSEDED, snapshot
 
     def here(self) -> Path:
-        """Return a path of the store that was opened, which may have been renamed.
-
-        Raises
-        ------
-        StorageError
-            It cannot be found: another store may have taken its name.
-        """
+        """Return a path of the store that was opened, which may have been renamed; StorageError if none leads to it."""
         status = os.fstat(self.folder)
         for path in (self.path, Path(f"/proc/self/fd/{self.folder}")):
             try:
@@ -346,23 +314,12 @@ class Tracker:
         return StorageError(f"{self.path}: was replaced or removed: open the store again", path=self.path)
 
     def check_same(self) -> None:
-        """Refuse a store that was replaced or removed.
-
-        Raises
-        ------
-        StorageError
-        """
+        """Refuse a store that was replaced or removed."""
         if not self.is_same():
             raise self._was_replaced()
 
     def inside(self) -> Path:
-        """Return a path that leads into the store that was opened, even if it was renamed; for creating and removing files.
-
-        Raises
-        ------
-        StorageError
-            As :meth:`here`, where the system has no path that leads through a descriptor.
-        """
+        """Return a path that leads into the store that was opened, even if it was renamed; for creating and removing files."""
         path = Path(f"/proc/self/fd/{self.folder}")
         return path if path.is_dir() else self.here()
 

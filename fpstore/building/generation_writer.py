@@ -156,7 +156,7 @@ class GenerationWriter:
         self.filters = filters_of(design, fingerprints, self._blocks)
 
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
-        """Write the first table, and the ids: groups of (keys, number of ids of each, id numbers); the histogram is of its keys."""
+        """Write the first table, whose keys have this histogram, and the ids: groups of (keys, ids of each, id numbers)."""
         files = MappingFiles(self.folder / table_name(0), self.folder / IDS_FILE)
         self._ids_file, written = self._map(files, self._layout(0, histogram), self._counted(groups))
         self._rank_bits = bits_of_ranks(written.largest_block)

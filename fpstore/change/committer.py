@@ -45,9 +45,9 @@ class Committer:
         self.sync = sync
         self.tracker = tracker
         self.log = log
-        self.turn = threading.RLock()
-        self.unsettled = False
-        self.waiting_rows = 0
+        self.turn = threading.RLock()  # held during a change
+        self.unsettled = False  # memory may have half of a change, or the store another generation than memory
+        self.waiting_rows = 0  # logged and not yet durable
         self._applied = log.number  # number of the last record that memory has
         self._due = 0.0
         self._wake = threading.Condition(self.turn)

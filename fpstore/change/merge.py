@@ -58,8 +58,8 @@ class Merge:
     keeps_the_turn = False  # so that nothing can be changed meanwhile
 
     def __init__(self, committer: Committer, resources: Resources, design: str | None = None) -> None:
-        self.telling: set[int] = set()
-        self.numbers_in_use: set[int] = set()
+        self.telling: set[int] = set()  # the threads in the progress function: the merge waits for them
+        self.numbers_in_use: set[int] = set()  # of old strings that new rows got meanwhile: the new dictionary must keep them
         self._committer = committer
         self._tracker = committer.tracker
         self._path = committer.path

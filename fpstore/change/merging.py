@@ -54,9 +54,9 @@ class Merging:
     def __init__(self, committer: Committer, merge_at: float | None) -> None:
         self.path = committer.path
         self.merge_at = merge_at
-        self.lock = threading.RLock()
+        self.lock = threading.RLock()  # held during a merge
         self.under_way: Merge | None = None
-        self.error: str | None = None
+        self.error: str | None = None  # of the last merge: the system may have refused to write it into the store
         self._committer = committer
         self._tracker = committer.tracker
         self._worker: Worker | None = None

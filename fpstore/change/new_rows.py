@@ -202,10 +202,10 @@ class RowsInOrder(NamedTuple):
 
     fingerprints: Words
     ids: Words
-    in_base: Bytes
-    returning: npt.NDArray[np.bool_]
-    dropped: npt.NDArray[np.bool_]
-    near: MatchColumns
+    in_base: Bytes  # 1 for each fingerprint that is in the tables
+    returning: npt.NDArray[np.bool_]  # in the tables but deleted: once it is inserted, later rows find it in the tables again
+    dropped: npt.NDArray[np.bool_]  # never inserted
+    near: MatchColumns  # in the tables, even those deleted since
 
 
 def probe_insert_in_order(

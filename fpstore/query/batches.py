@@ -45,9 +45,9 @@ def queries_at_once(design: Design, fingerprint_count: int = 0) -> int:
 class Division(NamedTuple):
     """How threads share a batch."""
 
-    parts: list[Words]
-    threads: int
-    threads_each: int
+    parts: list[Words]  # the queries of each kernel call
+    threads: int  # that make calls at the same time
+    threads_each: int  # that share the tables in a call
 
 
 def divided(queries: Words, threads: int, design: Design, at_once: int) -> Division:

@@ -40,9 +40,9 @@ class Delta:
         self.bits = bits
         self._identity = identity
         self.first_string, self._path = first_string, path
-        self.strings: list[bytes] = []
+        self.strings: list[bytes] = []  # with the numbers from first_string on; empty ones are unused
         self._numbers: dict[bytes, int] | None = None  # made on first use
-        self.version = 0
+        self.version = 0  # of the last change: a number of this process's delta, not of the log
 
     def load(self, changes: Iterable[Records]) -> Records | None:
         """Apply the first records of a log, faster than one after the other; return the last piece, or None if there is none."""

@@ -411,8 +411,10 @@ class SealedFile:
     def check_all(self) -> None: ...
 
 class SingleProber:
-    def __init__(self, prober: Prober, identity: Table, ids: SealedFile, radius: int, match_type: type) -> None: ...
-    def probe(self, query: int) -> list[Any] | None: ...  # of objects of that type
+    def __init__(
+        self, prober: Prober, identity: Table, ids: SealedFile, radius: int, match_type: type, list_type: type
+    ) -> None: ...
+    def probe(self, query: int) -> Any: ...  # a list of matches, of these types, or None
 
 Matches = tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[Any]]  # distances are uint8, of 256 bits uint16
 

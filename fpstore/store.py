@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self
 from weakref import finalize
 
 import numpy as np
@@ -25,7 +25,7 @@ from fpstore.base.arguments import (
     check_share,
     check_whole,
 )
-from fpstore.base.resources import Resources, parse_memory, parse_threads
+from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.disk.pages import LAZY, PAGES
@@ -33,7 +33,7 @@ from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStored
 from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
 from fpstore.io.check import is_one
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
-from fpstore.query.matches import Match, Matches, MatchList
+from fpstore.query.matches import Matches, MatchList
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
@@ -56,12 +56,14 @@ class Store:
     """An exact Hamming-radius index on disk, which :func:`fpstore.build` makes and :func:`fpstore.open` opens.
 
     A context manager. Any number of processes can read a store at once, beside one writer, and each sees a commit at its next
-    question. A store survives ``fork``. After :meth:`close`, every use is an error.
+    question. A store survives ``fork``.
 
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError
-        From the constructor.
+    Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument, CorruptStoreError where it meets
+    damage; a change raises ReadOnlyError in a store that is open for reading, and StorageError where the disk is full or refuses
+    the write, which then has changed nothing. Arguments that several methods have mean the same in each: ``radius`` is by default
+    the store's, and a probe with a larger one compares every fingerprint, with a :class:`ScanWarning`; ``threads`` are by default
+    one per processor, ``memory`` is a budget as for :func:`fpstore.build`, ``progress`` is called as
+    ``progress(phase, done, total)`` from any thread, where total is None if it is not known.
     """
 
     def __init__(
@@ -210,11 +212,7 @@ class Store:
 
     # Probing
 
-    @overload
-    def probe(self, fingerprint: int, radius: int | None = None, *, limit: None = None) -> list[Match]: ...
-    @overload
-    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int) -> MatchList: ...
-    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int | None = None) -> list[Match]:
+    def probe(self, fingerprint: int, radius: int | None = None, *, limit: int | None = None) -> MatchList:
         """Find every stored fingerprint within ``radius`` bits of a fingerprint.
 
         Parameters
@@ -222,18 +220,14 @@ class Store:
         fingerprint : int
             Below 2^width; or in another form of one fingerprint, see :func:`fpstore.build`.
         radius : int, optional
-            0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
+            0 to the width.
         limit : int, optional
             Keep at most this many matches, the nearest.
 
         Returns
         -------
-        list of Match
-            Every match, once, by distance and fingerprint. With a ``limit``, its attribute ``more`` says whether there are more.
-
-        Raises
-        ------
-        InputError, CorruptStoreError, ClosedStoreError
+        MatchList
+            Every match, once, by distance and fingerprint; ``more`` says whether the limit left out others.
 
         Examples
         --------
@@ -246,13 +240,10 @@ class Store:
         if type(fingerprint) is int and radius is limit is None and self._same_numbers and not fingerprint >> self._width.bits:
             return snapshot.probe(fingerprint, self._radius)  # what most ask, without further checks
         value = self._one(fingerprint)
-        radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
-        if limit is not None:
-            limit = check_whole(limit, 1, MOST_LIMIT, "limit")
-            rows = row_of_number(value, self._width.words)
-            columns, more = snapshot.probe_nearest(rows, radius, 1, limit)
-            return MatchList(next(iter(self._matches(snapshot, rows, columns))), bool(more[0]))
-        return self._outer(snapshot.probe(value, radius))
+        radius = self._checked_radius(radius, snapshot)
+        if limit is None:
+            return self._outer(snapshot.probe(value, radius))
+        return next(iter(self._probed(snapshot, row_of_number(value, self._width.words), radius, 1, limit)))
 
     def _one(self, fingerprint: Any) -> int:
         """Check one fingerprint, and return it as the kernel knows it."""
@@ -271,20 +262,29 @@ class Store:
         rows = self._many(fingerprints)
         return rows, None if ids is None else check_ids(ids, len(rows))
 
-    def _outer(self, matches: list[Match]) -> list[Match]:
+    def _outer(self, matches: MatchList) -> MatchList:
         """Return matches with fingerprints as users know them."""
         if self._same_numbers:
             return matches
         outer = self._width.outer
-        return [match._replace(fingerprint=outer(match.fingerprint)) for match in matches]
+        return MatchList(match._replace(fingerprint=outer(match.fingerprint)) for match in matches)
 
     def _matches(self, snapshot: Snapshot, queries: Words, columns: Any, **about: Any) -> Matches:
         """Return the matches of queries; ``about`` has what else there is to say of each query."""
         lims, rows, distances = columns
         return Matches(lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **about)
 
-    def _checked_radius(self, radius: int, snapshot: Snapshot) -> int:
+    def _probed(self, snapshot: Snapshot, queries: Words, radius: int, threads: int | None, limit: int | None) -> Matches:
+        threads = parse_threads(threads)
+        if limit is None:
+            return self._matches(snapshot, queries, snapshot.probe_columns(queries, radius, threads))
+        columns, more = snapshot.probe_nearest(queries, radius, threads, check_whole(limit, 1, MOST_LIMIT, "limit"))
+        return self._matches(snapshot, queries, columns, more=more)
+
+    def _checked_radius(self, radius: int | None, snapshot: Snapshot) -> int:
         """Check the radius of a probe, and warn if it takes a scan."""
+        if radius is None:
+            return self._radius
         radius = check_radius(radius, self.width)
         if radius > self._radius and not self._warned:
             self._warned = True
@@ -306,30 +306,17 @@ class Store:
         ----------
         fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         radius : int, optional
-            0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
-        threads : int, optional
-            By default one per processor.
+            0 to the width.
         limit : int, optional
-            Keep at most this many matches of each query, the nearest; ``more`` marks the queries that have more.
+            Keep at most this many matches of each query, the nearest; ``more`` marks the queries that have others.
 
         Returns
         -------
         Matches
-
-        Raises
-        ------
-        InputError, CorruptStoreError, ClosedStoreError
         """
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
-        if limit is not None:
-            limit = check_whole(limit, 1, MOST_LIMIT, "limit")
-            nearest_columns, more = snapshot.probe_nearest(queries, radius, parse_threads(threads), limit)
-            return self._matches(snapshot, queries, nearest_columns, more=more)
-        columns = snapshot.probe_columns(queries, radius, parse_threads(threads))
-        assert columns is not None
-        return self._matches(snapshot, queries, columns)
+        return self._probed(snapshot, queries, self._checked_radius(radius, snapshot), threads, limit)
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, matches: int = 1 << 22
@@ -338,11 +325,8 @@ class Store:
 
         Parameters
         ----------
-        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
-        radius : int, optional
-            0 to the width; by default the store's. A larger one is answered by scans, with a :class:`ScanWarning`.
-        threads : int, optional
-            By default one per processor.
+        fingerprints, radius, threads
+            As for :meth:`probe_many`.
         matches : int
             The most matches to hold at once. Only a part of a single query may have more.
 
@@ -350,15 +334,11 @@ class Store:
         ------
         Matches
             The matches of the next ``len(part)`` queries, in order.
-
-        Raises
-        ------
-        InputError, CorruptStoreError, ClosedStoreError
         """
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        radius = self._radius if radius is None else self._checked_radius(radius, snapshot)
-        matches = check_whole(matches, 1, 2**63 - 1, "matches")
+        radius = self._checked_radius(radius, snapshot)
+        matches = check_whole(matches, 1, MOST_LIMIT, "matches")
         for part, columns in snapshot.probe_in_parts(queries, radius, parse_threads(threads), matches):
             self._check()
             yield self._matches(snapshot, part, columns)
@@ -368,10 +348,6 @@ class Store:
 
         The table is read once for many queries. The time is proportional to fingerprints x queries. With a ``limit``, at most
         that many matches of each query are kept, the nearest, in bounded memory; ``more`` marks the queries that have more.
-
-        Raises
-        ------
-        InputError, CorruptStoreError, ClosedStoreError
         """
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
@@ -382,38 +358,24 @@ class Store:
             return self._matches(snapshot, queries, columns, more=more)
         return self._matches(snapshot, queries, snapshot.scan_columns(queries, radius, parse_threads(threads)))
 
-    @overload
-    def nearest(
-        self, fingerprints: int, count: int, *, max_radius: int | None = None, threads: int | None = None
-    ) -> list[Match]: ...
-    @overload
-    def nearest(self, fingerprints: Any, count: int, *, max_radius: int | None = None, threads: int | None = None) -> Any: ...
-    def nearest(
-        self, fingerprints: Any, count: int, *, max_radius: int | None = None, threads: int | None = None
-    ) -> list[Match] | Matches:
-        """Find the ``count`` stored fingerprints that are nearest to each query; of equally distant ones, the smallest.
+    def nearest(self, fingerprint: int, count: int, *, max_radius: int | None = None) -> MatchList:
+        """Find the ``count`` stored fingerprints that are nearest to a fingerprint; of equally distant ones, the smallest.
 
-        It probes with growing radii, while that is cheaper than a scan of this store. One scan, without a warning, answers the
-        queries that still have too few matches.
+        It probes with growing radii, while that is cheaper than a scan of this store. One scan, without a warning, answers a
+        query that still has too few matches.
 
         Parameters
         ----------
-        fingerprints : one fingerprint, or array or sequence of them, as for :func:`fpstore.build`
+        fingerprint : int
+            As for :meth:`probe`.
         count : int
             At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
         max_radius : int, optional
             The largest distance of a match, 0 to the width; by default the width.
-        threads : int, optional
-            By default one per processor.
 
         Returns
         -------
-        list of Match, or Matches
-            For one fingerprint its matches, for several :class:`Matches`; by distance and fingerprint.
-
-        Raises
-        ------
-        InputError, CorruptStoreError, ClosedStoreError
+        MatchList
 
         Examples
         --------
@@ -422,15 +384,33 @@ class Store:
         >>> [(m.fingerprint, m.distance) for m in store.nearest(0b1111, 2)]
         [(11, 1), (8, 3)]
         """
-        snapshot = self._snapshot()
-        queries = self._many(fingerprints)
-        count = check_whole(count, 1, MOST_LIMIT, "count")
-        radius = self.width if max_radius is None else check_radius(max_radius, self.width)
+        row = row_of_number(self._one(fingerprint), self._width.words)
+        return next(iter(self._nearest(row, count, max_radius, 1)))
+
+    def nearest_many(
+        self, fingerprints: Any, count: int, *, max_radius: int | None = None, threads: int | None = None
+    ) -> Matches:
+        """Find the ``count`` stored fingerprints that are :meth:`nearest` to each query.
+
+        Parameters
+        ----------
+        fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
+        count, max_radius, threads
+            As for :meth:`nearest`.
+
+        Returns
+        -------
+        Matches
+        """
+        return self._nearest(check_fingerprints(fingerprints, self._width), count, max_radius, threads)
+
+    def _nearest(self, queries: Words, count: int, max_radius: int | None, threads: int | None) -> Matches:
         from fpstore.query.nearest import nearest
 
-        columns = nearest(snapshot, queries, count, radius, parse_threads(threads))
-        matches = self._matches(snapshot, queries, columns)
-        return next(iter(matches)) if is_one(fingerprints, self._width) else matches
+        snapshot = self._snapshot()
+        count = check_whole(count, 1, MOST_LIMIT, "count")
+        radius = self.width if max_radius is None else check_radius(max_radius, self.width)
+        return self._matches(snapshot, queries, nearest(snapshot, queries, count, radius, parse_threads(threads)))
 
     # Ids
 
@@ -455,10 +435,6 @@ class Store:
         ids : array of integers, or sequence of int or str
             Ids that are not stored have no fingerprints, nor have ids of the other kind, such as integers in a store whose ids
             are strings.
-
-        Raises
-        ------
-        InputError
         """
         lims, rows = fingerprints_of(self._snapshot(), ids)
         return lims, self._width.outside(rows)
@@ -490,7 +466,7 @@ class Store:
         Parameters
         ----------
         radius : int, optional
-            0 to the width; by default the store's.
+            0 to the width.
         duplicates : bool
             Also yield each fingerprint of several documents, as a pair with itself at distance 0, before all other pairs. Its
             ``rows_of_ids`` and tables list each pair of its ids once: n (n - 1) / 2 rows of n ids, 65,536 at a time.
@@ -499,8 +475,6 @@ class Store:
             About 24 bytes for a fingerprint of 64 bits are enough for all. With less, tables are sorted a part after the
             other, and fingerprints that take more than half of it are mapped from a temporary file. Where a design compares
             buckets that differ (at large radii), a table is sorted as a whole, in temporary files if it does not fit.
-        threads : int, optional
-            By default one per processor.
         progress : callable, optional
             Called as ``progress(phase, done, total)``, in rows of all tables of the join.
         resume : path-like, optional
@@ -552,7 +526,7 @@ class Store:
         Parameters
         ----------
         radius : int, optional
-            0 to the width; by default the store's.
+            0 to the width.
         group : {"connected", "greedy"}, optional
             Connected components; or groups without chains, in which every member is within the radius of its
             representative. In each component, the first document by the rule below represents a group and takes all documents
@@ -569,10 +543,6 @@ class Store:
         Returns
         -------
         Clusters
-
-        Raises
-        ------
-        InputError, CorruptStoreError, ClosedStoreError
 
         Examples
         --------
@@ -609,7 +579,7 @@ class Store:
             The other set, of the same width. Fingerprints are given as for :func:`fpstore.build`. Not a path:
             open it with :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
         radius : int, optional
-            0 to the width; by default the store's.
+            0 to the width.
         ids : optional
             The ids of the other fingerprints, unless they are a store: integers or strings. By default the row number.
         memory, threads, progress, resume : optional
@@ -620,10 +590,6 @@ class Store:
         Pairs
             ``a`` are stored here, and ``b`` in the other set; ``distances``; ``ids_a()``, ``ids_b()``. Fingerprints that both
             sets have are pairs of distance 0.
-
-        Raises
-        ------
-        InputError, CorruptStoreError, ClosedStoreError
 
         Examples
         --------
@@ -639,7 +605,7 @@ class Store:
 
     # Changing
 
-    def insert(self, fingerprints: Any, ids: Any = None, sync: str | None = None) -> int:
+    def insert(self, fingerprints: Any, ids: Any = None, *, sync: str | None = None) -> int:
         """Add fingerprints with their ids. With ``sync="commit"``, they are durable on return, and all processes find them.
 
         An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away. The store cannot tell how the
@@ -663,12 +629,6 @@ class Store:
             The number of new pairs of fingerprint and id. A pair that is already stored stays. All rows of a call are one change,
             which is made as a whole or not at all.
 
-        Raises
-        ------
-        InputError, ReadOnlyError, ClosedStoreError
-        StorageError
-            The disk is full, or refuses the write: nothing was inserted.
-
         Examples
         --------
         >>> import fpstore, tempfile, os
@@ -685,7 +645,7 @@ class Store:
         check_optional_sync(sync)
         return writer.insert(rows, checked, sync)
 
-    def upsert(self, fingerprints: Any, ids: Any, sync: str | None = None) -> int:
+    def upsert(self, fingerprints: Any, ids: Any, *, sync: str | None = None) -> int:
         """Give ids to fingerprints, and take the ids from the fingerprints that had them: for documents that have changed.
 
         All rows of a call are one change. An id that occurs several times in it gets its last fingerprint.
@@ -697,16 +657,12 @@ class Store:
             One per fingerprint: integers or strings, whichever the store has. For integer ids without an index (``index_ids``),
             each call reads the whole id map once.
         sync : str, optional
-            See :meth:`insert`.
+            As for :meth:`insert`.
 
         Returns
         -------
         int
             How many ids are new, or have another fingerprint than before.
-
-        Raises
-        ------
-        InputError, ReadOnlyError, StorageError, ClosedStoreError
 
         Examples
         --------
@@ -730,8 +686,8 @@ class Store:
         return writer.upsert(rows, checked, sync)
 
     def probe_insert(
-        self, fingerprint: int, id: int | str, radius: int | None = None, always: bool = False, sync: str | None = None
-    ) -> list[Match]:
+        self, fingerprint: int, id: int | str, radius: int | None = None, *, always: bool = False, sync: str | None = None
+    ) -> MatchList:
         """Insert a fingerprint unless a near-duplicate is stored. Probe and insert are one step.
 
         Parameters
@@ -739,24 +695,20 @@ class Store:
         fingerprint : int
         id : int or str
         radius : int, optional
-            0 to the width; by default the store's. A larger one is answered by a scan, with a :class:`ScanWarning`.
+            0 to the width.
         always : bool
             Insert even if there are matches.
         sync : str, optional
-            See :meth:`insert`.
+            As for :meth:`insert`.
 
         Returns
         -------
-        list of Match
+        MatchList
             The matches before the insert. If there are none, the fingerprint was inserted.
-
-        Raises
-        ------
-        InputError, ReadOnlyError, StorageError, ClosedStoreError
         """
         writer = self._changing()
         value = self._one(fingerprint)
-        radius = self._radius if radius is None else self._checked_radius(radius, self._snapshot())
+        radius = self._checked_radius(radius, self._snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
         check_optional_sync(sync)
@@ -767,8 +719,8 @@ class Store:
         fingerprints: Any,
         ids: Any = None,
         radius: int | None = None,
-        always: bool = False,
         *,
+        always: bool = False,
         threads: int | None = None,
         sync: str | None = None,
     ) -> Matches:
@@ -781,22 +733,16 @@ class Store:
             By default the next row numbers, in a store whose ids are row numbers. The numbers of rows that are not
             inserted stay unused, except after the last inserted row.
         radius, always, sync
-            See :meth:`probe_insert`.
-        threads : int, optional
-            By default one per processor.
+            As for :meth:`probe_insert`.
 
         Returns
         -------
         Matches
             The matches of each row; ``inserted`` has the rows that were inserted. The ids are those after the last row.
-
-        Raises
-        ------
-        InputError, ReadOnlyError, StorageError, ClosedStoreError
         """
         writer = self._changing()
         rows, checked = self._rows(fingerprints, ids)
-        radius = self._radius if radius is None else self._checked_radius(radius, self._snapshot())
+        radius = self._checked_radius(radius, self._snapshot())
         always = check_flag(always, "always")
         check_optional_sync(sync)
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
@@ -814,16 +760,12 @@ class Store:
             Fingerprints to remove with all their ids. With ``ids``, one for each fingerprint, only the pair of each row goes, and
             the other ids of these fingerprints and the other fingerprints of these ids stay.
         sync : str, optional
-            See :meth:`insert`.
+            As for :meth:`insert`.
 
         Returns
         -------
         Deleted
             How many pairs of fingerprint and id were removed, and how many of the ids, fingerprints or pairs were not stored.
-
-        Raises
-        ------
-        InputError, ReadOnlyError, StorageError, ClosedStoreError
 
         Examples
         --------
@@ -860,68 +802,98 @@ class Store:
 
     def merge(
         self,
-        *others: str | os.PathLike[str],
-        renumber: bool = False,
-        design: str | None = None,
+        *,
         at: float | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Fold inserts and deletes, and other stores, into a new generation of tables.
+        """Fold inserts and deletes into a new generation of tables.
 
-        Readers go on meanwhile, and so do inserts of other threads unless other stores are given. Tables are merged as streams,
-        without sorting them again.
+        Readers go on meanwhile, and so do inserts of other threads. Tables are merged as streams, without sorting them again. If
+        ``auto`` chose the design for less than half or more than twice as many fingerprints, it chooses again.
 
         Parameters
         ----------
-        *others : path-like
-            Stores whose content is added; they do not change. They are streamed if they have the tables of this store's design,
-            otherwise sorted again. A fingerprint in several stores gets the ids of all.
-        renumber : bool
-            Renumber the integer ids of each other store, in turn, from the largest so far. By default ids do not change.
-        design : str, optional
-            Change to another design; ``auto`` is the planner's choice. By default the design stays, unless ``auto`` chose it
-            for less than half or more than twice as many fingerprints: then it is chosen again.
         at : float, optional
             Merge only if the delta has reached this share of the tables, and 65,536 changes, as with ``merge_at`` of
             :func:`fpstore.open`; in any case, wait for a merge in the background.
-        memory : int or str, optional
-            Budget, as for :func:`fpstore.build`.
-        threads : int, optional
-            By default one per processor.
-        progress : callable, optional
-            Called as ``progress(phase, done, total)``, from any thread.
+        memory, threads, progress : optional
 
         Raises
         ------
         StorageError
             There is no space for the new generation beside the old one: nothing was changed.
-        InputError
-            The stores have ids of different kinds, or fingerprints that were made differently.
-        ReadOnlyError, StoreNotFoundError, ClosedStoreError
         """
         writer = self._changing()
-        renumber = check_flag(renumber, "renumber")
-        if renumber and not others:
-            raise InputError("renumber is for the ids of other stores: name them, or leave it out")
-        if design is not None and not isinstance(check_design(design, self.radius, self.width), str):
-            raise InputError("merge takes the name of a design: a list of tables needs a new build")
         at = check_share(at, "at")
-        if at is not None and (others or design is not None):
-            raise InputError("at is for a merge of the delta alone: leave out other stores and design")
-        check_progress(progress)
-        resources = Resources(parse_memory(memory), parse_threads(threads), progress)
-        if at is not None:
-            writer.merge_if_due(resources, at)
-            return
+        writer.merge(checked_resources(memory, threads, progress), at=at)
+
+    def absorb(
+        self,
+        *others: str | os.PathLike[str],
+        renumber: bool = False,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Add the content of other stores, and :meth:`merge`; inserts wait meanwhile.
+
+        Parameters
+        ----------
+        *others : path-like
+            They do not change. They are streamed if they have the tables of this store's design, otherwise sorted again. A
+            fingerprint in several stores gets the ids of all.
+        renumber : bool
+            Renumber the integer ids of each other store, in turn, from the largest so far. By default ids do not change.
+        memory, threads, progress : optional
+
+        Raises
+        ------
+        InputError
+            The stores have ids of different kinds, or fingerprints that were made differently.
+        StorageError
+            There is no space for the new generation beside the old one: nothing was changed.
+        StoreNotFoundError
+        """
+        writer = self._changing()
+        if not others:
+            raise InputError("absorb takes the paths of other stores")
+        renumber = check_flag(renumber, "renumber")
+        resources = checked_resources(memory, threads, progress)
         with ExitStack() as stack:
             snapshots = []
             for path in map(check_path, others):
                 if self._tracker.is_at(path):
-                    raise InputError(f"{self.path}: cannot be merged with itself")
+                    raise InputError(f"{self.path}: cannot absorb itself")
                 snapshots.append(stack.enter_context(Store(path))._snapshot())
-            writer.merge(resources, snapshots, renumber, design)
+            writer.merge(resources, snapshots, renumber)
+
+    def redesign(
+        self,
+        design: str,
+        *,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Change to other tables, and :meth:`merge`.
+
+        Parameters
+        ----------
+        design : str
+            The name of a design, or ``auto``, which is the planner's choice. A list of tables needs a new build.
+        memory, threads, progress : optional
+
+        Raises
+        ------
+        StorageError
+            There is no space for the new generation beside the old one: nothing was changed.
+        """
+        writer = self._changing()
+        if not isinstance(check_design(design, self.radius, self.width), str):
+            raise InputError("redesign takes the name of a design: a list of tables needs a new build")
+        writer.merge(checked_resources(memory, threads, progress), design=design)
 
     def split(
         self,
@@ -933,7 +905,7 @@ class Store:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> list[Path]:
-        """Write the content to several stores, one for each value of the leading bits: the inverse of :meth:`merge`.
+        """Write the content to several stores, one for each value of the leading bits: the inverse of :meth:`absorb`.
 
         Parameters
         ----------
@@ -943,8 +915,7 @@ class Store:
             1 to 8, for 2 to 256 stores, some of which may be empty.
         overwrite : bool
             Replace existing stores.
-        memory, threads, progress
-            As for :func:`fpstore.build`.
+        memory, threads, progress : optional
 
         Returns
         -------
@@ -954,18 +925,18 @@ class Store:
 
         Raises
         ------
-        InputError, StoreExistsError, StorageError, ClosedStoreError
+        StoreExistsError, StorageError
         """
         from fpstore.change.join import split_store
 
-        check_progress(progress)
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
-        resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+        resources = checked_resources(memory, threads, progress)
         return split_store(self._snapshot(), target, bits, overwrite, resources)
 
     def backup(
         self,
         path: str | os.PathLike[str],
+        *,
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> None:
@@ -1010,15 +981,10 @@ class Store:
 
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}
 
-    def verify(self, progress: Progress | None = None) -> Report:
+    def verify(self, *, progress: Progress | None = None) -> Report:
         """Read and check every byte that is used.
 
         It checks checksums, order, counts, keys, codes, id records, and that all tables hold the same set.
-
-        Parameters
-        ----------
-        progress : callable, optional
-            Called as ``progress(phase, done, total)``; total is None if it is not known.
 
         Returns
         -------

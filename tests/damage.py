@@ -58,7 +58,7 @@ def answers(store):
     """Everything that can be asked: probes of all that is stored and of neighbours, their ids, which have an id, and the rows."""
     queries = np.concatenate([FINGERPRINTS, FINGERPRINTS[::7] ^ np.uint64(1 << 40 | 1)])
     matches = store.probe_many(queries, RADIUS, threads=1)
-    lims, ids = matches.ids()
+    lims, ids = matches.read_ids()
     one = int(FINGERPRINTS[3])
     return (
         (matches.lims.tolist(), matches.fingerprints.tolist(), matches.distances.tolist()),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_whole
+from fpstore.base.arguments import check_progress, check_whole
 from fpstore.errors import InputError, show
 
 _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1000, "kib": 1 << 10, "m": 10**6, "mb": 10**6, "mib": 1 << 20,
@@ -90,3 +90,9 @@ def parse_threads(threads: int | None) -> int:
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return check_whole(threads, 1, MOST_THREADS, "threads")
+
+
+def checked_resources(memory: int | str | None, threads: int | None, progress: Progress | None) -> Resources:
+    """Return the resources that a user gives to an operation."""
+    check_progress(progress)
+    return Resources(parse_memory(memory), parse_threads(threads), progress)

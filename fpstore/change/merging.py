@@ -81,13 +81,20 @@ class Merging:
             merge.numbers_in_use.add(number)
 
     def merge(
-        self, resources: Resources, others: Sequence[Snapshot] = (), renumber: bool = False, design: str | None = None
+        self,
+        resources: Resources,
+        others: Sequence[Snapshot] = (),
+        renumber: bool = False,
+        design: str | None = None,
+        at: float | None = None,
     ) -> None:
-        """Fold the delta, and other stores, into a new generation."""
+        """Fold the delta, and other stores, into a new generation, when one in the background has ended."""
         from fpstore.change.join import Join
         from fpstore.change.merge import Merge
 
         with self.lock:
+            if at is not None and not _is_due(self._tracker.snapshot(), at):
+                return
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             committer = self._committer
@@ -109,12 +116,6 @@ class Merging:
             finally:
                 self.under_way = None
             self._note_outcome(None)
-
-    def merge_if_due(self, resources: Resources, share: float) -> None:
-        """Merge if the delta has reached a share of the tables; first wait for a merge in the background."""
-        with self.lock:
-            if _is_due(self._tracker.snapshot(), share):
-                self.merge(resources)
 
     def _note_outcome(self, error: Exception | None) -> None:
         """Store the outcome of a merge where every process finds it, and log it."""

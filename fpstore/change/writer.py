@@ -46,7 +46,7 @@ from fpstore.format.log_writer import LogWriter
 from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
 from fpstore.query.batches import MatchColumns
 from fpstore.query.ids import number_of, numbers_of
-from fpstore.query.matches import Match
+from fpstore.query.matches import MatchList
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
@@ -159,7 +159,7 @@ class StoreWriter:
             self._make(snapshot, Change(totals, ADD + IN_BASE * in_base, kept, kept_ids, rows.strings), sync)
             return len(kept)
 
-    def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> list[Match]:
+    def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> MatchList:
         """Probe, and insert if nothing matched."""
         with self.turn:
             snapshot, sync = self._begin(sync)
@@ -349,15 +349,17 @@ class StoreWriter:
 
     # Merging
 
-    def merge(self, resources: Resources, others: Sequence[Snapshot], renumber: bool, design: str | None) -> None:
-        """Fold the delta, and other stores, into a new generation; one merge at a time."""
+    def merge(
+        self,
+        resources: Resources,
+        others: Sequence[Snapshot] = (),
+        renumber: bool = False,
+        design: str | None = None,
+        at: float | None = None,
+    ) -> None:
+        """Fold the delta, and other stores, into a new generation; with ``at`` only if the delta has this share of the tables."""
         self.refuse_nested(waits_for_merge=True)
-        self.merging.merge(resources, others, renumber, design)
-
-    def merge_if_due(self, resources: Resources, share: float) -> None:
-        """Merge if the delta has reached this share of the tables; first wait for a merge in the background."""
-        self.refuse_nested(waits_for_merge=True)
-        self.merging.merge_if_due(resources, share)
+        self.merging.merge(resources, others, renumber, design, at)
 
     # Life cycle
 

@@ -19,7 +19,7 @@ from fpstore.base import diagnostics
 from fpstore.cli.build import build, hash_, plan
 from fpstore.cli.calibrate import calibrate, compare, weights
 from fpstore.cli.care import backup, export, repair, report, stats, verify
-from fpstore.cli.changes import delete, insert, merge, split
+from fpstore.cli.changes import absorb, delete, insert, merge, redesign, split
 from fpstore.cli.demo import demo
 from fpstore.cli.jobs import cluster, dedup, join, pairs
 from fpstore.cli.options import argument
@@ -208,7 +208,7 @@ def help_(given: Given) -> None:
 
 main.add_section("Make a store", build, plan, calibrate, compare, weights, hash_)
 main.add_section("Ask", probe, scan, nearest, ids)
-main.add_section("Change", insert, delete, merge, split)
+main.add_section("Change", insert, delete, merge, absorb, redesign, split)
 main.add_section("Clean a corpus", dedup, pairs, cluster, join)
 main.add_section("Take care", stats, report, verify, repair, backup, export)
 main.add_section("Begin", demo, help_)

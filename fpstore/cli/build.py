@@ -102,7 +102,7 @@ def build(given: Given) -> None:
     width = given.width
     if kind == PICTURES:
         width, how["radius"] = maker.width, given.radius if given.is_given("radius") else maker.usual_radius
-    options.check_design_option(given.design, how["radius"], width)
+    options.check_design_name(given.design, how["radius"], width)
     notices = Notices(kind)
     source: Any = []
     if not given.empty:

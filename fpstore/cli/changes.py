@@ -1,4 +1,4 @@
-"""The verbs that change a store: ``insert``, ``delete``, ``merge`` and ``split``."""
+"""The verbs that change a store: ``insert``, ``delete``, ``merge``, ``absorb``, ``redesign`` and ``split``."""
 
 from __future__ import annotations
 
@@ -373,70 +373,89 @@ def _fingerprints(given: Given, lines: Sequence[Line], bits: int) -> Any:
     return np.concatenate([parse_words(given.words, given, bits), read])
 
 
+MERGING = (options.THREADS, options.MEMORY, *options.TALK, options.JSON)
+
+
 @verb(
     options.STORE,
-    argument("others", "[OTHER...]", nargs=-1),
-    option("--renumber", "Renumber the integer ids of each OTHER, in turn, from the largest so far."),
-    option("--design NAME", "Change to another design: auto, or a name that fpstore plan lists."),
     option("--at SHARE", "Merge only if the delta has this share of the tables, such as 0.1, and 65,536 changes.", options.SHARE),
-    options.THREADS,
-    options.MEMORY,
-    *options.TALK,
-    options.JSON,
+    *MERGING,
+    guesses={"--design": "fpstore redesign takes another design"},
 )
 def merge(given: Given) -> None:
-    """Fold changes and other stores into the tables.
+    """Fold changes into the tables.
 
     The new tables are written beside the old ones, so there must be space for both, and replace them in one step.
-    Readers go on all the time. The other stores do not change. While another process has the store open for
+    Readers go on all the time. While another process has the store open for
     writing, this command is refused: let that process merge, with fpstore.open(..., merge_at=0.1) or Store.merge().
     With --json, writes what fpstore stats --json does, and whether there was anything to merge ("merged").
 
     $ fpstore merge crawl.fps
-    $ fpstore merge crawl.fps monday.fps tuesday.fps --threads 2 --memory 1GiB
-    $ fpstore merge numbers.fps shard.fps --renumber
-    $ fpstore merge crawl.fps --design flip-2
-    $ fpstore merge crawl.fps --at 0.1 --json
+    $ fpstore merge crawl.fps --at 0.1 --threads 2 --memory 1GiB --json
     """
-    from fpstore.change.merging import changes_due
-    from fpstore.cli.build import summary
-
-    began = time.monotonic()
-    _check_merge(given)
-    with _opened_to_merge(given.store) as opened:
-        before = snapshot_of(opened)
-        generation, changes = before.generation.record.number, before.delta.kernel.operations
-        due = None if given.at is None else changes_due(before, given.at)
-        with given.bars() as bars:
-            opened.merge(
-                *given.others, renumber=given.renumber, design=given.design, at=given.at, memory=given.memory,
-                threads=given.threads, progress=bars,
-            )  # fmt: skip
-        stats = opened.stats()
-    merged = stats["generation"] != generation
-    line = f"{shown(given.store)}: generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s"
-    if not merged:
-        wanted = "" if due is None else f"; --at {given.at:g} merges from {due:,} on"
-        line = f"{shown(given.store)}: nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}"
-    given.result({"merged": merged, **stats}, line)
+    _merged(given, lambda store, how: store.merge(at=given.at, **how))
 
 
-def _check_merge(given: Given) -> None:
-    """Refuse options that do not go together, before the store is opened for writing."""
+@verb(
+    options.STORE,
+    argument("others", "OTHER...", nargs=-1, required=True),
+    option("--renumber", "Renumber the integer ids of each OTHER, in turn, from the largest so far."),
+    *MERGING,
+)
+def absorb(given: Given) -> None:
+    """Take in the content of other stores.
+
+    The other stores do not change. A fingerprint in several stores gets the ids of all. This is a merge: see fpstore merge.
+
+    $ fpstore absorb crawl.fps monday.fps tuesday.fps
+    $ fpstore absorb numbers.fps shard.fps --renumber --json
+    """
     import fpstore
 
-    if given.at is not None and (given.others or given.design is not None):
-        fail("--at is for a merge of the delta alone: leave out other stores and --design")
-    if given.renumber and not given.others:
-        fail("--renumber needs an OTHER store")
     with fpstore.open(given.store) as known:
-        options.check_design_option(given.design, known.radius, known.width)
         for other in given.others:
             with fpstore.open(other) as read:
                 if read.fingerprinter is None:
                     check_origin(known, None, given.store, other, given)
                 if read.path.samefile(given.store):
-                    raise InputError(f"{given.store}: cannot be merged with itself", path=given.store)
+                    raise InputError(f"{given.store}: cannot absorb itself", path=given.store)
+    _merged(given, lambda store, how: store.absorb(*given.others, renumber=given.renumber, **how))
+
+
+@verb(options.STORE, argument("design", "DESIGN"), *MERGING)
+def redesign(given: Given) -> None:
+    """Change to other tables.
+
+    DESIGN is a name that fpstore plan lists, or auto. This is a merge: see fpstore merge.
+
+    $ fpstore redesign crawl.fps flip-2
+    $ fpstore redesign crawl.fps auto --memory 1GiB --json
+    """
+    import fpstore
+
+    with fpstore.open(given.store) as known:
+        options.check_design_name(given.design, known.radius, known.width, "DESIGN")
+    _merged(given, lambda store, how: store.redesign(given.design, **how))
+
+
+def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> None:
+    """Merge a store, and print what it has then."""
+    from fpstore.change.merging import changes_due
+    from fpstore.cli.build import summary
+
+    began, at = time.monotonic(), getattr(given, "at", None)
+    with _opened_to_merge(given.store) as opened:
+        before = snapshot_of(opened)
+        generation, changes = before.generation.record.number, before.delta.kernel.operations
+        wanted = "" if at is None else f"; --at {at:g} merges from {changes_due(before, at):,} on"
+        with given.bars() as bars:
+            merge(opened, {"memory": given.memory, "threads": given.threads, "progress": bars})
+        stats = opened.stats()
+    merged = stats["generation"] != generation
+    line = f"generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s"
+    if not merged:
+        line = f"nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}"
+    given.result({"merged": merged, **stats}, f"{shown(given.store)}: {line}")
 
 
 def _opened_to_merge(store: str) -> Store:
@@ -469,7 +488,7 @@ def split(given: Given) -> None:
 
     The leading bits of a fingerprint say which store gets it. The new stores are named after these bits, such as
     FOLDER/00.fps to FOLDER/11.fps. STORE does not change.
-    fpstore merge joins the parts again.
+    fpstore absorb joins the parts again.
 
     $ fpstore split crawl.fps shards --bits 2
     $ fpstore split crawl.fps shards --bits 2 --force --json

@@ -425,7 +425,7 @@ def check_inputs(given: Given, kind: str, paths: Sequence[str], advice: str) -> 
     for path in map(Path, paths if kind == FINGERPRINTS else ()):
         if is_store(path):
             raise InputError(
-                f"{path}: is a store: fpstore merge adds stores to one another, fpstore export writes the rows of one", path=path
+                f"{path}: is a store: fpstore absorb adds stores to one another, fpstore export writes the rows of one", path=path
             )
         if path.is_dir():
             raise InputError(f"{path}: is a folder; {advice}", path=path)

@@ -116,7 +116,12 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 
 @contextmanager
 def json_lines_writer(
-    output: str, bits: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False
+    output: str,
+    bits: int,
+    query_columns: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
+    null: bool = False,
+    limited: bool = False,
 ) -> Iterator[Write]:
     """One object per query, even without a match; it begins with the columns of the query: row, and id."""
     width, before, end = Width(bits), 0, "\0" if null else "\n"
@@ -136,7 +141,7 @@ def json_lines_writer(
             rows = 0
             ids = queries.ids.tolist() if isinstance(queries.ids, np.ndarray) else queries.ids
             columns = query_columns if ids is not None else [name for name in query_columns if name == "row"]
-            renameable = [*columns, "query", "matches", *(["more"] if matches.more is not None else []), *MATCH_FIELDS]
+            renameable = [*columns, "query", "matches", *(["more"] if limited else []), *MATCH_FIELDS]
             fields = dict(zip(renameable, renamed(renameable, names), strict=True))
             digits = width.texts(check_fingerprints(queries.fingerprints, width))
             places, next_row = queries.rows_from(before).tolist(), before
@@ -148,14 +153,13 @@ def json_lines_writer(
                     fields[name]: places[number] if name == "row" or ids is None else ids[number] for name in columns
                 }
                 record[fields["query"]] = query
-                if own is not None:
-                    found = _without(found, own[number])
-                record[fields["matches"]] = [_object(match, width, fields) for match in found]
-                if matches.more is not None:
+                kept = found if own is None else _without(found, own[number])
+                record[fields["matches"]] = [_object(match, width, fields) for match in kept]
+                if limited:
                     record[fields["more"]] = bool(matches.more[number])
                 if matches.inserted is not None:
                     record["inserted"] = bool(matches.inserted[number])
-                rows += sum(len(match.ids) for match in found)
+                rows += sum(len(match.ids) for match in kept)
                 put(record)
             before = before + len(matches) if queries.end is None else queries.end
             leave_out(range(next_row, before if queries.end is not None else 0))

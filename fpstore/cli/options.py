@@ -260,14 +260,13 @@ def check_radius_option(radius: int | None, width: int) -> None:
         fail(f"{option_names['radius']}: must be a whole number from 0 to {width}, got '{radius}'")
 
 
-def check_design_option(name: str | None, radius: int, width: int) -> None:
+def check_design_name(name: str, radius: int, width: int, option_name: str = "--design") -> None:
     """Raise a usage error for a radius above the width, or a design that is not known or not exact for the radius."""
     check_radius_option(radius, width)
     try:
-        if name is not None:
-            check_design(name, radius, width)
+        check_design(name, radius, width)
     except InputError as error:
-        fail(f"--design: {error}")
+        fail(f"{option_name}: {error}")
 
 
 def ends_with_null(null: bool, reads_lines: bool, output_format: str) -> bool:

@@ -45,9 +45,7 @@ LIMIT_GUESSES = (
 # What users of other tools call it.
 COUNT_GUESSES = dict.fromkeys(("-n", "--n", "--k", "--number", "--top", "--limit"), "-k N, or --count N, says how many")
 COUNT_GUESSES |= content.KNOWN_GUESSES
-LIMIT = option(
-    "--limit N", "Write only the N nearest matches of each query, and note if there are more.", options.COUNT, into="most"
-)
+LIMIT = option("--limit N", "Write only the N nearest matches of each query, and note if there are more.", options.COUNT)
 IDS_INPUT = option("--input FILE", "Read one id per line from a file; - is standard input.", into="inputs", multiple=True)
 IDS = argument("words", "[ID...]", nargs=-1)
 
@@ -125,7 +123,7 @@ def probe(given: Given) -> int:
         radius = opened.radius if given.radius is None else given.radius
         scanning = scan_notice(opened, given)
         ask = opened.scan if scanning else opened.probe_many
-        return _run(opened, given, lambda part: ask(part, radius, threads=given.threads, limit=given.most), scanning)
+        return _run(opened, given, lambda part: ask(part, radius, threads=given.threads, limit=given.limit), scanning)
 
 
 @verb(
@@ -150,13 +148,13 @@ def scan(given: Given) -> int:
 
     with fpstore.open(given.store) as opened:
         ask = opened.scan
-        return _run(opened, given, lambda part: ask(part, given.radius, threads=given.threads, limit=given.most), scanning=True)
+        return _run(opened, given, lambda part: ask(part, given.radius, threads=given.threads, limit=given.limit), scanning=True)
 
 
 @verb(
     *question(
         option("-r --max-radius N", "Largest distance of a match. By default any.", options.RADIUS, into="radius"),
-        option("-k --count N", "Number of fingerprints per query.", options.COUNT, 1, into="most"),
+        option("-k --count N", "Number of fingerprints per query.", options.COUNT, 1),
     ),
     guesses=COUNT_GUESSES,
     failure=FAILED,
@@ -176,9 +174,9 @@ def nearest(given: Given) -> int:
     import fpstore
 
     with fpstore.open(given.store) as opened:
-        ask = opened.nearest
+        ask = opened.nearest_many
         return _run(
-            opened, given, lambda part: ask(part, given.most, max_radius=given.radius, threads=given.threads), scanning=True
+            opened, given, lambda part: ask(part, given.count, max_radius=given.radius, threads=given.threads), scanning=True
         )
 
 
@@ -218,7 +216,7 @@ def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scannin
     queries.notices.report(given)
     if so_far.cut_off:
         few = f"{so_far.cut_off:,} {'query has' if so_far.cut_off == 1 else 'queries have'}"
-        given.note(f"{few} more matches than --limit {given.most}: only the nearest are written")
+        given.note(f"{few} more matches than --limit {given.limit}: only the nearest are written")
     return MATCHED if so_far.found else UNMATCHED
 
 
@@ -233,7 +231,7 @@ class _SoFar:
 
     def add(self, matches: Matches, rows: int) -> None:
         self.queries += len(matches)
-        self.cut_off += 0 if matches.more is None else int(matches.more.sum())
+        self.cut_off += int(matches.more.sum())
         self.found = self.found or len(matches.fingerprints) > 0
         self.rows = rows
 
@@ -264,7 +262,8 @@ def _writer(given: Given, kind: str, json_lines: bool, with_ids: bool, width: in
     row = [ROW] if given.input or given.with_queries else []
     named = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
     if json_lines:
-        return json_lines_writer(given.output, width, [*row, named], given.names, null)
+        limited = getattr(given, "limit", None) is not None
+        return json_lines_writer(given.output, width, [*row, named], given.names, null, limited)
     columns = [*row, *([named] if with_ids else [])]
     return rows_writer(given.output, width, columns if given.with_queries or form == "parquet" else [], given.names, null)
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import check_choice, check_whole
-from fpstore.base.resources import MOST_THREADS
+from fpstore.base.arguments import check_choice
+from fpstore.base.resources import parse_threads
 from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError
@@ -114,16 +114,16 @@ class Fingerprinter(ABC, Generic[Item_contra]):
 
     @overload
     def fingerprints(
-        self, items: Iterable[Item_contra], /, *, empty: Literal["refuse"] = ..., threads: int = ...
+        self, items: Iterable[Item_contra], /, *, empty: Literal["refuse"] = ..., threads: int | None = ...
     ) -> npt.NDArray[Any]: ...
 
     @overload
     def fingerprints(
-        self, items: Iterable[Item_contra], /, *, empty: Literal["mask"], threads: int = ...
+        self, items: Iterable[Item_contra], /, *, empty: Literal["mask"], threads: int | None = ...
     ) -> tuple[npt.NDArray[Any], Flags]: ...
 
     def fingerprints(
-        self, items: Iterable[Item_contra], /, *, empty: str = "refuse", threads: int = 1
+        self, items: Iterable[Item_contra], /, *, empty: str = "refuse", threads: int | None = None
     ) -> npt.NDArray[Any] | tuple[npt.NDArray[Any], Flags]:
         """Return the fingerprints of many items, which are read once, in order, a batch at a time.
 
@@ -133,8 +133,8 @@ class Fingerprinter(ABC, Generic[Item_contra]):
             Texts, images or vectors. Texts may be a column of pyarrow, Polars or pandas, whose nulls are empty texts.
         empty : {"refuse", "mask"}
             For an item that has no fingerprint: raise an error, or return a mask that tells which items have one.
-        threads : int
-            Batches that are worked on at the same time. The result does not depend on it.
+        threads : int, optional
+            By default one per processor. The result does not depend on it.
 
         Returns
         -------
@@ -149,7 +149,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
             An item has a wrong type or, with ``empty="refuse"``, no fingerprint; the message has its position.
         """
         check_choice(empty, ("refuse", "mask"), "empty")
-        threads = check_whole(threads, 1, MOST_THREADS, "threads")
+        threads = parse_threads(threads)
         width = Width(self.width)
         parts: list[Hashed] = [Hashed(width.empty(0), np.empty(0, bool))]
         done = 0

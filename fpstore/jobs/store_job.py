@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_path, check_progress, printable
-from fpstore.base.resources import Resources, parse_memory, parse_threads
+from fpstore.base.arguments import check_path, printable
+from fpstore.base.resources import Resources, checked_resources
 from fpstore.base.width import Width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError
@@ -82,9 +82,8 @@ def job_of(
     store: StoreLike, radius: int | None, memory: int | str | None, threads: int | None, progress: Progress | None
 ) -> StoreJob:
     """Return a job over a store as it is now; InputError for a wrong argument."""
-    check_progress(progress)
+    resources = checked_resources(memory, threads, progress)
     radius = store.radius if radius is None else check_radius(radius, store.width)
-    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
     snapshot, identity = store._identified_snapshot()
     return StoreJob(snapshot, {"radius": radius, **_named("store", identity)}, radius, resources)
 

@@ -27,7 +27,7 @@ from fpstore.format.mapping import IdIndex, Mapping
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table, open_table
 from fpstore.query.batches import MatchColumns
-from fpstore.query.matches import Match
+from fpstore.query.matches import Match, MatchList
 
 SKEWED = 1.25  # thresholds are chosen per query once look-ups meet this many times the entries of evenly filled buckets
 Identity = _kernel.AnyTable
@@ -212,7 +212,7 @@ class Generation:
         prober, identity, ids = self.prober(radius), self.identity, self.ids.file
         single = None
         if isinstance(prober, _kernel.Prober) and isinstance(identity, _kernel.Table):
-            single = _kernel.SingleProber(prober, identity, ids, radius, Match)
+            single = _kernel.SingleProber(prober, identity, ids, radius, Match, MatchList)
         self.single_probers[radius] = single
         return single
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -39,21 +39,19 @@ class Match(NamedTuple):
 
 
 class MatchList(list[Match]):
-    """The matches of one query with a ``limit``.
+    """The matches of one query: a list, by distance and fingerprint.
 
     Attributes
     ----------
     more : bool
-        Whether there are more matches within the radius.
+        Whether a ``limit`` left out matches.
     """
 
-    def __init__(self, matches: Iterable[Match], more: bool) -> None:
-        super().__init__(matches)
-        self.more = more
+    more = False
 
 
 class Matches(Tabular):
-    """The matches of many queries, in columns. Iterates as one list of :class:`Match` per query.
+    """The matches of many queries, in columns. Iterates as one :class:`MatchList` per query.
 
     Attributes
     ----------
@@ -63,8 +61,8 @@ class Matches(Tabular):
         Of fingerprints of 256 bits, uint16.
     inserted : ndarray of bool, shape (queries,), or None
         Of :meth:`fpstore.Store.probe_insert_many`: which queries were inserted.
-    more : ndarray of bool, shape (queries,), or None
-        If there was a ``limit``: which queries have more matches within the radius than it.
+    more : ndarray of bool, shape (queries,)
+        Of which queries a ``limit`` left out matches.
     """
 
     def __init__(
@@ -85,7 +83,7 @@ class Matches(Tabular):
         self._width = width
         self._queries = queries  # as the kernel knows them, not copied
         self.inserted = inserted
-        self.more = more
+        self.more = np.zeros(len(queries), np.bool_) if more is None else more
 
     @property
     def fingerprints(self) -> npt.NDArray[Any]:
@@ -100,7 +98,7 @@ class Matches(Tabular):
         """The queries, in the form of :attr:`fingerprints`."""
         return self._width.outside(self._queries)
 
-    def ids(self) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
+    def read_ids(self) -> tuple[npt.NDArray[np.int64], Words | list[str]]:
         """Return (lims, ids): the ids of match m are ``ids[lims[m]:lims[m + 1]]``; uint64, or strings in a list."""
         lims, numbers = self._stored.stored_id_numbers(self.rows)
         return lims, names_of(self._stored, numbers)
@@ -150,7 +148,7 @@ class Matches(Tabular):
 
     def _columns(self, query_ids: Any) -> NamedColumns:
         names = None if query_ids is None else check_ids(query_ids, len(self))
-        lims, ids = self.ids()
+        lims, ids = self.read_ids()
         query = np.repeat(np.arange(len(self)), np.diff(self.lims))
         fingerprints, distances, sizes = self.fingerprints, self.distances, np.diff(lims)
         if (sizes != 1).any():
@@ -170,15 +168,18 @@ class Matches(Tabular):
         """Return the number of queries."""
         return len(self.lims) - 1
 
-    def __iter__(self) -> Iterator[list[Match]]:
+    def __iter__(self) -> Iterator[MatchList]:
         lims, numbers = self._stored.stored_id_numbers(self.rows)
         fingerprints, distances = self._width.numbers(self.rows), self.distances.tolist()
         for queries, (ids,) in names_in_slices([(self._stored, numbers)], lims[self.lims]):
             plain, bounds = ids if isinstance(ids, list) else ids.tolist(), self.lims[queries.start : queries.stop + 1].tolist()
             ends = (lims[bounds[0] : bounds[-1] + 1] - lims[bounds[0]]).tolist()
-            for start, end in pairwise(bounds):
+            for (start, end), left_out in zip(pairwise(bounds), self.more[queries].tolist(), strict=True):
                 places = zip(range(start, end), pairwise(ends[start - bounds[0] : end - bounds[0] + 1]), strict=True)
-                yield [Match(fingerprints[m], distances[m], plain[first:last]) for m, (first, last) in places]
+                found = MatchList([Match(fingerprints[m], distances[m], plain[first:last]) for m, (first, last) in places])
+                if left_out:
+                    found.more = True
+                yield found
 
     def __repr__(self) -> str:
         return f"<fpstore.Matches: {len(self.rows)} matches of {len(self)} queries>"

@@ -39,7 +39,7 @@ from fpstore.query.batches import (
 )
 from fpstore.query.delta import ABSENT, PRESENT, Delta
 from fpstore.query.generation import Generation
-from fpstore.query.matches import Match
+from fpstore.query.matches import Match, MatchList
 from fpstore.query.names import Named, names_in_slices, names_of
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
@@ -68,12 +68,12 @@ class Snapshot:
 
     # Probing
 
-    def probe(self, value: int, radius: int) -> list[Match]:
+    def probe(self, value: int, radius: int) -> MatchList:
         """Return the matches of one fingerprint, by distance and fingerprint."""
         generation = self.generation
         probers = generation.single_probers
         single = probers[radius] if radius in probers else generation.single_prober(radius)
-        found = None if single is None else single.probe(value)
+        found: MatchList | None = None if single is None else single.probe(value)
         if found is not None and self._is_plain:
             return found
         # Another kind of prober, or one that leaves it to others to tell what is wrong with a file.
@@ -86,22 +86,22 @@ class Snapshot:
                 ids[:] = self.named(ids)
         return base
 
-    def _base_matches(self, value: int, radius: int) -> list[Match]:
+    def _base_matches(self, value: int, radius: int) -> MatchList:
         """Return the matches in the tables, with their id numbers."""
         generation = self.generation
         found = generation.prober(radius).probe_one(value, radius, generation.identity)
-        return [Match(f, distance, generation.ids.get(block, rank)) for f, distance, block, rank in found]
+        return MatchList(Match(f, distance, generation.ids.get(block, rank)) for f, distance, block, rank in found)
 
-    def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> list[Match]:
+    def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> MatchList:
         """Return the matches as of this snapshot, from the matches in the tables with their id numbers."""
         changes, version = self._delta_kernel, self.version
         assert changes is not None
         added = changes.probe_one(value, radius, version)
-        matches = [
+        matches = MatchList(
             Match(f, distance, self.named(changes.ids_one(f, ids, version)))
             for f, distance, ids in base
             if not changes.removals or changes.state(f, version) != ABSENT
-        ]
+        )
         if added:
             matches += [Match(f, distance, self.named(changes.ids_one(f, [], version))) for f, distance in added]
             if len(matches) > len(added):

@@ -119,7 +119,7 @@ def test_build_notes_options_for_blocks_where_there_are_none(folder: Path) -> No
     for number in range(4):
         table = f"gen-00000001/table-{number:03}.fpt"
         assert len(Path("y.fps", table).read_bytes()) == len(Path("z.fps", table).read_bytes())
-    assert json.loads(fine("merge", "y.fps", "--design", "flip-2", "--json"))["codec"] == "elias-fano"
+    assert json.loads(fine("redesign", "y.fps", "flip-2", "--json"))["codec"] == "elias-fano"
     fine("build", "y.fps", "crawl.tsv", *options, "--quiet", "--force")
     fine("build", "y.fps", "crawl.tsv", "--design", "flip-2", "--codec", "elias-fano", "--force")
 

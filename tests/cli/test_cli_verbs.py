@@ -309,10 +309,10 @@ def test_rows_that_do_not_say_how_they_were_made_are_said_not_to_fit_perhaps(fol
     assert run("insert", "texts.fps", "more.tsv", "--fingerprints").stderr == note.format("the input")
     assert "holds rows, not one text" in failure("insert", "texts.fps", "more.tsv")
     assert run("insert", "texts.fps", "page.txt").stderr == run("insert", "bare.fps", "more.tsv").stderr == ""
-    assert run("merge", "texts.fps", "bare.fps").stderr == note.format("bare.fps")
+    assert run("absorb", "texts.fps", "bare.fps").stderr == note.format("bare.fps")
     fpstore.build("others.fps", [3], ["c"], fingerprinter=fpstore.ImageHash()).close()
     assert "were made in different ways" in run("join", "texts.fps", "others.fps").stderr
-    assert "were made in another way" in failure("merge", "texts.fps", "others.fps")
+    assert "were made in another way" in failure("absorb", "texts.fps", "others.fps")
     np.save("wide.npy", np.zeros((3, 16), np.uint8))
     assert "128 bits" in failure("insert", "texts.fps", "wide.npy", "--fingerprints")
 

@@ -39,7 +39,7 @@ def test_a_store_whose_name_is_not_utf8(tmp_path, monkeypatch):
         store.backup(folder / f"copy-{NAME}")
         parts = store.split(folder / f"parts-{NAME}", 1)
     with fpstore.open(parts[0], "r+") as part:
-        part.merge(folder / f"copy-{NAME}")
+        part.absorb(folder / f"copy-{NAME}")
         assert len(part) == 3
     assert fpstore.repair(path).sound
     table = next(path.glob("gen-*/table-001.fpt"))
@@ -91,7 +91,7 @@ def test_targets_inside_a_store_are_refused(tmp_path, monkeypatch):
                     store.backup(inside)
         for overwrite in (False, True):
             with pytest.raises(fpstore.FpstoreError, match=r"itself|inside the store"):
-                store.backup("s.fps", overwrite)
+                store.backup("s.fps", overwrite=overwrite)
     for inside in ("s.fps/new.fps", "link/new.fps", "s.fps/gen-00000001/new.fps"):
         with pytest.raises(fpstore.InputError, match=r"inside the store .*s\.fps: choose a path outside"):
             fpstore.build(inside, [1])

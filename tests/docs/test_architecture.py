@@ -202,7 +202,7 @@ def test_importing_the_package_loads_nothing_heavy():
 def test_opening_and_probing_load_nothing_heavy(tmp_path):
     fpstore.build(tmp_path / "s", [1, 2, 3], ["a", "b", "c"]).close()
     loaded = loaded_by(
-        f"import fpstore\nwith fpstore.open({str(tmp_path / 's')!r}) as store: assert store.probe_many([1]).ids()[1]"
+        f"import fpstore\nwith fpstore.open({str(tmp_path / 's')!r}) as store: assert store.probe_many([1]).read_ids()[1]"
     )
     assert "fpstore.store" in loaded
     assert loaded & HEAVY == set()

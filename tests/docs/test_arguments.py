@@ -2,6 +2,7 @@
 
 import inspect
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -105,8 +106,12 @@ READING = {
         {"fingerprints": {"list"}, "radius": NONE | SMALL, "threads": THREADS, "limit": NONE | COUNTS},
     ),
     "nearest": (
+        {"fingerprint": 7, "count": 2},
+        {"fingerprint": FINGERPRINT, "count": COUNTS, "max_radius": NONE | SMALL},
+    ),
+    "nearest_many": (
         {"fingerprints": [7], "count": 2},
-        {"fingerprints": {"list"} | FINGERPRINT, "count": COUNTS, "max_radius": NONE | SMALL, "threads": THREADS},
+        {"fingerprints": {"list"}, "count": COUNTS, "max_radius": NONE | SMALL, "threads": THREADS},
     ),
     "probe_batches": (
         {"fingerprints": [7]},
@@ -161,10 +166,9 @@ WRITING = {
         },
     ),
     "delete": ({"ids": [9]}, {"ids": IDS, "fingerprints": NONE, "sync": NONE}),
-    "merge": (
-        {},
-        {"renumber": {"False"}, "design": NONE, "at": NONE | SHARES, "memory": MEMORY, "threads": THREADS, "progress": NONE},
-    ),
+    "merge": ({}, {"at": NONE | SHARES, "memory": MEMORY, "threads": THREADS, "progress": NONE}),
+    "absorb": ({}, {"renumber": FLAGS, "memory": MEMORY, "threads": THREADS, "progress": NONE}),
+    "redesign": ({"design": "auto"}, {"design": set(), "memory": MEMORY, "threads": THREADS, "progress": NONE}),
 }
 
 
@@ -257,8 +261,9 @@ def test_every_argument_that_asks(here, method):
 @pytest.mark.parametrize("method", WRITING)
 def test_every_argument_that_changes(here, method):
     given, table = WRITING[method]
+    fpstore.build("other.fps", [9], [9]).close()
     with fpstore.open("s.fps", "r+") as store:
-        call = getattr(store, method)
+        call = partial(getattr(store, method), *(["other.fps"] if method == "absorb" else []))
         assert names(call) == set(table)
         sweep(call, given, table)
         assert store.verify().ok

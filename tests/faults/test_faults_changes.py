@@ -281,7 +281,7 @@ for other, design in (("same", "flip-2"), ("different", "manku-4")):
 with fpstore.open(root / "same", "r+") as store:
     store.insert([old[3]], [name(6001)])
     others["same"].add((old[3], name(6001)))
-join = lambda store, root: store.merge(root / "same", root / "different", threads=1)
+join = lambda store, root: store.absorb(root / "same", root / "different", threads=1)
 steps = [(join, lambda rows: rows.union(*others.values()))]
 expect()
 """

@@ -23,11 +23,11 @@ def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_
     build(tmp_path / "other", 100, 110)
     with fpstore.open(a, "r+") as store:
         a.rename(moved)
-        store.merge(tmp_path / "other", threads=1)
+        store.absorb(tmp_path / "other", threads=1)
         build(a, 200, 210)
-        store.merge(a, threads=1)
-        with pytest.raises(fpstore.InputError, match="cannot be merged with itself"):
-            store.merge(moved, renumber=True)
+        store.absorb(a, threads=1)
+        with pytest.raises(fpstore.InputError, match="cannot absorb itself"):
+            store.absorb(moved, renumber=True)
         assert rows_of(store) == pairs(0, 110) | pairs(200, 210)
 
 
@@ -90,16 +90,16 @@ def test_a_child_reads_ids_of_what_was_merged_away_or_renamed(tmp_path, what, ki
     fpstore.build(path, FINGERPRINTS[:100], kind(range(100)), design="flip-1").close()
     with fpstore.open(path) as store:
         found = store.probe_many(FINGERPRINTS[:5])
-        expected = found.ids()
+        expected = found.read_ids()
         if what == "renamed":
             path.rename(tmp_path / "moved")
-        child = Child(lambda pipe: (pipe.recv(), pipe.send(list(found.ids()[1])), pipe.recv()))
+        child = Child(lambda pipe: (pipe.recv(), pipe.send(list(found.read_ids()[1])), pipe.recv()))
         if what == "merged":
             with fpstore.open(path, "r+") as writer:
                 writer.delete(fingerprints=FINGERPRINTS[:1])
                 writer.merge(threads=1)
         child.pipe.send(None)
-        assert child.receive() == list(expected[1]) == list(found.ids()[1])
+        assert child.receive() == list(expected[1]) == list(found.read_ids()[1])
         child.pipe.send(None)
         child.end()
 

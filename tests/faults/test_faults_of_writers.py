@@ -302,10 +302,10 @@ WRONG = [
     (["delete", "{store}"], 2),
     (["delete", "{store}", "--ids", "{missing}"], None),
     (["delete", "{store}", "--input", "{missing}"], None),
-    (["merge", "{store}", "{missing}"], None),
-    (["merge", "{store}", "{store}"], None),
-    (["merge", "{store}", "--renumber"], None),
-    (["merge", "{store}", "--design", "nonsense"], None),
+    (["absorb", "{store}", "{missing}"], None),
+    (["absorb", "{store}", "{store}"], None),
+    (["absorb", "{store}", "--renumber"], None),
+    (["redesign", "{store}", "nonsense"], None),
 ]
 
 
@@ -343,10 +343,10 @@ def test_a_merge_that_reaches_the_last_row_number_leaves_a_store_that_can_be_cha
         with fpstore.open(target, "r+") as store:
             if renumber:
                 with pytest.raises(fpstore.InputError):
-                    store.merge(b, renumber=True, threads=1)
+                    store.absorb(b, renumber=True, threads=1)
                 rows = {(1, 0), (2, 1)}
             else:
-                store.merge(b, threads=1)
+                store.absorb(b, threads=1)
                 rows = {(1, 0), (2, 1), (30, 0), (40, 1), (50, MAX)}
             assert rows_of(store) == rows
             store.insert([60], [5])
@@ -367,7 +367,7 @@ def test_other_stores_are_renumbered_up_to_the_last_number(tmp_path, last):
     fpstore.build(b, [30, 40], [0, 1], design="flip-2", threads=1).close()
     with fpstore.open(a, "r+") as store:
         try:
-            store.merge(b, renumber=True, threads=1)
+            store.absorb(b, renumber=True, threads=1)
         except fpstore.InputError:
             assert last > MAX - 2
         else:

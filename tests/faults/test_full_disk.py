@@ -70,7 +70,7 @@ def merge(store, disk):
 
 
 def join(store, disk):
-    store.merge(disk.parent / "other", threads=1)
+    store.absorb(disk.parent / "other", threads=1)
 
 
 def split(store, disk):
@@ -192,10 +192,10 @@ def join_without_room_for_numbers(disk, other):
         before = rows_of(store)
         fill(disk, 20)
         with pytest.raises(fpstore.StorageError, match="No space left on device: free some space; nothing was merged"):
-            store.merge(other)
+            store.absorb(other)
         assert rows_of(store) == before
         (disk / "filler").unlink()
-        store.merge(other)
+        store.absorb(other)
         assert rows_of(store) == before
 
 

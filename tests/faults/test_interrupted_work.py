@@ -118,7 +118,7 @@ INTERRUPTED = """
     setattr(_kernel, name, interrupted)
     try:
         if what in ("merge", "redesign"):
-            store.merge(threads=2, design="manku-20" if what == "redesign" else None)
+            store.redesign("manku-20", threads=2) if what == "redesign" else store.merge(threads=2)
         else:
             fpstore.build(path, keys, design="manku-10", threads=2, memory="64MiB")
     except KeyboardInterrupt:

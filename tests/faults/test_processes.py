@@ -41,7 +41,7 @@ def store(tmp_path, request):
 def answers(store, threads=2):
     """Everything that reads: tables and ids, in threads."""
     matches = store.probe_many(FINGERPRINTS, 3, threads=threads)
-    lims, ids = matches.ids()
+    lims, ids = matches.read_ids()
     scanned = store.scan(FINGERPRINTS[:5], 9, threads=threads)
     first = int(FINGERPRINTS[0])
     return (
@@ -209,7 +209,7 @@ READER = """
     with fpstore.open(sys.argv[1]) as store:
         for _ in range(20):
             matches = store.probe_many(queries, threads=2)
-            lims, ids = matches.ids()
+            lims, ids = matches.read_ids()
         print(len(store), hashlib.sha256(matches.fingerprints.tobytes() + repr(list(ids)).encode()).hexdigest())
 """
 
@@ -284,7 +284,7 @@ def read_until_closed(store, started):
     try:
         while True:
             assert store[fingerprint] == store.probe(fingerprint, 0)[0].ids
-            assert len(store.probe_many(FINGERPRINTS[:40], threads=1).ids()[0]) > 40
+            assert len(store.probe_many(FINGERPRINTS[:40], threads=1).read_ids()[0]) > 40
             store.scan(FINGERPRINTS[:2], 3, threads=1)
     except Exception as error:
         return error

@@ -239,7 +239,7 @@ def test_a_closed_store_has_no_file_open(closed):
     store = fpstore.open(closed)
     snapshot = snapshot_of(store)
     matches = store.probe_many(FINGERPRINTS[:100])
-    assert matches.ids()
+    assert matches.read_ids()
     assert store.probe(int(FINGERPRINTS[0]), 1)
     assert len(held(closed)) >= len(TABLES) + 2
     store.close()

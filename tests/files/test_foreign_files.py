@@ -156,7 +156,7 @@ def test_a_store_whose_strings_are_not_those_of_its_ids_is_not_joined(tmp_path):
     rewrite_records(path, "gen-00000001/ids.mdb", change)
     with fpstore.open(tmp_path / "s", "r+") as store:
         with pytest.raises(fpstore.CorruptStoreError, match="has no string"):
-            store.merge(path)
+            store.absorb(path)
         assert len(store) == 300
 
 
@@ -213,7 +213,7 @@ def test_an_id_number_that_has_no_string_does_not_get_that_of_another(without_st
     make(tmp_path / "mine", ["mine", *STRINGS[1:]], changes=False)
     with fpstore.open(tmp_path / "mine", "r+") as store:
         with pytest.raises(fpstore.CorruptStoreError, match="id number 0 has no string"):
-            store.merge(without_strings)
+            store.absorb(without_strings)
         assert set(rows_of(store)) == set(zip(FINGERPRINTS.tolist(), ["mine", *STRINGS[1:]], strict=True))
 
 

@@ -25,7 +25,7 @@ def grown(path, design="auto", kind="row", first=2):
     with fpstore.open(path, "r+") as store:
         before = store.design
         store.insert(FINGERPRINTS[first:], rest)
-        store.merge(design="manku-4")
+        store.redesign("manku-4")
         assert store.design.name == "manku-4" != before.name
     return path
 

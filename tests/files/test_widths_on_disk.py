@@ -24,7 +24,7 @@ def test_a_merge_that_chooses_a_design_keeps_the_width(tmp_path, bits):
     with fpstore.open(tmp_path / "s", "r+") as store:
         for step, design in ((200, None), (300, "flip-2"), (400, "blocks-3-1"), (500, "auto")):
             store.insert(numbers[step - 200 : step])
-            store.merge(design=design)
+            store.redesign(design)
             assert (store.width, store.design.width.bits) == (bits, bits)
             assert design in (None, "auto", store.design.name)
             assert store.verify().ok

@@ -34,10 +34,10 @@ def test_a_store_takes_every_form_of_a_fingerprint(tmp_path, hashes, form):
     with fpstore.open(tmp_path / "a", "r+") as store:
         assert list(store) == sorted(numbers[:6])
         assert [match.ids for match in store.probe(given[2])] == [["c"]]
-        assert store.probe_many(given[:6]).ids()[1] == list("abcdef")
+        assert store.probe_many(given[:6]).read_ids()[1] == list("abcdef")
         assert store.nearest(given[3], 1)[0].ids == ["d"]
-        assert [found[0].ids for found in store.nearest(given[:3], 1)] == [["a"], ["b"], ["c"]]
-        assert store.scan(given[:2], 0).ids()[1] == ["a", "b"]
+        assert [found[0].ids for found in store.nearest_many(given[:3], 1)] == [["a"], ["b"], ["c"]]
+        assert store.scan(given[:2], 0).read_ids()[1] == ["a", "b"]
         assert given[0] in store
         assert given[6] not in store
         assert store[given[1]] == ["b"]
@@ -54,7 +54,7 @@ def test_a_store_takes_every_form_of_a_fingerprint(tmp_path, hashes, form):
 def test_a_store_is_built_from_an_iterator_of_image_hashes(tmp_path, hashes):
     width, values = hashes
     with fpstore.build(tmp_path / "a", iter(values), width=width, radius=2) as store:
-        assert store.probe_many(values).ids()[1].tolist() == list(range(8))
+        assert store.probe_many(values).read_ids()[1].tolist() == list(range(8))
 
 
 def test_image_hashes_of_another_width_are_refused(tmp_path, hashes):

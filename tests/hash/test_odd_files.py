@@ -153,7 +153,7 @@ def write_all(path, other):
         store.insert([5000], ["new"])
         store.merge(threads=1)
         store.delete(fingerprints=[5000])
-        store.merge(other, threads=1)
+        store.absorb(other, threads=1)
 
 
 def fail_to_merge(path, other):

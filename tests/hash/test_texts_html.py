@@ -123,7 +123,7 @@ def test_a_store_of_pages_remembers_which_package_finds_the_main_text(site):
         assert list(store) == [expected.fingerprint(page(""))]
     assert len(fine("probe", "s.fps", "site/a.html", "-r", 0).splitlines()) == 2
     assert run("build", "t.fps", "site", "--text", "--html", "-q").exit_code == 0
-    assert "made in another way" in failure("merge", "s.fps", "t.fps")
+    assert "made in another way" in failure("absorb", "s.fps", "t.fps")
     assert DocumentReader("site", SimHash(), html="resiliparse").fingerprinter == expected
     assert TextReader("p.jsonl", expected, text="page", html=True).fingerprinter == expected
     with pytest.raises(InputError, match="the fingerprinter has the extractor resiliparse: give one of both"):
@@ -179,7 +179,7 @@ def test_the_searches_take_no_html(site):
 def test_stores_of_pages_and_of_texts_are_not_joined(site):
     assert run("build", "s.fps", "site", "--text", "--html", "-q").exit_code == 0
     assert run("build", "t.fps", "site", "--text", "-q").exit_code == 0
-    assert "made in another way" in failure("merge", "s.fps", "t.fps")
+    assert "made in another way" in failure("absorb", "s.fps", "t.fps")
 
 
 def test_readers_give_their_fingerprinter_to_the_store(site):

@@ -27,7 +27,7 @@ JOIN = (
     import fpstore.change.join, fpstore.design.planner
     with fpstore.open(sys.argv[1], "r+") as store:
         limit(int(sys.argv[3]))
-        store.merge(sys.argv[2], memory="64MiB", threads=1)
+        store.absorb(sys.argv[2], memory="64MiB", threads=1)
         print(json.dumps([len(store), store.verify().ok, "b" + "0" * 2000 in store.ids]))
 """
 )

@@ -89,7 +89,7 @@ def test_strings_of_equal_hashes_through_a_join_and_a_split(tmp_path, equal_hash
             asked(store, content)
     with fpstore.open(tmp_path / "0", "r+") as store:
         store.insert([7777], ["b58"])
-        store.merge(tmp_path / "1")
+        store.absorb(tmp_path / "1")
         assert held(store) == {f: [name] for f, name in (contents[0] | contents[1] | {7777: "b58"}).items()}
         assert store.ids["b58"] == [158, 7777]
         assert snapshot_of(store).generation.record.first_string == 60
@@ -124,7 +124,7 @@ def test_odd_strings_through_everything(tmp_path):
         store.merge()
         asked(store, content)
         queries = np.array(list(content), np.uint64)
-        lims, ids = store.probe_many(queries, 0).ids()
+        lims, ids = store.probe_many(queries, 0).read_ids()
         assert [list(ids[a:b]) for a, b in pairwise(lims)] == [[name] for name in content.values()]
         for gone in (ODD[0], ODD[1], "x" * MAX_BYTES):
             assert store.delete(ids=[gone]).removed == 1

@@ -74,7 +74,7 @@ def test_every_way_to_ask_keeps_the_queries(tmp_path, bits):
         store.probe_many(asked, 1, limit=1),
         store.scan(asked, 1),
         store.scan(asked, 1, limit=1),
-        store.nearest(asked, 1),
+        store.nearest_many(asked, 1),
         *store.probe_batches(asked, 1),
     ]
     writing = fpstore.open(store.path, "r+")
@@ -270,7 +270,7 @@ def test_columns_of_every_kind_are_fingerprints(tmp_path, bits):
     for number, column in enumerate(fingerprint_columns(bits)):
         assert width.numbers(check_fingerprints(column, width)) == values, column
         assert [[m.fingerprint for m in found] for found in store.probe_many(column, 0)] == [[value] for value in values]
-        assert len(store.nearest(column, 1)) == len(store.scan(column, 0)) == 3
+        assert len(store.nearest_many(column, 1)) == len(store.scan(column, 0)) == 3
         if number % 7:
             continue
         with fpstore.build(tmp_path / str(number), column, width=bits, radius=1) as built:

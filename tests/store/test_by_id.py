@@ -174,7 +174,7 @@ def test_the_index_stays(tmp_path):
     fpstore.build(path, fingerprints, ids, index_ids=True, **OPTIONS).close()
     fpstore.build(tmp_path / "other", fingerprints[:50] ^ np.uint64(1), np.arange(50), **OPTIONS).close()
     with fpstore.open(path, "r+") as store:
-        store.merge(tmp_path / "other", threads=1)
+        store.absorb(tmp_path / "other", threads=1)
         store.backup(tmp_path / "copy")
         parts = store.split(tmp_path / "parts", 1, threads=1)
         expected = pairs_of(store)

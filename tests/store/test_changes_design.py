@@ -58,7 +58,7 @@ def test_a_design_that_was_named_stays_until_another_is(tmp_path):
         store.insert(FRESH[100:], np.arange(100, len(FRESH), dtype=np.uint64))
         store.merge()
         assert store.design.name == "flip-2"
-        store.merge(design="manku-10")  # also without any change
+        store.redesign("manku-10")  # also without any change
         assert (store.design.name, store.stats()["generation"]) == ("manku-10", 3)
         assert store.verify().ok
         with fpstore.build(tmp_path / "anew", FRESH, design="manku-10") as anew:
@@ -66,10 +66,10 @@ def test_a_design_that_was_named_stays_until_another_is(tmp_path):
             for i in range(10):
                 name = f"table-{i:03d}.fpt"
                 assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
-        store.merge(design="auto")
+        store.redesign("auto")
         assert store.design.name != "manku-10"
         with pytest.raises(fpstore.InputError, match="nonsense"):
-            store.merge(design="nonsense")
+            store.redesign("nonsense")
     with fpstore.open(tmp_path / "s") as store:
         assert len(store) == len(FRESH)
 

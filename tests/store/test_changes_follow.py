@@ -52,7 +52,7 @@ def ask_for_pairs(store, stop):
             matches = store.probe_many(columns.ravel(), 0, threads=1)
             there = (np.diff(matches.lims) > 0).reshape(-1, 2)
             assert (there[:, 0] == there[:, 1]).all()
-            lims, ids = matches.ids()
+            lims, ids = matches.read_ids()
             assert (np.diff(lims) == 1).all()
             assert sorted(ids.tolist()) == sorted(np.repeat(np.flatnonzero(there[:, 0]) + 1000, 2).tolist())
             counts[0] += int(there[:, 0].sum())

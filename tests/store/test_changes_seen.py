@@ -79,7 +79,7 @@ def test_without_sync_they_are_seen_after_a_flush(path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store: store.insert([100], [100], "commit"),
+        lambda store: store.insert([100], [100], sync="commit"),
         lambda store: store.probe_insert(100, 100, sync="commit"),
         lambda store: store.probe_insert(100, 100, always=True, sync="commit"),
         lambda store: store.probe_insert_many([100], [100], sync="commit"),

@@ -74,7 +74,7 @@ def test_parts_that_are_joined_again(made, tmp_path):
     for prefix, part in enumerate(parts):
         assert content(part) == {value: ids for value, ids in held.items() if value >> bits - 1 == prefix}
         assert design_of(part) == DESIGNS[bits]
-    fine("merge", parts[0], parts[1])
+    fine("absorb", parts[0], parts[1])
     assert content(parts[0]) == held
     stats = json.loads(fine("stats", parts[0], "--json"))
     assert (stats["fingerprints"], stats["design"]["name"]) == (len(held), DESIGNS[bits])
@@ -86,7 +86,7 @@ def test_a_merge_changes_the_kind_of_the_tables(made):
         query, radius = next(iter(held)) ^ 5, store.radius
         before = store.probe(query, radius)
     for design in ("flip-2", DESIGNS[bits], "scan", DESIGNS[bits]):
-        fine("merge", path, "--design", design)
+        fine("redesign", path, design)
         assert design_of(path) == design
         assert content(path) == held
         with fpstore.open(path) as store:

@@ -99,9 +99,9 @@ def test_a_dealt_store_answers_as_brute_force_does(pictures, tmp_path, width, na
         store.merge()
         assert store.design.tables == before
         assert store.verify().ok
-        store.merge(design=name)
+        store.redesign(name)
         assert store.design.name.startswith("dealt")
-        store.merge(design=f"columns-{len(store.design.ring)}")
+        store.redesign(f"columns-{len(store.design.ring)}")
         assert store.design.name.startswith("columns")
         assert all(map(len, store.probe_many(Width(width).outside(queries))))
 
@@ -182,8 +182,8 @@ def test_skew_is_seen_beside_many_rows_of_a_fingerprint_and_in_merges(tmp_path, 
     fpstore.build(tmp_path / "merged", low[:100], radius=8, design="flip-2").close()
     with fpstore.open(tmp_path / "merged", "r+") as store:
         store.insert(low)
-        store.merge(design=design)
+        store.redesign(design)
         assert store.design == once
-        store.merge(design="flip-2")
-        store.merge(design=design)
+        store.redesign("flip-2")
+        store.redesign(design)
         assert store.design == once

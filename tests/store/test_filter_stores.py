@@ -157,7 +157,7 @@ def test_other_designs(tmp_path, wanted):
     fpstore.build(path, STORED, design="flip-2", filter=wanted).close()
     for name in ("manku-10", "columns-4", "flip-1"):
         with fpstore.open(path, "r+") as store:
-            store.merge(design=name)
+            store.redesign(name)
         shapes = check_filters(path, wanted)
         assert not shapes or name != "columns-4"
         assert wanted is not True or bool(shapes) == (name != "columns-4")
@@ -177,7 +177,7 @@ def test_backups_splits_and_joins(tmp_path, wanted):
     for part in parts:
         check_filters(part, wanted)
     with fpstore.open(parts[0], "r+") as store:
-        store.merge(*parts[1:])
+        store.absorb(*parts[1:])
         assert len(store) == N
         assert (np.diff(store.probe_many(NEAR).lims) >= 1).all()
     assert check_filters(parts[0], wanted) == shapes

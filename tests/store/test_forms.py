@@ -46,7 +46,7 @@ def test_every_form_of_one_fingerprint_is_one_for_each_method(tmp_path, bits):
             assert (store.insert(form), form in store, len(store[form])) == (1, True, 1)
             assert (store.upsert(form, 10**6), store[form]) == (1, [*store[query]])
             assert store.delete(fingerprints=form).removed == 2
-        assert len(store.nearest(as_bits(values, bits), 2)) == len(values)
+        assert len(store.nearest_many(as_bits(values, bits), 2)) == len(values)
 
 
 @pytest.mark.parametrize(("bits", "ids"), crossed(WIDTHS, [False, True]))

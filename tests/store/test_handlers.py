@@ -202,7 +202,10 @@ def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(st
         else:
             taken.add(threading.get_ident())
 
-    store.merge(*([tmp_path / "other"] if joined else []), progress=progress, threads=threads)
+    if joined:
+        store.absorb(tmp_path / "other", progress=progress, threads=threads)
+    else:
+        store.merge(progress=progress, threads=threads)
     assert asked - {threading.get_ident()}
     if joined or use in ("merge", "close"):
         assert (refused, taken) == (asked, set())

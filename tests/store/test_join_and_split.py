@@ -63,11 +63,11 @@ def test_a_joined_store_holds_what_all_held(tmp_path, kind, design):
         contents.append(make(tmp_path / name, kind, fingerprints, start))
     if design != "flip-2":
         with fpstore.open(tmp_path / "a", "r+") as store:
-            store.merge(design=design, threads=1)
+            store.redesign(design, threads=1)
     before = {path: path.read_bytes() for name in "abc" for path in (tmp_path / name).rglob("*") if path.is_file()}
     expected = united(*contents)
     with fpstore.open(tmp_path / "s", "r+") as store:
-        store.merge(*(tmp_path / name for name in "abc"), threads=1)
+        store.absorb(*(tmp_path / name for name in "abc"), threads=1)
         assert content_of(store) == expected
         assert len(store) == len(expected)
         assert store.stats()["ids"] == sum(map(len, expected.values()))
@@ -89,7 +89,7 @@ def test_a_string_of_several_stores_is_one_id(tmp_path):
     with fpstore.open(tmp_path / "a", "r+") as store:
         store.insert([200, 201], ["late", "b"])
     with fpstore.open(tmp_path / "s", "r+") as store:
-        store.merge(tmp_path / "a", tmp_path / "b", threads=1)
+        store.absorb(tmp_path / "a", tmp_path / "b", threads=1)
         lims, found = store.fingerprints_of(["shared", "late", "b", "s", "none"])
         assert [found[a:b].tolist() for a, b in itertools.pairwise(lims)] == [[1, 2, 3], [200], [30, 201], [10], []]
         assert store.verify().ok
@@ -101,7 +101,7 @@ def test_an_empty_store_takes_the_ids_of_the_first_that_is_joined(tmp_path, kind
     fpstore.build(tmp_path / "empty", [], **OPTIONS).close()
     content = make(tmp_path / "a", kind, FINGERPRINTS[:9], 5)
     with fpstore.open(tmp_path / "s", "r+") as store:
-        store.merge(tmp_path / "empty", tmp_path / "a", threads=1)
+        store.absorb(tmp_path / "empty", tmp_path / "a", threads=1)
         assert content_of(store) == content
         assert store.stats()["id_kind"] == kind
 
@@ -110,7 +110,7 @@ def test_rows_and_integers_are_integers_together(tmp_path):
     rows = make(tmp_path / "s", "row", FINGERPRINTS[:9], 0)
     integers = make(tmp_path / "a", "integer", FINGERPRINTS[9:18], 100)
     with fpstore.open(tmp_path / "s", "r+") as store:
-        store.merge(tmp_path / "a", threads=1)
+        store.absorb(tmp_path / "a", threads=1)
         assert store.stats()["id_kind"] == "integer"
         assert content_of(store) == united(rows, integers)
 
@@ -121,7 +121,7 @@ def test_renumbered_ids_follow_the_largest_so_far(tmp_path, kind):
     a = make(tmp_path / "a", "row", FINGERPRINTS[10:16], 0)
     b = make(tmp_path / "b", "integer", FINGERPRINTS[16:22], 50)
     with fpstore.open(tmp_path / "s", "r+") as store:
-        store.merge(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
+        store.absorb(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
         moved = {f: {i + 10 for i in ids} for f, ids in a.items()} | {f: {i + 16 for i in ids} for f, ids in b.items()}
         assert content_of(store) == united(content, moved)
         assert store.verify().ok
@@ -134,12 +134,12 @@ def test_ids_are_not_renumbered_beyond_the_largest(tmp_path, largest):
     fpstore.build(tmp_path / "b", [2], [1], **OPTIONS).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         if largest + 8 <= TOP:  # 6 numbers for one store and 2 for the other
-            store.merge(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
+            store.absorb(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
             moved = {fingerprint: {i + largest + 1 for i in ids} for fingerprint, ids in content.items()}
             assert content_of(store) == {1: {largest}, 2: {TOP}, **moved}
         else:
             with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1: merge without renumber"):
-                store.merge(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
+                store.absorb(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
             assert content_of(store) == {1: {largest}}
             assert store.stats()["generation"] == 1
         assert store.verify().ok
@@ -155,7 +155,7 @@ def test_row_numbers_are_not_renumbered_beyond_the_largest(tmp_path):
         with fpstore.open(tmp_path / into, "r+") as store:
             content = content_of(store)
             with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1"):
-                store.merge(tmp_path / other, renumber=True, threads=1)
+                store.absorb(tmp_path / other, renumber=True, threads=1)
             assert content_of(store) == content
 
 
@@ -174,11 +174,11 @@ def test_stores_that_do_not_fit_are_not_joined(tmp_path, case):
     make(tmp_path / "a", theirs, FINGERPRINTS[9:18], 0, fingerprinter=made["a"])
     with fpstore.open(tmp_path / "s", "r+") as store:
         with pytest.raises(fpstore.InputError, match=message):
-            store.merge(tmp_path / "a", threads=1)
+            store.absorb(tmp_path / "a", threads=1)
         assert content_of(store) == content
         assert (store.stats()["generation"], store.stats()["merge_error"]) == (1, None)  # it is no failure of the store
-        with pytest.raises(fpstore.InputError, match="name them, or leave it out"):
-            store.merge(renumber=True)
+        with pytest.raises(fpstore.InputError, match="paths of other stores"):
+            store.absorb(renumber=True)
         store.merge(threads=1)  # nothing is in the way
         assert content_of(store) == content
 
@@ -188,7 +188,7 @@ def test_strings_are_not_renumbered(tmp_path):
     make(tmp_path / "a", "string", FINGERPRINTS[9:18], 0)
     with fpstore.open(tmp_path / "s", "r+") as store:
         with pytest.raises(fpstore.InputError, match="string ids cannot be renumbered"):
-            store.merge(tmp_path / "a", renumber=True)
+            store.absorb(tmp_path / "a", renumber=True)
         assert content_of(store) == content
 
 
@@ -198,7 +198,7 @@ def test_fingerprinters_that_are_the_same_or_not_known(tmp_path, mine, theirs):
         fpstore.build(tmp_path / name, [fingerprint], [fingerprint], fingerprinter=seed and fpstore.SimHash(seed=seed)).close()
     with fpstore.open(tmp_path / "s", "r+") as store:
         kept = store.fingerprinter
-        store.merge(tmp_path / "a", threads=1)
+        store.absorb(tmp_path / "a", threads=1)
         assert content_of(store) == {1: {1}, 2: {2}}
         assert store.fingerprinter == kept
 
@@ -220,7 +220,7 @@ def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
 
     def merge():
         try:
-            store.merge(tmp_path / "a", threads=1, progress=lambda *state: told.append(state))
+            store.absorb(tmp_path / "a", threads=1, progress=lambda *state: told.append(state))
         except fpstore.FpstoreError as error:
             outcome.append(error)
 
@@ -276,6 +276,6 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
     assert len({*parts}) == len(parts)  # each is a store of its own
     first, *rest = paths
     with fpstore.open(first, "r+") as store:
-        store.merge(*rest, threads=1)
+        store.absorb(*rest, threads=1)
         assert content_of(store) == content
         assert store.verify().ok

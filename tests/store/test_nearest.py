@@ -1,5 +1,7 @@
 """nearest() and limit= against brute force: every design, kind of set and instruction set; small and living stores."""
 
+import pickle
+
 import numpy as np
 import pytest
 from speeds import crossed
@@ -66,7 +68,7 @@ def test_nearest_and_limits_are_those_of_brute_force(tmp_path, isa, kind, design
         for count in (1, 2, 7, size + 5):
             for radius in (None, 0, 3, 20):
                 expected = [row[:count] for row in within(64 if radius is None else radius)]
-                assert rows(store.nearest(queries, count, max_radius=radius, threads=2)) == expected
+                assert rows(store.nearest_many(queries, count, max_radius=radius, threads=2)) == expected
             first = [(m.fingerprint, m.distance) for m in store.nearest(int(queries[0]), count)]
             assert first == every[0][:count]
             for radius in (1, 3, 30, 64):
@@ -82,11 +84,15 @@ def test_nearest_and_limits_are_those_of_brute_force(tmp_path, isa, kind, design
                     assert found.more.tolist() == [len(row) > count for row in expected]
 
 
-def test_without_a_limit_nothing_is_said_of_more(tmp_path):
+def test_the_matches_of_one_query_are_a_list_that_says_whether_a_limit_left_out_others(tmp_path):
     with fpstore.build(tmp_path / "s", [1, 2, 3]) as store:
-        assert store.probe_many([1]).more is None
-        assert type(store.probe(1)) is list
-        assert store.nearest([1, 1], 2).more is None
+        whole, limited = store.probe(1), store.probe(1, limit=2)
+        assert {type(found) for found in (whole, limited, store.nearest(1, 2), *store.probe_many([1]))} == {fpstore.MatchList}
+        assert [found.more for found in (whole, limited, store.nearest(1, 2))] == [False, True, False]
+        assert [found.more for found in store.probe_many([1, 40], limit=2)] == [True, False]
+        assert store.probe_many([1, 2]).more.tolist() == store.nearest_many([1, 1], 2).more.tolist() == [False, False]
+        assert whole[:2] == limited == list(limited)
+        assert pickle.loads(pickle.dumps(limited)).more
 
 
 @pytest.mark.parametrize("radius", [3, 10, 40])
@@ -100,9 +106,9 @@ def test_a_changing_store_answers_as_its_content_says(tmp_path, isa, radius):
         gone = np.concatenate([rows_near(base, queries), added[::3]])
         store.delete(fingerprints=gone)
         content = np.setdiff1d(np.union1d(base, added), gone)
-        before = store.nearest(queries, 4)
+        before = store.nearest_many(queries, 4)
         for count in (1, 4, 2000):
-            assert rows(store.nearest(queries, count)) == [nearest(content, q)[:count] for q in queries]
+            assert rows(store.nearest_many(queries, count)) == [nearest(content, q)[:count] for q in queries]
             for within in (2, radius):
                 expected = [nearest(content, q, within) for q in queries]
                 for found in (store.probe_many(queries, within, limit=count), store.scan(queries, within, limit=count)):
@@ -113,7 +119,7 @@ def test_a_changing_store_answers_as_its_content_says(tmp_path, isa, radius):
         assert rows(before) == expected
         store.merge()
         content = content[500:]
-        assert rows(store.nearest(queries, 3)) == [nearest(content, q)[:3] for q in queries]
+        assert rows(store.nearest_many(queries, 3)) == [nearest(content, q)[:3] for q in queries]
         assert store.verify().ok
 
 
@@ -154,13 +160,13 @@ def test_the_kernel_leaves_out_what_is_absent(tmp_path, isa):
 def test_a_count_is_at_least_one(tmp_path, count):
     with fpstore.build(tmp_path / "s", [1, 2]) as store:
         with pytest.raises(InputError, match="count must be a whole number"):
-            store.nearest([1], count)
+            store.nearest_many([1], count)
         for ask in (store.probe, lambda *a, limit: store.probe_many([a[0]], limit=limit), store.scan):
             if count is not None:
                 with pytest.raises(InputError, match="limit must be a whole number"):
                     ask(*(([1], 3) if ask == store.scan else (1,)), limit=count)
         with pytest.raises(InputError, match="radius must be a whole number from 0 to 64"):
-            store.nearest([1], 1, max_radius=65)
+            store.nearest_many([1], 1, max_radius=65)
 
 
 @pytest.mark.parametrize(("design", "width", "radius"), [("columns-4", 64, 16), ("columns-16", 256, 64), ("flip-4", 64, 16)])
@@ -185,4 +191,4 @@ def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width
 def test_no_queries(tmp_path, design):
     """The time of a scan was shared among none."""
     with fpstore.build(tmp_path / "s", made("random", 1000), design=design) as store:
-        assert len(store.nearest(np.empty(0, np.uint64), 3)) == 0
+        assert len(store.nearest_many(np.empty(0, np.uint64), 3)) == 0

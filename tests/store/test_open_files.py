@@ -34,7 +34,7 @@ SWEEP = """
 
     def probe():
         with opened() as store:
-            store.probe_many(fingerprints[:50], threads=2).ids()
+            store.probe_many(fingerprints[:50], threads=2).read_ids()
 
     def insert():
         with opened("r+") as store:
@@ -46,11 +46,11 @@ SWEEP = """
 
     def redesign():
         with opened("r+") as store:
-            store.merge(design="flip-2", memory="64MiB")
+            store.redesign("flip-2", memory="64MiB")
 
     def join():
         with opened("r+") as store:
-            store.merge(other, threads=1)
+            store.absorb(other, threads=1)
 
     def build():
         fpstore.build(folder / "new", fingerprints, overwrite=True).close()

@@ -59,7 +59,7 @@ def test_what_scans_on_purpose_does_not_warn(path):
     with fpstore.open(path) as store, warnings.catch_warnings():
         warnings.simplefilter("error")
         store.scan(FINGERPRINTS[:3], 9)
-        store.nearest(FINGERPRINTS[:3], 5)
+        store.nearest_many(FINGERPRINTS[:3], 5)
         store.probe(1, 2)
     with fpstore.build(path.parent / "t", FINGERPRINTS, radius=40) as store, warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -55,7 +55,7 @@ def test_matches_iterate_as_lists(tmp_path):
             [Match(0, 1, ["zero"]), Match(1, 2, ["one"])],
         ]
         assert list(matches) == [store.probe(query, 2) for query in (0b0011, 0b1111, 2**63)]
-        lims, ids = matches.ids()
+        lims, ids = matches.read_ids()
         assert lims.tolist() == [0, 1, 2, 3, 4, 5, 6]
         assert ids == ["one", "zero", "fifteen", "fifteen", "zero", "one"]
 
@@ -65,7 +65,7 @@ def test_no_queries(store):
     for matches in (store.probe_many([]), store.scan(EMPTY, 9), store.probe_many(EMPTY, 20)):
         assert matches.lims.tolist() == [0]
         assert list(matches) == []
-        lims, ids = matches.ids()
+        lims, ids = matches.read_ids()
         assert (lims.tolist(), len(ids)) == ([0], 0)
 
 
@@ -118,7 +118,7 @@ def test_matches_after_close(store):
     store.close()
     assert len(matches.fingerprints) >= 3
     with pytest.raises(fpstore.ClosedStoreError):
-        matches.ids()
+        matches.read_ids()
 
 
 def test_context_manager_closes(store):

@@ -146,7 +146,7 @@ def test_any_small_set(tmp_path_factory, fingerprints, radius_and_design, block_
     with fpstore.build(path, fingerprints, radius=radius, **options) as store:
         asked = data.draw(st.integers(0, min(radius + 1, 64)))
         check(store, fingerprints, queries, asked)
-        lims, ids = store.probe_many(fingerprints, 0).ids()
+        lims, ids = store.probe_many(fingerprints, 0).read_ids()
         assert lims.tolist() == list(range(len(fingerprints) + 1))
         assert sorted(ids.tolist()) == list(range(len(fingerprints)))
         assert store.verify().ok

@@ -93,7 +93,7 @@ def check(store, model):
         assert [plain(part) for part in cut] == [model.matches(query, radius)[:3] for query in queries]
         assert cut.more.tolist() == [len(model.matches(query, radius)) > 3 for query in queries]
     for count in (1, 9):
-        found = [plain(part) for part in store.nearest(queries, count)]
+        found = [plain(part) for part in store.nearest_many(queries, count)]
         assert found == [model.matches(query, model.width)[:count] for query in queries]
     for query in queries:
         assert (query in store) == (query in content)
@@ -153,14 +153,14 @@ def test_a_store_that_lives(tmp_path, width, kind, design, strings):
         check(store, model)
         store.backup(tmp_path / "copy")
         other = "blocks-3-1" if name != "blocks-3-1" else "flip-2"
-        store.merge(design=other if radius < 3 else "flip-3")
+        store.redesign(other if radius < 3 else "flip-3")
         assert {table.width.bits for table in store.design.tables} == {width}
         check(store, model)
         parts = store.split(tmp_path / "parts", 2)
     joined = fpstore.build(tmp_path / "joined", [], radius=radius, width=width, design=name, block_bytes=128)
     joined.close()
     with fpstore.open(tmp_path / "joined", "r+") as store:
-        store.merge(*parts)
+        store.absorb(*parts)
         check(store, model)
     with fpstore.open(tmp_path / "copy") as copy:
         check(copy, model)
@@ -172,7 +172,7 @@ def test_stores_of_two_widths_are_not_joined(tmp_path, width):
     fpstore.build(tmp_path / "b", [1, 2]).close()
     with fpstore.open(tmp_path / "a", "r+") as store:
         with pytest.raises(fpstore.InputError, match="width"):
-            store.merge(tmp_path / "b")
+            store.absorb(tmp_path / "b")
         assert list(store) == [1, 2]
 
 

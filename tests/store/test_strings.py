@@ -190,7 +190,7 @@ def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, s
     path = build(tmp_path / "s", [*NAMES[:300], *NAMES[:300:2]])
     with fpstore.open(path, "r+") as store:
         store.insert(rows(2000, 2010), NAMES[295:305])
-        store.merge(build(tmp_path / "other", NAMES[290:600]))
+        store.absorb(build(tmp_path / "other", NAMES[290:600]))
     held = reference_store.read_store(path)
     assert {f: names for f, names in held.items() if 310 <= f < 450} == {300 + i: [NAMES[2 * i]] for i in range(10, 150)}
     assert {f: set(names) for f, names in held.items() if f < 300} == {i: {NAMES[i], NAMES[290 + i]} for i in range(300)}
@@ -241,7 +241,7 @@ def test_merges_and_joins_are_what_the_format_says(tmp_path):
     with fpstore.open(path, "r+") as store:
         store.delete(fingerprints=rows(0, 300, 2))
         store.insert([7000, 7001], [NAMES[0], "new"])
-        store.merge(other)
+        store.absorb(other)
         expected = {f: set(names) for f, names in content.items() if f % 2} | {7000: {NAMES[0]}, 7001: {"new"}}
         for i, name in enumerate(NAMES[250:600]):
             expected.setdefault(i, set()).add(name)

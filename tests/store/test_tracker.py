@@ -239,7 +239,7 @@ def test_a_merge_between_the_manifest_and_the_log_is_noticed(path, monkeypatch):
             merges.append(path)
             with monkeypatch.context() as patch, fpstore.open(path, "r+") as store:
                 patch.setattr("fpstore.change.committer.remove_tree", lambda folder: None)
-                store.merge(design="flip-1")
+                store.redesign("flip-1")
         return LogReader(*arguments)
 
     monkeypatch.setattr("fpstore.query.tracker.LogReader", opened)

@@ -233,7 +233,7 @@ def _rivals(bench: Bench, case: Case, rows: Bytes, queries: Bytes, ours: float, 
     blocks, bits, flips = case.multi_hash
     out: Result = {}
     asked = queries[:SLOW_QUERIES]
-    ids = len(store.probe_many(asked, case.radius).ids()[1])
+    ids = len(store.probe_many(asked, case.radius).read_ids()[1])
     rivals: dict[str, Callable[[], Any]] = {
         f"IndexBinaryMultiHash {blocks} x {bits}, nflip {flips}": lambda: faiss.IndexBinaryMultiHash(case.width, blocks, bits),
         "IndexBinaryFlat": lambda: faiss.IndexBinaryFlat(case.width),

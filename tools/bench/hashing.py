@@ -74,7 +74,7 @@ def _package(bench: Bench, texts: list[str]) -> Result:
     if same.fingerprints(taken).tolist() != [simhash.Simhash(text).value for text in taken]:
         raise AssertionError("the package simhash makes other fingerprints")
     theirs = bench.seconds(lambda: [simhash.Simhash(text).value for text in taken])
-    ours = bench.seconds(lambda: own.fingerprints(taken, empty="mask"))
+    ours = bench.seconds(lambda: own.fingerprints(taken, empty="mask", threads=1))
     return {
         "texts": len(taken),
         "megabytes_per_second": round(_bytes(taken) / theirs / 1e6, 3),

@@ -136,7 +136,7 @@ def _asked(bench: Bench, store: fpstore.Store, keys: data.Words) -> Result:
     asked = keys[rng.integers(0, len(keys), max(len(keys) // 4, SINGLE))]
     matches = store.probe_many(asked, 0)
     one_by_one = asked[:SINGLE].tolist()
-    batch = bench.seconds(matches.ids)
+    batch = bench.seconds(matches.read_ids)
     single = bench.seconds(lambda: [store.probe(key, 0) for key in one_by_one])
     return {
         "batch_ids_microseconds": microseconds(batch, len(matches.fingerprints)),

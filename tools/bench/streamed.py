@@ -96,7 +96,7 @@ def _ordered(
 def of_store(store: fpstore.Store, queries: Words) -> Found:
     """Return what ``probe_many`` answers, with the ids: the row numbers."""
     matches = store.probe_many(queries, RADIUS)
-    lims, ids = matches.ids()
+    lims, ids = matches.read_ids()
     assert not isinstance(ids, list)
     counts = np.diff(lims)
     query = np.repeat(np.arange(len(queries)), np.diff(matches.lims))

@@ -124,7 +124,7 @@ class Case:
     def probe_many(self, store: fpstore.Store) -> None:
         truth = self._store
         found = store.probe_many(self._width.outside(truth.queries), threads=1)
-        lims, ids = found.ids()
+        lims, ids = found.read_ids()
         got = sorted(
             (query, distance, fingerprint)
             for query, (start, end) in enumerate(zip(found.lims.tolist(), found.lims.tolist()[1:], strict=False))

@@ -126,7 +126,10 @@ class Store:
             self._keep_state()
             for path in (self.path, self.stranger, self.twin):
                 with fpstore.open(path, "r+") as store:
-                    store.merge(design=spec.merge_design, memory="64MiB", threads=1)
+                    if spec.merge_design is None:
+                        store.merge(memory="64MiB", threads=1)
+                    else:
+                        store.redesign(spec.merge_design, memory="64MiB", threads=1)
             self._change(self.path)
             self._keep_state()
             self._change(self.path)

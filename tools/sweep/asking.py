@@ -114,12 +114,10 @@ class Asker:
         given = self.shape.given(queries)
         matches = store.scan(given, radius, threads=question.threads, limit=limit)
         self.columns(call, queries, [matches], first)
-        self.same(
-            call, matches.more is not None and np.array_equal(matches.more, counts > limit), "more", "which queries have more"
-        )
+        self.same(call, np.array_equal(matches.more, counts > limit), "more", "which queries have more")
         call = f"{where}: nearest({len(queries)} queries, {limit}, max_radius={radius})"
         self.note(call)
-        self.columns(call, queries, [store.nearest(given, limit, max_radius=radius, threads=question.threads)], first)
+        self.columns(call, queries, [store.nearest_many(given, limit, max_radius=radius, threads=question.threads)], first)
 
     def columns(self, call: str, queries: Words, parts: list[Matches], expected: MatchColumns) -> None:
         """Compare columns, in the order by query, distance and fingerprint."""
@@ -153,7 +151,7 @@ class Asker:
             return
         call += " ids"
         self.note(call)
-        self.listed(call, matches.fingerprints, *matches.ids())
+        self.listed(call, matches.fingerprints, *matches.read_ids())
         if len(matches) > MOST_IDS:
             return
         rows = [[(m.fingerprint, m.distance, _sorted(m.ids)) for m in found] for found in matches]
@@ -284,6 +282,6 @@ def _join(asker: Asker, path: Path) -> None:
     with fpstore.build(other, **asker.case.other()) as theirs, fpstore.open(path, "r+") as writer:
         JoinAsker(asker, writer, "changed again").stores(theirs, Model(asker.shape, rows, ids))
         asker.note("joined: merge of another store")
-        writer.merge(other, memory="64MiB")
+        writer.absorb(other, memory="64MiB")
     asker.model.insert(rows, np.arange(len(rows), dtype=np.uint64) if ids is None else ids)
     asker.model.merge()

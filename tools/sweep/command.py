@@ -133,7 +133,7 @@ def reproduction(seed: int, number: int, doing: str) -> str:
     if state in ("changed again", "joined"):
         lines += ['for change in case.changes["changed again"]: change.apply(store)']
     if state == "joined":
-        lines += ['fpstore.build(path + "-other", **case.other()).close()', 'store.merge(path + "-other")']
+        lines += ['fpstore.build(path + "-other", **case.other()).close()', 'store.absorb(path + "-other")']
     asked = re.fullmatch(r"question (\d+), (\w+), threads=(\w+): (\w+)\((\d+) queries, ([^)]*)\).*", call)
     if asked:
         place, isa, threads, verb, count, options = asked.groups()

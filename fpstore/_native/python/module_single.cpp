@@ -68,25 +68,21 @@ void order_few(Room* room) {
   }
 }
 
-// Makes objects of the class Match, a tuple with names, as tuple.__new__ does.
-class MatchMaker {
+// Makes objects of a class of Python that is a tuple or a list, as __new__ of these does.
+class Maker {
  public:
-  explicit MatchMaker(nb::object type) : type_(std::move(type)) {
-    if (!PyType_Check(type_.ptr()) || !PyType_IsSubtype(of(type_), &PyTuple_Type)) throw nb::type_error("a match is a tuple");
-    alloc_ = reinterpret_cast<allocfunc>(PyType_GetSlot(of(type_), Py_tp_alloc));
+  Maker(nb::object made_of, PyTypeObject* base) : type_(std::move(made_of)) {
+    if (!PyType_Check(type_.ptr()) || !PyType_IsSubtype(type(), base)) throw nb::type_error("a match is a tuple, matches are a list");
+    alloc_ = reinterpret_cast<allocfunc>(PyType_GetSlot(type(), Py_tp_alloc));
   }
-  nb::object make(nb::object fingerprint, unsigned distance, nb::object ids) const {
-    nb::object match = nb::steal(alloc_(of(type_), 3));
-    nb::object number = nb::steal(PyLong_FromUnsignedLong(distance));
-    if (!match.is_valid() || !number.is_valid()) throw nb::python_error();
-    PyTuple_SetItem(match.ptr(), 0, fingerprint.release().ptr());
-    PyTuple_SetItem(match.ptr(), 1, number.release().ptr());
-    PyTuple_SetItem(match.ptr(), 2, ids.release().ptr());
-    return match;
+  nb::object make(Py_ssize_t items) const {
+    nb::object made = nb::steal(alloc_(type(), items));
+    if (!made.is_valid()) throw nb::python_error();
+    return made;
   }
 
  private:
-  static PyTypeObject* of(const nb::object& type) { return reinterpret_cast<PyTypeObject*>(type.ptr()); }
+  PyTypeObject* type() const { return reinterpret_cast<PyTypeObject*>(type_.ptr()); }
   nb::object type_;
   allocfunc alloc_;
 };
@@ -105,9 +101,10 @@ nb::object list_of(const uint64_t* ids, uint64_t count) {
 // Answers one query after the other.
 class SingleProber {
  public:
-  SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius, nb::object match_type)
+  SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius, nb::object match_type, nb::object list_type)
       : owners_(nb::make_tuple(prober, identity, ids)), prober_(nb::cast<const Prober*>(prober)), identity_(nb::cast<const Table*>(identity)),
-        ids_(nb::cast<const SealedFile*>(ids)), radius_(radius), matches_(std::move(match_type)) {
+        ids_(nb::cast<const SealedFile*>(ids)), radius_(radius), match_(std::move(match_type), &PyTuple_Type),
+        list_(std::move(list_type), &PyList_Type) {
     need(prober_->tables.empty() || prober_->width() == identity_->width, "tables of several widths");
     need(ids_->key_words() == words(), "ids of tables of another width");
     double blocks = 0;  // that are opened, about
@@ -145,13 +142,14 @@ class SingleProber {
     prober_->tell_damage();
     if (status != Status::ok) raise_fault(fault, path ? *path : "");
     if (!with_ids) return nb::none();
-    nb::object out = nb::steal(PyList_New(static_cast<Py_ssize_t>(room->sink.count)));
-    if (!out.is_valid()) throw nb::python_error();
-    for (uint64_t i = 0, first = 0; i < room->sink.count; first = room->id_ends[i++])
-      PyList_SetItem(out.ptr(), static_cast<Py_ssize_t>(i),
-                     matches_.make(number_of(room->fingerprints.data() + i * words(), words()), room->distances[i],
-                                   list_of(room->ids.data() + first, room->id_ends[i] - first))
-                         .release().ptr());
+    nb::object out = list_.make(0);
+    for (uint64_t i = 0, first = 0; i < room->sink.count; first = room->id_ends[i++]) {
+      nb::object match = match_.make(3);
+      PyTuple_SetItem(match.ptr(), 0, number_of(room->fingerprints.data() + i * words(), words()).release().ptr());
+      PyTuple_SetItem(match.ptr(), 1, nb::int_(room->distances[i]).release().ptr());
+      PyTuple_SetItem(match.ptr(), 2, list_of(room->ids.data() + first, room->id_ends[i] - first).release().ptr());
+      if (PyList_Append(out.ptr(), match.ptr())) throw nb::python_error();
+    }
     return out;
   }
 
@@ -265,15 +263,15 @@ class SingleProber {
   const SealedFile* ids_;
   unsigned radius_;
   bool is_brief_;  // a few look-ups, not a scan
-  MatchMaker matches_;
+  Maker match_, list_;
 };
 
 }  // namespace
 
 void bind_single(nb::module_& m) {
   nb::class_<SingleProber>(m, "SingleProber")
-      .def(nb::init<nb::object, nb::object, nb::object, unsigned, nb::object>(), "prober"_a, "identity"_a, "ids"_a, "radius"_a,
-           "match_type"_a)
+      .def(nb::init<nb::object, nb::object, nb::object, unsigned, nb::object, nb::object>(), "prober"_a, "identity"_a, "ids"_a, "radius"_a,
+           "match_type"_a, "list_type"_a)
       .def("probe", &SingleProber::probe, "query"_a);
 }
 

@@ -339,14 +339,13 @@ def dedup(
     """
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.source import Projection
-    from fpstore.jobs.choices import Rules
     from fpstore.jobs.clusters import Deduplication
-    from fpstore.jobs.dedup import dedup_job, deduplicate, kept_of, projection_and_maker
+    from fpstore.jobs.dedup import dedup_job, deduplicate, kept_of
+    from fpstore.jobs.grouping import Grouping
 
     check_progress(progress)
     how = Projection(id=id, score=score, width=check_width(width), decimal=decimal, signed=signed)
-    projection, maker = projection_and_maker(how, text, fingerprint, fingerprinter)
-    job = dedup_job(projection, Rules(radius, keep, group, unknown), maker, html)
+    job = dedup_job(how, text, fingerprint, Grouping(radius, group, keep), unknown, fingerprinter, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
     folder = None if resume is None else check_path(resume, "resume")
     resources = Resources(parse_memory(memory), parse_threads(threads), progress)

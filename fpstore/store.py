@@ -502,10 +502,9 @@ class Store:
         >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
         [(8, 11, 2)]
         """
-        from fpstore.jobs.store_job import job_of
+        from fpstore.jobs.store_job import Limits, pairs_job
 
-        job = job_of(self, radius, memory, threads, progress)
-        return job.pairs(check_flag(duplicates, "duplicates"), resume)
+        return pairs_job(self, Limits(radius, memory, threads, progress), duplicates).pairs(resume)
 
     def clusters(
         self,
@@ -552,10 +551,9 @@ class Store:
         >>> list(store.clusters(radius=2))
         [['a', 'b', 'c']]
         """
-        from fpstore.jobs.store_job import job_of
+        from fpstore.jobs.store_job import Limits, clusters_job
 
-        job = job_of(self, radius, memory, threads, progress)
-        return job.clusters(group, keep, self.fingerprinter, resume)
+        return clusters_job(self, Limits(radius, memory, threads, progress), group, keep).clusters(resume)
 
     def join(
         self,
@@ -598,10 +596,9 @@ class Store:
         >>> [tuple(pair) for batch in store.join([0b1011, 0b1000], radius=2) for pair in batch]
         [(8, 8, 0), (8, 11, 2)]
         """
-        from fpstore.jobs.store_job import job_of, side_of
+        from fpstore.jobs.store_job import Limits, join_job
 
-        job = job_of(self, radius, memory, threads, progress)
-        return job.join(*side_of(self, other, ids), resume)
+        return join_job(self, Limits(radius, memory, threads, progress), other, ids).pairs(resume)
 
     # Changing
 

@@ -14,7 +14,7 @@ import pytest
 
 import fpstore
 from fpstore.cli import main
-from fpstore.jobs import between, dedup_rows, joining
+from fpstore.jobs import given, joining, pairs
 
 ROWS = 4000
 WORDS = [f"word{i}" for i in range(300)]
@@ -32,8 +32,8 @@ def small_parts(monkeypatch):
     """Let a few hundred rows be a part."""
     monkeypatch.setattr(joining, "LEAST_ROWS", 500)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
-    monkeypatch.setattr(between, "PROBED_ROWS", 100)
-    monkeypatch.setattr(dedup_rows, "KEPT_ROWS", 100)
+    monkeypatch.setattr(pairs, "PROBED_ROWS", 100)
+    monkeypatch.setattr(given, "KEPT_ROWS", 100)
     monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 12)
 
 

@@ -371,9 +371,8 @@ def report(given: Given) -> None:
     from fpstore.care.stats import describe as described
     from fpstore.design.families import check_radius
     from fpstore.io.sink import Sink
-    from fpstore.jobs.report import figures_of
+    from fpstore.jobs.report import page_of
     from fpstore.jobs.report_files import Files
-    from fpstore.jobs.report_page import page_of
 
     if not given.is_given("output") and sys.stdout is not None and sys.stdout.isatty():
         raise click.UsageError("a report is a page in HTML, which a terminal does not show: name a file, as --output report.html")
@@ -384,17 +383,12 @@ def report(given: Given) -> None:
     with fpstore.open(given.store) as opened, given.bars() as bars:
         snapshot = snapshot_of(opened)
         radius = opened.radius if given.radius is None else check_radius(given.radius, opened.width)
-        figures = figures_of(
-            snapshot,
-            described(snapshot, opened.stats()["bytes"]["delta"]),
-            None if given.no_pairs else radius,
-            Files(folder, opened.fingerprinter),
-            given.resources(bars),
-        )
-    if figures.missing:
-        given.note(f"{figures.missing}: paths are read from {folder or check_path('.')}; --files-in names another folder")
+        stats, files = described(snapshot, opened.stats()["bytes"]["delta"]), Files(folder, opened.fingerprinter)
+        page = page_of(snapshot, stats, None if given.no_pairs else radius, files, given.resources(bars))
+    if files.missing:
+        given.note(f"{files.told()}: paths are read from {folder or check_path('.')}; --files-in names another folder")
     with Sink(given.output) as sink:
-        sink.write(page_of(figures).encode())
+        sink.write(page.encode())
 
 
 @verb(

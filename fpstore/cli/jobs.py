@@ -21,8 +21,8 @@ from fpstore.cli.signals import Interrupted
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_store
+from fpstore.jobs import GROUPINGS, KEPT, REPRESENTATIVES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
-from fpstore.jobs.choices import GROUPINGS, KEPT, REPRESENTATIVES, UNKNOWN, Rules
 
 if TYPE_CHECKING:
     from fpstore import Pairs, Store
@@ -79,15 +79,13 @@ def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdenti
 
 
 @contextmanager
-def _written(
-    given: Given, job: StoreJob, identity: JobIdentity, open_output: Callable[[], Writer]
-) -> Iterator[tuple[Checkpoint | None, Writer]]:
-    """Open the checkpoint of a job over a store, if it is kept, and the output."""
+def _written(given: Given, job: StoreJob, open_output: Callable[[], Writer]) -> Iterator[tuple[Any, Writer]]:
+    """Do a job over a store, whose work is kept if the user wants that, and open the output."""
     folder = resume_folder(given)
     if folder is not None:
-        open_output().abort()  # what is wrong with the output is told before a folder is made
-    with resuming(given, folder, lambda: job.full_identity(identity)) as kept, open_output() as writer:
-        yield kept, writer
+        open_output().abort()  # an error of the output comes before a folder is made
+    with resuming(given, folder, job.identity) as kept, open_output() as writer:
+        yield job.run(kept), writer
 
 
 def _open_output(given: Given, columns: tuple[str, ...], width: int = 64, path: str | None = None) -> Writer:
@@ -133,14 +131,11 @@ def pairs(given: Given) -> None:
     $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
     """
     import fpstore
-    from fpstore.jobs.pairs import pairs_identity, pairs_of
-    from fpstore.jobs.store_job import job_of
+    from fpstore.jobs.store_job import Limits, pairs_job
 
     with fpstore.open(given.store) as opened, given.bars() as bars:
-        job = job_of(opened, given.radius, given.memory, given.threads, bars)
-        open_output = partial(_open_output, given, PAIR_COLUMNS, opened.width)
-        with _written(given, job, pairs_identity(given.duplicates), open_output) as (kept, writer):
-            batches = pairs_of(job.snapshot, job.radius, job.resources, given.duplicates, kept)
+        job = pairs_job(opened, Limits(given.radius, given.memory, given.threads, bars), given.duplicates)
+        with _written(given, job, partial(_open_output, given, PAIR_COLUMNS, opened.width)) as (batches, writer):
             found, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
         same = totals.ids - totals.fingerprints
@@ -179,15 +174,12 @@ def cluster(given: Given) -> None:
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
     """
     import fpstore
-    from fpstore.jobs.clusters import CLUSTER_COLUMNS, clusters_identity, clusters_of, grouping_of, write_clusters
-    from fpstore.jobs.store_job import job_of
+    from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
+    from fpstore.jobs.store_job import Limits, clusters_job
 
     with fpstore.open(given.store) as opened, given.bars() as bars:
-        job = job_of(opened, given.radius, given.memory, given.threads, bars)
-        grouping = grouping_of(job.radius, given.group, given.keep, opened.fingerprinter)
-        open_output = partial(_open_output, given, CLUSTER_COLUMNS)
-        with _written(given, job, clusters_identity(grouping), open_output) as (kept, writer):
-            found = clusters_of(job.snapshot, grouping, job.resources, kept)
+        job = clusters_job(opened, Limits(given.radius, given.memory, given.threads, bars), given.group, given.keep)
+        with _written(given, job, partial(_open_output, given, CLUSTER_COLUMNS)) as (found, writer):
             write_clusters(found, writer, job.resources)
     largest = f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
     given.note(
@@ -209,8 +201,7 @@ def join(given: Given) -> None:
     $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
     """
     import fpstore
-    from fpstore.jobs.between import join_of
-    from fpstore.jobs.store_job import job_of, side_of
+    from fpstore.jobs.store_job import Limits, join_job
 
     with ExitStack() as stack:
         opened = stack.enter_context(fpstore.open(given.store))
@@ -224,11 +215,9 @@ def join(given: Given) -> None:
         else:
             theirs = content.open_fingerprints(given, given.other, Width(opened.width, stored=True))
         bars = stack.enter_context(given.bars())
-        job = job_of(opened, given.radius, given.memory, given.threads, bars)
-        side, identity = side_of(opened, theirs)
-        open_output = partial(_open_output, given, PAIR_COLUMNS, opened.width)
-        with _written(given, job, identity() if given.resume else {}, open_output) as (kept, writer):
-            found = sum(_write_pairs(join_of(job.snapshot, side, job.radius, job.resources, kept), writer))
+        job = join_job(opened, Limits(given.radius, given.memory, given.threads, bars), theirs)
+        with _written(given, job, partial(_open_output, given, PAIR_COLUMNS, opened.width)) as (batches, writer):
+            found = sum(_write_pairs(batches, writer))
     given.note(counted(found, "pair") + " of fingerprints")
 
 
@@ -299,7 +288,8 @@ def dedup(given: Given) -> None:
     from fpstore.io.source import Projection
     from fpstore.io.tables import renamed
     from fpstore.jobs.clusters import CLUSTER_COLUMNS
-    from fpstore.jobs.dedup import dedup_job, deduplicate, projection_and_maker
+    from fpstore.jobs.dedup import dedup_job, deduplicate
+    from fpstore.jobs.grouping import Grouping
 
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
@@ -311,11 +301,11 @@ def dedup(given: Given) -> None:
     how = Projection(
         id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
     )
-    rules = Rules(given.radius, given.keep, given.group, given.unknown)
+    grouping = Grouping(given.radius, given.group, given.keep)
     with usage_errors():
-        renamed(CLUSTER_COLUMNS, given.names)  # told before the work
-        projection, maker = projection_and_maker(how, given.text or given.text_field, given.fingerprint_field, maker)
-        job = dedup_job(projection, rules, maker, given.html or False)
+        renamed(CLUSTER_COLUMNS, given.names)  # an error comes before the work
+        texts = given.text or given.text_field
+        job = dedup_job(how, texts, given.fingerprint_field, grouping, given.unknown, maker, given.html or False)
     notices = Notices(kind)
     html, suffixes = given.html is not None, list(given.suffixes) or None
     corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, suffixes, notices, given.encoding, html)
@@ -329,7 +319,7 @@ def dedup(given: Given) -> None:
     summary = _summary(found)
     given.result(summary)
     if not (given.as_json or given.quiet):
-        _print_summary(summary, given.output, rules.unknown)
+        _print_summary(summary, given.output, given.unknown)
 
 
 def _summary(found: Duplicates) -> dict[str, Any]:

@@ -1,1 +1,6 @@
-"""Whole-corpus work over snapshots: pairs, clusters, joins, deduplication."""
+"""Work on a whole store or corpus: pairs, clusters, joins, deduplication, reports. Here is what can be asked of groups."""
+
+GROUPINGS = ("connected", "greedy")
+REPRESENTATIVES = ("first", "smallest", "central")  # of the groups of a store
+KEPT = (*REPRESENTATIVES, "highest")  # of the groups of a corpus, whose documents can have scores
+UNKNOWN = ("keep", "drop", "refuse")  # what becomes of a document that cannot be compared

@@ -7,10 +7,11 @@ import os
 import zlib
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import reduce
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,38 +31,22 @@ KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.
 MOST_LINE = 1 << 16  # bytes: a longer line is damage
 
 
-class Reused(NamedTuple):
-    """How much of some work was found done, and how much there was in all."""
-
-    before: int
-    total: int
-
-
 class PartWriter:
     """Writes a part, batch by batch; it is in the checkpoint when it is finished, as a whole.
 
     The first line of JSON says which part of which job it is. A batch is a line that names its columns, and their bytes. Each
-    line ends with the CRC-32 of both, and the last line tells how many batches there are.
+    line ends with the CRC-32 of both, and the last line has the number of batches.
     """
 
-    def __init__(self, path: Path, first_line: Mapping[str, object], on_end: Callable[[PartWriter], None]) -> None:
+    def __init__(self, path: Path, first_line: Mapping[str, object]) -> None:
         self._path, self._temporary = path, path.with_suffix(TEMPORARY)
-        self._on_end = on_end
         self._batches = 0
         with refusing(path):
             self._file: IO[bytes] | None = os.fdopen(create_anew(self._temporary), "wb")
         self._line(first_line)
 
     def append(self, columns: Arrays) -> None:
-        """Write a batch.
-
-        Raises
-        ------
-        StorageError
-            The disk is full.
-        InterruptedError
-            The job has ended.
-        """
+        """Write a batch; InterruptedError if the job has ended."""
         arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
         assert all(array.dtype.str in KINDS for array in arrays.values())
         self._line({"columns": {name: [array.dtype.str, array.shape] for name, array in arrays.items()}}, *arrays.values())
@@ -78,7 +63,6 @@ class PartWriter:
             self._temporary.replace(self._path)
             sync_folder(self._path.parent)
         self._file = None
-        self._on_end(self)
 
     def abort(self) -> None:
         """Remove the part, unless it is finished."""
@@ -87,53 +71,30 @@ class PartWriter:
                 self._file.close()
             self._temporary.unlink(missing_ok=True)
             self._file = None
-            self._on_end(self)
 
     def _line(self, fields: Mapping[str, object], *arrays: npt.NDArray[Any]) -> None:
-        file = self._file
-        if file is None:
+        if self._file is None:
             raise InterruptedError("the part was dropped")
         line = json.dumps(fields).encode()
         views = [array.reshape(-1).view(np.uint8).data for array in arrays]
-        check = zlib.crc32(line)
-        for view in views:
-            check = zlib.crc32(view, check)
+        check = reduce(lambda check, view: zlib.crc32(view, check), views, zlib.crc32(line))
         with refusing(self._path):
-            file.write(b"%s %08x\n" % (line, check))
-            for view in views:
-                file.write(view)
+            self._file.write(b"%s %08x\n" % (line, check))
+            self._file.writelines(views)
 
 
 class Checkpoint:
     """The folder of a job, which is made by its first run. A context manager: a job that ends well removes the folder.
 
-    Parameters
-    ----------
-    folder : Path
-    identity : mapping
-        What the result of the job depends on, in words for people: arguments, the state of its inputs. The folder of a job with
-        another identity is refused.
-
-    Attributes
-    ----------
-    resumed : bool
-        Whether the folder was there.
-    reused : dict
-        How much of each kind of work was done before: see :meth:`summary`.
-
-    Raises
-    ------
-    InputError
-        The folder is of another job, or of none.
-    StoreLockedError
-        Another process is at the same job.
-    StorageError
+    The identity says in words for people what the result depends on: arguments, the state of inputs. The folder of a job with
+    another identity is refused. ``resumed`` says whether the folder was there; ``reused`` has for each kind of work how much of
+    it was done before, and how much there was in all.
     """
 
     def __init__(self, folder: Path, identity: JobIdentity) -> None:
         self.folder = folder
-        self.reused: dict[str, Reused] = {}
-        self._writing: set[PartWriter] = set()
+        self.reused: dict[str, tuple[int, int]] = {}
+        self._writing: list[PartWriter] = []
         self._outputs: dict[str, list[list[int]]] = {}
         from importlib.metadata import version  # takes milliseconds that most jobs need not spend
 
@@ -154,12 +115,13 @@ class Checkpoint:
                 raise
 
     def _sweep(self) -> None:
-        """Remove unfinished parts of a process that was killed, or of an interrupt before the part was known."""
+        """Remove unfinished parts: of this process, of one that was killed, or of an interrupt before the part was known."""
+        for writer in self._writing:
+            writer.abort()
         for path in self.folder.glob(f"*{TEMPORARY}"):
             path.unlink(missing_ok=True)
 
     def _identify(self, identity: JobIdentity) -> None:
-        """Note what job this is, or compare it with the note."""
         path = self.folder / IDENTITY_FILE
         self._identity = now = json.loads(json.dumps(identity))
         if not path.exists():
@@ -194,10 +156,6 @@ class Checkpoint:
         """Note that a complete file or folder is about to get its name, so that :func:`was_made` knows it after a kill.
 
         What had the name before stays known: another kill may come first.
-
-        Raises
-        ------
-        StorageError
         """
         with refusing(self.folder):
             states, state = self._outputs.setdefault(str(name.resolve()), []), _state(written)
@@ -207,8 +165,8 @@ class Checkpoint:
 
     def write(self, name: str) -> PartWriter:
         """Begin a part; one of the same name is replaced when it is finished."""
-        writer = PartWriter(self.folder / f"{name}{PART}", self._first_line(name), self._writing.discard)
-        self._writing.add(writer)
+        writer = PartWriter(self.folder / f"{name}{PART}", self._first_line(name))
+        self._writing.append(writer)
         return writer
 
     def _first_line(self, name: str) -> dict[str, object]:
@@ -219,27 +177,17 @@ class Checkpoint:
         with refusing(self.folder):
             return sorted(path.stem.removeprefix(beginning) for path in self.folder.glob(f"{beginning}*{PART}"))
 
-    def count(self, name: str) -> int | None:
-        """Return the number of batches of a part, all of which are intact; None if it is not there, or damaged."""
-        found = 0
+    def has(self, name: str) -> bool:
+        """Return whether a part is there, and all of it is intact."""
         try:
             for _ in self.read(name):
-                found += 1
+                pass
         except (ValueError, FileNotFoundError):
-            return None
-        return found
+            return False
+        return True
 
     def read(self, name: str) -> Generator[dict[str, npt.NDArray[Any]], None, None]:
-        """Yield the batches of a part.
-
-        Raises
-        ------
-        ValueError
-            It is damaged.
-        FileNotFoundError
-            It is not there.
-        StorageError
-        """
+        """Yield the batches of a part; ValueError if it is damaged, FileNotFoundError if it is not there."""
         path = self.folder / f"{name}{PART}"
         batches = 0
         try:
@@ -262,8 +210,8 @@ class Checkpoint:
 
     def note(self, work: str, before: int, total: int) -> None:
         """Count work that was found done, and work in all."""
-        done, all_of_it = self.reused.get(work, Reused(0, 0))
-        self.reused[work] = Reused(done + before, all_of_it + total)
+        done, all_of_it = self.reused.get(work, (0, 0))
+        self.reused[work] = (done + before, all_of_it + total)
 
     def summary(self) -> str:
         """Return in a line how much was done before."""
@@ -271,16 +219,12 @@ class Checkpoint:
 
     def drop(self) -> None:
         """Let go of the folder, and leave it to the next run."""
-        for writer in list(self._writing):
-            writer.abort()
         with suppress(OSError):
             self._sweep()
         self._lock.release()
 
     def remove(self) -> None:
         """Remove the folder: the job is done."""
-        for writer in list(self._writing):
-            writer.abort()
         self._sweep()
         for path in [*self.folder.glob(f"*{PART}"), self.folder / IDENTITY_FILE, self.folder / LOCK_FILE]:
             path.unlink(missing_ok=True)
@@ -299,7 +243,7 @@ class Checkpoint:
 
 
 def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> AbstractContextManager[Checkpoint | None]:
-    """Return the checkpoint of a job as a context manager; without a folder, one of None."""
+    """Return the checkpoint of a job; without a folder, a context of None."""
     return nullcontext() if folder is None else Checkpoint(folder, identity())
 
 
@@ -312,7 +256,6 @@ def was_made(folder: Path | None, path: Path) -> bool:
 
 
 def _state(path: Path) -> list[int]:
-    """Return the identity of a file or folder, whatever its name."""
     status = path.stat()
     return [status.st_size, status.st_ino, status.st_mtime_ns]
 

@@ -16,8 +16,8 @@ from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.errors import CorruptStoreError, InputError, counted
 from fpstore.io.tables import Tabular, arrow_table, values_at
+from fpstore.jobs import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.choices import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design, rows_of
@@ -195,11 +195,6 @@ def grouping_of(radius: int, group: str | None, keep: str, fingerprinter: Mappin
     return Grouping(radius, check_choice(group, GROUPINGS, "group"), check_choice(keep, REPRESENTATIVES, "keep"))
 
 
-def clusters_identity(grouping: Grouping) -> dict[str, object]:
-    """Return the identity of a job of finding clusters."""
-    return {"job": "clusters", **grouping._asdict()}
-
-
 def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, kept: Checkpoint | None = None) -> Clusters:
     """Return the clusters of a snapshot, whose ids are read when they are asked for; see :meth:`fpstore.Store.clusters`."""
     rows, left = rows_of(snapshot, resources)
@@ -212,7 +207,13 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ke
     del sets
     if not _distinct(documents.numbers):  # a document of several fingerprints connects what they are connected with
         documents = _united(documents)
-        _refuse_several(snapshot.totals.ids - len(documents.numbers), grouping)
+        if grouping.needs_fingerprints:
+            given = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
+            more = counted(snapshot.totals.ids - len(documents.numbers), "fingerprint")
+            raise InputError(
+                f"{given} needs documents of one fingerprint each, but some have several: {more} more than "
+                "documents; ask for group='connected' (--group connected) and keep='first' (--keep first)"
+            )
     members, members_at = members_of(documents.sets, documents.numbers)
 
     def rows_of_members() -> Words:
@@ -233,7 +234,7 @@ class _Documents(NamedTuple):
 
 
 def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
-    """Return the documents of a snapshot, with the sets of their fingerprints, and where these are if that is needed.
+    """Return the documents of a snapshot, with the sets of their fingerprints, and the places of these if documents are owned.
 
     Numbers of 32 bits take half of the memory.
     """
@@ -263,19 +264,10 @@ def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
 
 
 def _distinct(documents: Numbers) -> bool:
-    """Return whether all numbers differ: told by a bit for each number where they are dense, otherwise by their order."""
+    """Return whether all numbers differ, by a bit for each number where they are dense, otherwise by their order."""
     if len(documents) and int(documents.max()) >= DENSE * len(documents):
         return bool(differs(documents[stable_order(documents)]).all())
     return _kernel.are_distinct(documents)
-
-
-def _refuse_several(count: int, grouping: Grouping) -> None:
-    if grouping.needs_fingerprints:
-        given = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
-        raise InputError(
-            f"{given} needs documents of one fingerprint each, but some have several: {counted(count, 'fingerprint')} more than "
-            "documents; ask for group='connected' (--group connected) and keep='first' (--keep first)"
-        )
 
 
 def _united(documents: _Documents) -> _Documents:

@@ -25,13 +25,12 @@ from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.text import SimHash
 from fpstore.io.digits import check_signed
 from fpstore.io.parquet import TableRows
-from fpstore.io.sink import Complete
 from fpstore.io.source import Flags, Projection, RowSource
 from fpstore.io.writers import Writer
+from fpstore.jobs import GROUPINGS, KEPT, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
-from fpstore.jobs.choices import GROUPINGS, KEPT, UNKNOWN, Rules
 from fpstore.jobs.clusters import Clusters, write_clusters
-from fpstore.jobs.dedup_rows import compared_rows
+from fpstore.jobs.given import compared_rows
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
@@ -40,36 +39,74 @@ from fpstore.query.names import HeldIds, Names, names_of
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
 
-def check_rules(rules: Rules, projection: Projection) -> None:
-    """Raise InputError for a rule that is not known, or that needs a column which is not chosen."""
-    check_radius(rules.radius, projection.width.bits)
-    check_choice(rules.keep, KEPT, "keep")
-    check_choice(rules.group, GROUPINGS, "group")
-    check_choice(rules.unknown, UNKNOWN, "unknown")
-    if (rules.keep == "highest") != (projection.score is not None):
-        raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
-    if rules.keep == "smallest" and projection.id is None:
-        raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
+class DedupJob(NamedTuple):
+    """How duplicates are looked for: by columns of texts or of fingerprints, and what makes the fingerprints of texts.
+
+    ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared.
+    """
+
+    projection: Projection
+    grouping: Grouping
+    unknown: str
+    fingerprinter: Fingerprinter[Any] | None
+
+    def identity(self, corpus: RowSource) -> JobIdentity:
+        """Return the facts that decide about the duplicates of a corpus."""
+        projection = {**asdict(self.projection), "width": self.projection.width.bits}
+        maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
+        files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
+        asked = {**projection, **self.grouping._asdict(), "unknown": self.unknown}
+        return {"job": "dedup", "encoding": corpus.encoding, **asked, **maker, **files}
 
 
 class Duplicates(NamedTuple):
-    """What is found in a corpus.
-
-    Attributes
-    ----------
-    kept : ndarray of bool, shape (rows,)
-    clusters : Clusters
-    unknown : int
-        Rows that were not compared, because they have no text, no fingerprint or no id.
-    """
+    """The rows of a corpus that are kept, the clusters, and the number of rows that were not compared."""
 
     kept: Flags
     clusters: Clusters
     unknown: int
 
 
+def dedup_job(
+    how: Projection, text: Any, fingerprint: str | None, grouping: Grouping, unknown: str,
+    fingerprinter: Fingerprinter[Any] | None, html: bool | str = False,
+) -> DedupJob:  # fmt: skip
+    """Return the job that the arguments of :func:`fpstore.dedup` ask for; InputError if one is wrong."""
+    columns = text
+    if text is not None and not isinstance(text, bool):
+        own = SimHash(width=how.width.bits) if fingerprinter is None else fingerprinter
+        fingerprinter, columns = maker_of_columns(own, text)
+    projection = projection_of(how, columns, fingerprint)
+    bits = projection.width.bits
+    if fingerprinter is None and projection.text is not None:
+        fingerprinter = SimHash(width=bits)
+    if fingerprinter is not None:
+        if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in ("texts", "rows"):
+            raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
+        if projection.text is None:
+            raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
+        if isinstance(projection.text, tuple) != (fingerprinter.items == "rows"):
+            raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=projection.text)
+        if bits not in (WORD_BITS, fingerprinter.width):
+            message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={bits}: leave width out"
+            raise InputError(message, expected=fingerprinter.width, got=bits)
+        fingerprinter = of_pages(fingerprinter, html)
+        projection = replace(projection, width=Width(fingerprinter.width))
+    elif extractor_of(html) is not None:
+        raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
+    check_radius(grouping.radius, projection.width.bits)
+    check_choice(grouping.keep, KEPT, "keep")
+    check_choice(grouping.group, GROUPINGS, "group")
+    check_choice(unknown, UNKNOWN, "unknown")
+    if (grouping.keep == "highest") != (projection.score is not None):
+        raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
+    if grouping.keep == "smallest" and projection.id is None:
+        raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
+    return DedupJob(projection, grouping, unknown, fingerprinter)
+
+
 def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Projection:
-    """Return the columns to read: either some of texts, True where files are texts, or one of fingerprints."""
+    """Return the columns to read: some of texts, True where files are texts, or one of fingerprints."""
     if (text in (None, False)) == (fingerprint is None):
         raise InputError(
             "name either the column of texts (text=, --text-field) or that of fingerprints (fingerprint=, --fingerprint-field); "
@@ -132,69 +169,6 @@ def kept_of(corpus: RowSource, kept: Flags) -> Any:
     return corpus.kept(kept) if isinstance(corpus, TableRows) else np.flatnonzero(kept)
 
 
-class DedupJob(NamedTuple):
-    """How duplicates are looked for.
-
-    Attributes
-    ----------
-    projection : Projection
-        Names a column of texts or one of fingerprints.
-    rules : Rules
-    fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts.
-    """
-
-    projection: Projection
-    rules: Rules
-    fingerprinter: Fingerprinter[Any] | None
-
-    def identity(self, corpus: RowSource) -> JobIdentity:
-        """Return the facts that decide about the duplicates of a corpus."""
-        projection, rules = asdict(self.projection), asdict(self.rules)
-        projection["width"] = self.projection.width.bits
-        maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
-        files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
-        return {"job": "dedup", "encoding": corpus.encoding, **projection, **rules, **maker, **files}
-
-
-def projection_and_maker(
-    how: Projection, text: Any, fingerprint: str | None, fingerprinter: Fingerprinter[Any] | None
-) -> tuple[Projection, Fingerprinter[Any] | None]:
-    """Return the columns to read, of which several may be texts with weights, and what makes the fingerprints of texts."""
-    columns = text
-    if text is not None and not isinstance(text, bool):
-        own = SimHash(width=how.width.bits) if fingerprinter is None else fingerprinter
-        fingerprinter, columns = maker_of_columns(own, text)
-    return projection_of(how, columns, fingerprint), fingerprinter
-
-
-def dedup_job(
-    projection: Projection, rules: Rules, fingerprinter: Fingerprinter[Any] | None, html: bool | str = False
-) -> DedupJob:
-    """Return the job of finding duplicates: by default, the fingerprints of texts are those of ``SimHash(width=width)``."""
-    bits = projection.width.bits
-    if fingerprinter is None and projection.text is not None:
-        fingerprinter = SimHash(width=bits)
-    if fingerprinter is not None and (
-        not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in ("texts", "rows")
-    ):
-        raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
-    if fingerprinter is not None:
-        if projection.text is None:
-            raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
-        if isinstance(projection.text, tuple) != (fingerprinter.items == "rows"):
-            raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=projection.text)
-        if bits not in (WORD_BITS, fingerprinter.width):
-            message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={bits}: leave width out"
-            raise InputError(message, expected=fingerprinter.width, got=bits)
-        fingerprinter = of_pages(fingerprinter, html)
-        projection = replace(projection, width=Width(fingerprinter.width))
-    elif extractor_of(html) is not None:
-        raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
-    check_rules(rules, projection)
-    return DedupJob(projection, rules, fingerprinter)
-
-
 def deduplicate(
     corpus: RowSource,
     job: DedupJob,
@@ -209,7 +183,7 @@ def deduplicate(
 ) -> Duplicates:
     """Find the duplicates of a corpus, copy the rows that are kept, and list the clusters.
 
-    What is wrong with a path is told before the work, and before a folder is made.
+    An error of a path comes before the work, and before a folder is made for it.
 
     Parameters
     ----------
@@ -221,7 +195,7 @@ def deduplicate(
     overwrite : bool
     folder : Path, optional
         Keeps what is done, to resume the job.
-    listing : str, optional
+    listing, open_listing : optional
         Where to write the clusters, and what opens a writer of them.
     keeping : callable
         Returns the checkpoint in the folder.
@@ -239,68 +213,47 @@ def deduplicate(
     if (first := opened()) is not None:
         first.abort()
     with keeping(folder, lambda: job.identity(corpus)) as kept, opened() or nullcontext() as writer:
+
+        def note(name: Path, written: Path) -> None:
+            if kept is not None:
+                kept.note_output(name, written)
+
+        def complete(written: Path) -> None:
+            """Let the list of clusters appear before the rows do: when these are there, all is."""
+            if target is not None:
+                note(target, written)
+            if writer is not None and listed is not None:
+                writer.close(partial(note, listed))
+
         found = find_duplicates(corpus, job, resources, kept)
         if writer is not None:
             write_clusters(found.clusters, writer, resources)
-        if target is not None:
-            copy = partial(corpus.copy, found.kept, target, resources.progress)
-            _write_outputs(copy, target, kept, listed, writer)
+        if target is not None and kept is not None and was_made(folder, target):
+            complete(target)  # a run that was killed has copied the rows
+        elif target is not None:
+            corpus.copy(found.kept, target, resources.progress, complete)
     return found
 
 
-def _write_outputs(
-    copy: Callable[[Complete], None], target: Path, kept: Checkpoint | None, listing: Path | None, writer: Writer | None
-) -> None:
-    """Copy the rows that are kept to a path, unless a run that was killed has done that.
-
-    The list of clusters that a writer has written appears before the rows do: when they are there, all is.
-    """
-
-    def note(name: Path, written: Path) -> None:
-        if kept is not None:
-            kept.note_output(name, written)
-
-    def complete(written: Path) -> None:
-        note(target, written)
-        if writer is not None and listing is not None:
-            writer.close(partial(note, listing))
-
-    if kept is not None and was_made(kept.folder, target):
-        complete(target)
-    else:
-        copy(complete)
-
-
 def find_duplicates(corpus: RowSource, job: DedupJob, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:
-    """Return the duplicates of a corpus and the rows to keep.
-
-    Parameters
-    ----------
-    corpus : RowSource
-    job : DedupJob
-    resources : Resources
-        Threads and progress.
-    kept : Checkpoint, optional
-        Keeps the fingerprints, and the links that connect duplicates, and has those that were made before.
-    """
-    projection, rules = job.projection, job.rules
-    refused = rules.unknown == "refuse"
-    documents = compared_rows(corpus, projection, job.fingerprinter, resources, refused, kept)
+    """Return the duplicates of a corpus; a checkpoint keeps the fingerprints, and the links that connect duplicates."""
+    projection = job.projection
+    documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", kept)
     rows = np.flatnonzero(documents.known)
     resources.report("grouping", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
-    sets = connected(fingerprints, join_design(fingerprints, rules.radius, projection.width), resources, kept)
+    sets = connected(fingerprints, join_design(fingerprints, job.grouping.radius, projection.width), resources, kept)
     resources.report("grouping", 0)
     numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
     members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
     members = grouped(
         members,
-        Grouping(rules.radius, rules.group, rules.keep),
+        job.grouping,
         lambda: documents.fingerprints[members.documents.view(np.intp)],
         lambda wanted: wanted if documents.ids is None else names_of(documents.ids, wanted),
         documents.scores,
     )
-    flags = np.full(len(documents.known), rules.unknown == "keep")
+    flags = np.full(len(documents.known), job.unknown == "keep")
     flags[rows] = True
     members_at = rows[members.documents.view(np.intp)]
     flags[members_at] = False

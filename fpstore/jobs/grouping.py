@@ -21,14 +21,9 @@ SAMPLED_IDS, IDS_BETWEEN = 1 << 14, 1 << 3  # of ids that are sorted: in a sampl
 
 
 class Members(NamedTuple):
-    """Documents in groups of two or more, group by group.
+    """Documents in groups of two or more, group by group, in the order of the least number in each group.
 
-    Attributes
-    ----------
-    lims : ndarray of int64, (groups + 1,)
-        The members of group g are at ``lims[g]:lims[g + 1]``.
-    documents : ndarray of uint64
-        Their numbers: ascending in each group, or the representative first. Groups are in the order of their least numbers.
+    The members of group g are at ``lims[g]:lims[g + 1]``: ascending numbers, or the representative first.
     """
 
     lims: Lims
@@ -36,28 +31,16 @@ class Members(NamedTuple):
 
 
 def members_of(sets: Numbers, documents: Numbers) -> tuple[Members, Words]:
-    """Return the members of the sets of two or more documents, and at which places they were.
+    """Return the members of the sets of two or more documents, and the places at which they were.
 
-    Parameters
-    ----------
-    sets : ndarray of uint32 or uint64
-        A number of the set of each document. It takes about three bits of memory for each number up to the largest.
-    documents : ndarray of uint32 or uint64
-        The numbers of the documents, which are distinct.
+    ``sets`` has a number for the set of each document. It takes about three bits of memory for each number up to the largest.
     """
     lims, members, places = _kernel.documents_in_sets(sets, documents)
     return Members(lims.view(np.int64), members), places
 
 
 def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
-    """Return the groups with the member of the least rank first in each group; of equal ranks, the first member.
-
-    Parameters
-    ----------
-    members : Members
-        Ascending in each group.
-    ranks : ndarray, shape (members,)
-    """
+    """Return groups of ascending members with the member of the least rank first; of equal ranks, the first member."""
     documents = np.empty_like(members.documents)
     for groups in spans(members.lims, PIECE):
         lims = members.lims[groups.start : groups.stop + 1]
@@ -73,14 +56,7 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
 
 
 def distances_to_majority(rows: Words, lims: Lims) -> npt.NDArray[np.int64]:
-    """Return how far each fingerprint is from the majority of its group, bit by bit: where the sum of distances is least.
-
-    Parameters
-    ----------
-    rows : Words
-        The fingerprints of the members of groups.
-    lims : Lims
-    """
+    """Return the distance of each fingerprint from the majority of its group, bit by bit, where the sum of distances is least."""
     distances = np.zeros(len(rows), np.int64)
     for groups in spans(lims, PIECE):
         some = lims[groups.start : groups.stop + 1]
@@ -92,7 +68,6 @@ def distances_to_majority(rows: Words, lims: Lims) -> npt.NDArray[np.int64]:
 
 
 def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
-    """Return how far each word is from the majority of its group."""
     sizes = np.diff(lims)
     majority = np.zeros(len(sizes), np.uint64)
     for bit in range(WORD_BITS):
@@ -105,17 +80,8 @@ def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
 def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radius: int) -> Members:
     """Return groups in which each member is within the radius of its representative, which stands first.
 
-    In each group that chains connect, the member of the least rank that is in no new group represents the next one, and takes all
-    that are within the radius and in none.
-
-    Parameters
-    ----------
-    members : Members
-        Connected groups, ascending.
-    rows : Words
-        The fingerprints of the members.
-    ranks : ndarray, shape (members,)
-    radius : int
+    In each connected group, the member of the least rank that is in no new group represents the next one, and takes all that are
+    within the radius and in none. ``rows`` has the fingerprints of the members.
     """
     if not len(ranks):
         return members
@@ -129,7 +95,7 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
 
 
 class Grouping(NamedTuple):
-    """Which groups are wanted: the radius, one of GROUPINGS, and one of KEPT for their representatives."""
+    """The groups that are wanted: the radius, one of GROUPINGS, and one of KEPT for their representatives."""
 
     radius: int
     group: str
@@ -148,19 +114,10 @@ def grouped(
     ids: Callable[[Words], Words | list[str]],
     scores: Words | None = None,
 ) -> Members:
-    """Return the groups that are wanted, of connected ones; the representative of each stands first.
+    """Return the groups that are wanted, of connected ones with ascending members; the representative of each stands first.
 
-    Parameters
-    ----------
-    members : Members
-        Ascending in each group.
-    grouping : Grouping
-    fingerprints : callable
-        Returns those of the members.
-    ids : callable
-        Returns those of documents, by their numbers.
-    scores : Words, optional
-        The keys of `fpstore.io.scores` of all documents, for the rule "highest".
+    ``fingerprints`` returns those of the members, ``ids`` those of documents by their numbers. ``scores``, for the rule
+    "highest", has the key (`fpstore.io.scores`) of each document.
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members

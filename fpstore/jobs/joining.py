@@ -49,18 +49,11 @@ Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # what such a se
 def pairs_within(
     rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of a set in memory.
+    """Yield the pairs of a set in memory: distinct rows, ascending.
 
-    Parameters
-    ----------
-    rows : Words
-        Distinct rows, ascending.
-    design : JoinDesign
-    resources : Resources
-        Threads share the buckets of a table; one of a design that flips bits is sorted by one, and a design of one bucket is
-        compared by one. The memory is that of the tables. The progress is the phase "finding pairs", of the rows of all tables.
-    kept : Checkpoint, optional
-        Keeps what is found in each span of a table, and has what was found before.
+    Threads share the buckets of a table; one of a design that flips bits is sorted by one, and a design of one bucket is compared
+    by one. The memory is that of the tables. The progress counts the rows of all tables. A checkpoint keeps what is found in each
+    span of a table.
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
@@ -70,15 +63,9 @@ def pairs_within(
 def pairs_between(
     rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
 ) -> Iterator[PairColumns]:
-    """Yield the pairs of a row of one set in memory and a row of another, in this order.
+    """Yield the pairs of a row of one set and a row of another, in this order, like :func:`pairs_within`.
 
-    Parameters
-    ----------
-    rows, others : Words
-        Distinct rows, ascending. It is faster if the first are fewer.
-    design : JoinDesign
-    resources, kept
-        As for :func:`pairs_within`.
+    It is faster if the first set is the smaller one.
     """
     return _found([rows, others], design, resources, kept)
 
@@ -86,15 +73,9 @@ def pairs_between(
 def links_within(
     rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
 ) -> Iterator[PairColumns]:
-    """Yield links of a set in memory: at most two for each row from each table, however many pairs there are.
+    """Yield links of a set, like :func:`pairs_within`: at most two for each row from each table, however many pairs there are.
 
-    Parameters
-    ----------
-    rows : Words
-        Distinct rows, ascending; they are left as they are.
-    design : JoinDesign
-    resources, kept
-        As for :func:`pairs_within`; a design that flips bits is searched by one thread, and the phase is "clustering".
+    One thread searches a design that flips bits.
     """
     if design.radius == 0:
         return iter(())
@@ -172,13 +153,12 @@ class _SearchedRows:
         resources.report(phase, 0, total)
 
     def add(self, rows: float) -> None:
-        """Count the rows of a search."""
         self._done += rows
         self._resources.report(self._phase, round(self._done), self._total)
 
 
 def _searched(search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
-    """Yield the results of a search in some buckets of a table: one batch at least."""
+    """Yield what a search in some buckets of a table finds: one batch at least."""
     found = search(tables, span)
     while True:
         yield PairColumns(*found.more(BATCH_PAIRS, stop=stop))
@@ -217,16 +197,16 @@ def _saved_spans(kept: Checkpoint, number: int, buckets: int) -> list[Span] | No
     end = 0
     names = [name.split("-") for name in kept.names(f"table-{number}-")]
     for span in sorted(Span(*map(int, name)) for name in names if len(name) == 2 and all(map(str.isdecimal, name))):
-        if span.first == end and kept.count(_name(number, span)):
+        if span.first == end and kept.has(_name(number, span)):
             spans.append(span)
             end = span.end
     return spans if end == buckets else None
 
 
 def _kept(kept: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool) -> Begin:
-    """Return what yields the results of a search in a span and keeps them, or yields the kept ones."""
+    """Return a search that keeps what it finds in a span, or one that yields what was kept."""
     name = _name(number, span)
-    is_there = is_there or bool(kept.count(name))
+    is_there = is_there or kept.has(name)
     kept.note(SPANS, int(is_there), 1)
     return lambda stop: saved(kept, name) if is_there else saving(kept, name, begin(stop))
 
@@ -249,7 +229,7 @@ def saving(kept: Checkpoint, name: str, found: Iterator[PairColumns]) -> Iterato
 
 
 def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
-    """Return in how many spans to sort a table: one where a pair may meet in buckets that differ."""
+    """Return the number of spans in which to sort a table: one where a pair may meet in buckets that differ."""
     if flips:
         return 1
     count = sum(map(len, sides))
@@ -276,9 +256,9 @@ def _streamed(parts: Sequence[_Part], threads: int, progress: _SearchedRows) -> 
     waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
 
-        def begun(part: _Part) -> _Running:
+        def begun(part: _Part) -> tuple[float, Iterator[PairColumns], Job[PairColumns | None]]:
             found = part.begin(stop)
-            return _Running(part.rows, found, pool.submit(next, found, None))
+            return part.rows, found, pool.submit(next, found, None)  # None at its end
 
         try:
             running = deque(map(begun, islice(waiting, threads)))
@@ -291,19 +271,11 @@ def _streamed(parts: Sequence[_Part], threads: int, progress: _SearchedRows) -> 
                     progress.add(rows)
                     running.extend(map(begun, islice(waiting, 1)))
                 else:
-                    running.append(_Running(rows, found, pool.submit(next, found, None)))
+                    running.append((rows, found, pool.submit(next, found, None)))
                 yield from () if columns is None else (columns,)
         except BaseException:
             stop.set()
             raise
-
-
-class _Running(NamedTuple):
-    """A search, and the job that finds the next pairs; None at its end."""
-
-    rows: float
-    found: Iterator[PairColumns]
-    job: Job[PairColumns | None]
 
 
 # The rows that pairs connect

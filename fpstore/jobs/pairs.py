@@ -1,9 +1,9 @@
-"""All pairs of a store within a radius, in batches."""
+"""All pairs of a store within a radius, or of a store and another set, in batches."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +13,26 @@ from fpstore.base.arrays import distinct_places, lims_of, spans
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances, Width, empty_rows
-from fpstore.design.joins import SAMPLED_FROM, JoinDesign, plan_join, varying_bits
+from fpstore.design.estimates import probe_nanoseconds
+from fpstore.design.joins import SAMPLED_FROM, JoinDesign, join_nanoseconds, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
 from fpstore.errors import CorruptStoreError, counted
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.checkpoint import Checkpoint
-from fpstore.jobs.joining import PairColumns, pairs_within
-from fpstore.query.names import HeldIds, Names, StoredIds, names_in_slices, names_of
+from fpstore.jobs.given import GivenRows
+from fpstore.jobs.joining import PairColumns, pairs_between, pairs_within, saved, saving
+from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot, slices
 
 MOST_ROWS = 1 << 16  # pairs of ids in a batch
 MOST_LONG = 1 << 10  # pairs of ids in a batch, where strings are so long that a record has one
+MATCHES = 1 << 20  # of a batch of probes
+PROBED_ROWS = 1 << 20  # that are looked up before what was found is kept
+PROBED = "rows were looked up"
+READ_NANOSECONDS = 5.0  # a fingerprint that is read from a store, to be sorted with the others
+
+Side = Snapshot | GivenRows
 
 
 class Pair(NamedTuple):
@@ -60,14 +68,6 @@ class PairIds(NamedTuple):
     places: npt.NDArray[np.intp]
 
 
-class Side(StoredIds, Protocol):
-    """One of the sets whose fingerprints make pairs."""
-
-    @property
-    def one_id_each(self) -> bool:
-        """Whether no fingerprint has several ids."""
-
-
 class _IdNumbers(NamedTuple):
     """Like :class:`PairIds`, with the numbers of the ids."""
 
@@ -81,7 +81,6 @@ class _IdNumbers(NamedTuple):
         return np.diff(self.lims)[self.places]
 
     def of(self, pairs: slice) -> _IdNumbers:
-        """Return the id numbers of a slice of the pairs."""
         used, places = np.unique(self.places[pairs], return_inverse=True)
         sizes = np.diff(self.lims)[used]
         return _IdNumbers(lims_of(sizes), slices(self.numbers, self.lims[:-1][used], sizes), places)
@@ -270,29 +269,22 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
 
     They are in memory, or in a temporary file that is mapped if they would take more than half of it.
     """
-    count, words = snapshot.totals.fingerprints, snapshot.width.words
+    count, words, done = snapshot.totals.fingerprints, snapshot.width.words, 0
     held = 8 * words * count
     fits = held <= resources.memory // 2
     rows: Words = empty_rows(count, words) if fits else array_on_disk((count, words) if words > 1 else (count,), np.uint64)
-    for done, piece in _pieces(snapshot, resources):
-        rows[done : done + len(piece)] = piece[: max(count - done, 0)]
-    return rows, resources._replace(memory=resources.memory - held) if fits else resources
-
-
-def _pieces(snapshot: Snapshot, resources: Resources) -> Iterator[tuple[int, Words]]:
-    """Yield all fingerprints of a snapshot in pieces, with how many come before."""
-    count, done = snapshot.totals.fingerprints, 0
     for piece in snapshot.fingerprints():
         resources.report("reading", done, count)
-        yield done, piece
+        rows[done : done + len(piece)] = piece[: max(count - done, 0)]
         done += len(piece)
     if done != count:
         path = snapshot.generation.folder
         raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {count}", path=path, expected=count, got=done)
+    return rows, resources._replace(memory=resources.memory - held) if fits else resources
 
 
 def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
-    """Return the design to take for the pairs of a set."""
+    """Return the design for the pairs of a set."""
     sample = Sample(rows, width) if len(rows) >= SAMPLED_FROM else None
     return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
 
@@ -315,17 +307,80 @@ def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
         yield from batches_of(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
 
 
-def pairs_identity(duplicates: bool) -> dict[str, object]:
-    """Return the identity of a job of finding pairs."""
-    return {"job": "pairs", "duplicates": duplicates}
-
-
 def pairs_of(
     snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False, kept: Checkpoint | None = None
 ) -> Generator[Pairs, None, None]:
-    """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`."""
+    """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`. A checkpoint keeps what is found."""
     if duplicates:
         yield from duplicates_of(snapshot)
     rows, left = rows_of(snapshot, resources)
     for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, kept):
         yield from batches_of(columns, snapshot)
+
+
+def join_of(
+    snapshot: Snapshot, other: Side, radius: int, resources: Resources, kept: Checkpoint | None = None
+) -> Generator[Pairs, None, None]:
+    """Yield the pairs of a snapshot and another side, in batches; see :meth:`fpstore.Store.join`."""
+    count = snapshot.totals.fingerprints
+    theirs = other.totals.fingerprints if isinstance(other, Snapshot) else len(other.rows)
+    if not count or not theirs:
+        return
+    # The smaller side may be looked up in the other, if that is a store whose tables serve the radius.
+    turned = count < theirs
+    stored, asked = (other, snapshot) if turned else (snapshot, other)
+    rows, left = _held(asked, resources)
+    design = _design_between(max(count, theirs), rows, radius, snapshot.width)
+    if isinstance(stored, Snapshot) and _probes_are_faster(stored, len(rows), radius, design):
+        found = _probed(stored, rows, radius, left, kept)
+    else:
+        others, left = _held(stored, left)
+        design = _design_between(len(others), rows, radius, snapshot.width, others)
+        found = pairs_between(rows, others, design, left, kept)
+    for columns in found:
+        yield from batches_of(columns if turned else PairColumns(columns.b, columns.a, columns.distances), snapshot, other)
+
+
+def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
+    """Return the fingerprints of a side, and what they leave of the resources."""
+    if isinstance(side, Snapshot):
+        return rows_of(side, resources)
+    memory = max(resources.memory - side.rows.nbytes, resources.memory // 4)
+    return side.rows, resources._replace(memory=memory)
+
+
+def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, kept: Checkpoint | None) -> Iterator[PairColumns]:
+    """Yield the pairs of rows and the stored fingerprints that their look-ups find; what some rows find is a part."""
+    for start in range(0, len(rows), PROBED_ROWS):
+        resources.report("finding pairs", start, len(rows))
+        some = rows[start : start + PROBED_ROWS]
+        parts = stored.probe_in_parts(some, radius, resources.threads, MATCHES)
+        found = (
+            PairColumns(np.repeat(queries, np.diff(lims), axis=0), others, distances.astype(np.uint16))
+            for queries, (lims, others, distances) in parts
+        )
+        if kept is None:
+            yield from found
+            continue
+        name = f"probed-{start}"
+        is_there = kept.has(name)
+        kept.note(PROBED, len(some) if is_there else 0, len(some))
+        yield from saved(kept, name) if is_there else saving(kept, name, found)
+    resources.report("finding pairs", len(rows), len(rows))
+
+
+def _design_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
+    """Return the design for the pairs of rows and other rows; other rows in memory give a sample and the bits that vary."""
+    if others is None:
+        return plan_join(count, radius, width.bits, queries=len(rows))
+    sample = Sample(others, width) if count >= SAMPLED_FROM else None
+    bits = sorted({*varying_bits(rows, width), *varying_bits(others, width, rows[:1])})
+    return plan_join(count, radius, width.bits, sample, len(rows), bits)
+
+
+def _probes_are_faster(stored: Snapshot, queries: int, radius: int, design: JoinDesign) -> bool:
+    generation, count = stored.generation, stored.totals.fingerprints
+    if radius > generation.design.radius:
+        return False
+    probing = queries * probe_nanoseconds(generation.design, count, radius, queries, generation.manifest.blocks)
+    return probing < join_nanoseconds(design, count, queries) + READ_NANOSECONDS * count

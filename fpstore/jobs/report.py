@@ -1,28 +1,34 @@
-"""The figures of a report on a store: what it holds, how it is coded, how near and how skewed its fingerprints are."""
+"""The page of a report on a store: what it holds, how it is coded, how near and how skewed its fingerprints are.
+
+The functions here compute the figures, and make the rows of tables and the pictures of them; the template ``report.html`` has the
+words around them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, log2
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.resources import Resources
+from fpstore.base.resources import Resources, shown_size
 from fpstore.base.width import WORD_BITS, leading_words
 from fpstore.design.sample import EvenRows
-from fpstore.errors import InputError
+from fpstore.errors import InputError, counted
 from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.packed_table import PackedTable
+from fpstore.hashing.registry import in_words
 from fpstore.jobs.clusters import Clusters, clusters_of, grouping_of
 from fpstore.jobs.pairs import pairs_of, rows_of
-from fpstore.jobs.report_files import Files, Found
+from fpstore.jobs.report_files import Files
+from fpstore.pages import render
+from fpstore.pages.pictures import SHARES, Bar, few, lines, standing_bars
 from fpstore.query.ids import fingerprints_of
 from fpstore.query.snapshot import Snapshot
 
@@ -31,192 +37,212 @@ SPANS = 32  # of successive fingerprints, in a sample
 MOST_PAIRS = 10_000_000  # that are counted
 LARGEST, OTHERS, SHOWN = 8, 6, 6  # families that are shown, and documents of each
 DIRECTORY = 1 << 22  # words that are taken together
+PARTS = {
+    "tables": "Tables",
+    "filters": "Filters",
+    "ids": "Ids",
+    "strings": "Strings of ids",
+    "id_index": "Index by id",
+    "delta": "Log of changes",
+    "metadata": "Metadata",
+}
+HOLDING = {"rows": "The rows"}
+EN_DASH = "\u2013"
+
+Section = dict[str, Any]  # what the template shows in a section
 
 
-class Codes(NamedTuple):
-    """The first differing bit h of neighbours in the first table: how often each occurs, and the bits of its code."""
-
-    counts: dict[int, int]
-    bits: dict[int, int]
-    sampled: bool
-
-
-class Buckets(NamedTuple):
-    """The number of buckets of a column table by their size; sizes are exact or like ``4-7``."""
-
-    table: int
-    prefix_bits: int
-    histogram: dict[str, int]
-
-
-class Skew(NamedTuple):
-    """The share of ones of each bit, and the fingerprints that share leading bits with one of the set.
-
-    Attributes
-    ----------
-    ones : list of float
-        By bit, the most significant first.
-    others : list of float
-        How many others share the first 1, 2, ... bits with a fingerprint, on average.
-    uniform : list of float
-        How many they would be if all bits were random.
-    sample : int or None
-        The fingerprints that were looked at, if not all.
-    """
-
-    ones: list[float]
-    others: list[float]
-    uniform: list[float]
-    sample: int | None
-
-
-class DistanceCounts(NamedTuple):
-    """The number of pairs by distance, from 1 on, and whether the count was stopped."""
-
-    counts: list[int]
-    stopped: bool
-
-
-class Member(NamedTuple):
-    """A document of a family: its id, its distance to the representative, its text or picture or why there is none."""
-
-    id: int | str
-    distance: int
-    found: Found
-
-
-class Family(NamedTuple):
-    """A cluster: the number of its documents, and some of them, the representative first."""
-
-    size: int
-    members: list[Member]
-
-
-@dataclass(frozen=True)
-class Figures:
-    """All figures of a report.
-
-    Attributes
-    ----------
-    name : str
-    stats : dict
-        Those of ``Store.stats``.
-    radius : int
-        Of the pairs and clusters.
-    grouping : {"connected", "greedy"}
-        The kind of the clusters.
-    codes, buckets, skew
-        What the tables and the set are like; either codes or buckets.
-    distances, clusters, largest, others
-        None and empty where pairs were not wanted.
-    missing : str
-        Of how many documents the files were not found; empty if of none.
-    """
-
-    name: str
-    stats: dict[str, Any]
-    radius: int
-    grouping: str
-    codes: Codes | None
-    buckets: Buckets | None
-    skew: Skew
-    distances: DistanceCounts | None
-    clusters: Clusters | None
-    largest: list[Family]
-    others: list[Family]
-    missing: str
-
-
-def figures_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files: Files, resources: Resources) -> Figures:
-    """Return the figures of a snapshot.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-    stats : dict
-        Of the same snapshot.
-    radius : int, optional
-        That of pairs and clusters. Without one, there are none.
-    files : Files
-    resources : Resources
-        Memory and threads for pairs and clusters, and progress.
-    """
+def page_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files: Files, resources: Resources) -> str:
+    """Return the page of a snapshot and its stats; without a radius, there are no pairs and no clusters."""
     resources.report("reading", 0)
     shown = stats["radius"] if radius is None else radius
     grouping = grouping_of(shown, None, "first", stats["fingerprinter"])
     first = snapshot.generation.tables[0]
-    codes = codes_of(first, snapshot.generation.count) if isinstance(first, PackedTable) else None
-    buckets = None if codes is not None else buckets_of(snapshot)
-    skew, distances, clusters = skew_of(snapshot, resources), None, None
-    largest: list[Family] = []
-    others: list[Family] = []
+    packed = isinstance(first, PackedTable)
+    coding = _codes(first, snapshot.generation.count) if isinstance(first, PackedTable) else _buckets(snapshot)
+    skew = _skew(snapshot, resources)
+    pairs = clusters = None
+    largest, others = list[Section](), list[Section]()
     if radius is not None:
-        distances = distances_of(snapshot, radius, resources)
+        pairs = _pairs(snapshot, stats, radius, resources)
         try:
-            clusters = clusters_of(snapshot, grouping, resources)
+            found = clusters_of(snapshot, grouping, resources)
         except InputError:  # pictures with several fingerprints, whose groups have chains
             grouping = grouping._replace(group="connected")
-            clusters = clusters_of(snapshot, grouping, resources)
-        largest, others = families_of(snapshot, clusters, files)
-    name = snapshot.generation.path.name
-    return Figures(name, stats, shown, grouping.group, codes, buckets, skew, distances, clusters, largest, others, files.told())
+            found = clusters_of(snapshot, grouping, resources)
+        clusters = _clusters(found)
+        largest, others = _families(snapshot, found, files)
+    return render(
+        "report.html",
+        name=snapshot.generation.path.name,
+        stats=stats,
+        radius=shown,
+        grouping=grouping.group,
+        facts=_facts(stats),
+        made="The store does not say how its fingerprints were made."
+        if stats["fingerprinter"] is None
+        else f"Fingerprints by {in_words(stats['fingerprinter'])}.",
+        same=stats["ids"] - stats["fingerprints"],
+        clusters=clusters,
+        largest=largest,
+        others=others,
+        missing=files.told(),
+        pairs=pairs,
+        size=_size(stats),
+        skew=skew,
+        packed=packed,
+        coding=coding,
+    )
 
 
-def codes_of(table: PackedTable, fingerprint_count: int) -> Codes:
-    """Return the first differing bits of a table of blocks: of all neighbours, or of those in some spans."""
-    counts = np.zeros(huffman.SYMBOLS, np.uint64)
-    whole = fingerprint_count <= WHOLE
-    last = None
-    for keys in _spans(table, whole):
-        _kernel.histogram(keys if last is None else np.concatenate([last, keys]), counts)
-        last = keys[-1:] if whole else None
-    bits = np.frombuffer(table.kernel.code_bits, np.uint8)
-    met = np.flatnonzero(counts)
-    coded = np.flatnonzero(bits) if len(met) else met
-    return Codes({int(h): int(counts[h]) for h in met}, {int(h): int(bits[h]) for h in coded}, not whole)
+def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [
+        ("Fingerprints", f"{stats['fingerprints']:,}"),
+        ("Ids", f"{stats['ids']:,}"),
+        ("Width", f"{stats['width']} bits"),
+        ("Radius", str(stats["radius"])),
+        ("Design", stats["design"]["name"]),
+        ("Bytes on disk", shown_size(stats["bytes"]["total"])),
+    ]
+    if stats["ratio_to_limit"] is not None:
+        facts.append(("Bytes per fingerprint", f"{stats['bytes_per_fingerprint']['total']:.2f}"))
+    if stats["delta"]["changes"]:
+        facts.append(("Changes since the last merge", f"{stats['delta']['changes']:,}"))
+    return facts
 
 
-def _spans(table: PackedTable, whole: bool) -> Iterator[Words]:
-    """Yield all keys of a table, or successive ones from some places."""
-    if whole:
-        yield from (keys for keys, _ in table.pieces())
-        return
-    for start in np.unique(np.arange(SPANS) * table.kernel.block_count // SPANS).tolist():
-        for keys, _ in table.pieces(start):
-            yield keys
+# Clusters, families and pairs
+
+
+def _clusters(found: Clusters) -> Section:
+    sizes = {_range(name): n for name, n in found.histogram().items()}
+    bars = [Bar(f"{name} documents", n, f"{n:,}, {n / len(found):.1%}") for name, n in sizes.items()]
+    return {"found": found, "bars": bars, "rows": [(name, f"{n:,}") for name, n in sizes.items()]}
+
+
+def _families(snapshot: Snapshot, clusters: Clusters, files: Files) -> tuple[list[Section], list[Section]]:
+    """Return the largest clusters, and some others spread over the rest; of each some members, the nearest first."""
+    order = clusters.by_size()
+    rest = order[LARGEST:]
+    spread = rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)] if len(rest) > OTHERS else rest
+    places = [*order[:LARGEST].tolist(), *spread.tolist()]
+    shown: list[Any] = [clusters.first(place, SHOWN) for place in places]
+    ids = [one for some in shown for one in some]
+    lims, rows = fingerprints_of(snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64))
+    numbers = snapshot.width.numbers(rows)
+    own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
+    families: list[Section] = []
+    for place, some in zip(places, shown, strict=True):
+        distances = [min((a ^ b).bit_count() for a in own[one] for b in own[some[0]]) for one in some]
+        members = [
+            {"id": one, "distance": distance, "found": files.of(one, own[one])}
+            for one, distance in zip(some, distances, strict=True)
+        ]
+        families.append({"size": int(clusters.sizes[place]), "members": sorted(members, key=lambda member: member["distance"])})
+    return families[:LARGEST], families[LARGEST:]
+
+
+def _pairs(snapshot: Snapshot, stats: dict[str, Any], radius: int, resources: Resources) -> Section:
+    """Count the pairs of fingerprints by distance. One thread makes a count that is stopped, which is always the same then."""
+    counts, stopped = _counted(snapshot, radius, resources)
+    if stopped and resources.threads > 1:
+        counts, stopped = _counted(snapshot, radius, resources._replace(threads=1))
+    same = stats["ids"] - stats["fingerprints"]
+    by_distance = list(enumerate(counts, 1))
+    bars = [Bar("0", same, counted(same, "id"), other=True), *(Bar(str(d), n, counted(n, "pair")) for d, n in by_distance)]
+    rows = [("0", f"{same:,}", "further ids of a fingerprint")]
+    rows += [(str(d), f"{n:,}", "pairs of fingerprints") for d, n in by_distance]
+    return {"total": sum(counts), "stopped": stopped, "picture": standing_bars(bars), "rows": rows}
+
+
+def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> tuple[list[int], bool]:
+    """Return the number of pairs by distance, from 1 on, and whether the count was stopped."""
+    counts = np.zeros(radius + 1, np.int64)
+    done, stopped = 0, False
+    for pairs in pairs_of(snapshot, radius, resources):
+        some = pairs.distances[: MOST_PAIRS - done]
+        counts += np.bincount(some, minlength=radius + 1)
+        done, stopped = done + len(some), len(some) < len(pairs)
+        if stopped:
             break
+    return counts[1:].tolist(), stopped
 
 
-def buckets_of(snapshot: Snapshot) -> Buckets | None:
-    """Return the sizes of the buckets of the first column table that is looked up."""
-    generation = snapshot.generation
-    place = generation.design.ring[0][0] if generation.design.ring else 0
-    table = generation.tables[place]
-    assert isinstance(table, ColumnTable)
-    directory = table.directory
-    exponents: npt.NDArray[np.int64] = np.zeros(WORD_BITS, np.int64)  # of sizes 0, 1, 2-3, 4-7, ...
-    for start in range(0, len(directory) - 1, DIRECTORY):
-        sizes = np.diff(directory[start : start + DIRECTORY + 1].astype(np.int64))
-        exponents += np.bincount(np.frexp(sizes)[1], minlength=WORD_BITS)
-    names = ["0", "1", *(f"{1 << e}-{(2 << e) - 1}" for e in range(1, WORD_BITS))]
-    most = int(np.flatnonzero(exponents)[-1]) if exponents.any() else 0
-    histogram = {name: int(count) for name, count in zip(names[: most + 1], exponents[: most + 1], strict=True)}
-    return Buckets(place, generation.design.tables[place].prefix_bits, histogram)
+# Size
 
 
-def skew_of(snapshot: Snapshot, resources: Resources) -> Skew:
-    """Return how far the bits of a set are from random ones: of all fingerprints, or of a sample."""
+def _size(stats: dict[str, Any]) -> Section:
+    taken, n = stats["bytes"], stats["fingerprints"]
+    total = max(taken["total"], 1)
+    bars = [
+        Bar(name, taken[key], f"{shown_size(taken[key])}, {taken[key] / total:.1%}") for key, name in PARTS.items() if taken[key]
+    ]
+    named = {"tables": PARTS["tables"], "keys": "of these, keys in memory", **PARTS, "total": "All"}
+    rows = [
+        (name, f"{taken[key]:,}", f"{taken[key] / total:.1%}", f"{taken[key] / max(n, 1):.2f}") for key, name in named.items()
+    ]
+    least = round(stats["limit_bits_per_fingerprint"] * stats["delta"]["tables"] / 8)
+    size = {
+        "bars": bars,
+        "total": total,
+        "columns": ("Part", "Bytes", "Share", "per fingerprint"),
+        "rows": rows,
+        "bounds": [
+            ("Raw fingerprints", f"{n * stats['width'] // 8:,}"),
+            ("The least that any set of as many can take", f"{least:,}"),
+        ],
+        "against": None,
+    }
+    if stats["ratio_to_limit"] is None:  # of few fingerprints
+        return {**size, "columns": size["columns"][:3], "rows": [row[:3] for row in rows]}
+    one = HOLDING.get(stats["design"]["tables"][0]["kind"], "One table")
+    bits, limit = stats["bits_per_fingerprint"], stats["limit_bits_per_fingerprint"]
+    size["against"] = [
+        Bar(f"{one} of this store", bits, f"{bits:.2f} bits"),
+        Bar("The limit for any set of this size", limit, f"{limit:.2f} bits", other=True),
+        Bar("Raw", stats["width"], f"{stats['width']} bits", other=True),
+    ]
+    size["words"] = (
+        f"{one} {'takes' if one == 'One table' else 'take'} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of "
+        f"sets of this size, and {stats['ratio_to_raw']:.1%} of the raw size."
+    )
+    return size
+
+
+# Skew
+
+
+def _skew(snapshot: Snapshot, resources: Resources) -> Section:
+    """Compare the bits of a set with random ones: the share of ones of each bit, and of fingerprints that share leading bits."""
     count, width = snapshot.totals.fingerprints, snapshot.width
     rows = rows_of(snapshot, resources)[0] if count <= WHOLE else _sample(snapshot)
     m = len(rows)
-    ones = np.zeros(width.bits, np.int64)
+    if count < 2:
+        return {}
+    found = np.zeros(width.bits, np.int64)
     for start in range(0, m, DIRECTORY >> 6):
-        ones += np.unpackbits(width.to_bytes(rows[start : start + (DIRECTORY >> 6)]), axis=1).sum(axis=0, dtype=np.int64)
-    # A sample tells of buckets that have some of its fingerprints; of a whole set, a little more than there are is told.
+        found += np.unpackbits(width.to_bytes(rows[start : start + (DIRECTORY >> 6)]), axis=1).sum(axis=0, dtype=np.int64)
+    ones = (found / max(m, 1)).tolist()
+    bars = [Bar(str(bit), share, f"{share:.2%}") for bit, share in enumerate(ones)]
+    far = max(range(len(ones)), key=lambda bit: abs(ones[bit] - 0.5))
+    section = {
+        "far": far,
+        "far_share": ones[far],
+        "sample": None if m == count else m,
+        "picture": standing_bars(bars, SHARES._replace(base=0.5)),
+        "rows": [(bar.name, bar.words) for bar in bars],
+    }
+    # A sample shows buckets that have some of its fingerprints; a whole set shows a few bits more than there are.
     deepest = 0 if m < 2 else ceil(log2(m)) + (2 if m == count else -3)
     bits = range(1, max(min(deepest, width.bits, WORD_BITS), 0) + 1)
-    others = [_sharing(rows, b) * (count - 1) for b in bits]
-    return Skew((ones / max(m, 1)).tolist(), others, [(count - 1) / 2**b for b in bits], None if m == count else m)
+    others, uniform = [_sharing(rows, b) * (count - 1) for b in bits], [(count - 1) / 2**b for b in bits]
+    if others:
+        names = list(map(str, bits))
+        section["shared"] = lines([uniform, others], names)
+        section["shared_rows"] = [
+            (name, few(here), few(even), f"{here / even:,.2f}") for name, here, even in zip(names, others, uniform, strict=True)
+        ]
+    return section
 
 
 def _sample(snapshot: Snapshot) -> Words:
@@ -237,42 +263,67 @@ def _sharing(rows: Words, bits: int) -> float:
     return float(sizes @ (sizes - 1)) / (len(rows) * (len(rows) - 1))
 
 
-def distances_of(snapshot: Snapshot, radius: int, resources: Resources) -> DistanceCounts:
-    """Count the pairs of fingerprints by distance. A count that is stopped is made by one thread: it tells always the same."""
-    found = _counted(snapshot, radius, resources)
-    if found.stopped and resources.threads > 1:
-        return _counted(snapshot, radius, resources._replace(threads=1))
-    return found
+# How the first table is coded
 
 
-def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> DistanceCounts:
-    counts = np.zeros(radius + 1, np.int64)
-    done, stopped = 0, False
-    for pairs in pairs_of(snapshot, radius, resources):
-        some = pairs.distances[: MOST_PAIRS - done]
-        counts += np.bincount(some, minlength=radius + 1)
-        done, stopped = done + len(some), len(some) < len(pairs)
-        if stopped:
+def _codes(table: PackedTable, fingerprint_count: int) -> Section:
+    """Show the first differing bit h of neighbours in a table of blocks: of all, or of those in some spans."""
+    found = np.zeros(huffman.SYMBOLS, np.uint64)
+    whole = fingerprint_count <= WHOLE
+    last = None
+    for keys in _spans(table, whole):
+        _kernel.histogram(keys if last is None else np.concatenate([last, keys]), found)
+        last = keys[-1:] if whole else None
+    counts: dict[int, int] = {int(h): int(found[h]) for h in np.flatnonzero(found)}
+    if not counts:
+        return {}
+    code = np.frombuffer(table.kernel.code_bits, np.uint8)
+    bits = {int(h): int(code[h]) for h in np.flatnonzero(code)}
+    pairs, shown = sum(counts.values()), range(min(counts), max(counts) + 1)
+    columns = ("h", "Fingerprints", "Share", *(["Bits of the code"] if bits else []))
+    return {
+        "sampled": not whole,
+        "reaches_64": 64 in counts,
+        "coded": bool(bits),
+        "mean": sum(n * bits.get(h, 0) for h, n in counts.items()) / pairs,
+        "picture": standing_bars([Bar(str(h), counts.get(h, 0), counted(counts.get(h, 0), "fingerprint")) for h in shown]),
+        "bits": standing_bars([Bar(str(h), bits.get(h, 0), f"{bits.get(h, 0)} bits", other=True) for h in shown], height=80),
+        "columns": columns,
+        "rows": [(str(h), f"{n:,}", f"{n / pairs:.2%}", str(bits.get(h, "")))[: len(columns)] for h, n in counts.items()],
+    }
+
+
+def _spans(table: PackedTable, whole: bool) -> Iterator[Words]:
+    """Yield all keys of a table, or successive ones from some places."""
+    if whole:
+        yield from (keys for keys, _ in table.pieces())
+        return
+    for start in np.unique(np.arange(SPANS) * table.kernel.block_count // SPANS).tolist():
+        for keys, _ in table.pieces(start):
+            yield keys
             break
-    return DistanceCounts(counts[1:].tolist(), stopped)
 
 
-def families_of(snapshot: Snapshot, clusters: Clusters, files: Files) -> tuple[list[Family], list[Family]]:
-    """Return the largest clusters, and some others spread over the rest; of each some members, the nearest first."""
-    order = clusters.by_size()
-    rest = order[LARGEST:]
-    spread = rest[(np.arange(OTHERS) * 2 + 1) * len(rest) // (2 * OTHERS)] if len(rest) > OTHERS else rest
-    places = [*order[:LARGEST].tolist(), *spread.tolist()]
-    shown = [clusters.first(place, SHOWN) for place in places]
-    ids = [one for some in shown for one in some]
-    lims, rows = fingerprints_of(snapshot, ids if snapshot.totals.id_kind == "string" else np.array(ids, np.uint64))
-    numbers = snapshot.width.numbers(rows)
-    own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
-    families = []
-    for place, some in zip(places, shown, strict=True):
-        first = own[some[0]]
-        members = [
-            Member(one, min((a ^ b).bit_count() for a in own[one] for b in first), files.of(one, own[one])) for one in some
-        ]
-        families.append(Family(int(clusters.sizes[place]), sorted(members, key=lambda member: member.distance)))
-    return families[:LARGEST], families[LARGEST:]
+def _buckets(snapshot: Snapshot) -> Section:
+    """Show the number of buckets by their size, in the first column table that is looked up; sizes are exact or like 4-7."""
+    generation = snapshot.generation
+    place = generation.design.ring[0][0] if generation.design.ring else 0
+    table = generation.tables[place]
+    assert isinstance(table, ColumnTable)
+    directory = table.directory
+    exponents: npt.NDArray[np.int64] = np.zeros(WORD_BITS, np.int64)  # of sizes 0, 1, 2-3, 4-7, ...
+    for start in range(0, len(directory) - 1, DIRECTORY):
+        sizes = np.diff(directory[start : start + DIRECTORY + 1].astype(np.int64))
+        exponents += np.bincount(np.frexp(sizes)[1], minlength=WORD_BITS)
+    names = ["0", "1", *(f"{1 << e}-{(2 << e) - 1}" for e in range(1, WORD_BITS))]
+    most = int(np.flatnonzero(exponents)[-1]) if exponents.any() else 0
+    bars = [Bar(_range(name), int(n), f"{n:,} buckets") for name, n in zip(names[: most + 1], exponents[: most + 1], strict=True)]
+    return {
+        "table": place, "prefix_bits": generation.design.tables[place].prefix_bits, "picture": standing_bars(bars),
+        "rows": [(bar.name, f"{bar.value:,}") for bar in bars],
+    }  # fmt: skip
+
+
+def _range(name: str) -> str:
+    """Return ``1024-2047`` with thousands separators and a dash."""
+    return EN_DASH.join(f"{int(end):,}" for end in name.split("-"))

@@ -38,24 +38,14 @@ CHANGED = "the file has changed since"
 
 
 class Files:
-    """Finds the texts and pictures of documents.
+    """Finds the texts and pictures of documents, by the fingerprinter that a store describes.
 
     An id comes from whoever made the store, and a page is shown to others. So a file is only read within the folder that the
     user names. If no folder is named, ids are paths as they stand; then, and whenever the fingerprinter is known, a text is only
     shown if its fingerprint is that of its document. A picture is only shown if that is so.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Ids are paths in it.
-    description : mapping, optional
-        The fingerprinter of the store.
-
-    Attributes
-    ----------
-    asked, missing : int
-        Of how many documents the files were looked for, and of how many they were not there. Ids of texts need not be paths, so
-        texts count only if the user names a folder.
+    ``asked`` counts the documents whose files were looked for, and ``missing`` the ones whose files were not there. Ids of texts
+    need not be paths, so texts count only if the user names a folder.
     """
 
     def __init__(self, folder: Path | None, description: Mapping[str, Any] | None) -> None:
@@ -64,7 +54,7 @@ class Files:
         self.asked = self.missing = 0
 
     def of(self, name: int | str, fingerprints: list[int]) -> Found:
-        """Return the text or the picture of a document, whose fingerprints are given."""
+        """Return the text or the picture of a document with these fingerprints."""
         hasher = self._fingerprinter
         if not isinstance(name, str) or (self._folder is None and hasher is None):
             return NOTHING
@@ -81,7 +71,7 @@ class Files:
         return NOTHING if found.reason and self._folder is None else found
 
     def told(self) -> str:
-        """Say of how many documents the files were not found; nothing if all were."""
+        """Return a sentence about the files that were not found; nothing if all were."""
         return f"The files of {self.missing:,} of {counted(self.asked, 'document')} were not found" if self.missing else ""
 
     def _text(self, name: str, fingerprints: list[int]) -> Found:

@@ -21,10 +21,10 @@ MOST_SHARES = 2  # of equal shares of the rows, that one bucket may hold
 
 
 class Span(NamedTuple):
-    """Successive buckets of a table: from the first to that before the end."""
+    """Successive buckets of a table."""
 
     first: int
-    end: int
+    end: int  # the bucket behind the last
 
 
 class SortedTable(NamedTuple):
@@ -36,16 +36,10 @@ class SortedTable(NamedTuple):
 
 
 class TableSorter:
-    """Sorts a set for one table after the other, in the same arrays.
+    """Sorts a set of distinct, ascending rows for one table after the other, in the same arrays.
 
-    Parameters
-    ----------
-    rows : Words
-        Distinct rows, ascending.
-    writable : bool
-        Return a copy even for the table in the order of the rows, because the caller writes to it.
-    memory : int
-        Bytes. If the arrays would take more, they are in temporary files.
+    The arrays are in temporary files if they would take more than ``memory``. If the caller writes to the result, even the table
+    in the order of the rows is a copy.
     """
 
     def __init__(self, rows: Words, writable: bool, memory: int) -> None:
@@ -72,26 +66,12 @@ class TableSorter:
 
 
 class SpanSorter:
-    """Sorts spans of the tables of a set, one after the other, in the same arrays: new ones would cost as much as the sorting.
-
-    Parameters
-    ----------
-    rows : Words
-        Distinct rows, ascending.
-    writable : bool
-        As for :class:`TableSorter`.
-    """
+    """Sorts spans of the tables of a set, one after the other, in the same arrays: new ones would cost as much as the sorting."""
 
     def __init__(self, rows: Words, writable: bool) -> None:
         self._rows, self._writable = rows, writable
         self._kept = rows_like(rows, min(len(rows), COPY_ROWS))
         self._out, self._scratch = rows_like(rows, 0), rows_like(rows, 0)
-
-    def _grow(self, least: int, used: int) -> None:
-        """Make room for a number of rows, and keep the used rows."""
-        out = rows_like(self._rows, least)
-        out[:used] = self._out[:used]
-        self._out, self._scratch = out, rows_like(self._rows, least + _kernel.TAG_ROOM)
 
     def _room(self, count: int) -> Words:
         """Return the scratch of the sort, which the tags of the rows take over."""
@@ -100,18 +80,9 @@ class SpanSorter:
         return self._scratch
 
     def sorted(self, table: TableSpec, span: Span, expected: int, stop: _kernel.Stop | None = None) -> SortedTable:
-        """Return the rows in some buckets of a table, in the order of its buckets; the other buckets are empty.
+        """Return the rows in some buckets of a table, about as many as expected; the other buckets are empty.
 
-        What was returned before must not be used any more.
-
-        Parameters
-        ----------
-        table : TableSpec
-        span : Span
-        expected : int
-            About how many rows they are.
-        stop : Stop, optional
-            When another thread sets it, this ends soon with InterruptedError.
+        What was returned before must not be used any more. When another thread sets the stop, this ends with InterruptedError.
         """
         words = words_of(self._rows)
         shift = WORD_BITS * words - table.prefix_bits
@@ -127,7 +98,9 @@ class SpanSorter:
                 raise InterruptedError
             more = _kernel.permute_select(piece, permutation, *bounds, self._kept)
             if count + more > len(self._out):
-                self._grow(max(count + more, expected) * ROOM // 8, count)
+                out = rows_like(self._rows, max(count + more, expected) * ROOM // 8)
+                out[:count] = self._out[:count]
+                self._out, self._scratch = out, rows_like(self._rows, len(out) + _kernel.TAG_ROOM)
             self._out[count : count + more] = self._kept[:more]
             count += more
         ordered = self._out[:count]
@@ -137,10 +110,7 @@ class SpanSorter:
 
 
 def spans_of(rows: Words, table: TableSpec, count: int) -> list[Span] | None:
-    """Return at most ``most`` spans of the buckets of a table, with about as many rows each.
-
-    None if a bucket, which cannot be cut, has far more rows than that.
-    """
+    """Return about ``count`` spans of the buckets of a table, with about as many rows each; None if one bucket has far more."""
     sample = np.ascontiguousarray(rows[:: len(rows) // SAMPLED_ROWS + 1])
     permuted = rows_like(sample, len(sample))
     words = words_of(rows)

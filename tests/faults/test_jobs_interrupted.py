@@ -23,7 +23,6 @@ MOMENTS = """
     from fpstore.io import open_writer
     from fpstore.io.sink import Sink
     from fpstore.jobs import grouping, joining, report
-    from fpstore.jobs.report_page import page_of
     from fpstore.jobs.report_files import Files
     from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
     from fpstore.base.resources import Resources
@@ -43,11 +42,11 @@ MOMENTS = """
             write_clusters(found, writer, Resources(1 << 30, 2))
 
     def reported(out):
-        figures = report.figures_of(
+        page = report.page_of(
             snapshot_of(store), describe(snapshot_of(store), 0), 3, Files(None, None), Resources(1 << 30, 2)
         )
         with Sink(out) as sink:
-            sink.write(page_of(figures).encode())
+            sink.write(page.encode())
 
     def deduplicated(out, **how):
         fpstore.dedup("c.jsonl", out, text="text", id="id", keep="smallest", group="greedy", threads=2, **how)

@@ -14,7 +14,7 @@ import fpstore
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader
-from fpstore.jobs import between
+from fpstore.jobs import pairs as jobs_pairs
 from fpstore.query.snapshot import Snapshot
 
 
@@ -39,9 +39,9 @@ WAYS = ["chosen", "probes", "tables"]
 def way(request, monkeypatch):
     """Ask in the way that the estimates choose, by probes where the tables serve the radius, or by a join of tables."""
     if request.param == "probes":
-        monkeypatch.setattr(between, "join_nanoseconds", lambda *_: float("inf"))
+        monkeypatch.setattr(jobs_pairs, "join_nanoseconds", lambda *_: float("inf"))
     elif request.param == "tables":
-        monkeypatch.setattr(between, "probe_nanoseconds", lambda *_: float("inf"))
+        monkeypatch.setattr(jobs_pairs, "probe_nanoseconds", lambda *_: float("inf"))
     return request.param
 
 
@@ -121,7 +121,7 @@ def test_the_cheaper_way_is_taken(tmp_path, monkeypatch):
     """Few queries are looked up, and as many as there are fingerprints are joined."""
     rows = np.random.default_rng(1).integers(0, 2**64, 20_000, np.uint64)
     asked = []
-    monkeypatch.setattr(between, "pairs_between", lambda *_: asked.append("tables") or iter(()))
+    monkeypatch.setattr(jobs_pairs, "pairs_between", lambda *_: asked.append("tables") or iter(()))
     monkeypatch.setattr(Snapshot, "probe_in_parts", lambda *_: asked.append("probes") or iter(()))
     with fpstore.build(tmp_path / "s", rows) as store:
         for others in (rows[:5] ^ np.uint64(1), rows ^ np.uint64(1)):

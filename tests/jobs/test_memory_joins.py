@@ -19,7 +19,7 @@ JOBS = (
     LIMITED
     + """
     import pyarrow, pyarrow.parquet
-    import fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.between, fpstore.jobs.dedup
+    import fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.pairs, fpstore.jobs.dedup
 
     job, memory, room, threads, *paths = sys.argv[1:]
     options = {"memory": memory, "threads": int(threads)}

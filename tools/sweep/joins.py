@@ -16,10 +16,10 @@ from fpstore.base.width import Width
 from fpstore.design.joins import JoinDesign, dealt, designs, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.io import check_fingerprints
-from fpstore.jobs import between, grouping, joining
-from fpstore.jobs.between import given_rows, join_of
+from fpstore.jobs import grouping, joining, pairs
 from fpstore.jobs.clusters import clusters_of, grouping_of
-from fpstore.jobs.pairs import pairs_of
+from fpstore.jobs.given import given_rows
+from fpstore.jobs.pairs import join_of, pairs_of
 from fpstore.store import snapshot_of
 from sweep import groups
 from sweep.cases import STATES
@@ -248,7 +248,7 @@ class JoinAsker:
         call = f"{self.state}: join({what} of {len(known)}, radius={radius}) by {way}"
         self.asker.note(f"{call} with {resources.memory} bytes, threads={resources.threads}")
         slow = {"probes": "join_nanoseconds", "tables": "probe_nanoseconds"}.get(way)
-        with self.small_steps(), changed((between, {} if slow is None else {slow: _never})):
+        with self.small_steps(), changed((pairs, {} if slow is None else {slow: _never})):
             batches = list(join_of(snapshot_of(self.store), other, radius, resources))
         a, b = np.nonzero(distances <= radius)
         wanted = np.stack([a, b, distances[a, b]], axis=1).astype(np.int64)

@@ -1,0 +1,254 @@
+"""Rows that a caller or a corpus gives: fingerprints, and ids, whose strings lie in a temporary file and not in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Lims, Words
+from fpstore.base.arrays import lims_of
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import Width, ascending, order_of, places_of
+from fpstore.disk.refusals import refusing
+from fpstore.disk.temporary import SpillFile
+from fpstore.errors import InputError
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.hashed_rows import hashed_rows
+from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one, is_plain_integer
+from fpstore.io.scores import joined_keys
+from fpstore.io.source import Batch, Flags, IdColumn, Projection, RowSource
+from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.query.names import NAMED_ROWS, HeldIds, Named, Names, names_in_slices
+
+KEPT_ROWS, KEPT_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
+READ = "rows were read"
+
+
+class SpooledIds:
+    """Ids in the order of their rows; the number of an id is its place.
+
+    Integers stay in memory. Strings go to a file without a name, as soon as there is one: integers become strings then.
+    """
+
+    def __init__(self) -> None:
+        self._integers: list[Words] = []
+        self._file: SpillFile | None = None
+        self._ends: list[Words] = []
+        self._data: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    def add(self, ids: IdColumn) -> None:
+        """Append ids."""
+        if ids is None:
+            return
+        if isinstance(ids, np.ndarray) and self._file is None:
+            self._integers.append(ids)
+            return
+        waiting, self._integers = [*self._integers, ids], []
+        with refusing("a temporary file"):
+            file = self._file = self._file or SpillFile(None)
+            for column in waiting:
+                strings = column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()])
+                self._ends.append(strings.ends + np.uint64(file.size))
+                file.append(np.frombuffer(strings.data, np.uint8))
+
+    def finish(self) -> None:
+        """Note that all ids are there."""
+        self.integers = None if self._file else np.concatenate([np.empty(0, np.uint64), *self._integers])
+        ends: Words = np.concatenate([np.zeros(1, np.uint64), *self._ends])
+        self._starts, self._stops = ends[:-1], ends[1:]
+        if self._file is not None and self._file.size:
+            with refusing("a temporary file"):
+                self._data = self._file.mapped()
+            self._file.close()  # what is mapped stays
+
+    def __len__(self) -> int:
+        return len(self._stops) if self.integers is None else len(self.integers)
+
+    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+        """Return the ids at some places; see :class:`fpstore.query.names.Names`."""
+        if self.integers is not None:
+            return Named(self.integers[numbers])
+        starts, stops = self._starts[numbers], self._stops[numbers]
+        size = int((stops - starts).sum())
+        if most is not None and size > most:
+            return None
+        return Named([self._data[a:b].tobytes().decode() for a, b in zip(starts.tolist(), stops.tolist(), strict=True)], size)
+
+
+# Fingerprints of a caller, as one side of a join
+
+
+class GivenRows:
+    """Distinct rows of a width, ascending, each with the places of its ids: ``names`` has one id per row as it was given."""
+
+    def __init__(self, rows: Words, names: Names, width: Width) -> None:
+        order = order_of(rows)
+        ordered = rows[order]
+        begins = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), bool), ascending(ordered)]))
+        self.width, self.rows = width, np.ascontiguousarray(ordered[begins])
+        self._lims = np.append(begins, len(rows))
+        self._names, self._order = names, order.astype(np.uint64)
+
+    def digest(self) -> str:
+        """Return a number in hexadecimal digits that tells these rows and ids from others."""
+        digest = blake2b(digest_size=8)
+        for _, (ids,) in names_in_slices([(self._names, self._order)]):
+            if isinstance(ids, list):
+                column = StringColumn.of(ids)
+                digest.update(column.data)
+                ids = column.ends
+            digest.update(np.ascontiguousarray(ids).data)
+        digest.update(self.rows.data)
+        digest.update(self._lims.data)
+        return digest.hexdigest()
+
+    @property
+    def one_id_each(self) -> bool:
+        """Whether no fingerprint has several ids."""
+        return len(self.rows) == int(self._lims[-1])
+
+    def stored_id_numbers(self, rows: Words) -> tuple[Lims, Words]:
+        """Return (lims, places of the ids) of fingerprints of the set."""
+        places = places_of(self.rows, rows)
+        sizes = np.diff(self._lims)[places]
+        lims = lims_of(sizes)
+        return lims, self._order[np.arange(int(lims[-1])) + np.repeat(self._lims[places] - lims[:-1], sizes)]
+
+    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+        """Return the ids at some places; see :class:`fpstore.query.names.Names`."""
+        return self._names.named_within(numbers, most)
+
+
+def given_rows(other: Any, ids: Any, width: Width) -> GivenRows:
+    """Return the fingerprints of a caller (one, many, or a reader), with ids or row numbers; InputError if they are wrong."""
+    from fpstore.io.reader import Reader
+
+    names: Names | None = None
+    if isinstance(other, Reader):
+        if ids is not None:
+            raise InputError("a reader has ids of its own")
+        pieces, spooled = [width.empty(0)], SpooledIds()
+        for batch in other.of_width(width):
+            pieces.append(batch.fingerprints)
+            spooled.add(batch.ids)
+        spooled.finish()
+        rows, names = np.concatenate(pieces), spooled if other.has_ids else None
+    else:
+        one = is_one(other, width)
+        rows = check_fingerprints([other] if one else other, width)
+        checked = None if ids is None else check_ids([check_id(ids)] if one else ids, len(rows))
+        names = None if checked is None else HeldIds(checked)
+    return GivenRows(rows, HeldIds(np.arange(len(rows), dtype=np.uint64)) if names is None else names, width)
+
+
+# Rows of a corpus
+
+
+class ComparedRows(NamedTuple):
+    """The rows of a corpus that can be compared: a value for each in every column but ``known``, which has all rows."""
+
+    known: Flags
+    fingerprints: Words
+    ids: SpooledIds | None
+    scores: Words | None  # keys of `fpstore.io.scores`
+
+
+def compared_rows(
+    corpus: RowSource,
+    projection: Projection,
+    fingerprinter: Fingerprinter[Any] | None,
+    resources: Resources,
+    refused: bool,
+    kept: Checkpoint | None,
+) -> ComparedRows:
+    """Return the rows of a corpus, whose texts are hashed by threads; rows that a checkpoint has are not read again.
+
+    If unknown rows are refused, one without text, fingerprint or id is an InputError.
+    """
+
+    def read(skipped: int = 0) -> Iterator[Batch]:
+        if fingerprinter is None:
+            return corpus.batches(projection, skipped=skipped)
+        return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
+
+    flags, fingerprints, scores = list[Flags](), list[Words](), list[Words]()
+    ids, done = SpooledIds(), 0
+    for batch in read() if kept is None else _kept_rows(kept, read):
+        known = batch.flags
+        if refused and not known.all():
+            raise InputError(f"{corpus.label}: row {done + int(np.argmin(known)) + 1} has no text, fingerprint or id")
+        done += len(known)
+        ids.add(batch.ids)
+        flags.append(known)
+        fingerprints.append(batch.fingerprints)
+        scores.extend([] if batch.scores is None else [batch.scores])
+        resources.report("reading", done)
+    if not done:
+        raise InputError(f"{corpus.label}: no rows")
+    ids.finish()
+    return ComparedRows(
+        np.concatenate(flags),
+        np.concatenate(fingerprints),
+        None if projection.id is None else ids if corpus.typed else _decided(ids),
+        joined_keys(scores) if projection.score is not None else None,
+    )
+
+
+def _kept_rows(kept: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iterator[Batch]:
+    """Yield the rows in the parts of a checkpoint, and the rows behind them, of which new parts are made.
+
+    The name of a part says with which row it begins: a part that was cut in another way is never met.
+    """
+    done = 0
+    while kept.has(name := f"rows-{done}"):
+        for columns in kept.read(name):
+            done += len(columns["known"])
+            yield _batch_of(columns)
+    before = first = done
+    held, chars = list[Batch](), 0
+    for batch in read(before):
+        held.append(batch)
+        done, chars = done + len(batch.flags), chars + batch.chars
+        yield batch
+        if done - first >= KEPT_ROWS or chars >= KEPT_CHARS:
+            _write(kept, first, held)
+            held, first, chars = [], done, 0
+    if held:
+        _write(kept, first, held)
+    kept.note(READ, before, done)
+
+
+def _write(kept: Checkpoint, first: int, held: list[Batch]) -> None:
+    part = kept.write(f"rows-{first}")
+    for batch in held:
+        columns: dict[str, Any] = {"known": batch.flags, "fingerprints": batch.fingerprints, "scores": batch.scores}
+        if isinstance(batch.ids, StringColumn):
+            columns |= {"strings": np.frombuffer(batch.ids.data, np.uint8), "ends": batch.ids.ends}
+        else:
+            columns["ids"] = batch.ids
+        part.append({name: column for name, column in columns.items() if column is not None})
+    part.finish()
+
+
+def _batch_of(columns: dict[str, npt.NDArray[Any]]) -> Batch:
+    ids: IdColumn = StringColumn(columns["strings"].tobytes(), columns["ends"]) if "strings" in columns else columns.get("ids")
+    return Batch(columns["fingerprints"], ids, columns["known"], scores=columns.get("scores"))
+
+
+def _decided(ids: SpooledIds) -> SpooledIds:
+    """Return ids of delimited text, which has no types: as integers, if all of them are."""
+    if ids.integers is not None:
+        return ids
+    decided = SpooledIds()
+    for start in range(0, len(ids), NAMED_ROWS):
+        for _, (texts,) in names_in_slices([(ids, np.arange(start, min(start + NAMED_ROWS, len(ids)), dtype=np.uint64))]):
+            if not all(map(is_plain_integer, map(str, texts))):
+                return ids
+            decided.add(np.array(list(map(int, texts)), np.uint64))
+    decided.finish()
+    return decided

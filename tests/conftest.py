@@ -1,6 +1,7 @@
 """Signals as the tests expect them, and places that refuse: a small disk, a read-only folder, a mode that binds root too."""
 
 import ctypes
+import gc
 import os
 import shutil
 import signal
@@ -42,6 +43,12 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 def pytest_configure(config):
     """Let the default run make no case that it leaves out."""
     speeds.all_cases = config.option.markexpr != "not slow"
+
+
+def pytest_collection_finish():
+    """Leave what pytest has made of all files to no later collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,22 +25,13 @@ from fpstore.design.tables import BLOCKS
 from fpstore.disk.files import MODE, RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE
 from fpstore.errors import CorruptStoreError
-from fpstore.format.dictionary import mapping_files
+from fpstore.format.dictionary import MAPPING_FILES
 from fpstore.format.huffman import Histogram, KeySummary
-from fpstore.format.id_map import IDS_FILE, IdMap
 from fpstore.format.layout import TableLayout, table_name
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
-from fpstore.format.mapping import (
-    MAPPING_DESIGN,
-    MappingFiles,
-    MappingWriter,
-    bits_of_ranks,
-    mapping_blocks,
-    placed_ids,
-    places_files,
-)
+from fpstore.format.mapping import IDS_FILE, PLACES_FILES, Mapping, MappingWriter, bits_of_ranks, mapping_layout
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableWriter, open_table, table_writer
@@ -157,8 +148,8 @@ class GenerationWriter:
 
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
         """Write the first table, whose keys have this histogram, and the ids: groups of (keys, ids of each, id numbers)."""
-        files = MappingFiles(self.folder / table_name(0), self.folder / IDS_FILE)
-        self._ids_file, written = self._map(files, self._layout(0, histogram), self._counted(groups))
+        names = table_name(0), IDS_FILE
+        self._ids_file, written = self._map(names, self._layout(0, histogram), self._counted(groups))
         self._rank_bits = bits_of_ranks(written.largest_block)
         self._sync(written.table)
 
@@ -168,9 +159,9 @@ class GenerationWriter:
             yield group
             self.work.tick(len(group[0]))
 
-    def _map(self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], MappingWriter]:
+    def _map(self, names: tuple[str, str], layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], MappingWriter]:
         """Write a mapping; return the shape of its file of numbers, and the writer, whose table is to be made durable."""
-        mapping = MappingWriter(files, layout, self._threads > 1)
+        mapping = MappingWriter(self.folder / names[0], self.folder / names[1], layout, self._threads > 1)
         try:
             for keys, counts, numbers in groups:
                 mapping.add(keys, counts, numbers)
@@ -182,10 +173,10 @@ class GenerationWriter:
         return shape, mapping
 
     def _durable_map(
-        self, files: MappingFiles, layout: TableLayout, groups: Iterable[Groups]
+        self, names: tuple[str, str], layout: TableLayout, groups: Iterable[Groups]
     ) -> tuple[dict[str, int], MappingWriter]:
         """Write a mapping, and make it durable; see :meth:`_map`."""
-        shape, mapping = self._map(files, layout, groups)
+        shape, mapping = self._map(names, layout, groups)
         try:
             mapping.table.sync()
         except BaseException:
@@ -229,8 +220,7 @@ class GenerationWriter:
         for piece in in_pieces(strings.hashes()):
             hashes.add(piece)
             self.work.tick()
-        layout = _mapping_layout(hashes)
-        numbers, written = self._durable_map(mapping_files(self.folder), layout, strings.groups())
+        numbers, written = self._durable_map(MAPPING_FILES, mapping_layout(hashes), strings.groups())
         expected = strings.count if used is None else int(np.count_nonzero(used))
         if (got := written.number_count) != expected:
             raise CorruptStoreError(
@@ -245,10 +235,10 @@ class GenerationWriter:
     def write_places(self, memory: int) -> None:
         """Write the index by id, once the first table and the ids are written."""
         identity = open_table(self.folder / table_name(0), self.design.tables[0])
-        ids = IdMap(self.folder / IDS_FILE, identity, self._ids_file)
+        ids = Mapping(identity, self.folder / IDS_FILE, self._ids_file)
         sorter = Sorter(memory, self.folder, self.ids, threads=self._threads, stop=self.work.stop)
         try:
-            for numbers, places in placed_ids(identity, ids, self._rank_bits):
+            for numbers, places in ids.places(self._rank_bits):
                 sorter.add(numbers, places)
                 self.work.tick()
         finally:
@@ -256,8 +246,7 @@ class GenerationWriter:
         columns = SortedColumns(self.folder if sorter.spilled else None)
         for part in sorter.groups(lambda rows: self.work.tick()):
             columns.add(part)
-        layout = _mapping_layout(columns.summary)
-        shape, _ = self._durable_map(places_files(self.folder), layout, columns.groups())
+        shape, _ = self._durable_map(PLACES_FILES, mapping_layout(columns.summary), columns.groups())
         columns.close()
         self.places = {"ids": columns.count, "id_digest": columns.summary.digest, "rank_bits": self._rank_bits, "places": shape}
 
@@ -273,10 +262,6 @@ class GenerationWriter:
             number, self.fingerprints, self.ids, totals.next_row, totals.id_kind, first_string,
             self.digest, sorted(self.filters), self._ids_file, self.dictionary, self.places,
         )  # fmt: skip
-
-
-def _mapping_layout(keys: KeySummary) -> TableLayout:
-    return TableLayout(MAPPING_DESIGN, 0, mapping_blocks(keys.histogram), keys.count, keys.digest, keys.histogram)
 
 
 def create_generation_log(folder: Path, manifest: Manifest) -> None:

@@ -18,11 +18,10 @@ from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.filter import filter_name
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE, LogHeader, log_end
 from fpstore.format.log_writer import set_end
-from fpstore.format.mapping import PLACES_FILES
+from fpstore.format.mapping import IDS_FILE, PLACES_FILES
 from fpstore.query.generation import Generation
 from fpstore.query.tracker import Tracker
 

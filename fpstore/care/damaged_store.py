@@ -26,11 +26,10 @@ from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
 from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import ColumnLayout, table_name
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, check_belongs, parse_header, told_end
 from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, generation_numbers, read_manifest
-from fpstore.format.mapping import PLACES_FILES
+from fpstore.format.mapping import IDS_FILE, PLACES_FILES
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import Table, open_of_any_kind

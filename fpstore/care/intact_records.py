@@ -25,7 +25,7 @@ from fpstore.disk.files import open_file, read_if_possible
 from fpstore.disk.refusals import refusing
 from fpstore.disk.sealed import Item, left_items
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
-from fpstore.format.id_map import record_seed
+from fpstore.format.mapping import record_seed
 from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, checked, parse_layout
 
 FOUND_AT_ONCE = 1 << 12

@@ -17,8 +17,8 @@ from fpstore.care.loss_list import LossList
 from fpstore.care.recovered_set import IdentifiedRows, RecoveredSet
 from fpstore.care.reports import RepairReport
 from fpstore.errors import counted
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.log import LOG_FILE, LogHeader
+from fpstore.format.mapping import IDS_FILE
 from fpstore.format.record import LAST_ROW
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.io.source import Batch

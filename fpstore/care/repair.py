@@ -31,9 +31,8 @@ from fpstore.errors import (
     counted,
 )
 from fpstore.format.dictionary import NUMBERS_FILE
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.manifest import looks_like_store, not_a_store
-from fpstore.format.mapping import PLACES_FILES
+from fpstore.format.mapping import IDS_FILE, PLACES_FILES
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.query.tracker import Tracker
 

@@ -64,7 +64,7 @@ def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None =
     if generation.places is not None and report.ok:  # it is compared with tables and ids that are sound
         phase = _Phase(progress, PHASE_PLACES, None)
         with _noted(report):
-            generation.places.verify(generation.tables[0], generation.ids, phase.tick)
+            generation.places.verify_with(generation.ids, phase.tick)
     phase = _Phase(progress, PHASE_LOG, None)
     with _noted(report):
         for records in log.read(HEADER_BYTES, 1):
@@ -132,7 +132,7 @@ def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) ->
 def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:
     ids, expected = generation.ids, generation.record.ids
     with _noted(report):
-        report.ids = ids.verify((counts for _, counts in generation.tables[0].pieces()), phase.tick)
+        report.ids = ids.verify_numbers((counts for _, counts in generation.tables[0].pieces()), phase.tick)
         if report.ids != expected:
             raise CorruptStoreError(
                 f"{ids.path}: {report.ids} ids, the manifest says {expected}", path=ids.path, expected=expected, got=report.ids

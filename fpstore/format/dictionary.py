@@ -12,18 +12,13 @@ import numpy.typing as npt
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.strings import StringColumn, hash_of
 from fpstore.errors import CorruptStoreError
-from fpstore.format.mapping import MappingFiles, digest_of, open_mapping, pair_digest
+from fpstore.format.mapping import KeyedMapping, digest_of, pair_digest
 from fpstore.format.strings import STRINGS_FILE, Strings
 
-HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
-DICTIONARY_FILES = (STRINGS_FILE, HASHES_FILE, NUMBERS_FILE)
+MAPPING_FILES = HASHES_FILE, NUMBERS_FILE = "hashes.fpt", "numbers.mdb"
+DICTIONARY_FILES = (STRINGS_FILE, *MAPPING_FILES)
 VERIFY_PASSES = 4  # over the strings, the hashes, the numbers, and both together
 NO_NUMBER = np.uint64(2**64 - 1)
-
-
-def mapping_files(folder: Path) -> MappingFiles:
-    """Return the files of the way back."""
-    return MappingFiles(folder / HASHES_FILE, folder / NUMBERS_FILE)
 
 
 class Dictionary:
@@ -40,7 +35,7 @@ class Dictionary:
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         self.strings = Strings(folder / STRINGS_FILE, record["strings"], record["count"])
         try:
-            self.mapping = open_mapping(mapping_files(folder), record["hashes"], record["hash_digest"], record["numbers"])
+            self.mapping = KeyedMapping(folder, MAPPING_FILES, record["hashes"], record["hash_digest"], record["numbers"])
         except BaseException:
             self.strings.close()
             raise
@@ -124,14 +119,14 @@ class Dictionary:
         for hashes, counts, numbers in self.mapping.groups():
             highest = int(numbers.max(initial=0))
             if highest >= self.strings.count:
-                path = self.mapping.numbers.path
+                path = self.mapping.path
                 raise CorruptStoreError(f"{path}: there is no string for id number {highest}", path=path, got=highest)
             yield hashes, counts, numbers
 
     @property
     def file_bytes(self) -> int:
         """Bytes that all files take on disk."""
-        return self.strings.file_bytes + self.mapping.file_bytes
+        return self.strings.file_bytes + self.mapping.all_bytes
 
     def close(self) -> None:
         """Close the files."""

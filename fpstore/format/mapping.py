@@ -1,46 +1,54 @@
-"""A mapping from 64-bit keys to numbers: a sorted table of the keys, and a file with the numbers of each block of it.
+"""A mapping from keys to numbers: a table of the keys, and a sealed file with a record of numbers for each block of the table.
 
-The index by id is one, from an id number to the places of its fingerprints: their blocks and ranks in the identity table.
+There are three: ids of the fingerprints of the first table; the places of ids in it, which is the index by id; id numbers of the
+hashes of strings. A record (docs/format.md, "Id record") holds the numbers of its block's keys, bit-packed in the order of the
+keys, under the last key of the block. A key is found in the table first, and its block and rank lead to its numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fpstore import _kernel
 from fpstore.base.aliases import Counts, Groups, Lims, Words
+from fpstore.base.arguments import printable
 from fpstore.base.arrays import lims_of
 from fpstore.base.threads import Job, Pool
-from fpstore.base.width import WIDTH_64
+from fpstore.base.width import WIDTH_64, Width, rows_to_numbers
 from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
-from fpstore.errors import CorruptStoreError
+from fpstore.disk.sealed import SealedReader, SealedWriter
+from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format import huffman
-from fpstore.format.id_map import IdMap, IdMapWriter
 from fpstore.format.layout import NOWHERE, TableLayout
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table, table_writer
 
+IDS_FILE = "ids.mdb"
 PLACES_FILES = ("places.fpt", "places.mdb")
 LOOK_UPS = 1 << 16  # keys that are looked up at once
 MAPPING_DESIGN = make_design("flip-1", 0)  # one table, in order of the keys
 BLOCK_KEYS = 128  # or more in a block, so that the overhead of a block and of its record is small
 BLOCK_BYTES = (128, 256, 512, 1024)
-
-
-def mapping_blocks(histogram: Words) -> Blocks:
-    """Return the blocks for the keys with this histogram: of the least size that holds BLOCK_KEYS keys, but a small one."""
-    count = max(int(histogram.sum()), 1)
-    tails = int((histogram * huffman.tail_bits(WIDTH_64)).sum()) / count
-    wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
-    return Blocks(next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1]))
-
-
+PENDING_BLOCKS = 1 << 11
+PENDING_IDS = 1 << 20
+TICK_ROWS = 1 << 14
+FIND_BLOCKS = 1 << 12
 SPREAD = np.uint64(0x9E3779B185EBCA87)  # P1 of XXH64: without it, (key, number) would count like (key + 1, number - 1)
+
+
+def mapping_layout(keys: huffman.KeySummary) -> TableLayout:
+    """Return the layout of a table of 64-bit keys: its blocks are of the least size that holds BLOCK_KEYS keys."""
+    count = max(int(keys.histogram.sum()), 1)
+    tails = int((keys.histogram * huffman.tail_bits(WIDTH_64)).sum()) / count
+    wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
+    blocks = Blocks(next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1]))
+    return TableLayout(MAPPING_DESIGN, 0, blocks, keys.count, keys.digest, keys.histogram)
 
 
 def pair_digest(keys: Words, numbers: Words) -> int:
@@ -49,7 +57,7 @@ def pair_digest(keys: Words, numbers: Words) -> int:
 
 
 def digest_of(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:
-    """Return the sum of :func:`pair_digest` over (keys, how many numbers each has, the numbers), modulo 2^64."""
+    """Return the sum of :func:`pair_digest` over groups, modulo 2^64."""
     total = 0
     for keys, counts, numbers in groups:
         total += pair_digest(np.repeat(keys, counts.astype(np.int64)), numbers)
@@ -57,23 +65,17 @@ def digest_of(groups: Iterable[Groups], tick: Callable[[int], None]) -> int:
     return total % 2**64
 
 
-class MappingFiles(NamedTuple):
-    """The paths of a mapping: of the table of its keys, and of the numbers."""
+def record_seed(set_digest: int, key: int) -> int:
+    """Return the checksum seed of the record of the block whose last entry is ``key``: the digest and all words of the key."""
+    while key:
+        set_digest += key
+        key >>= 64
+    return set_digest % 2**64
 
-    table: Path
-    numbers: Path
 
-
-def open_mapping(files: MappingFiles, key_count: int, key_digest: int, shape: dict[str, int]) -> Mapping:
-    """Open a mapping whose table has ``key_count`` keys with this set digest; ``shape`` is that of the file of the numbers.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
-    """
-    table = PackedTable(files.table)
-    table.check_place(MAPPING_DESIGN, 0, key_count, key_digest)
-    return Mapping(table, files.numbers, shape)
+def _seed_words(keys: Words) -> Words:
+    """Return the term that :func:`record_seed` adds to the digest for each key."""
+    return keys if keys.ndim == 1 else keys.sum(axis=1, dtype=np.uint64)
 
 
 class MappingWriter:
@@ -81,7 +83,7 @@ class MappingWriter:
 
     Parameters
     ----------
-    files : MappingFiles
+    table, numbers : Path
         The files to create.
     layout : TableLayout
         Of the table; its histogram, count and digest must be those of the keys that will be added.
@@ -93,16 +95,21 @@ class MappingWriter:
     largest_block : int
         The most entries of a block so far.
     number_count : int
-        How many numbers were added.
+        The numbers that were added.
     """
 
-    def __init__(self, files: MappingFiles, layout: TableLayout, beside: bool = False) -> None:
+    def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool = False) -> None:
         self._pool = Pool(1) if beside else None
         self._job: Job[None] | None = None
-        self.table = table_writer(files.table, layout)
+        self._digest = layout.set_digest
         self.largest_block = self.number_count = 0
+        # Keys that are not in a written record, and the entry counts of complete blocks
+        self._groups: list[Groups] = []
+        self._counts: list[Counts] = []
+        self._waiting_blocks = self._waiting_ids = 0
+        self.table = table_writer(table, layout)
         try:
-            self._numbers = IdMapWriter(files.numbers, layout.set_digest)
+            self._records = SealedWriter(numbers)
         except BaseException:
             self.table.abort()
             raise
@@ -110,37 +117,60 @@ class MappingWriter:
     def add(self, keys: Words, counts: Words, numbers: Words) -> None:
         """Append distinct keys: how many numbers each has, and all numbers in order."""
         self.number_count += len(numbers)
-        entry_counts = self.table.feed(keys)
-        self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
+        entry_counts = self._counted(self.table.feed(keys))
         self._wait()
         if self._pool is None:
-            self._put(keys, counts, numbers, entry_counts)
+            self._put((keys, counts, numbers), entry_counts)
         else:
-            self._job = self._pool.submit(self._put, keys, counts, numbers, entry_counts)
+            self._job = self._pool.submit(self._put, (keys, counts, numbers), entry_counts)
 
-    def _put(self, keys: Words, counts: Words, numbers: Words, entry_counts: Counts) -> None:
-        self._numbers.add(keys, counts, numbers)
-        self._numbers.close_blocks(entry_counts)
+    def _counted(self, entry_counts: Counts) -> Counts:
+        self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
+        return entry_counts
 
     def _wait(self) -> None:
         job, self._job = self._job, None
         if job is not None:
             job.result()
 
+    def _put(self, group: Groups, entry_counts: Counts) -> None:
+        self._groups.append(group)
+        self._counts.append(entry_counts)
+        self._waiting_ids += len(group[2])
+        self._waiting_blocks += len(entry_counts)
+        if self._waiting_blocks >= PENDING_BLOCKS or self._waiting_ids >= PENDING_IDS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write the records of the complete blocks."""
+        entry_counts = np.concatenate(self._counts)
+        if not len(entry_counts):
+            return
+        keys, per_key, ids = (np.concatenate(column) for column in zip(*self._groups, strict=True))
+        lasts = np.cumsum(entry_counts, dtype=np.int64) - 1
+        done = int(lasts[-1]) + 1
+        lims = np.zeros(done + 1, np.uint64)
+        np.cumsum(per_key[:done], out=lims[1:])
+        used = int(lims[-1])
+        blob, offsets = _kernel.pack_ids(ids[:used], lims, entry_counts, _seed_words(keys[lasts]), self._digest)
+        self._records.append(keys[lasts], [blob[start:end] for start, end in pairwise(offsets.tolist())])
+        self._counts, self._waiting_blocks, self._waiting_ids = [], 0, len(ids) - used
+        self._groups = [(keys[done:].copy(), per_key[done:].copy(), ids[used:].copy())]
+
     def finish(self) -> dict[str, int]:
         """Complete the files and return the shape of that of the numbers, which is durable; the table is so after its sync."""
-        entry_counts = self.table.finish()
-        self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
+        entry_counts = self._counted(self.table.finish())
         self._wait()
         self._end_thread()
-        self._numbers.close_blocks(entry_counts, last=True)
-        return self._numbers.finish()
+        self._counts.append(entry_counts)
+        self._flush()
+        return self._records.finish()
 
     def abort(self) -> None:
         """Close the files without finishing."""
         self._end_thread()
         self.table.abort()
-        self._numbers.abort()
+        self._records.abort()
 
     def _end_thread(self) -> None:
         if self._pool is not None:
@@ -149,33 +179,54 @@ class MappingWriter:
 
 
 class Mapping:
-    """Reads a mapping; see :func:`open_mapping`.
+    """Reads a mapping.
 
     Parameters
     ----------
     table : Table
         The open table of the keys.
-    numbers : Path
+    path : Path
         The file of the numbers.
     shape : dict
-        The expected ``bytes``, ``digest`` and ``largest`` record of the file of the numbers.
+        Its expected size, digest and largest record: what :meth:`MappingWriter.finish` returned.
     """
 
-    def __init__(self, table: Table, numbers: Path, shape: dict[str, int]) -> None:
-        self.numbers = IdMap(numbers, table, shape)
+    def __init__(self, table: Table, path: Path, shape: dict[str, int]) -> None:
+        self._reader = SealedReader(path, shape, Width(table.kernel.width).words)
+        self._table: Table | None = table
+        self._digest = table.kernel.set_digest
+        self.path = path
+        self.name = printable(path)  # in messages of the kernel
 
     @property
     def table(self) -> Table:
         """The table of the keys; ClosedStoreError once it is closed."""
-        return self.numbers.table
+        if self._table is None:
+            raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+        return self._table
+
+    @property
+    def file(self) -> _kernel.SealedFile:
+        """The file of the records, for look-ups of single ones; ClosedStoreError once it is closed."""
+        return self._reader.file
+
+    # By key
+
+    def get(self, key: int) -> list[int]:
+        """Return the numbers of a key, ascending; none if the key is not there."""
+        place = self.table.kernel.locate_one(key)
+        return [] if place is None else self.get_at(*place)
+
+    def get_at(self, block: int, rank: int) -> list[int]:
+        """Return the numbers of the key at a place, ascending."""
+        key = self.table.kernel.key_of(block)
+        record = self.file.get(key, block)
+        if record is None:
+            raise self._missing(block)
+        return _kernel.unpack_rank(record, record_seed(self._digest, key), rank, self.name)
 
     def gather(self, keys: Words) -> tuple[Lims, Words]:
-        """Return (lims, numbers) of keys; a key that is not there has none.
-
-        Parameters
-        ----------
-        keys : ndarray of uint64, shape (n,)
-        """
+        """Return (lims, numbers) of keys; a key that is not there has none."""
         if len(keys) > LOOK_UPS:
             parts = [self.gather(keys[start : start + LOOK_UPS]) for start in range(0, len(keys), LOOK_UPS)]
             sizes = np.concatenate([np.diff(lims) for lims, _ in parts])
@@ -183,46 +234,132 @@ class Mapping:
         blocks, ranks = self.table.kernel.locate(keys)
         here = blocks != NOWHERE
         if here.all():
-            return self.numbers.gather(blocks, ranks)
-        found, numbers = self.numbers.gather(blocks[here], ranks[here])
+            return self._gather_at(blocks, ranks)
+        found, numbers = self._gather_at(blocks[here], ranks[here])
         counts = np.zeros(len(keys), np.int64)
         counts[here] = np.diff(found)
         return lims_of(counts), numbers
 
-    def get(self, key: int) -> list[int]:
-        """Return the numbers of a key, ascending; none if the key is not there."""
-        place = self.table.kernel.locate_one(key)
-        return [] if place is None else self.numbers.get(*place)
+    def _gather_at(self, blocks: Words, ranks: Counts) -> tuple[Lims, Words]:
+        """Return (lims, numbers) of many places; each record is read once."""
+        distinct, record = np.unique(blocks, return_inverse=True)
+        keys = self.table.kernel.keys_of(distinct)
+        records = self.file.get_many(keys, distinct)
+        found = [record for record in records if record is not None]
+        if len(found) != len(keys):
+            raise self._missing(int(distinct[records.index(None)]))
+        return _kernel.gather_ids(found, _seed_words(keys), record.astype(np.uint64), ranks, self._digest, self.name)
+
+    # In order
 
     def groups(self) -> Iterator[Groups]:
         """Yield everything as pieces (keys, how many numbers each has, the numbers), ascending."""
         block = 0
         for keys, entry_counts in self.table.pieces():
-            counts, numbers = self.numbers.blocks(block, keys, entry_counts)
+            yield keys, *self.blocks(block, keys, entry_counts)
             block += len(entry_counts)
-            yield keys, counts, numbers
 
-    def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
-        """Check all of it; return how many numbers there are."""
+    def blocks(self, first: int, keys: Words, entry_counts: Counts) -> tuple[Words, Words]:
+        """Return (numbers per key, numbers) of successive blocks, which have these keys."""
+        lasts = keys[np.cumsum(entry_counts, dtype=np.int64) - 1]
+        return _kernel.unpack_records(self._of_blocks(first, lasts), first, _seed_words(lasts), self._digest, self.name)
+
+    def _of_blocks(self, first: int, lasts: Words) -> list[bytes]:
+        """Return the records of successive blocks with these last keys. A missing record shows as damage of the next ones."""
+        if not len(lasts):
+            return []
+        _, records = self.file.range(*rows_to_numbers(np.concatenate([lasts[:1], lasts[-1:]])))
+        if len(records) != len(lasts):
+            raise CorruptStoreError(f"{self.path}: id records are missing from block {first} on", path=self.path, block=first)
+        return records
+
+    def places(self, rank_bits: int) -> Iterator[tuple[Words, Words]]:
+        """Yield everything as pieces (numbers, the places of their keys as in the index by id), in the order of the table."""
+        first = 0
+        for keys, entry_counts in self.table.pieces():
+            counts, numbers = self.blocks(first, keys, entry_counts)
+            sizes = entry_counts.astype(np.int64)
+            blocks = np.repeat(np.arange(first, first + len(sizes), dtype=np.uint64), sizes)
+            ranks = np.arange(len(blocks), dtype=np.uint64) - np.repeat(np.cumsum(sizes) - sizes, sizes).astype(np.uint64)
+            yield numbers, np.repeat(blocks << np.uint64(rank_bits) | ranks, counts.astype(np.int64))
+            first += len(sizes)
+
+    def find(self, wanted: Words) -> tuple[Words, Counts, Words]:
+        """Return (blocks, ranks, numbers) of all places with a wanted number; these ascend. This reads the whole mapping."""
+        parts = []
+        block_count = self.table.kernel.block_count
+        for first in range(0, block_count, FIND_BLOCKS):
+            lasts = self.table.read_keys(first, min(first + FIND_BLOCKS, block_count))
+            records = self._of_blocks(first, lasts)
+            parts.append(_kernel.find_ids(records, first, _seed_words(lasts), self._digest, wanted, self.name))
+        if not parts:
+            return np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint64)
+        blocks, ranks, numbers = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return blocks, ranks, numbers
+
+    # Everything
+
+    def verify(self, tick: Callable[[int], None]) -> int:
+        """Check the table and the numbers; return how many numbers there are."""
         self.table.verify(tick)
-        return self.numbers.verify((counts for _, counts in self.table.pieces()), tick)
+        return self.verify_numbers((counts for _, counts in self.table.pieces()), tick)
+
+    def verify_numbers(self, entry_counts: Iterable[Counts], tick: Callable[[int], None] = lambda rows: None) -> int:
+        """Check that each block has exactly one good record, for its number of keys; return how many numbers there are.
+
+        ``entry_counts`` are those of successive blocks, in pieces; ``tick`` is called now and then with the keys checked since.
+        """
+        self._reader.verify()
+        total = block = waiting = 0
+        records = self._reader.items()
+        lasts = iter(rows_to_numbers(self.table.block_keys))
+        for block, expected in enumerate(chain.from_iterable(counts.tolist() for counts in entry_counts)):
+            last = next(lasts, None)
+            key, record = next(records, (None, b""))
+            if last is None or key != last:
+                raise self._missing(block)
+            counts, numbers = _kernel.unpack_record(record, record_seed(self._digest, last), self.name)
+            if len(counts) != expected:
+                raise CorruptStoreError(
+                    f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",
+                    path=self.path, block=block, expected=expected, got=len(counts),
+                )  # fmt: skip
+            total += len(numbers)
+            waiting += expected
+            if waiting >= TICK_ROWS:
+                tick(waiting)
+                waiting = 0
+        tick(waiting)
+        if next(records, None) is not None:
+            raise CorruptStoreError(f"{self.path}: there are more id records than blocks", path=self.path)
+        return total
+
+    def _missing(self, block: int) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.path}: the id record of block {block} is missing", path=self.path, block=block)
 
     @property
     def file_bytes(self) -> int:
+        """Bytes that the file of the numbers takes on disk."""
+        return self._reader.file_bytes
+
+    @property
+    def all_bytes(self) -> int:
         """Bytes that both files take on disk."""
-        return int(self.table.kernel.file_bytes) + self.numbers.file_bytes
+        return int(self.table.kernel.file_bytes) + self.file_bytes
 
     def close(self) -> None:
         """Close the file of the numbers, and let the table go."""
-        self.numbers.close()
+        self._reader.close()
+        self._table = None
 
 
-# The index by id
+class KeyedMapping(Mapping):
+    """A mapping that opens its table; ``names`` are the files of the table and of the numbers."""
 
-
-def places_files(folder: Path) -> MappingFiles:
-    """Return the files of the index."""
-    return MappingFiles(*(folder / name for name in PLACES_FILES))
+    def __init__(self, folder: Path, names: tuple[str, str], key_count: int, key_digest: int, shape: dict[str, int]) -> None:
+        table = PackedTable(folder / names[0])
+        table.check_place(MAPPING_DESIGN, 0, key_count, key_digest)
+        super().__init__(table, folder / names[1], shape)
 
 
 def bits_of_ranks(most: int) -> int:
@@ -230,67 +367,29 @@ def bits_of_ranks(most: int) -> int:
     return max(most - 1, 0).bit_length()
 
 
-def placed_ids(table: Table, ids: IdMap, rank_bits: int) -> Iterator[tuple[Words, Words]]:
-    """Yield everything as pieces (id numbers, their places), in the order of the table."""
-    first = 0
-    for keys, entry_counts in table.pieces():
-        counts, numbers = ids.blocks(first, keys, entry_counts)
-        sizes = entry_counts.astype(np.int64)
-        blocks = np.repeat(np.arange(first, first + len(sizes), dtype=np.uint64), sizes)
-        ranks = np.arange(len(blocks), dtype=np.uint64) - np.repeat(np.cumsum(sizes) - sizes, sizes).astype(np.uint64)
-        yield numbers, np.repeat(blocks << np.uint64(rank_bits) | ranks, counts.astype(np.int64))
-        first += len(sizes)
-
-
-class IdIndex:
-    """Reads the index.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the generation.
-    record : dict
-        Its description in the manifest.
-    """
+class IdIndex(KeyedMapping):
+    """The index by id: from an id number to the places of its fingerprints in the first table; described by the manifest."""
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         self._rank_bits = int(record["rank_bits"])
-        self._mapping = open_mapping(places_files(folder), record["ids"], record["id_digest"], record["places"])
+        super().__init__(folder, PLACES_FILES, record["ids"], record["id_digest"], record["places"])
 
-    @property
-    def name(self) -> str:
-        """The path of the file that has the places, for messages of the kernel."""
-        return self._mapping.numbers.name
-
-    def gather(self, numbers: Words) -> tuple[Lims, Words, Counts]:
+    def gather_places(self, numbers: Words) -> tuple[Lims, Words, Counts]:
         """Return (lims, blocks, ranks) of ids; an id that has no place is not stored."""
-        lims, places = self._mapping.gather(numbers)
+        lims, places = self.gather(numbers)
         ranks = (places & np.uint64((1 << self._rank_bits) - 1)).astype(np.uint32)
         return lims, places >> np.uint64(self._rank_bits), ranks
 
-    def get(self, number: int) -> list[tuple[int, int]]:
+    def get_places(self, number: int) -> list[tuple[int, int]]:
         """Return the (block, rank) pairs of one id, ascending."""
         bits = self._rank_bits
-        return [(place >> bits, place & ((1 << bits) - 1)) for place in self._mapping.get(number)]
+        return [(place >> bits, place & ((1 << bits) - 1)) for place in self.get(number)]
 
-    def verify(self, table: Table, ids: IdMap, tick: Callable[[int], None] = lambda rows: None) -> None:
-        """Check all of it, and that it says the same as the id map.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
-        self._mapping.verify(tick)
-        expected = sum(pair_digest(numbers, places) for numbers, places in placed_ids(table, ids, self._rank_bits)) % 2**64
-        if digest_of(self._mapping.groups(), tick) != expected:
-            path = self._mapping.numbers.path
-            raise CorruptStoreError(f"{path}: the index by id does not say the same as the id map: run fpstore repair", path=path)
-
-    @property
-    def file_bytes(self) -> int:
-        """Bytes that both files take on disk."""
-        return self._mapping.file_bytes
-
-    def close(self) -> None:
-        """Close the files."""
-        self._mapping.close()
+    def verify_with(self, ids: Mapping, tick: Callable[[int], None] = lambda rows: None) -> None:
+        """Check all of it, and that it says the same as the id map."""
+        self.verify(tick)
+        expected = sum(pair_digest(numbers, places) for numbers, places in ids.places(self._rank_bits)) % 2**64
+        if digest_of(self.groups(), tick) != expected:
+            raise CorruptStoreError(
+                f"{self.path}: the index by id does not say the same as the id map: run fpstore repair", path=self.path
+            )

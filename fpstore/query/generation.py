@@ -20,10 +20,9 @@ from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionErr
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.dictionary import Dictionary
 from fpstore.format.filter import FilterReader, filter_name
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.manifest import Manifest, generation_folder
-from fpstore.format.mapping import IdIndex, Mapping
+from fpstore.format.mapping import IDS_FILE, IdIndex, Mapping
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table, open_table
 from fpstore.query.batches import MatchColumns
@@ -106,8 +105,7 @@ class Generation:
             table.check_place(self.design, i, count, digest)
             if isinstance(table, PackedTable):
                 table.check_codec(manifest.codec)
-        self.pairs = Mapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
-        self.ids = self.pairs.numbers
+        self.ids = Mapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
         self.dictionary: Dictionary | None = None
         described = self.record.dictionary
         self.places: IdIndex | None = None
@@ -253,7 +251,7 @@ class Generation:
     @property
     def places_bytes(self) -> int:
         """Bytes that the index by id takes on disk."""
-        return 0 if self.places is None else self.places.file_bytes
+        return 0 if self.places is None else self.places.all_bytes
 
     def sample(self, count: int) -> Words:
         """Return about ``count`` fingerprints or fewer, evenly spread over the sorted set: at most one of a block."""
@@ -278,7 +276,7 @@ class Generation:
         self._close_files()
 
     def _close_files(self) -> None:
-        self.pairs.close()
+        self.ids.close()
         if self.dictionary is not None:
             self.dictionary.close()
         if self.places is not None:

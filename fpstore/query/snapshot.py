@@ -90,7 +90,7 @@ class Snapshot:
         """Return the matches in the tables, with their id numbers."""
         generation = self.generation
         found = generation.prober(radius).probe_one(value, radius, generation.identity)
-        return MatchList(Match(f, distance, generation.ids.get(block, rank)) for f, distance, block, rank in found)
+        return MatchList(Match(f, distance, generation.ids.get_at(block, rank)) for f, distance, block, rank in found)
 
     def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> MatchList:
         """Return the matches as of this snapshot, from the matches in the tables with their id numbers."""
@@ -256,7 +256,7 @@ class Snapshot:
     def id_numbers_of_one(self, value: int) -> tuple[list[int], bool]:
         """Return the id numbers of a fingerprint, none if it is not stored, and whether it is in the tables."""
         place = self.generation.identity.locate_one(value)
-        ids = [] if place is None else self.generation.ids.get(*place)
+        ids = [] if place is None else self.generation.ids.get_at(*place)
         if self._delta_kernel is not None:
             ids = self._delta_kernel.ids_one(value, ids, self.version)
         return ids, place is not None
@@ -286,7 +286,7 @@ class Snapshot:
 
     def base_id_numbers(self, fingerprints: Words) -> tuple[Lims, Words]:
         """Return (lims, id numbers) of fingerprints, from the tables only."""
-        return self.generation.pairs.gather(fingerprints)
+        return self.generation.ids.gather(fingerprints)
 
     def named(self, numbers: list[int]) -> list[int] | list[str]:
         """Return the ids of id numbers: the numbers themselves, or their strings."""
@@ -366,7 +366,7 @@ class Snapshot:
         places, identity = self.generation.places, self.generation.identity
         if places is None:
             return rows_to_numbers(self.with_ids(np.array([number], np.uint64))[0])
-        found = [identity.entry_at(block, rank, places.name) for block, rank in places.get(number)]
+        found = [identity.entry_at(block, rank, places.name) for block, rank in places.get_places(number)]
         return found if self._delta_kernel is None else self._delta_kernel.fingerprints_one(number, found, self.version)
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
@@ -375,7 +375,7 @@ class Snapshot:
         if generation.places is None:
             blocks, ranks, ids = generation.ids.find(wanted)
             return generation.identity.entries_at(blocks, ranks, generation.ids.name), ids
-        lims, blocks, ranks = generation.places.gather(wanted)
+        lims, blocks, ranks = generation.places.gather_places(wanted)
         order = np.argsort(blocks, kind="stable")
         fingerprints = generation.identity.entries_at(blocks[order], ranks[order], generation.places.name)
         return fingerprints, np.repeat(wanted, np.diff(lims))[order]

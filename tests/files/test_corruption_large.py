@@ -15,7 +15,7 @@ import fpstore
 from fpstore.base.strings import hash_of
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES, HASHES_FILE, NUMBERS_FILE
-from fpstore.format.id_map import IDS_FILE, record_seed
+from fpstore.format.mapping import IDS_FILE, record_seed
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.store import snapshot_of
 
@@ -169,7 +169,7 @@ def place_of(generation, what):
         return PAGE + dictionary.mapping.table.kernel.block_bytes * block + 30
     reader, key = {
         STRINGS_FILE: (dictionary.strings._reader, 77 // dictionary.strings.per_record),
-        NUMBERS_FILE: (dictionary.mapping.numbers._reader, dictionary.mapping.table.kernel.key_of(block)),
+        NUMBERS_FILE: (dictionary.mapping._reader, dictionary.mapping.table.kernel.key_of(block)),
     }[what]
     record = reader.file.get(key)
     return (generation.folder / what).read_bytes().rfind(record) + 18  # before may lie a page that is not in use

@@ -27,10 +27,10 @@ from damage import (
 import fpstore
 from fpstore.base.strings import hash_of
 from fpstore.disk import sealed as lmdb_files
-from fpstore.format.id_map import record_seed
 from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import read_manifest
+from fpstore.format.mapping import record_seed
 from fpstore.format.string_records import LAYOUT_KEYS
 from fpstore.store import snapshot_of
 
@@ -147,7 +147,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             .kernel.decode(0, snapshot_of(store).generation.tables[0].kernel.block_count, 1)
         )
         counts = counts.tolist()
-        assert snapshot_of(store).generation.ids.verify([np.array(counts)]) == len(STRINGS)
+        assert snapshot_of(store).generation.ids.verify_numbers([np.array(counts)]) == len(STRINGS)
         moved = [counts[0] - 1, counts[1] + 1, *counts[2:]]
         for wrong, message in (
             (moved, f"block 0 holds {counts[0]} fingerprints, the table {counts[0] - 1}"),
@@ -155,7 +155,7 @@ def test_verify_compares_id_records_with_the_blocks(copy):
             ([*counts, 1], f"record of block {len(counts)} is missing"),
         ):
             with pytest.raises(fpstore.CorruptStoreError, match=message):
-                snapshot_of(store).generation.ids.verify([np.array(wrong)])
+                snapshot_of(store).generation.ids.verify_numbers([np.array(wrong)])
 
 
 @pytest.mark.parametrize("damage", ["no number", "another number", "no such number"])

@@ -15,10 +15,10 @@ from fpstore.base.strings import hash_of
 from fpstore.disk import sealed as environment
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.huffman import Histogram
-from fpstore.format.id_map import record_seed
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
 from fpstore.format.manifest import read_manifest
+from fpstore.format.mapping import record_seed
 from fpstore.format.record import ADD, Change, pack_change
 
 FINGERPRINTS = np.random.default_rng(3).integers(0, 2**64, 300, np.uint64)

@@ -16,10 +16,10 @@ from speeds import crossed
 import fpstore
 from fpstore import _kernel
 from fpstore.format.dictionary import NUMBERS_FILE
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.mapping import IDS_FILE
 from fpstore.format.string_records import LAYOUT_KEYS
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.store import snapshot_of

@@ -18,10 +18,10 @@ import fpstore
 from fpstore.care import repair
 from fpstore.disk import folders
 from fpstore.disk.locks import WriterLock
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.mapping import IDS_FILE
 
 
 def spoiled(tmp_path):

@@ -8,8 +8,8 @@ from repairing import GENERATION, content, damage_block, make, repaired
 from speeds import crossed
 
 import fpstore
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
+from fpstore.format.mapping import IDS_FILE
 
 MEMORY = 64 << 20
 

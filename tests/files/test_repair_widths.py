@@ -11,10 +11,10 @@ from wide import alike_numbers
 
 import fpstore
 from fpstore.format.dictionary import NUMBERS_FILE
-from fpstore.format.id_map import IDS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
+from fpstore.format.mapping import IDS_FILE
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.store import snapshot_of
 

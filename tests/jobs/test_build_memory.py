@@ -131,7 +131,7 @@ def test_many_ids_a_fingerprint_are_packed_in_small_memory(tmp_path, tiny, monke
     ids = np.random.default_rng(1).permutation(np.arange(10_000, dtype=np.uint64))
     expected = build(tmp_path / "a", fingerprints, ids, block_bytes=128, design="flip-2")
     monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", most)
-    monkeypatch.setattr("fpstore.format.id_map.PENDING_IDS", most)
+    monkeypatch.setattr("fpstore.format.mapping.PENDING_IDS", most)
     taken, packed = [], []
     take, pack = Column.part, _kernel.pack_ids
 

@@ -15,7 +15,7 @@ from commandline import failure, fine
 import fpstore
 from fpstore.care import backup as backups
 from fpstore.format.dictionary import NUMBERS_FILE
-from fpstore.format.id_map import IDS_FILE
+from fpstore.format.mapping import IDS_FILE
 from fpstore.format.strings import STRINGS_FILE
 
 RNG = np.random.default_rng(11)

@@ -244,7 +244,7 @@ def test_the_index_is_sorted_in_files(tmp_path, monkeypatch):
 def test_ids_are_looked_up_in_pieces(tmp_path, monkeypatch, kind):
     """Whichever way: a few keys of an index at a time, a few blocks of the id map."""
     monkeypatch.setattr("fpstore.format.mapping.LOOK_UPS", 3)
-    monkeypatch.setattr("fpstore.format.id_map.FIND_BLOCKS", 2)
+    monkeypatch.setattr("fpstore.format.mapping.FIND_BLOCKS", 2)
     name, index_ids = KINDS[kind]
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 400, np.uint64).tolist()
     rows = [(fingerprint, name(place // (1 + place % 5))) for place, fingerprint in enumerate(fingerprints)]
@@ -326,14 +326,14 @@ def test_places_beyond_the_table_are_damage(indexed):
     with fpstore.open(indexed) as store:
         generation = snapshot_of(store).generation
         places = IdIndex(generation.folder, {**generation.record.places, "rank_bits": 1})
-        _, blocks, ranks = places.gather(np.arange(400, dtype=np.uint64))
+        _, blocks, ranks = places.gather_places(np.arange(400, dtype=np.uint64))
         with pytest.raises(fpstore.CorruptStoreError, match="source"):
             generation.identity.entries_at(blocks, ranks, "source")
         for block, rank in ((generation.identity.block_count, 0), (0, 10_000), (2**64 - 2, 0)):
             with pytest.raises(fpstore.CorruptStoreError, match=rf"^source, block {block}: a place that"):
                 generation.identity.entry_at(block, rank, "source")
         with pytest.raises(fpstore.CorruptStoreError, match="does not say the same as the id map"):
-            places.verify(generation.tables[0], generation.ids)
+            places.verify_with(generation.ids)
         places.close()
 
 
@@ -344,7 +344,7 @@ def test_an_index_that_names_places_beyond_the_table_is_named_itself(indexed, mo
         forged = IdIndex(generation.folder, {**generation.record.places, "rank_bits": rank_bits})
         monkeypatch.setattr(generation, "places", forged)
         names, blocks = [f"n{i}" for i in range(400)], generation.identity.block_count
-        wrong = [name for number, name in enumerate(names) if _is_beyond(forged.get(number), generation)]
+        wrong = [name for number, name in enumerate(names) if _is_beyond(forged.get_places(number), generation)]
         assert wrong, (what, blocks)
         for name in wrong[::10]:
             for ask in (lambda name=name: store.ids[name], lambda name=name: store.fingerprints_of([name])):

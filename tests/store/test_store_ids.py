@@ -103,7 +103,7 @@ def test_more_names_than_the_first_map_holds(tmp_path, monkeypatch):
 
 def test_a_record_that_is_larger_than_all_later_ones(tmp_path, monkeypatch):
     """Of a length that only a file whose largest record is known may have, and written before others."""
-    monkeypatch.setattr("fpstore.format.id_map.PENDING_BLOCKS", 2)
+    monkeypatch.setattr("fpstore.format.mapping.PENDING_BLOCKS", 2)
     ids = np.random.default_rng(1).integers(0, 2**63, 30_000, np.uint64)
     fingerprints = np.concatenate([np.zeros(len(ids), np.uint64), np.arange(1, 5000, dtype=np.uint64) << np.uint64(48)])
     ids = np.concatenate([ids, np.arange(4999, dtype=np.uint64)])

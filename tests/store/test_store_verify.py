@@ -12,7 +12,7 @@ import fpstore
 def named(tmp_path, monkeypatch):
     """Build a store of many pieces, with names."""
     monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
-    monkeypatch.setattr("fpstore.format.id_map.TICK_ROWS", 100)
+    monkeypatch.setattr("fpstore.format.mapping.TICK_ROWS", 100)
     monkeypatch.setattr("fpstore.format.strings.RECORDS_AT_ONCE", 2)
     fingerprints = np.random.default_rng(4).integers(0, 2**64, 5000, np.uint64)
     with fpstore.build(

@@ -18,9 +18,9 @@ from damage.files import Damage
 from damage.stores import Store
 from fpstore.disk.sealed import SealedWriter
 from fpstore.errors import CorruptStoreError, FormatVersionError
-from fpstore.format.id_map import record_seed
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, RECORD_MAGIC, LogHeader
 from fpstore.format.manifest import MANIFEST_FILE, generation_folder, parse_manifest
+from fpstore.format.mapping import record_seed
 from fpstore.format.string_records import LAYOUT_KEYS, with_checksum
 
 Way = tuple[str | int, ...]  # to a member of the manifest

@@ -21,7 +21,6 @@ from fpstore.errors import CorruptStoreError, StorageError, StoreNotFoundError
 
 SLOW_BYTES = 1 << 20  # from this size on, a removed file is worth a thread that closes it
 DROPPED_SECONDS = 0.05  # a mapping that is dropped together with a descriptor is gone by then
-READ_BYTES = 1 << 26  # between two checks for signals
 RUN_REPAIR = "run fpstore repair"
 UNREADABLE = (errno.EIO, getattr(errno, "EUCLEAN", errno.EIO), getattr(errno, "EBADMSG", errno.EIO))
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
@@ -32,26 +31,10 @@ MODE = 0o664  # of new files that every writer of a store may write
 
 
 def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False) -> int:
-    """Open a file of a store and return its descriptor; anything else that has its name is damage, and is not waited for.
+    """Open a file of a store and return its descriptor.
 
-    Parameters
-    ----------
-    path : Path
-    flags : int
-        As of ``os.open``.
-    folder : int, optional
-        The descriptor of the open folder that the file lies in, whatever the path names now.
-    of_user : bool
-        The user has named the folder that the file lies in: it may be a link.
-
-    Raises
-    ------
-    StoreNotFoundError
-        There is none.
-    CorruptStoreError
-        It is a link, a folder, a pipe or a device, or its folder is a link.
-    StorageError
-        The system refuses the read for another reason.
+    A link, a folder, a pipe or a device that has its name is damage, and is not waited for; so is a link to its folder, unless
+    the user has named that (``of_user``). The file lies in the open ``folder``, if one is given, whatever the path names now.
     """
     above = -1
     try:
@@ -68,14 +51,7 @@ def open_file(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *
 
 
 def open_regular(path: Path, flags: int, folder: int | None = None, then: str = RUN_REPAIR) -> int:
-    """Open a regular file in an open folder, or in one that the user has named; ``then`` says what to do about anything else.
-
-    Raises
-    ------
-    CorruptStoreError
-        It is something else.
-    OSError
-    """
+    """Open a regular file in an open folder, or in one that the user has named; ``then`` says what to do about anything else."""
     try:
         # A pipe that nobody writes to would keep a plain open waiting.
         flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -91,14 +67,7 @@ def open_regular(path: Path, flags: int, folder: int | None = None, then: str = 
 
 
 def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) -> int:
-    """Open a folder of a store, in an open folder if that is given.
-
-    Raises
-    ------
-    CorruptStoreError
-        It is a link or a file.
-    OSError
-    """
+    """Open a folder of a store, in an open folder if that is given; a link or a file of that name is damage."""
     try:
         flags |= os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(path if above is None else path.name, flags, dir_fd=above)
@@ -109,12 +78,7 @@ def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) 
 
 
 def create_anew(path: Path, folder: int | None = None) -> int:
-    """Remove the file or the link that has a name, create a file, and return its descriptor; parameters as of `open_regular`.
-
-    Raises
-    ------
-    OSError
-    """
+    """Remove the file or the link that has a name, create a file, and return its descriptor."""
     name = path if folder is None else path.name
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
@@ -133,7 +97,7 @@ def not_a_file(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
 
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """Open a file of a store for reading, and yield its descriptor; errors as of :func:`open_file`."""
+    """Open a file of a store for reading, and yield its descriptor."""
     descriptor = open_file(path)
     try:
         yield descriptor
@@ -142,15 +106,7 @@ def opened(path: Path) -> Iterator[int]:
 
 
 def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
-    """Return ``count`` bytes from ``start`` on; fewer only at the end of the file.
-
-    Raises
-    ------
-    CorruptStoreError
-        The disk cannot read a place of the file.
-    StorageError
-        The system refuses the read for another reason.
-    """
+    """Return ``count`` bytes from ``start`` on; fewer only at the end of the file. A place that cannot be read is damage."""
     parts: list[bytes] = []
     while count > 0:
         try:
@@ -166,26 +122,8 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def read_all(descriptor: int, view: memoryview, at: int) -> int:
-    """Fill memory from a place of a file; return how many bytes there were.
-
-    Raises
-    ------
-    OSError
-    """
-    done = 0
-    while done < len(view) and (got := os.preadv(descriptor, [view[done : done + READ_BYTES]], at + done)):
-        done += got
-    return done
-
-
 def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:
-    """Write all of the data at a place.
-
-    Raises
-    ------
-    OSError
-    """
+    """Write all of the data at a place."""
     view = memoryview(data)
     while len(view):
         written = os.pwrite(descriptor, view, at)

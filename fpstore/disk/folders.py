@@ -40,8 +40,8 @@ def remove_tree(folder: Path) -> None:
             folder.unlink()
 
 
-def lock_temporary(descriptor: int, path: Path) -> bool:
-    """Lock an open temporary file or folder; False if another process holds it, or has removed it as abandoned."""
+def try_lock(descriptor: int, path: Path) -> bool:
+    """Lock an open file or folder; False if another process has the lock, or has removed what has this path."""
     with suppress(FileNotFoundError, BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), path.stat())
@@ -79,7 +79,7 @@ def _held(path: Path) -> int:
         descriptor = os.open(path, os.O_RDONLY)
         held = True
         with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
-            held = lock_temporary(descriptor, path)
+            held = try_lock(descriptor, path)
         if held:
             return descriptor
         os.close(descriptor)
@@ -92,7 +92,7 @@ def remove_abandoned(folder: Path, pattern: str) -> None:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
-                if lock_temporary(descriptor, path):
+                if try_lock(descriptor, path):
                     remove_tree(path)
             finally:
                 os.close(descriptor)

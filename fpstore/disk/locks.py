@@ -10,6 +10,7 @@ from pathlib import Path
 from weakref import WeakSet, finalize
 
 from fpstore.disk.files import open_regular
+from fpstore.disk.folders import try_lock
 from fpstore.errors import StoreLockedError
 
 LOCK_FILE = "writer.lock"
@@ -17,21 +18,10 @@ THIS = "this process"
 
 
 class FolderLock:
-    """A lock on a file in a folder, that the system releases when the process dies.
+    """A lock on a file in a folder, which is made if it is not there; the system releases the lock when the process dies.
 
-    Parameters
-    ----------
-    folder : Path
-    name : str
-        Of the file, which is made if it is not there.
-    refused : callable
-        Called with the folder and the number of the process that has the lock; returns the error to raise.
-
-    Raises
-    ------
-    CorruptStoreError
-        Something else has the name of the file. It is not replaced: another process could have replaced it meanwhile.
-    OSError
+    ``refused`` makes the error from the folder and the number of the process that has the lock. If something else has the name
+    of the file, that is damage. It is not replaced: another process could have replaced it meanwhile.
     """
 
     def __init__(self, folder: Path, name: str, refused: Callable[[Path, str], StoreLockedError]) -> None:
@@ -41,15 +31,10 @@ class FolderLock:
         # Until somebody has the lock who can release it, an interrupt may drop it.
         self._given_back = finalize(self, os.close, self._descriptor)
         self._given_back.atexit = False
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_at(self.path, self._descriptor):  # its last owner has removed it
-                self._given_back()
-                raise refused(folder, "")
-        except BlockingIOError:
+        if not try_lock(self._descriptor, self.path):
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             self._given_back()
-            raise refused(folder, holder) from None
+            raise refused(folder, holder)
         _held.add(self)
         with suppress(OSError):  # on a full disk the lock holds, but without the process number
             if os.fstat(self._descriptor).st_nlink == 1:  # of a hard link, the file elsewhere is left as it is
@@ -64,13 +49,7 @@ class FolderLock:
 
 
 class WriterLock(FolderLock):
-    """The right to change a store: a lock on ``writer.lock``.
-
-    Raises
-    ------
-    StoreLockedError
-        Another writer has it; the message names the process.
-    """
+    """The right to change a store; StoreLockedError, which names the process, if another writer has it."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, LOCK_FILE, _refused)
@@ -88,14 +67,6 @@ def _refused(folder: Path, holder: str) -> StoreLockedError:
         then = "use the store that is open, or close it first"
     told = f"{folder}: {name} has it open for writing, and there is one writer at a time: {then}"
     return StoreLockedError(told, path=folder, got=holder)
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Return whether an open file is that which has this path now."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.lstat())
-    except FileNotFoundError:
-        return False
 
 
 _held: WeakSet[FolderLock] = WeakSet()

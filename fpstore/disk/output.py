@@ -1,52 +1,39 @@
-"""New files that are written in order, in large pieces by a thread: past the page cache, or into large pages of it."""
+"""New files that are written in order, in large pieces by a thread, into large pages of the page cache."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from fpstore.base.aliases import Bytes
 from fpstore.base.threads import Job, Pool
 from fpstore.disk.files import write_all
 from fpstore.disk.pages import own_pages
 
-Bytes = npt.NDArray[np.uint8]
-
 PIECE_BYTES = 1 << 21  # a large page
-_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 class Output:
     """A new file: data goes to :meth:`room` and :meth:`advance`, or to :meth:`write`; then :meth:`finish` and :meth:`sync`.
 
-    A file of less than a piece is written by the caller's thread, when it is complete.
+    A file of less than a piece is written when it is complete. Each piece fills a large page of the page cache, where the file
+    system has such: then look-ups in the mapped file translate few addresses.
 
     Parameters
     ----------
     path : Path
         The file to create.
-    direct : bool
-        Pieces pass by the page cache where the file system allows it: for what is read once, in order. Otherwise each fills a
-        large page of the cache, where the file system has such: then look-ups in the mapped file translate few addresses.
     beside : bool
         A thread writes pieces while the next ones are filled, which takes a second buffer. Otherwise the caller's writes them.
-
-    Attributes
-    ----------
-    is_direct : bool
-        Whether pieces pass by the page cache.
     """
 
-    def __init__(self, path: Path, direct: bool = True, beside: bool = True) -> None:
+    def __init__(self, path: Path, beside: bool = True) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
-        self.is_direct, self._direct, self._beside = False, direct, beside
-        self._pool: Pool | None = None
+        self._pool = Pool(1) if beside else None
         self._job: Job[None] | None = None
 
     def room(self, size: int) -> Bytes:
@@ -77,24 +64,17 @@ class Output:
         """Write full pieces, or have the thread write them once it has written the pieces before."""
         size = self._filled // PIECE_BYTES * PIECE_BYTES
         pieces, rest = self._buffer[:size], self._buffer[size : self._filled]
-        if self._written == 0:
-            self.is_direct = self._direct and set_direct(self._descriptor, True)
-        if self._beside:
-            self._hand_over(pieces, rest)
-        else:
-            write_piece(self._descriptor, pieces, self._written)
-            self._buffer[: len(rest)] = rest  # it is shorter than a piece
-        self._filled, self._written = len(rest), self._written + size
-
-    def _hand_over(self, pieces: Bytes, rest: Bytes) -> None:
         if self._pool is None:
-            self._pool = Pool(1)
-        self._wait()
-        if len(self._other) < len(self._buffer):
-            self._other = own_pages(len(self._buffer))
-        self._other[: len(rest)] = rest
-        self._job = self._pool.submit(write_piece, self._descriptor, pieces, self._written)
-        self._buffer, self._other = self._other, self._buffer
+            write_all(self._descriptor, pieces.data, self._written)
+            self._buffer[: len(rest)] = rest  # it is shorter than a piece
+        else:
+            self._wait()
+            if len(self._other) < len(self._buffer):
+                self._other = own_pages(len(self._buffer))
+            self._other[: len(rest)] = rest
+            self._job = self._pool.submit(write_all, self._descriptor, pieces.data, self._written)
+            self._buffer, self._other = self._other, self._buffer
+        self._filled, self._written = len(rest), self._written + size
 
     def _wait(self) -> None:
         job, self._job = self._job, None
@@ -102,17 +82,10 @@ class Output:
             job.result()
 
     def finish(self, start: bytes) -> None:
-        """Write the rest, and other bytes over the start of the file: the file is complete, but not durable.
-
-        Raises
-        ------
-        OSError
-        """
+        """Write the rest, and other bytes over the start of the file: the file is complete, but not durable."""
         self._wait()
         if self._pool is not None:
             self._pool.shutdown()
-        if self.is_direct:
-            set_direct(self._descriptor, False)
         write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
         write_all(self._descriptor, start, 0)
         self._buffer = self._other = np.empty(0, np.uint8)
@@ -130,26 +103,3 @@ class Output:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-
-def set_direct(descriptor: int, direct: bool) -> bool:
-    """Pass by the page cache, or not; return False where the file system has no such way."""
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | _DIRECT if direct else flags & ~_DIRECT)
-    except OSError:
-        return False
-    return bool(_DIRECT)
-
-
-def write_piece(descriptor: int, piece: Bytes, at: int) -> None:
-    """Write a piece; what the way past the page cache cannot write, such as the rest of a piece cut short, takes the other."""
-    written = 0
-    try:
-        written = os.pwrite(descriptor, piece.data, at)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-    if written < len(piece):
-        set_direct(descriptor, False)
-        write_all(descriptor, piece[written:].data, at + written)

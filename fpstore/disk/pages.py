@@ -10,10 +10,10 @@ from pathlib import Path
 from weakref import finalize
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.disk.files import RUN_REPAIR, close_file, open_file, read_all, read_at
+from fpstore.base.aliases import Bytes
+from fpstore.disk.files import RUN_REPAIR, close_file, open_file, read_at
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, MemoryLimitError
 
@@ -23,30 +23,12 @@ POPULATE_READ = getattr(mmap, "MADV_POPULATE_READ", 22)  # Linux 5.14; the modul
 SMALL = 1 << 22  # smaller arrays are made and dropped too often to be worth a mapping each
 PIECE = 64 << 20  # bytes between which an interrupt is noticed
 
-Bytes = npt.NDArray[np.uint8]
-
 
 class StoredFile:
     """An open file, which is closed with this object.
 
-    What need not be mapped is read with ``pread``: the mapping of a file that shrinks could end the process.
-
-    Parameters
-    ----------
-    path : Path
-    most : int, optional
-        Bytes of the file that are looked at; by default all.
-
-    Attributes
-    ----------
-    size : int
-        Bytes that are looked at.
-    file_bytes : int
-        Bytes that the file has as its header says, once that is read.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, StorageError
+    What need not be mapped is read with ``pread``: the mapping of a file that shrinks could end the process. Of its bytes,
+    ``size`` are looked at, by default all; ``file_bytes`` is what its header says.
     """
 
     def __init__(self, path: Path, most: int | None = None) -> None:
@@ -71,6 +53,14 @@ class StoredFile:
         """Return the descriptor."""
         return self._descriptor
 
+    def exactly(self, at: int, count: int, room: int = 0) -> Bytes:
+        """Return bytes of the file, with some zeros behind them; CorruptStoreError if the file ends before."""
+        data = read_at(self._descriptor, self.path, at, count)
+        if len(data) < count:
+            end = at + len(data)
+            raise CorruptStoreError(f"{self.path}: cut short at byte {end}: {RUN_REPAIR}", path=self.path, got=end)
+        return np.frombuffer(data + bytes(room), np.uint8)
+
     def mapped(self, pages: str) -> Bytes:
         """Return the bytes of the file for probes, which read a few pages; for ``pages`` see :func:`fpstore.open`."""
         self._bytes = _in_memory(self.path, self._descriptor, pages, mmap.MADV_RANDOM)
@@ -91,12 +81,7 @@ class StoredFile:
                 _kernel.map_cached_pages(self._descriptor, self._bytes, start, min(PIECE, len(self._bytes) - start))
 
     def check_size(self) -> None:
-        """Refuse a file that has become shorter or longer since it was opened.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
+        """Refuse a file that has become shorter or longer since it was opened."""
         size, expected = os.fstat(self._descriptor).st_size, self.file_bytes
         if size != expected:
             raise CorruptStoreError(
@@ -118,14 +103,6 @@ def own_pages(size: int) -> Bytes:
     return np.frombuffer(_mapping(size), np.uint8)
 
 
-def huge_pages(size: int) -> Bytes:
-    """Return zeroed memory of its own mapping, at least one byte, in pages of 2 MiB where the system gives them."""
-    memory = _mapping(size)
-    with suppress(OSError):  # a system without them
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, np.uint8)
-
-
 def _mapping(size: int) -> mmap.mmap:
     try:
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -145,13 +122,21 @@ def _populate(mapped: mmap.mmap) -> None:
 
 
 def _copied(path: Path, descriptor: int) -> Bytes:
-    size = os.fstat(descriptor).st_size
+    """Return the bytes of a file in zeroed memory, in pages of 2 MiB where the system gives them."""
+    size, done = os.fstat(descriptor).st_size, 0
     with refusing(path):
-        memory = huge_pages(size)
-        if read_all(descriptor, memory.data, 0) < size:
-            raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
-    memory.flags.writeable = False
-    return memory
+        memory = _mapping(size)
+        with suppress(OSError):  # a system without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        view = memoryview(memory)
+        while done < size:
+            got = os.preadv(descriptor, [view[done : done + PIECE]], done)
+            if not got:
+                raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
+            done += got
+    bytes_read = np.frombuffer(memory, np.uint8)
+    bytes_read.flags.writeable = False
+    return bytes_read
 
 
 def _in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:

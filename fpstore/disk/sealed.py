@@ -15,6 +15,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakSet, finalize
@@ -27,7 +28,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import rows_to_numbers, words_of
 from fpstore.disk.files import RUN_REPAIR, close_file, disk_bytes, missing, open_file, read_at, read_if_possible
-from fpstore.disk.refusals import TOO_MANY_FILES, refused, refusing
+from fpstore.disk.refusals import NOTHING_CHANGED, TOO_MANY_FILES, refused, refusing
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
 
 WORD_BYTES = 8
@@ -48,55 +49,37 @@ FULL_BYTES = 1 << 16  # a disk with less room than this is called full
 class SealedReader:
     """A sealed file, open for reading; it never changes.
 
-    Parameters
-    ----------
-    path : Path
-    shape : dict
-        The ``bytes``, the ``digest`` and the ``largest`` value that :meth:`SealedWriter.finish` returned. No other file can take
-        its place.
-    key_words : int
-        Words of a key.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, StorageError
+    The ``shape`` is what :meth:`SealedWriter.finish` returned: no other file can take its place. A key has ``key_words`` words.
     """
 
     def __init__(self, path: Path, shape: dict[str, int], key_words: int = 1) -> None:
         self.path = path
         self._last_key = (1 << 8 * WORD_BYTES * key_words) - 1
-        self._longest = max(shape["largest"], LEAST_LONGEST)
-        self._key_words = key_words
         self._descriptor = open_file(path)
         self._given_back = finalize(self, close_file, self._descriptor)
+        self._open = partial(opened_seal, path, self._descriptor, key_words, max(shape["largest"], LEAST_LONGEST))
         try:
             size = os.fstat(self._descriptor).st_size
-            if size != shape["bytes"]:
-                raise self._misfit(f"is cut short or damaged ({size} bytes, expected {shape['bytes']})", shape["bytes"], size)
-            self._file: _kernel.SealedFile | None = self._opened()
-            self._check(self._file, shape)
+            self._require(
+                size == shape["bytes"], "is cut short or damaged ({got} bytes, expected {expected})", shape["bytes"], size
+            )
+            file = self._open()
+            what = "is damaged, or a file of another store (digest differs)"
+            self._require(file.digest == shape["digest"], what, shape["digest"], file.digest)
+            room = file.room - PAD_BYTES
+            what = "is damaged: the longest value cannot have {expected} bytes, {got} are behind the pages"
+            self._require(shape["largest"] <= room, what, shape["largest"], room)
+            if file.used <= CHECKED_AT_OPEN:
+                file.check_all()
+            self._file: _kernel.SealedFile | None = file
         except BaseException:
             self.close()
             raise
 
-    def _opened(self) -> _kernel.SealedFile:
-        return opened_seal(self.path, self._descriptor, self._key_words, self._longest)
-
-    def _check(self, file: _kernel.SealedFile, shape: dict[str, int]) -> None:
-        """Refuse the file of another store, and one that is small and damaged."""
-        if file.digest != shape["digest"]:
-            what = "is damaged, or a file of another store (digest differs)"
-            raise self._misfit(what, shape["digest"], file.digest)
-        if shape["largest"] > (room := file.room - PAD_BYTES):
-            what = (
-                f"is damaged: the longest value cannot have {shape['largest']} bytes, {room} are behind the pages: {RUN_REPAIR}"
-            )
-            raise self._misfit(what, shape["largest"], room)
-        if file.used <= CHECKED_AT_OPEN:
-            file.check_all()
-
-    def _misfit(self, what: str, expected: int, got: int) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path}: LMDB file {what}", path=self.path, expected=expected, got=got)
+    def _require(self, fits: bool, what: str, expected: int, got: int) -> None:
+        if not fits:
+            told = what.format(expected=expected, got=got)
+            raise CorruptStoreError(f"{self.path}: LMDB file {told}: {RUN_REPAIR}", path=self.path, expected=expected, got=got)
 
     @property
     def file(self) -> _kernel.SealedFile:
@@ -113,7 +96,7 @@ class SealedReader:
     def verify(self) -> None:
         """Read the file again, and check every page and checksum."""
         _ = self.file
-        self._opened().check_all()
+        self._open().check_all()
 
     def items(self) -> Iterator[tuple[int, bytes]]:
         """Yield (key, value) in the order of the keys."""
@@ -132,12 +115,7 @@ class SealedReader:
 
 
 def opened_seal(path: Path, descriptor: int, key_words: int = 1, longest: int = 0) -> _kernel.SealedFile:
-    """Check the metadata and the seal of an open file, and return the kernel's reader; for parameters see :class:`SealedReader`.
-
-    Raises
-    ------
-    CorruptStoreError, StorageError
-    """
+    """Check the metadata and the seal of an open file, and return the kernel's reader, with its own descriptor."""
     with refusing(path):
         own = os.dup(descriptor)
     return _kernel.SealedFile(own, printable(path), key_words, longest)
@@ -207,19 +185,14 @@ class SealedWriter:
 
     LMDB forbids the use of a handle after a fork: a fork waits until nothing is being written, and a child closes the handles of
     its parent.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._largest = 0
-        self._turn = threading.RLock()  # held while LMDB writes
+        self.turn = threading.RLock()  # held while LMDB writes
         with _translated(path):
-            self._environment = lmdb.open(
+            self.environment = lmdb.open(
                 os.fsencode(path), subdir=False, lock=False, sync=False, metasync=False, map_size=FIRST_MAP_BYTES
             )
         _writing.add(self)
@@ -229,41 +202,31 @@ class SealedWriter:
         data, size = keys.astype(">u8").tobytes(), WORD_BYTES * words_of(keys)
         items = [(data[size * i : size * (i + 1)], value) for i, value in enumerate(values)]
         self._largest = max(self._largest, max(map(len, values), default=0))
-        with self._turn:
+        with self.turn:
             while True:
                 try:
-                    with _translated(self.path, lmdb.MapFullError), self._environment.begin(write=True) as transaction:
+                    with _translated(self.path, lmdb.MapFullError), self.environment.begin(write=True) as transaction:
                         transaction.cursor().putmulti(items, append=True)
                     return
                 except lmdb.MapFullError:
-                    self._environment.set_mapsize(self._environment.info()["map_size"] * 2)
+                    self.environment.set_mapsize(self.environment.info()["map_size"] * 2)
 
     def finish(self) -> dict[str, int]:
         """Sync, seal and close the file, padded with a hole for reads of damaged lengths; return its shape for a reader."""
-        with self._turn:
+        with self.turn:
             with _translated(self.path):
-                self._environment.sync(True)
-            page = int(self._environment.stat()["psize"])
-            used = (int(self._environment.info()["last_pgno"]) + 1) * page
+                self.environment.sync(True)
+            page = int(self.environment.stat()["psize"])
+            used = (int(self.environment.info()["last_pgno"]) + 1) * page
         self.abort()
         size, digest = seal(self.path, used, -(-self._largest // page) * page)
         return {"bytes": size, "digest": digest, "largest": self._largest}
 
     def abort(self) -> None:
         """Close without syncing."""
-        with self._turn:
-            self._environment.close()
+        with self.turn:
+            self.environment.close()
             _writing.discard(self)
-
-    def before_fork(self) -> None:
-        """Wait until nothing is being written."""
-        self._turn.acquire()
-
-    def after_fork(self, in_child: bool) -> None:
-        """Go on, or close the handle."""
-        if in_child:
-            self._environment.close()
-        self._turn.release()
 
 
 _writing: WeakSet[SealedWriter] = WeakSet()
@@ -272,13 +235,16 @@ _waited_for: list[SealedWriter] = []  # by the thread that forks
 
 def _before_fork() -> None:
     for writer in list(_writing):
-        writer.before_fork()
+        writer.turn.acquire()
         _waited_for.append(writer)
 
 
 def _after_fork(in_child: bool) -> None:
     while _waited_for:
-        _waited_for.pop().after_fork(in_child)
+        writer = _waited_for.pop()
+        if in_child:
+            writer.environment.close()
+        writer.turn.release()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True))
@@ -326,24 +292,24 @@ def _translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
     except but:
         raise
     except lmdb.Error as error:
-        if os.strerror(errno.ENOENT) in str(error):
+        number = _error_number(path, error)
+        if number == errno.ENOENT:
             raise missing(path) from error
-        for number in TOO_MANY_FILES:
-            if os.strerror(number) in str(error):
-                raise refused(path, OSError(number, os.strerror(number))) from error
-        raise StorageError(f"{path}: {_reason(path, error)}", path=path) from error
+        if number:
+            then = NOTHING_CHANGED if number == errno.ENOSPC else ""
+            raise refused(path, OSError(number, os.strerror(number)), then) from error
+        raise StorageError(f"{path}: {str(error).removeprefix(f'{path}: ')}", path=path) from error
 
 
-def _reason(path: Path, error: lmdb.Error) -> str:
-    """Return the reason of an error. LMDB reports a write cut short by a full disk or a limit as an input/output error."""
-    full = os.strerror(errno.ENOSPC) in str(error)
+def _error_number(path: Path, error: lmdb.Error) -> int:
+    """Return the number of an error of the system, or 0. LMDB reports a write cut short by a full disk or a limit as EIO."""
+    known = (errno.ENOENT, *TOO_MANY_FILES, errno.ENOSPC, errno.EIO)
+    number = next((number for number in known if os.strerror(number) in str(error)), 0)
     with suppress(OSError):
-        if os.strerror(errno.EIO) in str(error):
-            limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-            if limit != resource.RLIM_INFINITY and path.stat().st_size + FULL_BYTES > limit:
-                return os.strerror(errno.EFBIG)
-            disk = os.statvfs(path.parent)
-            full |= disk.f_bavail * disk.f_frsize < FULL_BYTES
-    if full:
-        return f"{os.strerror(errno.ENOSPC)}: free some space; nothing was changed"
-    return str(error).removeprefix(f"{path}: ")
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if number == errno.EIO and limit != resource.RLIM_INFINITY and path.stat().st_size + FULL_BYTES > limit:
+            return errno.EFBIG
+        disk = os.statvfs(path.parent)
+        if number == errno.EIO and disk.f_bavail * disk.f_frsize < FULL_BYTES:
+            return errno.ENOSPC
+    return number

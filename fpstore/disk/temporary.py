@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -13,25 +14,20 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.disk.output import set_direct, write_piece
+from fpstore.base.aliases import Bytes
+from fpstore.disk.files import write_all
 from fpstore.disk.pages import PAGE_BYTES, own_pages
 from fpstore.disk.refusals import refusing
 
-Bytes = npt.NDArray[np.uint8]
-
 PIECE_BYTES = 1 << 21  # that gather in memory before they are written; whole pages
 MOST_BYTES = 1 << 23  # of a write or a read
+_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 def nameless_file(folder: Path | None = None) -> io.FileIO:
     """Return a temporary file without a name, which vanishes when it is closed and no longer mapped.
 
-    Raises
-    ------
-    StorageError
-        There is no folder for temporary files, where none is given.
-    OSError
-        The system refuses a file in the folder.
+    What the system refuses is an OSError if the folder is given, for the caller to name it, and else StorageError.
     """
     import tempfile
 
@@ -44,14 +40,7 @@ def nameless_file(folder: Path | None = None) -> io.FileIO:
 def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | None = None) -> npt.NDArray[Any]:
     """Return an array of zeros in a file that has no name, and vanishes with the array.
 
-    Its disk space is taken at once: a disk that fills later would end the process.
-
-    Raises
-    ------
-    StorageError
-        There is no space, or no folder for temporary files, where none is given.
-    OSError
-        The same of the folder that is given.
+    Its disk space is taken at once: a disk that fills later would end the process. Errors as of :func:`nameless_file`.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if not size:
@@ -68,18 +57,6 @@ class SpillFile:
     """A temporary file without a name: bytes are appended, and read from any place; past the page cache where that is possible.
 
     Several threads may read at the same time, while none appends.
-
-    Parameters
-    ----------
-    folder : Path or None
-        Where the file is; None for the system's folder of temporary files.
-
-    Attributes
-    ----------
-    size : int
-        Bytes in it.
-    close : callable
-        Drops the file.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -89,7 +66,7 @@ class SpillFile:
         self._buffer, self._filled = own_pages(PIECE_BYTES), 0  # the end of the file, from a page's start on
         self._is_behind = False  # the file, compared with the buffer
         self.size = 0
-        set_direct(self._descriptor, True)
+        _set_direct(self._descriptor, True)
 
     def append(self, data: Bytes) -> None:
         """Append bytes; those of an array that begins with a page are not copied if the file ends with a page."""
@@ -97,7 +74,7 @@ class SpillFile:
         if not self._filled and data.ctypes.data % PAGE_BYTES == 0:
             done = len(data) // PAGE_BYTES * PAGE_BYTES
             for start in range(0, done, MOST_BYTES):
-                write_piece(self._descriptor, data[start : min(start + MOST_BYTES, done)], self.size + start)
+                _write(self._descriptor, data[start : min(start + MOST_BYTES, done)], self.size + start)
         self.size += done
         while done < len(data):
             piece = data[done : done + PIECE_BYTES - self._filled]
@@ -120,17 +97,11 @@ class SpillFile:
         """Write the buffer, up to the end of a page."""
         if self._is_behind:
             size = -(-self._filled // PAGE_BYTES) * PAGE_BYTES
-            write_piece(self._descriptor, self._buffer[:size], self.size - self._filled)
+            _write(self._descriptor, self._buffer[:size], self.size - self._filled)
             self._is_behind = False
 
     def read(self, at: int, out: Bytes) -> None:
-        """Fill an array with the bytes from a place on.
-
-        Raises
-        ------
-        OSError
-            They are not all there, or the system refuses the read.
-        """
+        """Fill an array with the bytes from a place on; OSError if they are not all there."""
         self._write()
         room = own_pages(min(MOST_BYTES, len(out) + 2 * PAGE_BYTES))
         done = 0
@@ -150,10 +121,30 @@ class SpillFile:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-        set_direct(self._descriptor, False)
+        _set_direct(self._descriptor, False)
         return os.preadv(self._descriptor, [room.data], at)
 
     def mapped(self) -> Bytes:
         """Return the bytes, of which there is at least one, mapped: they are read as they are looked at."""
         self._write()
         return np.memmap(self._file, np.uint8, "r", shape=(self.size,))
+
+
+def _set_direct(descriptor: int, direct: bool) -> None:
+    """Pass by the page cache, or not; where the file system has no such way, nothing happens."""
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    with suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | _DIRECT if direct else flags & ~_DIRECT)
+
+
+def _write(descriptor: int, piece: Bytes, at: int) -> None:
+    """Write a piece; what the way past the page cache cannot write, such as the rest of a piece cut short, takes the other."""
+    written = 0
+    try:
+        written = os.pwrite(descriptor, piece.data, at)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+    if written < len(piece):
+        _set_direct(descriptor, False)
+        write_all(descriptor, piece[written:].data, at + written)

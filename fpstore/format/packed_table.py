@@ -60,7 +60,7 @@ class PackedWriter:
         self._keys: list[Words] = []
         self._fed = 0
         self._filter: FilterWriter | None = None
-        self._file = Output(path, direct=False)
+        self._file = Output(path)
         try:
             self._file.write(np.zeros(_kernel.HEADER_BYTES, np.uint8))
             if layout.filter is not None:

@@ -14,7 +14,7 @@ from weakref import finalize
 
 from fpstore.base.aliases import NamedColumns
 from fpstore.base.arguments import printable
-from fpstore.disk.folders import lock_temporary, remove_abandoned, short_name
+from fpstore.disk.folders import remove_abandoned, short_name, try_lock
 from fpstore.errors import InputError
 from fpstore.io.files import storage_errors
 
@@ -81,7 +81,7 @@ class Sink:
             file = temporary.open("xb")
             opened.append(file)
             with suppress(OSError):  # a file system without locks: nobody removes what is abandoned
-                if not lock_temporary(file.fileno(), temporary):
+                if not try_lock(file.fileno(), temporary):
                     self._dropped()
                     continue
             self._temporary = temporary

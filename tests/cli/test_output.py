@@ -60,16 +60,16 @@ def disk(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize(("direct", "beside"), [(True, True), (False, True), (False, False), (True, False)])
-def test_what_is_written_is_in_the_file(tmp_path, disk, direct, beside):
+@pytest.mark.parametrize("beside", [True, False])
+def test_what_is_written_is_in_the_file(tmp_path, disk, beside):
     for size in (0, 1, PAGE, 4 * PAGE - 1, 4 * PAGE, 4 * PAGE + 1, 23 * PAGE + 77):
         for step in (100, 3 * PAGE + 5, 11 * PAGE):
-            check_what_is_written(tmp_path / f"{size}-{step}", disk, size, step, direct, beside)
+            check_what_is_written(tmp_path / f"{size}-{step}", size, step, beside)
 
 
-def check_what_is_written(path, disk, size, step, direct, beside):
+def check_what_is_written(path, size, step, beside):
     data = RNG.integers(0, 256, size, dtype=np.uint8)
-    file = Output(path, direct, beside)
+    file = Output(path, beside)
     for start in range(0, size, step):
         piece = data[start : start + step]
         if start // step % 2:
@@ -80,7 +80,6 @@ def check_what_is_written(path, disk, size, step, direct, beside):
     file.finish(b"start"[: min(size, 5)])
     file.sync()
     assert path.read_bytes() == b"start"[: min(size, 5)] + data.tobytes()[5:]
-    assert not file.is_direct or (direct and disk != "refused" and size >= 4 * PAGE)
 
 
 def test_an_output_is_a_new_file(tmp_path):

@@ -233,7 +233,7 @@ def test_what_a_killed_writer_has_left_is_removed_by_the_next_one(tmp_path):
 
 
 def test_an_output_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    lock, removed = sink.lock_temporary, []
+    lock, removed = sink.try_lock, []
 
     def lock_late(descriptor, path):
         if not removed:
@@ -241,7 +241,7 @@ def test_an_output_that_is_taken_for_abandoned_before_it_is_locked_is_made_again
             path.unlink()
         return lock(descriptor, path)
 
-    monkeypatch.setattr(sink, "lock_temporary", lock_late)
+    monkeypatch.setattr(sink, "try_lock", lock_late)
     with open_writer(tmp_path / "a.tsv", columns=["fingerprint"]) as writer:
         writer.write([(1,)])
     assert removed

@@ -6,12 +6,18 @@ from pathlib import Path
 import numpy as np
 
 from fpstore import _kernel
-from fpstore.design.tables import TAG_BITS
+from fpstore.design.tables import TAG_BITS, row_bucket_bits
 from fpstore.format.column_table import ColumnTable, check_references
 from fpstore.format.column_writer import ColumnWriter
-from fpstore.format.layout import COPIES, REFERENCES, ColumnLayout
+from fpstore.format.layout import COPIES, REFERENCES, ROWS, ColumnLayout
 
 KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")
+
+
+def rows_layout(width, count, digest, bucket_bits=None):
+    """Return the layout of a row file."""
+    buckets = row_bucket_bits(count) if bucket_bits is None else bucket_bits
+    return ColumnLayout(ROWS, width, count, digest, bytes(range(width)), buckets, tag_bits=0)
 
 
 def word_count(width):
@@ -106,7 +112,7 @@ class Built:
         given, digest = as_given(words), _kernel.digest(as_given(words))
         self.rows = None
         if width > 64:
-            layout = ColumnLayout.rows(width, len(words), digest, bucket_bits)
+            layout = rows_layout(width, len(words), digest, bucket_bits)
             self.rows = ColumnTable(write(self.folder / "rows", layout, given, 3))
         self.readers = []
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)):

@@ -88,9 +88,9 @@ class SnapshotContent:
         for keys, out in ((self._drop, drop), (self._add, add)):
             _kernel.permute_sort(keys, permutation, out, np.empty_like(out), len(permutation), stop)
         dropped = added = 0
-        pieces = table.keys_in_turn() if isinstance(table, PackedTable) else (values for values, _ in table.pieces())
+        pieces = table.pieces(reuse=True) if isinstance(table, PackedTable) else table.pieces()
         room = rows_like(drop, 0)
-        for keys in unless_stopped(pieces, stop):
+        for keys in unless_stopped((keys for keys, _ in pieces), stop):
             drop_end = dropped + place_of(drop[dropped:], keys[-1:], "right")
             add_end = added + place_of(add[added:], keys[-1:], "right")
             if drop_end > dropped or add_end > added:

@@ -18,7 +18,6 @@ from fpstore.base.width import WORD_BITS, Width, ascending, leading_words
 from fpstore.design import tables
 from fpstore.design.families import Design
 from fpstore.design.tables import TAG_BITS, TableSpec
-from fpstore.disk.files import read_at
 from fpstore.disk.pages import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format.layout import COPIES, KINDS, REFERENCES, ROWS, ColumnLayout, check_facts
@@ -27,6 +26,7 @@ PIECE_ENTRIES = 1 << 17
 PIECE_PAGES = 1 << 8
 SPARSE = 16  # blocks of ids between keys that are read one by one: these take about as long to read
 Range = tuple[int, int]
+UNREADABLE = (CorruptStoreError, StorageError)
 
 
 class KnownRun(NamedTuple):
@@ -41,24 +41,8 @@ class KnownRun(NamedTuple):
 class ColumnTable(StoredFile):
     """A column table or a row file; pages that are read are compared with their checksums.
 
-    Parameters
-    ----------
-    path : Path
-    pages : str or None
-        How it is mapped, see :func:`fpstore.open`. None: it is not, and has no ``kernel``, as a damaged file must not.
-    header : bytes, optional
-        A header to use instead of the file's own, which is damaged.
-    most : int, optional
-        Bytes of the file that are looked at: the size that belongs to that header.
-
-    Attributes
-    ----------
-    header : _kernel.ColumnParts
-    kernel : _kernel.ColumnTable
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
+    Parameters are as of :class:`fpstore.format.packed_table.PackedTable`; of a file with another header, only the bytes that
+    belong to that header are looked at (``most``).
     """
 
     def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None, most: int | None = None) -> None:
@@ -104,13 +88,8 @@ class ColumnTable(StoredFile):
     # Checks
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
-        """Refuse an intact file that belongs to another place in the design or another set.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
-        check_facts(self.path, self.header, ColumnLayout.of(design, table, fingerprint_count, set_digest)._asdict())
+        """Refuse an intact file that belongs to another place in the design or another set."""
+        check_facts(self.path, self.header, **ColumnLayout.of(design, table, fingerprint_count, set_digest)._asdict())
 
     # Reading
 
@@ -118,18 +97,12 @@ class ColumnTable(StoredFile):
         where = self.path if entry is None else f"{self.path}, entry {entry}"
         return CorruptStoreError(f"{where}: {what}", path=self.path, block=entry, expected=expected, got=got)
 
-    def _exactly(self, at: int, count: int) -> Bytes:
-        data = read_at(self.fileno(), self.path, at, count)
-        if len(data) < count:
-            raise self._fault(f"cut short at byte {at + len(data)}", got=at + len(data))
-        return np.frombuffer(data, np.uint8)
-
     def _pages(self, first: int, end: int) -> tuple[Bytes, npt.NDArray[np.intp]]:
         """Return the bytes of successive pages, and which of them differ from their checksums."""
         header, size = self.header, _kernel.PAGE_BYTES
         at = _kernel.HEADER_BYTES + size * first
-        data = self._exactly(at, min(size * (end - first), header.checksums_offset - at))
-        stored = self._exactly(header.checksums_offset + 8 * first, 8 * (end - first)).view("<u8")
+        data = self.exactly(at, min(size * (end - first), header.checksums_offset - at))
+        stored = self.exactly(header.checksums_offset + 8 * first, 8 * (end - first)).view(np.uint64)
         return data, np.flatnonzero(_kernel.page_checksums(data, header.seed, first) != stored)
 
     def _read(self, at: int, count: int) -> Bytes:
@@ -145,13 +118,14 @@ class ColumnTable(StoredFile):
         start -= size * first
         return data[start : start + count]
 
-    def _directory_bytes(self) -> Range:
-        return self.header.directory_offset, 4 * ((1 << self.header.bucket_bits) + 1)
+    @property
+    def _directory_words(self) -> int:
+        return (1 << self.header.bucket_bits) + 1
 
     @cached_property
     def directory(self) -> Counts:
         """Where the entries of each bucket begin, and where the last ends."""
-        words = self._read(*self._directory_bytes()).view("<u4").astype(np.uint32, copy=False)
+        words = self._some_directory(0, self._directory_words)
         if words[0] or words[-1] != self.header.count or (words[1:] < words[:-1]).any():
             raise self._fault("directory does not match the entries")
         return words
@@ -170,20 +144,15 @@ class ColumnTable(StoredFile):
         return self.header.decode(first, *columns, bucket + low, directory[low : high + 1])
 
     def decode(self, first: int, end: int) -> Words:
-        """Return the keys, or the rows, of entries.
-
-        Raises
-        ------
-        CorruptStoreError, StorageError
-        """
+        """Return the keys, or the rows, of entries."""
         if self._is_rows:
             return self._rows(first, end)
         return self._keys(first, self._columns(first, end), self.directory)
 
     def _rows(self, first: int, end: int) -> Words:
         each = self._entry_bytes
-        words: Words = self._read(self.header.tags_offset + each * first, each * (end - first)).view("<u8").astype(np.uint64)
-        return words.reshape(-1, self._words)
+        words = self._read(self.header.tags_offset + each * first, each * (end - first))
+        return words.view(np.uint64).reshape(-1, self._words)
 
     def _parts(self, first: int, end: int) -> Iterator[Range]:
         for start in range(first, end, PIECE_ENTRIES):
@@ -221,11 +190,10 @@ class ColumnTable(StoredFile):
         """
         count, found = self.header.block_count, [Width(self.header.width).empty(0)]
         at_once = step if step >= SPARSE else step * SPARSE
-        unreadable = (CorruptStoreError, StorageError)
-        with suppress(*unreadable):
+        with suppress(*UNREADABLE):
             _ = self._is_rows or self.directory
             for block in range(0, count, at_once):
-                with suppress(*unreadable):
+                with suppress(*UNREADABLE):
                     found.append(self.read_keys(block, block + 1 if step == at_once else min(block + at_once, count))[::step])
         return np.concatenate(found)
 
@@ -234,7 +202,8 @@ class ColumnTable(StoredFile):
     @cached_property
     def known(self) -> Sequence[KnownRun]:
         """The entries that can be read, in order. The file is read once to find out."""
-        header, good = self.header, self._intact_pages()
+        header = self.header
+        good = self._intact(0, (header.file_bytes - header.checksums_offset) // 8)
         whole = _entries(good, header.tags_offset, self._entry_bytes, header.count)
         if self._is_rows:
             return [KnownRun(first, end, 0, 0) for first, end in whole]
@@ -242,10 +211,9 @@ class ColumnTable(StoredFile):
             whole = [
                 (low, high) for low, high, _ in _common(whole, _entries(good, header.rest_offset, self._rest_bytes, header.count))
             ]
-        words = _entries(good, header.directory_offset, 4, (1 << header.bucket_bits) + 1)
         buckets: list[Range] = []
         ranges: list[Range] = []
-        for first, end in words:
+        for first, end in _entries(good, header.directory_offset, 4, self._directory_words):
             part = self._some_directory(first, end)
             if (part[1:] >= part[:-1]).all() and part[0] >= (ranges[-1][1] if ranges else 0) and part[-1] <= header.count:
                 ranges.append((int(part[0]), int(part[-1])))
@@ -253,24 +221,19 @@ class ColumnTable(StoredFile):
         return [KnownRun(low, high, *buckets[place]) for low, high, place in _common(whole, ranges)]
 
     def _some_directory(self, first: int, end: int) -> Counts:
-        at, _ = self._directory_bytes()
-        return self._read(at + 4 * first, 4 * (end - first)).view("<u4").astype(np.uint32, copy=False)
+        return self._read(self.header.directory_offset + 4 * first, 4 * (end - first)).view(np.uint32)
 
-    def _intact_pages(self) -> npt.NDArray[np.bool_]:
-        header = self.header
-        pages = (header.file_bytes - header.checksums_offset) // 8
-        good = np.ones(pages, bool)
-        for start in range(0, pages, PIECE_PAGES):
-            end = min(start + PIECE_PAGES, pages)
-            try:
-                good[start + self._pages(start, end)[1]] = False
-            except (CorruptStoreError, StorageError):
-                for page in range(start, end):
-                    try:
-                        good[page] = not len(self._pages(page, page + 1)[1])
-                    except (CorruptStoreError, StorageError):
-                        good[page] = False
-        return good
+    def _intact(self, first: int, end: int) -> npt.NDArray[np.bool_]:
+        """Return which of successive pages can be read and have the right checksums."""
+        if end - first <= PIECE_PAGES:
+            with suppress(*UNREADABLE):
+                good = np.ones(end - first, bool)
+                good[self._pages(first, end)[1]] = False
+                return good
+        if end - first == 1:
+            return np.zeros(1, bool)
+        middle = (first + end) // 2
+        return np.concatenate([self._intact(first, middle), self._intact(middle, end)])
 
     def read_known(self, run: KnownRun) -> Iterator[tuple[int, Words]]:
         """Yield (number of the first, keys or rows) of a run of ``known`` or a part of one, in bounded pieces."""
@@ -285,15 +248,7 @@ class ColumnTable(StoredFile):
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> int:
         """Read and check everything but where references lead; ``tick`` is called with the number of entries of each piece.
 
-        Returns
-        -------
-        int
-            The sum of the hashes of keys or fingerprints: what :func:`check_references` compares for references.
-
-        Raises
-        ------
-        CorruptStoreError, StorageError
-            The first fault.
+        Return the sum of the hashes of keys or fingerprints: what :func:`check_references` compares for references.
         """
         self.check_size()
         header, directory = self.header, self.directory
@@ -350,7 +305,7 @@ class ColumnTable(StoredFile):
     def _check_padding(self) -> None:
         header = self.header
         ends = (
-            (sum(self._directory_bytes()), header.tags_offset),
+            (header.directory_offset + 4 * self._directory_words, header.tags_offset),
             (header.tags_offset + self._entry_bytes * header.count, header.rest_offset),
             (header.rest_offset + self._rest_bytes * header.count, header.checksums_offset),
         )

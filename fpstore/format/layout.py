@@ -52,16 +52,13 @@ class TableLayout(NamedTuple):
 
 
 class ColumnLayout(NamedTuple):
-    """The fields of the header of a column table or a row file.
-
-    ``permutation`` has a byte for each of the ``width`` bits, ``threshold`` is -1 for a table that is not looked up.
-    """
+    """The fields of the header of a column table or a row file; ``threshold`` is -1 for a table that is not looked up."""
 
     kind: int
     width: int
     fingerprint_count: int
     set_digest: int
-    permutation: bytes
+    permutation: bytes  # a byte for each bit
     bucket_bits: int = 16
     tag_bits: int = TAG_BITS
     threshold: int = -1
@@ -69,22 +66,13 @@ class ColumnLayout(NamedTuple):
     table_count: int = 1
 
     @classmethod
-    def rows(cls, width: int, count: int, set_digest: int, bucket_bits: int | None = None) -> ColumnLayout:
-        """Return the layout of a row file; how many buckets there are follows from the count."""
-        buckets = row_bucket_bits(count) if bucket_bits is None else bucket_bits
-        return cls(ROWS, width, count, set_digest, bytes(range(width)), buckets, tag_bits=0)
-
-    @classmethod
     def of(cls, design: Design, table: int, fingerprint_count: int, set_digest: int) -> ColumnLayout:
         """Return the layout of a column table of a design: all of it follows from the design and the set."""
         spec = design.tables[table]
-        if spec.kind == tables.ROWS:
-            rows = cls.rows(spec.width.bits, fingerprint_count, set_digest)
-            return rows._replace(table=table, table_count=len(design.tables))
-        return cls(
-            _KIND_NUMBERS[spec.kind], spec.width.bits, fingerprint_count, set_digest, spec.permutation, spec.prefix_bits,
-            spec.tag_bits, spec.flips, table, len(design.tables),
-        )  # fmt: skip
+        is_rows = spec.kind == tables.ROWS  # the number of buckets of a row file follows from the count
+        buckets = (row_bucket_bits(fingerprint_count), 0, -1) if is_rows else (spec.prefix_bits, spec.tag_bits, spec.flips)
+        width, kind = spec.width.bits, _KIND_NUMBERS[spec.kind]
+        return cls(kind, width, fingerprint_count, set_digest, spec.permutation, *buckets, table, len(design.tables))
 
     def cutter(self) -> _kernel.ColumnCutter:
         """Return the encoder of the header and the sections of a file; ValueError if a field is out of range."""
@@ -94,21 +82,8 @@ class ColumnLayout(NamedTuple):
         )  # fmt: skip
 
 
-def check_facts(path: Path, header: object, wanted: dict[str, object]) -> None:
-    """Refuse a table whose header says something else than the store.
-
-    Parameters
-    ----------
-    path : Path
-    header
-        Of the kernel.
-    wanted : dict
-        By the names of its fields.
-
-    Raises
-    ------
-    CorruptStoreError
-    """
+def check_facts(path: Path, header: object, **wanted: object) -> None:
+    """Refuse a table whose header, as the kernel has read it, says something else in a field than the store."""
     for name, expected in wanted.items():
         if expected != (got := getattr(header, name)):
             raise CorruptStoreError(

@@ -17,7 +17,6 @@ from fpstore.base.width import Width, ascending, leading_words, rows_to_numbers
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
-from fpstore.disk.files import read_at
 from fpstore.disk.output import Output
 from fpstore.disk.pages import LAZY, StoredFile
 from fpstore.disk.refusals import refusing
@@ -29,7 +28,6 @@ from fpstore.format.layout import TableLayout, check_facts
 FEED_KEYS = 1 << 17  # in one call of the kernel: in between, a thread has to get the interpreter back
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
 PIECE_BYTES = 1 << 18  # of blocks, read at once: with their keys they stay in the second-level cache
-INDEX_PIECE = 1 << 17  # keys or slots of the directory that are read or checked at once
 DECODE_ROOM = 2 * _kernel.MAX_ENTRIES
 DECODE_MORE = 8  # rows behind them that the kernel may overwrite
 SPARSE = 64  # blocks between keys that are read one by one
@@ -38,12 +36,7 @@ SPARSE = 64  # blocks between keys that are read one by one
 class PackedWriter:
     """Writes one packed table, and its filter beside it: :meth:`feed` sorted permuted keys, then :meth:`finish`.
 
-    Parameters
-    ----------
-    path : Path
-        The file to create.
-    layout : TableLayout
-        The histogram and the count must be those of the keys that will be fed.
+    The histogram and the count of the layout must be those of the keys that will be fed.
     """
 
     def __init__(self, path: Path, layout: TableLayout) -> None:
@@ -97,9 +90,9 @@ class PackedWriter:
         self._file.write(block)
         keys = np.concatenate([*self._keys, key])
         self._keys = []  # the writer may wait long for its sync
-        columns = [keys] if keys.ndim == 1 else [leading_words(keys), np.ascontiguousarray(keys[:, 1:])]
-        for part in columns:
-            self._file.write(part.reshape(-1).view(np.uint8))
+        self._file.write(leading_words(keys).view(np.uint8))
+        if keys.ndim > 1:
+            self._file.write(np.ascontiguousarray(keys[:, 1:]).reshape(-1).view(np.uint8))
         self._file.write(_kernel.make_directory(keys).view(np.uint8))
         header = _kernel.make_header(
             self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.blocks.bytes, layout.table,
@@ -135,15 +128,6 @@ class PackedTable(StoredFile):
         How it is mapped, see :func:`fpstore.open`. None: it is not, and has no ``kernel``, as a damaged file must not.
     header : bytes, optional
         A header to use instead of the file's own, which is damaged.
-
-    Attributes
-    ----------
-    header : _kernel.TableParts
-    kernel : _kernel.Table
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
     """
 
     def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None) -> None:
@@ -175,27 +159,20 @@ class PackedTable(StoredFile):
     # Checks
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
-        """Refuse an intact file that belongs to another place in the design or another set.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
+        """Refuse an intact file that belongs to another place in the design or another set."""
         spec = design.tables[table]
-        wanted: dict[str, object] = {
-            "table": table, "table_count": len(design.tables), "width": spec.width.bits, "permutation": spec.permutation,
-            "prefix_bits": spec.prefix_bits, "flips": spec.flips,
-            "fingerprint_count": fingerprint_count, "set_digest": set_digest,
-        }  # fmt: skip
-        check_facts(self.path, self.header, wanted)
+        check_facts(
+            self.path, self.header, table=table, table_count=len(design.tables), width=spec.width.bits,
+            permutation=spec.permutation, prefix_bits=spec.prefix_bits, flips=spec.flips,
+            fingerprint_count=fingerprint_count, set_digest=set_digest,
+        )  # fmt: skip
 
     def check_codec(self, codec: str) -> None:
         """Refuse a table of another codec than the store's: a probe reads all its tables alike."""
         got = HUFFMAN if any(self.header.code_bits) else ELIAS_FANO
         if got != codec:
-            raise CorruptStoreError(
-                f"{self.path}: codec is {got}, the store expects {codec}", path=self.path, expected=codec, got=got
-            )
+            told = f"{self.path}: codec is {got}, the store expects {codec}"
+            raise CorruptStoreError(told, path=self.path, expected=codec, got=got)
 
     # The key index
 
@@ -223,28 +200,15 @@ class PackedTable(StoredFile):
         return np.concatenate([none, *(self.read_keys(block, block + 1) for block in range(0, count, step))])
 
     def _words(self, at: int, count: int) -> Words:
-        words = np.empty(count, np.uint64)
-        for start in range(0, count, INDEX_PIECE):
-            piece = words[start : start + INDEX_PIECE]
-            data = read_at(self.fileno(), self.path, at + 8 * start, 8 * len(piece))
-            if len(data) < 8 * len(piece):
-                end = at + 8 * start + len(data)
-                raise CorruptStoreError(f"{self.path}: cut short at byte {end}", path=self.path, got=end)
-            piece[:] = np.frombuffer(data, "<u8")
-        return words
+        return self.exactly(at, 8 * count).view(np.uint64)
 
     # Blocks
 
     def decode(self, start: int, end: int, into: Words | None = None) -> tuple[Words, Counts, int]:
         """Return (permuted keys, entry counts, next block) of some successive blocks, at least one.
 
-        The keys are put into an array, if one is given that has room for them.
-
-        Raises
-        ------
-        CorruptStoreError
-            A block is damaged or cannot be read; its number is in ``block``. The blocks before it were not returned.
-        StorageError
+        The keys are put into an array, if one is given that has room for them. The error for a block that is damaged or cannot be
+        read has its number in ``block``; the blocks before it were not returned.
         """
         count = min(end - start, max(PIECE_BYTES // self.header.block_bytes, 1))
         while True:
@@ -267,26 +231,18 @@ class PackedTable(StoredFile):
         if not before:
             keys = np.concatenate([Width(header.width).row(0), keys])
         at = _kernel.HEADER_BYTES + start * header.block_bytes
-        data = read_at(self.fileno(), self.path, at, count * header.block_bytes)
-        if len(data) < count * header.block_bytes:
-            raise CorruptStoreError(f"{self.path}: cut short at byte {at + len(data)}", path=self.path, got=at + len(data))
-        return np.frombuffer(data + bytes(_kernel.OVERREAD_BYTES), np.uint8), keys
+        return self.exactly(at, count * header.block_bytes, _kernel.OVERREAD_BYTES), keys
 
-    def pieces(self, start: int = 0) -> Iterator[tuple[Words, Counts]]:
-        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces."""
+    def pieces(self, start: int = 0, reuse: bool = False) -> Iterator[tuple[Words, Counts]]:
+        """Yield (permuted keys, entry counts of their blocks) from block ``start`` on, in order, in bounded pieces.
+
+        With ``reuse``, keys are valid until the next piece takes their memory: each new page would have to be cleared.
+        """
         end = self.header.block_count
+        room = Width(self.header.width).empty(DECODE_ROOM + DECODE_MORE) if reuse else None
         while start < end:
-            values, counts, start = self.decode(start, end)
+            values, counts, start = self.decode(start, end, room)
             yield values, counts
-
-    def keys_in_turn(self) -> Iterator[Words]:
-        """Yield the permuted keys in order, in pieces of which each is valid until the next."""
-        start, end = 0, self.header.block_count
-        # Memory that is used again: each new page would have to be cleared.
-        room = Width(self.header.width).empty(DECODE_ROOM + DECODE_MORE)
-        while start < end:
-            values, _, start = self.decode(start, end, room)
-            yield values
 
     # Everything
 
@@ -300,11 +256,6 @@ class PackedTable(StoredFile):
 
         Of each block, the checksum, the lengths and the key are checked before its keys are yielded. ``tick`` is called with
         the number of keys of each piece.
-
-        Raises
-        ------
-        CorruptStoreError, StorageError
-            The first fault.
         """
         self.check_size()
         header = self.header
@@ -316,12 +267,9 @@ class PackedTable(StoredFile):
             joined = np.concatenate([last, values])
             bad = _kernel.histogram(joined, histogram)
             if bad != len(joined):
-                raise CorruptStoreError(
-                    f"{self.path}: entry {count + bad - len(last)} is out of order",
-                    path=self.path,
-                    expected=rows_to_numbers(joined[bad - 1 : bad])[0],
-                    got=rows_to_numbers(joined[bad : bad + 1])[0],
-                )
+                before, got = rows_to_numbers(joined[bad - 1 : bad + 1])
+                what = f"{self.path}: entry {count + bad - len(last)} is out of order"
+                raise CorruptStoreError(what, path=self.path, expected=before, got=got)
             digest += _kernel.digest(values, permutation)
             count += len(values)
             last = values[-1:]
@@ -333,38 +281,16 @@ class PackedTable(StoredFile):
             ("set digest", header.set_digest, digest % 2**64),
         ):
             if expected != got:
-                raise CorruptStoreError(
-                    f"{self.path}: {what} is {got}, the header says {expected}",
-                    path=self.path,
-                    expected=expected,
-                    got=got,
-                )
+                told = f"{self.path}: {what} is {got}, the header says {expected}"
+                raise CorruptStoreError(told, path=self.path, expected=expected, got=got)
 
     def check_index(self) -> None:
-        """Check that the keys ascend, and that the directory belongs to them.
-
-        Raises
-        ------
-        CorruptStoreError, StorageError
-        """
+        """Check that the keys ascend, and that the directory belongs to them."""
         header, keys = self.header, self.block_keys
-        for start in range(0, len(keys), INDEX_PIECE):
-            piece = keys[start : start + INDEX_PIECE + 1]
-            wrong = np.flatnonzero(~ascending(piece))
-            if len(wrong):
-                block = start + int(wrong[0]) + 1
-                raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
-        leads = leading_words(keys)
-        slots = (header.file_bytes - header.directory_offset) // 8 - 1
-        for start in range(0, slots + 1, INDEX_PIECE):
-            found = self._words(header.directory_offset + 8 * start, min(INDEX_PIECE, slots + 1 - start))
-            if not np.array_equal(found, _directory_part(leads, slots, start, len(found))):
-                raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
-
-
-def _directory_part(keys: Words, slots: int, start: int, count: int) -> Words:
-    """Return slots of the directory: the number of keys whose leading bits are below each slot; after the last slot, all keys."""
-    lowest = np.arange(start, min(start + count, slots), dtype=np.uint64)
-    lowest <<= np.uint64(65 - slots.bit_length() if slots > 1 else 0)
-    part: Words = np.searchsorted(keys, lowest).astype(np.uint64)
-    return part if len(part) == count else np.append(part, np.uint64(len(keys)))
+        wrong = np.flatnonzero(~ascending(keys))
+        if len(wrong):
+            block = int(wrong[0]) + 1
+            raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
+        found = self._words(header.directory_offset, (header.file_bytes - header.directory_offset) // 8)
+        if not np.array_equal(found, _kernel.make_directory(keys)):
+            raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)

@@ -13,7 +13,6 @@ import fpstore
 from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.errors import CorruptStoreError
-from fpstore.format import packed_table as tablefile
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.record import Change, Totals
 from fpstore.query import delta
@@ -149,11 +148,6 @@ def test_control_c_ends_the_sorts_of_the_threads(tmp_path, what, name):
 # --- Indexes ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def pieces(monkeypatch):
-    monkeypatch.setattr(tablefile, "INDEX_PIECE", 16)
-
-
 def table_of(tmp_path, keys):
     path = tmp_path / "table"
     path.write_bytes(tableimage.build(keys, block_bytes=128))
@@ -162,7 +156,7 @@ def table_of(tmp_path, keys):
 
 @pytest.mark.parametrize("kind", ["random", "skewed", "dense"])
 @pytest.mark.parametrize("count", [0, 1, 20, 5000])
-def test_an_index_that_is_checked_in_pieces(tmp_path, pieces, kind, count):
+def test_an_index_that_is_checked(tmp_path, kind, count):
     """Whole, it passes; with one byte changed in any key or slot it does not."""
     path = table_of(tmp_path, tableimage.make_keys(kind, 3, count) if count else np.empty(0, np.uint64))
     table = PackedTable(path, None)
@@ -179,27 +173,6 @@ def test_an_index_that_is_checked_in_pieces(tmp_path, pieces, kind, count):
             with pytest.raises(CorruptStoreError, match=r"key index is out of order|key directory does not match the keys"):
                 PackedTable(path, None).check_index()
         image[at : at + 8] = before
-
-
-def test_control_c_ends_the_check_of_an_index_within_a_piece(tmp_path, pieces, monkeypatch):
-    table = PackedTable(table_of(tmp_path, tableimage.make_keys("random", 3, 40_000)), None)
-    read, reads = tablefile.read_at, []
-
-    def interrupted(*arguments):
-        reads.append(arguments)
-        if len(reads) == last:
-            os.kill(os.getpid(), signal.SIGINT)
-        return read(*arguments)
-
-    monkeypatch.setattr(tablefile, "read_at", interrupted)
-    keys = -(-table.header.block_count // tablefile.INDEX_PIECE)
-    for last in (3, keys + 4):  # among the keys, and then in the directory
-        table = PackedTable(table.path, None)
-        assert (table.header.file_bytes - table.header.directory_offset) // 8 > 6 * tablefile.INDEX_PIECE
-        reads.clear()
-        with pytest.raises(KeyboardInterrupt):
-            table.check_index()
-        assert len(reads) == last
 
 
 # --- Changes ----------------------------------------------------------------------------------------

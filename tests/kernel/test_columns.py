@@ -154,7 +154,7 @@ def test_blocks_of_entries(tmp_path, width):
     if width == 64:
         layout = column_sets.ColumnLayout(column_sets.COPIES, 64, len(words), digest, bytes(range(64)))
     else:
-        layout = column_sets.ColumnLayout.rows(width, len(words), digest)
+        layout = column_sets.rows_layout(width, len(words), digest)
     reader = column_sets.ColumnTable(column_sets.write(tmp_path / "t", layout, as_given(words)))
     table = reader.kernel
     number = np.arange(len(words))

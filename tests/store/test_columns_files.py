@@ -8,7 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import reference_columns as reference
-from column_sets import Built, as_given, brute, deal, even_thresholds, keys_of, make_queries, make_set, matches, verify, write
+from column_sets import (
+    Built,
+    as_given,
+    brute,
+    deal,
+    even_thresholds,
+    keys_of,
+    make_queries,
+    make_set,
+    matches,
+    rows_layout,
+    verify,
+    write,
+)
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
@@ -45,7 +58,7 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)[:2])
     ]
     if width > 64:
-        layouts.append(ColumnLayout.rows(width, len(words), digest, bucket_bits))
+        layouts.append(rows_layout(width, len(words), digest, bucket_bits))
     for layout in layouts:
         entries = as_given(words) if layout.kind == ROWS else keys_of(words, layout.permutation, bucket_bits, width)
         path = write(tmp_path / "t", layout, entries, pieces=1 + count % 3)

@@ -19,7 +19,7 @@ from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.filter import filter_name
 from fpstore.format.layout import table_name
-from fpstore.format.log import LOG_FILE, LogHeader, log_end
+from fpstore.format.log import LOG_FILE, LogFile, LogHeader
 from fpstore.format.log_writer import set_end
 from fpstore.format.mapping import IDS_FILE, PLACES_FILES
 from fpstore.query.generation import Generation
@@ -114,7 +114,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
         target = folder / generation.folder.name
         target.mkdir()
         # The copied part of the log decides the moment; the other files never change.
-        end = log_end(files[LOG_FILE], log_file, LogHeader.of(manifest))
+        end = LogFile(files[LOG_FILE], log_file, LogHeader.of(manifest)).durable_end()
         sizes = {name: os.fstat(descriptor).st_size if name != LOG_FILE else end for name, descriptor in files.items()}
         done, total = 0, sum(sizes.values())
         for name, descriptor in files.items():

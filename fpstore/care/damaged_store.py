@@ -27,7 +27,7 @@ from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, 
 from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.layout import ColumnLayout, table_name
-from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, check_belongs, parse_header, told_end
+from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, parse_header, told_end
 from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, generation_numbers, read_manifest
 from fpstore.format.mapping import IDS_FILE, PLACES_FILES
 from fpstore.format.packed_table import PackedTable
@@ -122,7 +122,7 @@ class DamagedStore:
             return expected
         try:
             if expected is not None:
-                check_belongs(log.header, log.path, expected)
+                log.header.check_belongs(log.path, expected)
             elif (log.header.generation, log.header.totals.fingerprints, log.header.width) != (number, self.count, self._width):
                 raise CorruptStoreError(f"{log.path}: the log of another store or generation", path=log.path)
         except CorruptStoreError as error:

@@ -15,7 +15,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.width import comparable, empty_rows
 from fpstore.disk.files import opened, read_if_possible, write_all
 from fpstore.disk.refusals import refusing
-from fpstore.format.log import HEADER_BYTES, LogHeader, Records, can_be_id, later_records, whole_records
+from fpstore.format.log import HEADER_BYTES, LogFile, LogHeader, Records, can_be_id
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
 
 NONE = np.empty(0, np.uint64)
@@ -30,7 +30,7 @@ class IntactLog:
 
     def __init__(self, path: Path, header: LogHeader, end: int | None, folder: Path) -> None:
         with _readable(path, folder) as descriptor:
-            self.pieces = list(_found(descriptor, path, header, end))
+            self.pieces = list(_found(LogFile(descriptor, path, header), end))
         self.count = sum(records.last - records.first + 1 for records in self.pieces)
         self.losses: list[str] = []
         expected, missing = 1, []
@@ -56,18 +56,18 @@ class IntactLog:
         return self.pieces[-1].change.totals if self.pieces else None
 
 
-def _found(descriptor: int, path: Path, header: LogHeader, end: int | None) -> Iterator[Records]:
+def _found(log: LogFile, end: int | None) -> Iterator[Records]:
     """Yield all whole records, in order of their numbers.
 
     Behind the end, only those that follow without a gap: the writer may not have come to tell them. Others were taken back.
     """
-    size = os.fstat(descriptor).st_size
+    size = os.fstat(log.descriptor).st_size
     place, number = HEADER_BYTES, 1
     while True:
-        for records in whole_records(descriptor, path, header, place, number, size):
+        for records in log.whole_records(place, number, size):
             yield records
             place, number = records.end, records.last + 1
-        found = next((found for found in later_records(descriptor, path, header, place) if found[2].first >= number), None)
+        found = next((found for found in log.later_records(place) if found[2].first >= number), None)
         if found is None or (end is not None and found[0] >= end):
             return
         yield found[2]

@@ -9,12 +9,11 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from weakref import finalize
 
 import xxhash
 
 from fpstore.disk.files import open_file, read_at, write_all
-from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
+from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.log import (
     ALIGN,
@@ -28,17 +27,12 @@ from fpstore.format.log import (
     SUPERSEDED,
     WORDS_AT,
     LogHeader,
+    OpenLog,
     Records,
     boot_word,
-    check_tail,
-    checked,
-    damaged_at,
     end_word,
-    map_header,
-    open_log,
     parse_header,
     told_end,
-    whole_records,
 )
 
 LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
@@ -48,12 +42,7 @@ _NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # of a kernel or a s
 
 
 def create_log(path: Path, header: LogHeader) -> None:
-    """Write an empty, durable log; the caller makes its name durable.
-
-    Raises
-    ------
-    OSError
-    """
+    """Write an empty, durable log; the caller makes its name durable."""
     words = struct.pack("<QQ", end_word(HEADER_BYTES), boot_word())
     data = header.pack().ljust(WORDS_AT, b"\0") + words
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
@@ -64,16 +53,10 @@ def create_log(path: Path, header: LogHeader) -> None:
         os.close(descriptor)
 
 
-class LogWriter:
+class LogWriter(OpenLog):
     """A log, open for appending by the process that holds the writer's lock.
 
     Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable and never told is kept.
-
-    Parameters
-    ----------
-    path : Path
-    header : LogHeader
-        That of the manifest.
 
     Attributes
     ----------
@@ -86,67 +69,42 @@ class LogWriter:
     """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
-        self.path, self.header = path, header
-        self._descriptor = open_log(path, header, os.O_RDWR)
-        self._given_back = finalize(self, os.close, self._descriptor)
-        self._seed = self.header.seed
+        super().__init__(path, header, writable=True)
+        self._seed = header.seed
+        self._failed = False  # what was half written could not be taken back; it is tried again before the next record
+        self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
+        self._step = LEAST_STEP  # how much space is made ahead next
+        self._flag = 0  # SUPERSEDED, once another generation is announced
         try:
-            self._mapped = map_header(self._descriptor, path, mmap.PROT_READ | mmap.PROT_WRITE)
-            self._words = memoryview(self._mapped).cast("Q")
-            self._failed = False  # what was half written could not be taken back; it is tried again before the next record
-            self._unsure = False  # a sync has failed, and the system may have forgotten what it could not write
-            self._forced = _NOT_FORCED  # the place of the last sync
-            self._furthest = 0  # the end of what was written since the last publish, even if it was taken back
-            self._size = 0  # of the file, with the space made ahead
-            self._step = LEAST_STEP  # how much space is made ahead next
-            self._flag = 0  # SUPERSEDED, once another generation is announced
-            self._recover()
+            told = told_end(self.word, path)
+            self.place, self.number = HEADER_BYTES, 0
+            for records in self.whole_records(HEADER_BYTES, 1, os.fstat(self.descriptor).st_size):
+                self.place, self.number = records.end, records.last
+            self.check_tail(self.place, told)
+            with refusing(path):  # remains of a record that was never told must not be taken for one later
+                os.ftruncate(self.descriptor, self.place)
+                os.fsync(self.descriptor)
+            self._size = self.place  # of the file, with the space made ahead
+            self._furthest = self.place  # the end of what was written since the last publish, even if it was taken back
+            self._forced = self.place  # the place of the last sync
+            self.publish()
+            self.words[BOOT] = boot_word()  # after the end, which is exact from now on
         except BaseException:
-            self.close()
+            super().close()
             raise
-
-    def _recover(self) -> None:
-        told = told_end(self._words[END], self.path)
-        self._size = os.fstat(self._descriptor).st_size
-        self.place, self.number = HEADER_BYTES, 0
-        for records in whole_records(self._descriptor, self.path, self.header, HEADER_BYTES, 1, self._size):
-            self.place, self.number = records.end, records.last
-        check_tail(self._descriptor, self.path, self.header, self.place, told)
-        # Remains of a record that was never told must not be taken for one later.
-        try:
-            os.ftruncate(self._descriptor, self.place)
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise refused(self.path, error) from error
-        self._size = self._furthest = self._forced = self.place
-        self.publish()
-        self._words[BOOT] = boot_word()  # after the end, which is exact from now on
 
     # Appending
 
     def append(self, payload: bytes, durable: bool = False) -> None:
-        """Write the next record. Others see it after :meth:`publish`, when it is durable.
+        """Write the next record, a packed change, and make it and all before it ``durable``; others see it after :meth:`publish`.
 
-        Parameters
-        ----------
-        payload : bytes
-            A packed change.
-        durable : bool
-            Make it and all before it durable.
-
-        Raises
-        ------
-        StorageError
-            Nothing was changed; what was appended before stays, durable or not.
+        If the system refuses that, nothing was changed; what was appended before stays, durable or not.
         """
         if self._failed:
             self.take_back(self.place, self.number)
             if self._failed:
-                raise StorageError(
-                    f"{self.path}: a record that was half written cannot be taken back; nothing was changed: the next change "
-                    "tries again",
-                    path=self.path,
-                )
+                told = "a record that was half written cannot be taken back; nothing was changed: the next change tries again"
+                raise StorageError(f"{self.path}: {told}", path=self.path)
         place, number = self.place, self.number
         length = HEAD + len(payload)
         body = RECORD.pack(length, number + 1, self.durable) + payload
@@ -160,12 +118,12 @@ class LogWriter:
                 self._furthest = end
             if durable and place == self.durable and not self._unsure:
                 self._unsure = True
-                _write_durably(self._descriptor, record, place)
+                _write_durably(self.descriptor, record, place)
                 self._check_there()
                 self._unsure = False
                 self._forced = end
             else:
-                write_all(self._descriptor, record, place)
+                write_all(self.descriptor, record, place)
             self.place, self.number = end, number + 1
             if durable:
                 self.force()
@@ -185,16 +143,13 @@ class LogWriter:
 
     def _write_zeros(self, end: int) -> None:
         for start in range(self._size, end, MOST_STEP):
-            write_all(self._descriptor, bytes(min(MOST_STEP, end - start)), start)
+            write_all(self.descriptor, bytes(min(MOST_STEP, end - start)), start)
         self._size = max(self._size, end)
 
     def force(self) -> None:
         """Make the appended records durable; others do not see them yet.
 
-        Raises
-        ------
-        StorageError
-            It stays appended: call this again, or :meth:`take_back`.
+        After StorageError they stay appended: call this again, or :meth:`take_back`.
         """
         if self._forced == self.place:
             return
@@ -202,9 +157,9 @@ class LogWriter:
             if self._unsure:  # the system forgets what it could not write: write it again
                 for start in range(self.durable, self._furthest, PIECE_BYTES):
                     count = min(PIECE_BYTES, self._furthest - start)
-                    write_all(self._descriptor, read_at(self._descriptor, self.path, start, count), start)
+                    write_all(self.descriptor, read_at(self.descriptor, self.path, start, count), start)
             self._unsure = True
-            os.fdatasync(self._descriptor)
+            os.fdatasync(self.descriptor)
             if self.place != self.durable:
                 self._check_there()
         except OSError as error:
@@ -214,13 +169,13 @@ class LogWriter:
 
     def _check_there(self) -> None:
         """Refuse a log whose file was removed: records in it are gone with the last process that has the file open."""
-        if not os.fstat(self._descriptor).st_nlink:
+        if not os.fstat(self.descriptor).st_nlink:
             raise StorageError(f"{self.path}: was removed or replaced: open the store again", path=self.path)
 
     def publish(self) -> None:
         """Let others see the records that :meth:`force` has made durable."""
         self.durable = self._furthest = self.place
-        self._words[END] = end_word(self.durable) | self._flag  # one store of 8 aligned bytes
+        self.words[END] = end_word(self.durable) | self._flag  # one store of 8 aligned bytes
 
     def take_back(self, place: int, number: int) -> None:
         """Let the log end at a place behind which no record was acknowledged; the record before it has this number.
@@ -229,9 +184,9 @@ class LogWriter:
         """
         self.place, self.number = place, number
         try:
-            write_all(self._descriptor, bytes(len(RECORD_MAGIC)), place)
+            write_all(self.descriptor, bytes(len(RECORD_MAGIC)), place)
         except OSError:
-            self._failed = os.fstat(self._descriptor).st_size > place
+            self._failed = os.fstat(self.descriptor).st_size > place
             return
         self._failed = False
         self._furthest = max(self._furthest, place + len(RECORD_MAGIC))
@@ -244,50 +199,37 @@ class LogWriter:
         """Yield the records appended from a place on, in pieces; ``number`` is the number of the first record there.
 
         Up to ``end``, such as :attr:`durable`; by default all, which only the thread that appends may ask for.
-
-        Raises
-        ------
-        CorruptStoreError
         """
         end = self.place if end is None else end
-        for records in whole_records(self._descriptor, self.path, self.header, place, number, end):
-            yield checked(records, self.header, self.path)
+        for records in self.whole_records(place, number, end):
+            yield self.checked(records)
             place = records.end
         if place != end:
-            raise damaged_at(self.path, place)
+            raise self.damaged_at(place)
 
     def supersede(self) -> None:
         """Tell readers that another generation is current, or about to be: they look for it at each question."""
         self._flag = SUPERSEDED
-        self._words[END] |= SUPERSEDED
+        self.words[END] |= SUPERSEDED
 
     def take_supersede_back(self) -> None:
         """Tell readers that this generation stays current."""
         self._flag = 0
-        self._words[END] &= ~SUPERSEDED
+        self.words[END] &= ~SUPERSEDED
 
     def close(self) -> None:
         """Give the file back, without the space that was made ahead. Closing twice is allowed."""
-        if self._given_back.alive:
-            try:
-                if hasattr(self, "durable") and self.durable == self.place and not self._words[END] & SUPERSEDED:
-                    with suppress(OSError):
-                        os.ftruncate(self._descriptor, self.place)
-                        os.fdatasync(self._descriptor)  # the end too: it tells damage of the last record from one that was torn
-            finally:
-                self._given_back()  # first, so that after an interrupt there is nothing left to do twice
-                if hasattr(self, "_words"):
-                    self._words.release()
-                    self._mapped.close()
+        try:
+            if self._given_back.alive and self.durable == self.place and not self.word & SUPERSEDED:
+                with suppress(OSError):
+                    os.ftruncate(self.descriptor, self.place)
+                    os.fdatasync(self.descriptor)  # the end too: it tells damage of the last record from one that was torn
+        finally:
+            super().close()
 
 
 def set_end(path: Path, end: int) -> None:
-    """Store the end of a copied log, durably.
-
-    Raises
-    ------
-    OSError
-    """
+    """Store the end of a copied log, durably."""
     descriptor = open_file(path, os.O_RDWR)
     try:
         write_all(descriptor, struct.pack("<QQ", end_word(end), boot_word()), WORDS_AT)

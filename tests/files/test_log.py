@@ -34,11 +34,11 @@ from fpstore.format import log as log_format
 from fpstore.format.log import (
     HEADER_BYTES,
     WORDS_AT,
+    LogFile,
     LogHeader,
     LogReader,
     boot_word,
     end_word,
-    later_records,
     told_end,
 )
 from fpstore.format.log_writer import LogWriter, supersede_log
@@ -302,7 +302,7 @@ def test_a_later_record_tells_damage_from_a_torn_tail(path):
 def later_records_of(path, place):
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield from later_records(descriptor, path, HEADER, place)
+        yield from LogFile(descriptor, path, HEADER).later_records(place)
     finally:
         os.close(descriptor)
 

@@ -27,11 +27,11 @@ from fpstore.format import log as log_format
 from fpstore.format import log_writer
 from fpstore.format.log import (
     HEADER_BYTES,
+    LogFile,
     boot_word,
     end_word,
-    log_end,
 )
-from fpstore.format.log_writer import create_log, set_end
+from fpstore.format.log_writer import LogWriter, create_log, set_end
 from fpstore.format.record import pack_change
 
 # --- Readers and the writer -----------------------------------------------------------------------
@@ -84,15 +84,15 @@ def test_a_reader_from_before_the_first_writer_since_a_reboot_sees_what_is_durab
 
 def writer_during_a_scan(path, monkeypatch):
     """Let a writer open and append when the next scan of the log begins; return the list that it will be in."""
-    writers, scan = [], log_format.whole_records
+    writers, scan = [], LogFile.whole_records
 
-    def with_a_writer(*arguments):
-        if not writers:
+    def with_a_writer(log, *arguments):
+        if not writers and not isinstance(log, LogWriter):
             writers.append(open_writer(path))
             writers[0].append(pack_change(CHANGES[0]))
-        yield from scan(*arguments)
+        yield from scan(log, *arguments)
 
-    monkeypatch.setattr(log_format, "whole_records", with_a_writer)
+    monkeypatch.setattr(LogFile, "whole_records", with_a_writer)
     return writers
 
 
@@ -113,7 +113,7 @@ def test_a_writer_that_opens_while_a_backup_looks_for_the_end(full, monkeypatch)
     path.write_bytes(with_words(path.read_bytes(), places[2], boot_word() ^ 1) + bytes(1 << 16))  # with space made ahead
     writers = writer_during_a_scan(path, monkeypatch)
     with path.open("rb") as file:
-        end = log_end(file.fileno(), path, HEADER)
+        end = LogFile(file.fileno(), path, HEADER).durable_end()
     assert HEADER_BYTES < end == writers[0].durable < writers[0].place
     writers[0].close()
 

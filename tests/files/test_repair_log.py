@@ -12,7 +12,7 @@ from speeds import slow
 
 import fpstore
 from fpstore.format.layout import table_name
-from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogHeader, LogReader, later_records
+from fpstore.format.log import BOOT, END, HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import set_end
 from fpstore.format.manifest import MANIFEST_FILE, read_manifest
 from fpstore.store import snapshot_of
@@ -24,8 +24,7 @@ def records_of(path):
     """Return (place, end, change) of each record of the log."""
     manifest, file = read_manifest(path), path / current(path) / LOG_FILE
     log = LogReader(file, LogHeader.of(manifest))
-    with file.open("rb") as stream:
-        found = [(place, r.end, r.change) for place, _, r in later_records(stream.fileno(), file, log.header, HEADER_BYTES)]
+    found = [(place, r.end, r.change) for place, _, r in log.later_records(HEADER_BYTES)]
     log.close()
     return found
 

@@ -208,7 +208,7 @@ class _Build:
 
     def _first_table(self, identity: _Identity) -> None:
         """Write the first table and the ids."""
-        self._writer.write_identity(identity.summary.histogram, identity.groups())
+        self._writer.write_identity(identity.summary.counts, identity.groups())
         identity.drop_ids(self._writer.folder / table_name(0))
 
     def _choose(self, count: int, sample: Words | None = None) -> Design:

@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
+from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import PIECE_BYTES, StringColumn, string_spans
 from fpstore.building.columns import COPY_ROWS, Column
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.files import write_all
 from fpstore.disk.temporary import array_on_disk, nameless_file
 from fpstore.errors import InputError
-from fpstore.format.string_records import StringLayout, strings_per_record
-from fpstore.format.strings import MAX_STRING_BYTES, StringWriter
+from fpstore.format.strings import StringLayout, StringWriter, strings_per_record
 
 LEVEL = 3
 MOST_DICTIONARY_BYTES = 1 << 16
@@ -60,8 +60,8 @@ class StringSpool:
                 self._add(StringColumn.of(strings[some]))
 
     def _add(self, column: StringColumn) -> None:
-        if (longest := int(column.sizes.max(initial=0))) > MAX_STRING_BYTES:
-            raise InputError(f"a string id takes at most {MAX_STRING_BYTES} bytes of UTF-8, got one of {longest}")
+        if (longest := int(column.sizes.max(initial=0))) > MAX_ID_BYTES:
+            raise InputError(f"a string id takes at most {MAX_ID_BYTES} bytes of UTF-8, got one of {longest}")
         write_all(self._data.fileno(), column.data, self._bytes)
         self._ends.append(column.ends + np.uint64(self._bytes))
         self._bytes += len(column.data)

@@ -26,7 +26,7 @@ from fpstore.disk.refusals import refusing
 from fpstore.disk.sealed import Item, left_items
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.mapping import record_seed
-from fpstore.format.string_records import LAYOUT_KEYS, RecordReader, checked, parse_layout
+from fpstore.format.strings import LAYOUT_KEYS, RecordReader, checked, parse_layout
 
 FOUND_AT_ONCE = 1 << 12
 

@@ -271,7 +271,7 @@ class _Stream:
         return summary
 
     def _identity(self, counted: KeySummary | None, used: npt.NDArray[np.bool_] | None) -> None:
-        histogram = (counted or self._counted()).histogram
+        histogram = (counted or self._counted()).counts
         groups = self._source.groups() if self._threads == 1 else ahead(self._source.groups())
         self._writer.write_identity(histogram, groups if used is None else self._noting(groups, used))
 

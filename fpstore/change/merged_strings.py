@@ -13,8 +13,7 @@ from fpstore.base.strings import StringColumn, string_spans
 from fpstore.building.strings import StringSample, StringSpool
 from fpstore.change.content import union_of_groups
 from fpstore.format.dictionary import Dictionary
-from fpstore.format.string_records import StringLayout
-from fpstore.format.strings import Strings, StringWriter
+from fpstore.format.strings import StringLayout, Strings, StringWriter
 
 TRAINED_GROWTH = 4  # the zstandard dictionary is trained again when the number of strings has grown by this factor
 

@@ -10,7 +10,6 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Words
 from fpstore.disk.files import read_at, write_all
-from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.format.layout import ROWS, ColumnLayout
 
@@ -21,20 +20,9 @@ SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
 class ColumnWriter:
     """Writes one column table or row file: :meth:`feed` sorted keys or rows, then :meth:`finish`.
 
-    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows are an array of shape (n, words). What is
-    kept in memory is the directory, and eight bytes for each page that was written.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create.
-    layout : ColumnLayout
-        The count and the digest must be those of the fingerprints that will be fed.
-
-    Raises
-    ------
-    ValueError
-        A field of the layout is out of range.
+    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows have the shape (n, words). The count and
+    the digest of the layout must be those of the fingerprints that will be fed. What is kept in memory is the directory, and
+    eight bytes for each page that was written.
     """
 
     def __init__(self, path: Path, layout: ColumnLayout) -> None:
@@ -48,15 +36,7 @@ class ColumnWriter:
         self._rest = _Section(self._pages, self._cutter.rest_offset)
 
     def feed(self, entries: Words) -> Counts:
-        """Append keys, or rows, in ascending order; return the entry counts of the blocks of ids that were completed.
-
-        Raises
-        ------
-        InputError
-            They do not ascend.
-        CorruptStoreError
-            They are more than the layout says.
-        """
+        """Append keys, or rows, in ascending order; return the entry counts of the blocks of ids that were completed."""
         before, self._fed = self._fed, self._fed + len(entries)
         if self._fed > self._layout.fingerprint_count:
             raise self._miscounted()
@@ -83,8 +63,8 @@ class ColumnWriter:
         directory.write(self._cutter.directory().view(np.uint8))
         for section in (directory, self._tags, self._rest):
             section.flush()
-        write_at(self._file.fileno(), self._path, self._cutter.checksums_offset, self._pages.finish().view(np.uint8))
-        write_at(self._file.fileno(), self._path, 0, np.frombuffer(self._cutter.header, np.uint8))
+        write_all(self._file.fileno(), self._pages.finish().view(np.uint8).data, self._cutter.checksums_offset)
+        write_all(self._file.fileno(), self._cutter.header, 0)
         return np.array([(self._fed - 1) % _kernel.ROWS_IN_BLOCK + 1] if self._fed else [], np.uint32)
 
     def sync(self) -> None:
@@ -111,7 +91,7 @@ class _PageSums:
 
     def write(self, at: int, data: Bytes) -> None:
         """Write bytes of the file that are written once."""
-        write_at(self._descriptor, self._path, at, data)
+        write_all(self._descriptor, data.data, at)
         size = _kernel.PAGE_BYTES
         whole = data[-at % size :]
         whole = whole[: len(whole) // size * size]
@@ -155,9 +135,3 @@ class _Section:
         self._at += count
         self._bytes -= count
         self._parts = [data[count:].copy()]  # a copy of its own, as the rest is caller's memory or much larger
-
-
-def write_at(descriptor: int, path: Path, at: int, data: Bytes) -> None:
-    """Write all bytes at a place of a file."""
-    with refusing(path):
-        write_all(descriptor, data.data, at)

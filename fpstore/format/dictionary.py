@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.strings import StringColumn, hash_of
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError
 from fpstore.format.mapping import KeyedMapping, digest_of, pair_digest
 from fpstore.format.strings import STRINGS_FILE, Strings
@@ -22,15 +23,7 @@ NO_NUMBER = np.uint64(2**64 - 1)
 
 
 class Dictionary:
-    """Reads a dictionary.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the generation.
-    record : dict
-        Its description in the manifest.
-    """
+    """Reads the dictionary of a generation, which the manifest describes."""
 
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         self.strings = Strings(folder / STRINGS_FILE, record["strings"], record["count"])
@@ -43,10 +36,7 @@ class Dictionary:
     def number(self, string: bytes) -> int | None:
         """Return the number of a string, or None.
 
-        Raises
-        ------
-        CorruptStoreError
-            A number listed under the hash has no intact string with that hash, so the string may be this one.
+        If a number listed under the hash has no intact string with that hash, the string may be this one: that is an error.
         """
         key = hash_of(string)
         for number in self.mapping.get(key):
@@ -57,13 +47,7 @@ class Dictionary:
         return None
 
     def numbers(self, strings: Sequence[bytes]) -> Words:
-        """Return the numbers of strings, NO_NUMBER for unknown strings; each record is read once.
-
-        Raises
-        ------
-        CorruptStoreError
-            As :meth:`number`.
-        """
+        """Return the numbers of strings as :meth:`number`, NO_NUMBER for unknown strings; each record is read once."""
         out = np.full(len(strings), NO_NUMBER)
         hashes = StringColumn.of(strings).hashes()
         lims, listed = self.mapping.gather(hashes)
@@ -79,8 +63,10 @@ class Dictionary:
 
     def _check(self, number: int, found: bytes, key: int) -> None:
         if hash_of(found) != key:
-            path = self.strings.path
-            raise CorruptStoreError(f"{path}: id number {number} is listed for another string: run fpstore repair", path=path)
+            raise self._damaged(f"id number {number} is listed for another string: {RUN_REPAIR}")
+
+    def _damaged(self, what: str) -> CorruptStoreError:
+        return CorruptStoreError(f"{self.strings.path}: {what}", path=self.strings.path)
 
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> npt.NDArray[np.bool_]:
         """Check every string, and that it leads back to its number; return which numbers have a string.
@@ -89,12 +75,11 @@ class Dictionary:
         """
         has_string, digest = self._verify_strings(tick)
         strings = int(np.count_nonzero(has_string))
-        path = self.strings.path
         numbers = self.mapping.verify(tick)
         if strings != numbers:
-            raise CorruptStoreError(f"{path}: the id dictionary has {strings} strings and {numbers} numbers", path=path)
+            raise self._damaged(f"the id dictionary has {strings} strings and {numbers} numbers")
         if digest_of(self.groups(), tick) != digest:
-            raise CorruptStoreError(f"{path}: the id dictionary is damaged: numbers are listed for other strings", path=path)
+            raise self._damaged("the id dictionary is damaged: numbers are listed for other strings")
         return has_string
 
     def _verify_strings(self, tick: Callable[[int], None]) -> tuple[npt.NDArray[np.bool_], int]:
@@ -109,13 +94,7 @@ class Dictionary:
         return has_string, digest % 2**64
 
     def groups(self) -> Iterator[Groups]:
-        """Yield (hashes, how many strings have each, their numbers), by hash.
-
-        Raises
-        ------
-        CorruptStoreError
-            Something is damaged, or a number is none of a string.
-        """
+        """Yield (hashes, how many strings have each, their numbers), by hash."""
         for hashes, counts, numbers in self.mapping.groups():
             highest = int(numbers.max(initial=0))
             if highest >= self.strings.count:

@@ -13,7 +13,7 @@ from fpstore.base.arguments import printable
 from fpstore.design.families import MAX_VARIANTS, Design
 from fpstore.design.filters import FilterShape
 from fpstore.design.tables import TableLookup
-from fpstore.disk.files import RUN_REPAIR, read_at
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.output import Output
 from fpstore.disk.pages import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError
@@ -26,23 +26,14 @@ def filter_name(table: int) -> str:
     return f"filter-{table:03d}.fpf"
 
 
-def filter_cutter(
-    design: Design, table: int, fingerprint_count: int, set_digest: int, shape: FilterShape
-) -> _kernel.FilterCutter:
-    """Return the encoder of the filter of a table, with this number in the design, from the table's sorted keys."""
+def filter_cutter(design: Design, table: int, count: int, set_digest: int, shape: FilterShape) -> _kernel.FilterCutter:
+    """Return the encoder of the filter of a table, with this number in the design, from the table's ``count`` sorted keys."""
     permutation = np.frombuffer(design.tables[table].permutation, np.uint8)
-    return _kernel.FilterCutter(permutation, fingerprint_count, set_digest, (table, len(design.tables)), tuple(shape))
+    return _kernel.FilterCutter(permutation, count, set_digest, (table, len(design.tables)), tuple(shape))
 
 
 class FilterWriter:
-    """Writes the filter of a table: :meth:`feed` the keys that the table is fed, then :meth:`finish`.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create.
-    cutter : FilterCutter
-    """
+    """Writes the filter of a table: :meth:`feed` the keys that the table is fed, then :meth:`finish`."""
 
     def __init__(self, path: Path, cutter: _kernel.FilterCutter) -> None:
         self._cutter = cutter
@@ -69,18 +60,7 @@ class FilterWriter:
 
 
 class FilterReader(StoredFile):
-    """A filter file, mapped for probes; its pages are verified when they are first used.
-
-    Parameters
-    ----------
-    path : Path
-    pages : str
-        See :func:`fpstore.open`.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
-    """
+    """A filter file, mapped for probes; its pages are verified when they are first used."""
 
     def __init__(self, path: Path, pages: str = LAZY) -> None:
         super().__init__(path)
@@ -89,12 +69,7 @@ class FilterReader(StoredFile):
         self.file_bytes = self.kernel.file_bytes
 
     def check_place(self, design: Design, table: int, fingerprint_count: int, set_digest: int) -> None:
-        """Refuse an intact file that belongs to another table, design or set.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
+        """Refuse an intact file that belongs to another table, design or set."""
         kernel = self.kernel
         wanted = table, len(design.tables), design.tables[table].permutation, fingerprint_count, set_digest
         got = kernel.table, kernel.table_count, kernel.permutation, kernel.fingerprint_count, kernel.set_digest
@@ -105,17 +80,10 @@ class FilterReader(StoredFile):
             raise CorruptStoreError(f"{self.path}: a filter of another store or table: {RUN_REPAIR}", path=self.path)
 
     def verify(self, design: Design, keys: Iterable[Words]) -> None:
-        """Compare the file with the filter that follows from the keys of its table, in order.
-
-        Raises
-        ------
-        CorruptStoreError, StorageError
-            The first difference.
-        """
+        """Compare the file with the filter that follows from the keys of its table, in order."""
         self.check_size()
         kernel = self.kernel
-        shape = FilterShape(*kernel.shape)
-        cutter = filter_cutter(design, kernel.table, kernel.fingerprint_count, kernel.set_digest, shape)
+        cutter = filter_cutter(design, kernel.table, kernel.fingerprint_count, kernel.set_digest, FilterShape(*kernel.shape))
         at = _kernel.HEADER_BYTES
         for piece in keys:
             at = self._compare(at, cutter.feed(piece))
@@ -125,11 +93,8 @@ class FilterReader(StoredFile):
     def _compare(self, at: int, expected: Bytes) -> int:
         for start in range(0, len(expected), PIECE_BYTES):
             piece = expected[start : start + PIECE_BYTES]
-            got = np.frombuffer(read_at(self.fileno(), self.path, at + start, len(piece)), np.uint8)
-            if not np.array_equal(got, piece):
-                wrong = np.flatnonzero(got != piece[: len(got)])
-                byte = at + start + (int(wrong[0]) if len(wrong) else len(got))
-                raise CorruptStoreError(
-                    f"{self.path}: byte {byte} differs from what its table gives: {RUN_REPAIR}", path=self.path
-                )
+            wrong = np.flatnonzero(self.exactly(at + start, len(piece)) != piece)
+            if len(wrong):
+                told = f"byte {at + start + int(wrong[0])} differs from what its table gives: {RUN_REPAIR}"
+                raise CorruptStoreError(f"{self.path}: {told}", path=self.path)
         return at + len(expected)

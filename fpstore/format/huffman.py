@@ -25,15 +25,6 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
 
     Rare positions are counted as at least a 2^-14th of all, doubling until no code is longer than the format allows (16 bits):
     that costs less than a thousandth of a bit per fingerprint. At least two positions get a code, so that the code is complete.
-
-    Parameters
-    ----------
-    histogram : ndarray of uint64, shape (65,)
-        The number of occurrences of each position.
-
-    Returns
-    -------
-    ndarray of uint8, shape (65,)
     """
     from bitarray.util import canonical_huffman
 
@@ -43,74 +34,45 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
         if len(present) < 2 and filler not in present:
             present.append(filler)
     lengths = np.zeros(SYMBOLS, dtype=np.uint8)
-    shift = 14
-    while True:
-        least = max(1, total >> shift)
-        codes, _, _ = canonical_huffman({s: max(int(histogram[s]), least) for s in present})
+    for shift in range(14, -1, -1):
+        codes, _, _ = canonical_huffman({s: max(int(histogram[s]), total >> shift, 1) for s in present})
         if max(map(len, codes.values())) <= _kernel.MAX_CODE_BITS:
             break
-        shift -= 1
     for symbol, code in codes.items():
         lengths[symbol] = len(code)
     return lengths
 
 
 class Histogram:
-    """Counts the first differing bits of successive keys.
-
-    Attributes
-    ----------
-    counts : ndarray of uint64
-        By the place of the bit.
-    """
+    """Counts the first differing bits of successive keys, by the place of the bit."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(SYMBOLS, np.uint64)
         self._last: Words | None = None  # the last row
 
     def add(self, keys: Words) -> None:
-        """Count the next keys.
+        """Count the next keys; CorruptStoreError if they do not ascend."""
+        if len(keys) and self._last is not None:
+            self._count(np.concatenate([self._last, keys[:1]]))
+        self._count(keys)
+        self._last = keys[-1:].copy() if len(keys) else self._last
 
-        Raises
-        ------
-        CorruptStoreError
-            The keys do not ascend.
-        """
-        if not len(keys):
-            return
-        if self._last is not None and _kernel.histogram(np.concatenate([self._last, keys[:1]]), self.counts) != 2:
-            raise _out_of_order(keys[:1], self._last)
+    def _count(self, keys: Words) -> None:
         bad = _kernel.histogram(keys, self.counts)
         if bad != len(keys):
-            raise _out_of_order(keys[bad : bad + 1], keys[bad - 1 : bad])
-        self._last = keys[-1:].copy()
+            before, key = rows_to_numbers(keys[bad - 1 : bad + 1])
+            raise CorruptStoreError(f"{key:016x} comes after {before:016x}: a table out of order: run fpstore verify")
 
 
-class KeySummary:
-    """The facts about distinct keys that the writer of a table needs: :meth:`add` all keys, ascending.
-
-    Attributes
-    ----------
-    count, digest : int
-        Their number, and their set digest.
-    """
+class KeySummary(Histogram):
+    """The facts about distinct keys that the writer of a table needs: number, set digest and histogram of ascending keys."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.count = self.digest = 0
-        self._histogram = Histogram()
-
-    @property
-    def histogram(self) -> Words:
-        """The counts of their first differing bits."""
-        return self._histogram.counts
 
     def add(self, keys: Words) -> None:
-        """Take the next keys; see :meth:`Histogram.add`."""
-        self._histogram.add(keys)
+        """Take the next keys."""
+        super().add(keys)
         self.count += len(keys)
         self.digest = (self.digest + _kernel.digest(keys)) % 2**64
-
-
-def _out_of_order(key: Words, before: Words) -> CorruptStoreError:
-    (number,), (earlier,) = rows_to_numbers(key), rows_to_numbers(before)
-    return CorruptStoreError(f"{number:016x} comes after {earlier:016x}: a table out of order: run fpstore verify")

@@ -70,78 +70,33 @@ _SCHEMA: dict[str, Any] = {
 
 
 class GenerationRecord(NamedTuple):
-    """The record of one generation of files.
-
-    Attributes
-    ----------
-    number : int
-    fingerprints, ids : int
-        The numbers of fingerprints in its tables and of ids in its id map.
-    next_row : int
-        The id of the next row that comes without one.
-    id_kind : str
-        ``row``, ``integer`` or ``string``.
-    first_string : int
-        The number of the first string that is not in its dictionary.
-    set_digest : int
-        The digest of its set of fingerprints.
-    filters : list of int
-        The tables that have a filter, ascending.
-    ids_file : dict
-        The expected ``bytes``, ``digest`` and ``largest`` record of the id map.
-    dictionary : dict or None
-        Of string ids: ``strings`` and ``numbers`` are the shapes of these files, ``count`` is the number of strings (with
-        unused numbers), ``hashes`` and ``hash_digest`` are the number and the digest of the distinct hashes.
-    places : dict or None
-        Of the index by id: ``places`` is the shape of that file, ``ids`` and ``id_digest`` are the number and the digest of the
-        distinct ids, ``rank_bits`` says how many bits of a place are the rank.
-    """
+    """The record of one generation of files; docs/format.md says what its members are."""
 
     number: int
-    fingerprints: int
-    ids: int
-    next_row: int
+    fingerprints: int  # in its tables
+    ids: int  # in its id map
+    next_row: int  # the id of the next row that comes without one
     id_kind: str
-    first_string: int
+    first_string: int  # the number of the first string that is not in its dictionary
     set_digest: int
-    filters: list[int]
+    filters: list[int]  # the tables that have a filter, ascending
     ids_file: dict[str, int]
-    dictionary: dict[str, Any] | None
-    places: dict[str, Any] | None
+    dictionary: dict[str, Any] | None  # of string ids
+    places: dict[str, Any] | None  # of the index by id
 
 
 class Manifest(NamedTuple):
-    """The content of a manifest.
+    """The content of a manifest."""
 
-    Attributes
-    ----------
-    identity : bytes
-        16 random bytes, made with the store. Its log names them, and so fits no other store.
-    design : Design
-    block_bytes : int
-    codec : str
-        How blocks are packed.
-    filter : bool or "auto"
-        Whether the tables of coming generations have filters.
-    fingerprinter : dict or None
-        How the fingerprints were made.
-    auto : dict or None
-        The planner's arguments, if it chose the design.
-    index_ids : bool
-        Whether integer ids are indexed too; strings always are.
-    generation : GenerationRecord
-        The current one.
-    """
-
-    identity: bytes
+    identity: bytes  # 16 random bytes, made with the store: its log names them, and so fits no other store
     design: Design
     block_bytes: int
     codec: str
-    filter: bool | str
+    filter: bool | str  # whether the tables of coming generations have filters
     fingerprinter: dict[str, Any] | None
-    auto: dict[str, Any] | None
-    index_ids: bool
-    generation: GenerationRecord
+    auto: dict[str, Any] | None  # the planner's arguments, if it chose the design
+    index_ids: bool  # integer ids too; strings always are
+    generation: GenerationRecord  # the current one
 
     @property
     def blocks(self) -> Blocks:
@@ -167,31 +122,16 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def write_manifest(folder: int, manifest: Manifest) -> None:
-    """Write the manifest of a store whose folder is open, in one durable step.
+    """Write the manifest of a store whose folder is open, in one durable step; after an OSError the old one stays.
 
-    Parameters
-    ----------
-    folder : int
-        The descriptor of the folder, so that a store that is renamed meanwhile gets its own manifest.
-    manifest : Manifest
-
-    Raises
-    ------
-    OSError
-        The old manifest stays.
+    The folder is a descriptor, so that a store that is renamed meanwhile gets its own manifest.
     """
     prepare_manifest(folder, manifest)
     publish_manifest(folder)
 
 
 def prepare_manifest(folder: int, manifest: Manifest) -> None:
-    """Write the coming manifest of a store, durably, beside the current one.
-
-    Raises
-    ------
-    OSError
-        There is none.
-    """
+    """Write the coming manifest of a store, durably, beside the current one; after an OSError there is none."""
     content = manifest.to_json()
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
     try:
@@ -214,10 +154,7 @@ def drop_coming_manifest(folder: int) -> None:
 def publish_manifest(folder: int) -> None:
     """Make the coming manifest the current one, durably.
 
-    Raises
-    ------
-    OSError
-        The old manifest stays; or the new one is in place, but not yet durable.
+    After an OSError the old manifest stays, or the new one is in place, but not yet durable.
     """
     try:
         os.rename(COMING_MANIFEST, MANIFEST_FILE, src_dir_fd=folder, dst_dir_fd=folder)
@@ -228,14 +165,7 @@ def publish_manifest(folder: int) -> None:
 
 
 def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FILE) -> Manifest:
-    """Read and check the manifest of a store, given by its path or its open folder; by default the current one.
-
-    Raises
-    ------
-    StoreNotFoundError
-        There is no manifest.
-    CorruptStoreError, FormatVersionError, StorageError
-    """
+    """Read and check the manifest of a store, given by its path or its open folder; by default the current one."""
     file = path / name
     try:
         descriptor = open_file(file, folder=folder, of_user=True)
@@ -249,12 +179,7 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
 
 
 def parse_manifest(data: bytes, file: Path) -> Manifest:
-    """Check and parse the bytes of a manifest.
-
-    Raises
-    ------
-    CorruptStoreError, FormatVersionError
-    """
+    """Check and parse the bytes of a manifest."""
     try:
         content = json.loads(data)
         told = content.pop("checksum")
@@ -276,13 +201,10 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
     try:
         if (wrong := _misfit(content, _SCHEMA, "")) is not None:
             raise ValueError(wrong or "members")
-        manifest = Manifest(
-            **{
-                **content,
-                "identity": bytes.fromhex(content["identity"]),
-                "design": Design.from_json(content["design"]),
-                "generation": GenerationRecord(**content["generation"]),
-            }
+        manifest = Manifest(**content)._replace(
+            identity=bytes.fromhex(content["identity"]),
+            design=Design.from_json(content["design"]),
+            generation=GenerationRecord(**content["generation"]),
         )
         _check(manifest, width)
     except (ValueError, CorruptStoreError) as error:
@@ -374,12 +296,7 @@ def is_generation_name(name: str) -> bool:
 
 
 def generation_numbers(path: Path) -> list[int]:
-    """Return the numbers of the generation folders of a store, ascending.
-
-    Raises
-    ------
-    StorageError
-    """
+    """Return the numbers of the generation folders of a store, ascending."""
     with refusing(path):
         names = [entry.name for entry in path.iterdir()]
     return sorted(int(name[4:]) for name in names if _GENERATION.fullmatch(name))

@@ -44,11 +44,11 @@ SPREAD = np.uint64(0x9E3779B185EBCA87)  # P1 of XXH64: without it, (key, number)
 
 def mapping_layout(keys: huffman.KeySummary) -> TableLayout:
     """Return the layout of a table of 64-bit keys: its blocks are of the least size that holds BLOCK_KEYS keys."""
-    count = max(int(keys.histogram.sum()), 1)
-    tails = int((keys.histogram * huffman.tail_bits(WIDTH_64)).sum()) / count
+    count = max(int(keys.counts.sum()), 1)
+    tails = int((keys.counts * huffman.tail_bits(WIDTH_64)).sum()) / count
     wanted = BLOCK_KEYS * (tails + 2) / 8  # a code takes about 2 bits
     blocks = Blocks(next((size for size in BLOCK_BYTES if size >= wanted), BLOCK_BYTES[-1]))
-    return TableLayout(MAPPING_DESIGN, 0, blocks, keys.count, keys.digest, keys.histogram)
+    return TableLayout(MAPPING_DESIGN, 0, blocks, keys.count, keys.digest, keys.counts)
 
 
 def pair_digest(keys: Words, numbers: Words) -> int:

@@ -39,24 +39,13 @@ class Totals(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Rows that were added or removed together, and the totals afterwards.
-
-    Attributes
-    ----------
-    totals : Totals
-    kinds : ndarray of uint8, shape (n,)
-        ADD, REMOVE or WIPE, with IN_BASE where it holds.
-    fingerprints : ndarray of uint64, n rows
-    ids : ndarray of uint64, shape (n,)
-    strings : list of bytes
-        Strings that get a number with this change, in the order of the numbers. The number of an empty one stays unused.
-    """
+    """Rows that were added or removed together, and the totals afterwards."""
 
     totals: Totals
-    kinds: Bytes
+    kinds: Bytes  # of each row, ADD, REMOVE or WIPE, with IN_BASE where it holds
     fingerprints: Words
     ids: Words
-    strings: list[bytes]
+    strings: list[bytes]  # that get a number with this change, in the order of the numbers; that of an empty one stays unused
 
 
 def pack_change(change: Change) -> bytes:

@@ -2,54 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import xxhash
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
+from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.sealed import SealedReader, SealedWriter
 from fpstore.errors import CorruptStoreError
-from fpstore.format.string_records import (
-    LAYOUT_KEYS,
-    MOST_STRINGS,
-    Buffers,
-    RecordReader,
-    StringLayout,
-    parse_layout,
-    with_checksum,
-    zstandard_dictionary,
-)
 
 if TYPE_CHECKING:
-    from zstandard import ZstdCompressor
+    from zstandard import ZstdCompressionDict, ZstdCompressor, ZstdDecompressor
 
 STRINGS_FILE = "strings.mdb"
-MAX_STRING_BYTES = MAX_ID_BYTES
+SEPARATOR = b"\xff"  # occurs in no UTF-8
+RECORD_BYTES = 1 << 10  # the strings of a record, about; one look-up decompresses them
+MOST_STRINGS = 1 << 8  # in a record
+LAYOUT_KEYS = 2**64 - 2, 2**64 - 1  # two copies: without the layout, no record can be read
+_LAYOUT = struct.Struct("<IQ")  # strings in a record; how many strings there were when the zstandard dictionary was trained
+CHECKSUM_BYTES = 4
+CONTENT_BYTES = 1 << 20  # of records that are decompressed together
 LEVEL = 3  # of zstandard
 BATCH_RECORDS, BATCH_BYTES = 1 << 11, 1 << 22  # per write
 RECORDS_AT_ONCE, VALUE_BYTES = 1 << 12, 1 << 21  # per read, about
 NO_RECORD = np.uint64(2**64 - 1)
 NO_NUMBERS = np.empty(0, np.uint64)
 NO_STRINGS = StringColumn(b"", NO_NUMBERS)
+Buffers = Any  # a sequence of buffers of zstandard
+
+
+def with_checksum(key: int, content: bytes) -> bytes:
+    """Return the value of a key: the low half of the XXH64 of the content, seeded with the key, then the content."""
+    return struct.pack("<I", xxhash.xxh64_intdigest(content, key) & 0xFFFFFFFF) + content
+
+
+def checked(key: int, value: bytes) -> bytes | None:
+    """Return the content of a value, or None if it is damaged."""
+    content = value[CHECKSUM_BYTES:]
+    return content if with_checksum(key, content) == value else None
+
+
+class StringLayout(NamedTuple):
+    """The parameters that all records of a file share."""
+
+    per_record: int  # the number of strings in a record
+    trained: int  # the number of strings when the dictionary was trained
+    dictionary: bytes  # of zstandard; b"" if there is none
+
+    def pack(self) -> bytes:
+        """Return its bytes in the file."""
+        return _LAYOUT.pack(self.per_record, self.trained) + self.dictionary
+
+
+def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
+    """Return the layout from the values of LAYOUT_KEYS, of which one is enough; None if all are damaged."""
+    for key, value in zip(LAYOUT_KEYS, values, strict=True):
+        content = None if value is None else checked(key, value)
+        if content is not None and len(content) >= _LAYOUT.size:
+            per_record, trained = _LAYOUT.unpack_from(content)
+            if 1 <= per_record <= MOST_STRINGS:
+                return StringLayout(per_record, trained, content[_LAYOUT.size :])
+    return None
+
+
+def strings_per_record(count: int, total_bytes: int) -> int:
+    """Return how many strings of a set of this size share a record."""
+    return min(max(RECORD_BYTES * count // total_bytes, 1), MOST_STRINGS) if total_bytes else MOST_STRINGS
+
+
+def zstandard_dictionary(data: bytes) -> ZstdCompressionDict | None:
+    """Return the dictionary as zstandard takes it."""
+    import zstandard
+
+    return zstandard.ZstdCompressionDict(data) if data else None
+
+
+class RecordReader:
+    """Reads the values of a file; several threads may."""
+
+    def __init__(self, layout: StringLayout) -> None:
+        import zstandard
+
+        self._layout = layout
+        self._zstandard = zstandard
+        self._free: list[ZstdDecompressor] = []  # each is for one thread at a time
+
+    def content(self, record: int, value: bytes) -> bytes | None:
+        """Return the decompressed content of a value, or None if it is damaged."""
+        frame = _kernel.checked_frame(value, record)
+        if frame is None:
+            return None
+        try:
+            zstd = self._decompressor()
+            content = zstd.decompress(frame)
+        except self._zstandard.ZstdError:
+            return None
+        self._free.append(zstd)
+        return content
+
+    def strings(self, record: int, value: bytes) -> list[bytes] | None:
+        """Return the strings of a value, or None if it is damaged."""
+        content = self.content(record, value)
+        strings = [] if content is None else content.split(SEPARATOR)
+        return None if not strings or strings.pop() or len(strings) > self._layout.per_record else strings
+
+    def contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers | None]]:
+        """Yield (which values, their decompressed buffers) in parts of some bytes; None, last, if a value is damaged."""
+        start = 0
+        while start < len(values):
+            found = self._decompressed(records[start:], list(values[start:]))
+            end = len(values) if found is None else start + len(found)
+            yield slice(start, end), found
+            start = end
+
+    def _decompressed(self, records: Words, values: list[bytes | None]) -> Buffers | None:
+        """Return the decompressed contents of the first values, or None if one is damaged."""
+        frames = _kernel.checked_frames(values, records, CONTENT_BYTES)
+        if frames is None:
+            return None
+        data, segments, sizes = frames
+        try:
+            zstd = self._decompressor()
+            found: Buffers = zstd.multi_decompress_to_buffer(
+                self._zstandard.BufferWithSegments(data, segments), decompressed_sizes=sizes
+            )
+        except self._zstandard.ZstdError:
+            return None
+        self._free.append(zstd)
+        return found
+
+    def _decompressor(self) -> ZstdDecompressor:
+        try:
+            return self._free.pop()
+        except IndexError:  # all are in use
+            return self._zstandard.ZstdDecompressor(dict_data=zstandard_dictionary(self._layout.dictionary))
 
 
 class StringWriter:
-    """Writes strings in the order of their numbers, from 0 on.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create.
-    layout : StringLayout
-    threads : int
-    """
+    """Writes strings in the order of their numbers, from 0 on."""
 
     def __init__(self, path: Path, layout: StringLayout, threads: int = 1) -> None:
         import zstandard
@@ -130,13 +228,7 @@ class Wanted(NamedTuple):
 class Strings:
     """Reads strings by number.
 
-    Parameters
-    ----------
-    path : Path
-    shape : dict
-        As :meth:`StringWriter.finish` returned it.
-    count : int
-        The number of strings, unused numbers included.
+    The ``shape`` is what :meth:`StringWriter.finish` returned; ``count`` is the number of strings, with unused numbers.
     """
 
     def __init__(self, path: Path, shape: dict[str, int], count: int) -> None:
@@ -150,12 +242,7 @@ class Strings:
 
     @cached_property
     def layout(self) -> StringLayout:
-        """What all records share.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
+        """What all records share."""
         layout = parse_layout(map(self._reader.file.get, LAYOUT_KEYS))
         if layout is None:
             raise self._damaged("the layout of the strings is damaged")
@@ -167,7 +254,7 @@ class Strings:
         return self.layout.per_record
 
     def _damaged(self, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"{self.path}: {what}: run fpstore repair", path=self.path)
+        return CorruptStoreError(f"{self.path}: {what}: {RUN_REPAIR}", path=self.path)
 
     def _unknown(self, number: int) -> CorruptStoreError:
         return CorruptStoreError(f"{self.path}: id number {number} has no string", path=self.path)
@@ -187,38 +274,25 @@ class Strings:
         return self._damaged(f"the strings of id numbers {first} to {first + self.per_record - 1} are damaged")
 
     def string(self, number: int) -> str:
-        """Return the string of a number.
-
-        Raises
-        ------
-        CorruptStoreError
-            There is none.
-        """
+        """Return the string of a number; CorruptStoreError if there is none."""
         if number >= self.count:
             raise self._unknown(number)
         per_record = self.layout.per_record
-        record = number // per_record
+        record, rank = divmod(number, per_record)
         last, content = self._last
         if last != record:
             value = self._reader.file.get(record, record)
             read = None if value is None else self._records.content(record, value)
             if read is None:
                 raise self._damaged_record(record)
-            content = read
-            self._last = record, content
-        first = record * per_record
-        string = _kernel.string_at(content, min(per_record, self.count - first), number - first)
+            self._last = record, (content := read)
+        string = _kernel.string_at(content, min(per_record, self.count - number + rank), rank)
         if not string:
             raise self._damaged_record(record) if string is None else self._unknown(number)
         return string
 
     def several(self, numbers: Words) -> list[bytes]:
-        """Return the UTF-8 of the strings of ascending numbers. Each record is read once.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
+        """Return the UTF-8 of the strings of ascending numbers. Each record is read once."""
         out: list[bytes] = []
 
         def pick(wanted: Wanted, rows: slice) -> int | None:
@@ -235,10 +309,6 @@ class Strings:
         """Put the strings of ascending numbers at these places of a list. Each record is read once.
 
         Return how many bytes they have; None as soon as these are more than ``most``.
-
-        Raises
-        ------
-        CorruptStoreError
         """
         return self._for_wanted(numbers, lambda wanted, rows: _kernel.place_strings(*wanted, places[rows], out), most)
 
@@ -258,10 +328,11 @@ class Strings:
             some = distinct[first : first + RECORDS_AT_ONCE]
             values = self._reader.file.get_many(some, some, VALUE_BYTES)
             some, bounds = some[: len(values)], lims[first : first + len(values) + 1]
-            for part, contents in self._contents(some, values):
+            for part, contents in self._records.contents(some, values):
                 rows = slice(int(bounds[part.start]), int(bounds[part.stop]))
                 within = (bounds[part.start : part.stop + 1] - rows.start).astype(np.uint64)
-                taken = take(Wanted(contents, self._counts(some[part]), within, ranks[rows]), rows)
+                wanted = Wanted(contents, self._counts(some[part]), within, ranks[rows])
+                taken = None if contents is None else take(wanted, rows)
                 if taken is None:
                     raise self._fault(some, values, numbers[rows])
                 size += taken
@@ -269,13 +340,6 @@ class Strings:
                     return None
             first += len(values)
         return size
-
-    def _contents(self, records: Words, values: Sequence[bytes | None]) -> Iterator[tuple[slice, Buffers]]:
-        """Yield (which records, their decompressed buffers) in parts of some bytes."""
-        for part, contents in self._records.contents(records, values):
-            if contents is None:
-                raise self._fault(records, values, NO_NUMBERS)
-            yield part, contents
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
@@ -307,15 +371,10 @@ class Strings:
             yield first, values
 
     def columns_of(self, first: int, values: list[bytes]) -> Iterator[StringColumn]:
-        """Yield the strings of successive records, in parts of some bytes.
-
-        Raises
-        ------
-        CorruptStoreError
-        """
+        """Yield the strings of successive records, in parts of some bytes."""
         records = np.arange(first, first + len(values), dtype=np.uint64)
-        for part, contents in self._contents(records, values):
-            column = _kernel.join_contents(contents, self._counts(records[part]))
+        for part, contents in self._records.contents(records, values):
+            column = None if contents is None else _kernel.join_contents(contents, self._counts(records[part]))
             if column is None:
                 raise self._fault(records, values, NO_NUMBERS)
             yield StringColumn(*column)

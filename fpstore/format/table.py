@@ -18,22 +18,12 @@ COLUMN_MAGIC = b"FPSTCOLS"
 
 
 def open_table(path: Path, spec: TableSpec, pages: str = LAZY) -> Table:
-    """Open a table of a store; for ``pages`` see :func:`fpstore.open`.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
-    """
+    """Open a table of a store; for ``pages`` see :func:`fpstore.open`."""
     return PackedTable(path, pages) if spec.kind == BLOCKS else ColumnTable(path, pages)
 
 
 def open_of_any_kind(path: Path) -> Table:
-    """Open a table by its file alone, which names its kind, to be read in parts.
-
-    Raises
-    ------
-    StoreNotFoundError, CorruptStoreError, FormatVersionError, StorageError
-    """
+    """Open a table by its file alone, which names its kind, to be read in parts."""
     with opened(path) as descriptor:
         magic = read_at(descriptor, path, 0, len(COLUMN_MAGIC))
     return ColumnTable(path, None) if magic == COLUMN_MAGIC else PackedTable(path, None)

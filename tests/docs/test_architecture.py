@@ -27,7 +27,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
     "lmdb": ("disk/sealed.py",),
-    "zstandard": ("io/packed.py", "building/strings.py", "format/string_records.py", "format/strings.py"),
+    "zstandard": ("io/packed.py", "building/strings.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
     "charset_normalizer": ("io/encodings.py",),
     "click": ("cli/",),

@@ -31,7 +31,7 @@ from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.mapping import record_seed
-from fpstore.format.string_records import LAYOUT_KEYS
+from fpstore.format.strings import LAYOUT_KEYS
 from fpstore.store import snapshot_of
 
 # --- LMDB files -----------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
 from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.mapping import IDS_FILE
-from fpstore.format.string_records import LAYOUT_KEYS
-from fpstore.format.strings import STRINGS_FILE
+from fpstore.format.strings import LAYOUT_KEYS, STRINGS_FILE
 from fpstore.store import snapshot_of
 
 # --- Nothing wrong --------------------------------------------------------------------------------

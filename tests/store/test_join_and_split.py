@@ -205,7 +205,7 @@ def test_fingerprinters_that_are_the_same_or_not_known(tmp_path, mine, theirs):
 
 def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
     """A close does not wait for all strings of the other stores."""
-    monkeypatch.setattr("fpstore.format.string_records.MOST_STRINGS", 2)
+    monkeypatch.setattr("fpstore.format.strings.MOST_STRINGS", 2)
     content = make(tmp_path / "s", "string", FINGERPRINTS[:9], 0)
     make(tmp_path / "a", "string", FINGERPRINTS[9:60], 9)
     begun, stopped = threading.Event(), threading.Event()
@@ -224,7 +224,7 @@ def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
         except fpstore.FpstoreError as error:
             outcome.append(error)
 
-    monkeypatch.setattr("fpstore.format.string_records.CONTENT_BYTES", 1)
+    monkeypatch.setattr("fpstore.format.strings.CONTENT_BYTES", 1)
     monkeypatch.setattr(StringSpool, "add", added)
     monkeypatch.setattr(Merge, "stop", lambda self: (stop(self), stopped.set()))
     store = fpstore.open(tmp_path / "s", "r+")

@@ -22,8 +22,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.building.strings import StringSample
 from fpstore.disk import sealed as lmdb_files
 from fpstore.format.dictionary import DICTIONARY_FILES
-from fpstore.format.string_records import MOST_STRINGS, RecordReader, StringLayout, strings_per_record
-from fpstore.format.strings import Strings, StringWriter
+from fpstore.format.strings import MOST_STRINGS, RecordReader, StringLayout, Strings, StringWriter, strings_per_record
 from fpstore.store import snapshot_of
 
 COUNT = 1000
@@ -178,7 +177,7 @@ LIMITS = {
     "format.strings.BATCH_BYTES": (1, 60, 5000),
     "format.strings.RECORDS_AT_ONCE": (1, 3, 100),
     "format.strings.VALUE_BYTES": (1, 60, 5000),
-    "format.string_records.CONTENT_BYTES": (1, 60, 5000),
+    "format.strings.CONTENT_BYTES": (1, 60, 5000),
     "disk.sealed.BATCH_ITEMS": (1, 3, 100),
 }
 

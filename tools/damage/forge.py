@@ -21,7 +21,7 @@ from fpstore.errors import CorruptStoreError, FormatVersionError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, RECORD_MAGIC, LogHeader
 from fpstore.format.manifest import MANIFEST_FILE, generation_folder, parse_manifest
 from fpstore.format.mapping import record_seed
-from fpstore.format.string_records import LAYOUT_KEYS, with_checksum
+from fpstore.format.strings import LAYOUT_KEYS, with_checksum
 
 Way = tuple[str | int, ...]  # to a member of the manifest
 NUMBERS = (

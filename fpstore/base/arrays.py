@@ -17,16 +17,7 @@ SIGN = np.uint64(1 << 63)
 
 
 def lims_of(counts: npt.ArrayLike) -> Lims:
-    """Return the lims of lists that have these sizes: list i is ``column[lims[i]:lims[i + 1]]``.
-
-    Parameters
-    ----------
-    counts : array_like of integers, shape (n,)
-
-    Returns
-    -------
-    ndarray of int64, shape (n + 1,)
-    """
+    """Return the lims of lists that have these sizes: list i is ``column[lims[i]:lims[i + 1]]``."""
     sizes = np.asarray(counts)
     lims = np.zeros(len(sizes) + 1, np.int64)
     if sizes.dtype == np.uint64:
@@ -36,14 +27,7 @@ def lims_of(counts: npt.ArrayLike) -> Lims:
 
 
 def spans(lims: Lims, most: int) -> Iterator[slice]:
-    """Yield slices of successive lists that have at most ``most`` elements together; a longer list is alone.
-
-    Parameters
-    ----------
-    lims : ndarray of int64, shape (n + 1,)
-        Of elements of any kind: the bytes of strings are elements too.
-    most : int
-    """
+    """Yield slices of successive lists that have at most ``most`` elements (such as bytes) together; a longer list is alone."""
     first, count = 0, len(lims) - 1
     while first < count:
         end = max(int(np.searchsorted(lims, lims[first] + most, side="right")) - 1, first + 1)

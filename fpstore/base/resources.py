@@ -25,11 +25,9 @@ class Resources(NamedTuple):
     progress: Progress | None = None
 
     def for_each(self, parts: int) -> Resources:
-        """Return the budget of each of some parts that are worked on at once.
-
-        With two threads for a part, one works while the other waits for the disk.
-        """
-        return Resources(self.memory // parts, min(max(self.threads // parts, 2), self.threads))
+        """Return the budget of each of some parts that are worked on at once."""
+        threads = min(max(self.threads // parts, 2), self.threads)  # of two, one works while the other waits for the disk
+        return Resources(self.memory // parts, threads)
 
     def report(self, phase: str, done: int, total: int | None = None) -> None:
         """Call the progress callback, if there is one."""

@@ -25,36 +25,19 @@ def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:
 
 
 class StringColumn:
-    """Strings in UTF-8, one after the other.
-
-    Parameters
-    ----------
-    data : bytes
-    ends : ndarray of uint64, shape (n,)
-        Where each string ends.
-    """
+    """Strings in UTF-8, one after the other, and where each ends."""
 
     def __init__(self, data: bytes, ends: Words) -> None:
         self.data, self.ends = data, ends
 
     @classmethod
     def of(cls, strings: Sequence[str] | Sequence[bytes]) -> StringColumn:
-        """Return a column of strings.
-
-        Raises
-        ------
-        UnicodeEncodeError
-        """
+        """Return a column of strings."""
         return cls(*_kernel.encode_strings([*strings]))
 
     @classmethod
     def cut(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
-        """Return parts of a text in UTF-8; each begins and ends with a whole character.
-
-        Raises
-        ------
-        UnicodeDecodeError
-        """
+        """Return parts of a text in UTF-8, each of whole characters; UnicodeDecodeError if the text is something else."""
         if not data.isascii():
             data.decode()
         return cls(*_kernel.cut_strings(data, starts, ends))
@@ -112,10 +95,5 @@ class StringColumn:
         return [self.data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
 
     def texts(self) -> list[str]:
-        """Return the strings one by one, as text.
-
-        Raises
-        ------
-        UnicodeDecodeError
-        """
+        """Return the strings one by one, as text."""
         return _kernel.texts_of(self.data, self.ends)

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from fpstore.errors import InputError
 
@@ -65,13 +65,7 @@ class Job(Generic[T]):
         self.run()
 
     def result(self) -> T:
-        """Wait for the result, and return it or raise the exception of the work.
-
-        Raises
-        ------
-        InputError
-            In the child of a fork, which lacks the thread.
-        """
+        """Wait for the result, and return it or raise the exception of the work; InputError in the child of a fork."""
         if self._process != os.getpid():
             raise InputError("this was begun in another process, whose threads a child lacks: begin it anew in this one")
         while not self.is_done:
@@ -97,13 +91,7 @@ class Worker(Job[object]):
         self._started: list[int] = []
 
     def start(self) -> None:
-        """Start the thread.
-
-        Raises
-        ------
-        RuntimeError
-            The system has no more threads, or the interpreter ends.
-        """
+        """Start the thread; RuntimeError if the system has no more threads, or if the interpreter ends."""
         # One step: without an interrupt between the start and the note of it.
         self._started.extend(map(_thread.start_new_thread, (self._run_alone,), ((),)))
 
@@ -194,14 +182,8 @@ class Pool:
 def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1) -> Iterator[tuple[Item, T]]:
     """Yield each item with the result of some work, in order; threads do the work while items are taken.
 
-    Parameters
-    ----------
-    work : callable
-    items : iterable
-    threads : int
-        With 1, the work is done by this thread, when its result is asked for.
-    waiting : int
-        For each thread, how many items are taken before the first result must be there.
+    With one thread, the caller's does the work, when its result is asked for. Otherwise ``waiting`` items are taken for each
+    thread before the first result must be there.
     """
     if threads == 1:
         for item in items:
@@ -245,29 +227,26 @@ def _shut_down() -> None:
         pool.shutdown()
 
 
-class CachedProperty(Generic[T]):
-    """A property that is computed at its first use, and kept.
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
 
-    Two threads may compute it at the same time. In Python 3.11, that of functools holds a lock instead, one for all objects,
-    which a fork can leave held in the child.
-    """
+    class cached_property:  # noqa: N801 - it stands for that of functools
+        """A property that is computed at its first use, and kept.
 
-    def __init__(self, compute: Callable[[Any], T]) -> None:
-        self._compute = compute
-        self.__doc__ = compute.__doc__
+        Two threads may compute it at the same time. In Python 3.11, that of functools holds a lock instead, one for all objects,
+        which a fork can leave held in the child.
+        """
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+        def __init__(self, compute):
+            self._compute = compute
+            self.__doc__ = compute.__doc__
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> CachedProperty[T]: ...
-    @overload
-    def __get__(self, instance: object, owner: type | None = None) -> T: ...
-    def __get__(self, instance: object, owner: type | None = None) -> CachedProperty[T] | T:
-        if instance is None:
-            return self
-        value = instance.__dict__[self._name] = self._compute(instance)
-        return value
+        def __set_name__(self, owner, name):
+            self._name = name
 
-
-cached_property = CachedProperty
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self._name] = self._compute(instance)
+            return value

@@ -24,18 +24,10 @@ WORD_BITS = 64
 
 @dataclass(frozen=True)
 class Width:
-    """A width of fingerprints: 32, 64, 128 or 256 bits; see :func:`check_width`.
-
-    Parameters
-    ----------
-    bits : int
-        32, 64, 128 or 256.
-    stored : bool
-        Whether it is that of a store, which cannot be chosen any more: for messages.
-    """
+    """A width of fingerprints: 32, 64, 128 or 256 bits; see :func:`check_width`."""
 
     bits: int
-    stored: bool = field(default=False, compare=False)
+    stored: bool = field(default=False, compare=False)  # it is that of a store, which cannot be chosen any more: for messages
 
     @cached_property
     def words(self) -> int:
@@ -132,10 +124,7 @@ def check_width(value: object) -> Width:
 
 
 def fingerprint_text(value: int, bits: int | None = None) -> str:
-    """Return a fingerprint as users read it in messages: in decimal digits up to 64 bits, in all its hexadecimal ones above.
-
-    Where the width is not known, it is the least that the value fits into.
-    """
+    """Return a fingerprint as users read it in messages: in decimal digits up to 64 bits, in all its hexadecimal ones above."""
     bits = bits or next((bits for bits in WIDTHS if value < 1 << bits), WIDTHS[-1])
     return f"0x{Width(bits).text(value)}" if bits > WORD_BITS else str(value)
 

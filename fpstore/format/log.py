@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from weakref import finalize
 
 import numpy as np
@@ -185,14 +185,11 @@ class LogFile:
 
     def _parsed(self, data: bytes, place: int, number: int, most: int) -> tuple[Records | None, int, int]:
         """Return the first records in some bytes, how many bytes they take, and what was durable when the last was written."""
-        found = _kernel.read_log(np.frombuffer(data, np.uint8), place, self.header.seed, number, self.header.words, most)
-        count, used, last, durable, totals, kinds, fingerprints, ids, lims, strings = found
-        if not count:
-            return None, used, durable
-        joined = strings.tobytes()
-        each = [joined[start:end] for start, end in pairwise(lims.tolist())]
-        change = Change(Totals(*totals[:3], ID_KINDS[totals[3]]), kinds, fingerprints, ids, each)
-        return Records(last - count + 1, last, place + used, change), used, durable
+        count, used, last, durable, totals, *columns = _kernel.read_log(
+            np.frombuffer(data, np.uint8), place, self.header.seed, number, self.header.words, most
+        )
+        records = Records(last - count + 1, last, place + used, change_of(totals, columns)) if count else None
+        return records, used, durable
 
     def later_records(self, place: int) -> Iterator[tuple[int, int, Records]]:
         """Yield (place, what was durable when it was written, record) of each whole record from a place on.
@@ -347,6 +344,14 @@ class LogReader(OpenLog):
     def file_bytes(self) -> int:
         """Bytes that the file takes on disk."""
         return disk_bytes(os.fstat(self.descriptor))
+
+
+def change_of(totals: tuple[int, int, int, int], columns: list[Any]) -> Change:
+    """Return a change from what the kernel has read."""
+    kinds, fingerprints, ids, lims, strings = columns
+    joined = strings.tobytes()
+    each = [joined[start:end] for start, end in pairwise(lims.tolist())]
+    return Change(Totals(*totals[:3], ID_KINDS[totals[3]]), kinds, fingerprints, ids, each)
 
 
 def can_be_id(string: bytes) -> bool:

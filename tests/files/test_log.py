@@ -58,7 +58,7 @@ shapes = st.builds(
 def kernel(data, place, seed, number=0, words=0, most=2**64 - 1):
     array = np.frombuffer(data, np.uint8)
     count, used, last, durable, totals, *columns = _kernel.read_log(array, place, seed, number, words, most)
-    return count, used, last, durable, log_format._change(totals, columns) if count else None
+    return count, used, last, durable, log_format.change_of(totals, columns) if count else None
 
 
 def framed(each, number, durable, place, seed):

@@ -23,7 +23,6 @@ from logs import (
 from powerfailure import Disk, record
 
 from fpstore.errors import StorageError
-from fpstore.format import log as log_format
 from fpstore.format import log_writer
 from fpstore.format.log import (
     HEADER_BYTES,
@@ -145,9 +144,11 @@ def test_a_writer_that_opens_between_the_looks_of_a_reader(full, moment):
         if len(looks) == moment:
             open_writer(path).close()
         looks.append(at)
-        return int.from_bytes(os.pread(descriptor, 8, 8 * at), "little")
+        return LogFile.word_at(log, at)
 
-    found = list(log_format._read_durable(descriptor, path, HEADER, look, HEADER_BYTES, 1))
+    log = LogFile(descriptor, path, HEADER)
+    log.word_at = look
+    found = list(log.read(HEADER_BYTES, 1))
     assert found[-1].end == places[-1]
     assert sum(records.last - records.first + 1 for records in found) == len(CHANGES)
     os.close(descriptor)

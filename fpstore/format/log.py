@@ -307,7 +307,7 @@ class OpenLog(LogFile):
             self.words = memoryview(self._mapped).cast("Q")
             told_end(self.word, path)
         except BaseException:
-            self.close()
+            OpenLog.close(self)
             raise
 
     def word_at(self, at: int) -> int:

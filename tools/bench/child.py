@@ -13,15 +13,11 @@ from pathlib import Path
 import numpy as np
 
 import fpstore
-from bench import corpus, data
+from bench import data
 from bench.data import Words
 from bench.harness import Result, status_bytes
 
 POLL_SECONDS = 0.02
-
-
-PLANTED_LOG2 = 22  # of the parts of a set with near-duplicates
-RARE = np.uint64((1 << 20) - 1)  # fingerprints whose low bits are all zero are compared with probes
 
 
 class Chunks:
@@ -36,18 +32,6 @@ class Chunks:
         yield from data.chunks(self._seed, self._log2)
         if self._extra:
             yield data.random_words(np.random.default_rng([self._seed, self._salt]), self._extra)
-
-
-class Planted:
-    """The same of parts of which a tenth are near-duplicates of others in their part."""
-
-    def __init__(self, seed: int, log2: int) -> None:
-        self.rows = 1 << log2
-        self._seed, self._part = seed, min(log2, PLANTED_LOG2)
-
-    def __iter__(self) -> Iterator[Words]:
-        for number in range(self.rows >> self._part):
-            yield corpus.planted(self._seed + number, self._part)
 
 
 class Peak:
@@ -76,13 +60,8 @@ def build(task: Result) -> Result:
     before = status_bytes("VmRSS")
     with Peak() as peak:
         start = time.perf_counter()
-        source: Chunks | Planted = Chunks(task["seed"], task["log2"], task.get("extra", 0), task.get("extra_salt", 0))
-        if task.get("planted"):
-            source = Planted(task["seed"], task["log2"])
-        fpstore.build(
-            task["path"], source, design=task["design"], memory=task["memory"],
-            threads=task["threads"],
-        ).close()  # fmt: skip
+        source = Chunks(task["seed"], task["log2"], task.get("extra", 0), task.get("extra_salt", 0))
+        fpstore.build(task["path"], source, design=task["design"], memory=task["memory"], threads=task["threads"]).close()
         took = time.perf_counter() - start
     return {
         "seconds": round(took, 3),
@@ -147,40 +126,6 @@ def longest_at(moment: float, ends: list[float], seconds: list[float]) -> float:
     return max(near, default=0.0)
 
 
-def pairs(task: Result) -> Result:
-    """Find all pairs of a store, and compare those of some fingerprints with what probes find."""
-    found, rare = 0, set()
-    with fpstore.open(task["path"]) as store:
-        with Peak() as peak:
-            start = time.perf_counter()
-            for batch in store.pairs(task["radius"], memory=task["memory"], threads=task["threads"]):
-                found += len(batch)
-                for place in np.flatnonzero(((batch.a & RARE) == 0) | ((batch.b & RARE) == 0)).tolist():
-                    rare.add((int(batch.a[place]), int(batch.b[place])))
-            took = time.perf_counter() - start
-        some = np.concatenate([rows[(rows & RARE) == 0] for rows, _, _ in store.items()])
-        matches = store.probe_many(some, task["radius"])
-        ends = zip(np.repeat(some, np.diff(matches.lims)).tolist(), matches.fingerprints.tolist(), strict=True)
-        if rare != {(min(a, b), max(a, b)) for a, b in ends if a != b}:
-            raise AssertionError("pairs and probes disagree")
-        return {"seconds": round(took, 1), "pairs": found, "pairs_checked": len(rare), "peak_anonymous_bytes": peak.bytes}
-
-
-def clusters(task: Result) -> Result:
-    """Find the clusters of a store."""
-    with fpstore.open(task["path"]) as store, Peak() as peak:
-        start = time.perf_counter()
-        found = store.clusters(task["radius"], memory=task["memory"], threads=task["threads"])
-        took = time.perf_counter() - start
-    return {
-        "seconds": round(took, 1),
-        "documents": found.documents,
-        "clusters": len(found),
-        "duplicates": found.duplicates,
-        "peak_anonymous_bytes": peak.bytes,
-    }
-
-
 def batches(task: Result) -> Result:
     """Answer the same batch again and again, in one thread: the seconds of each time."""
     queries = np.load(task["queries"])
@@ -221,13 +166,5 @@ def open_store(task: Result) -> Result:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    work = {
-        "build": build,
-        "open": open_store,
-        "merge": merge,
-        "change": change,
-        "pairs": pairs,
-        "clusters": clusters,
-        "batches": batches,
-    }
+    work = {"build": build, "open": open_store, "merge": merge, "change": change, "batches": batches}
     print(json.dumps(work[given["do"]](given)))

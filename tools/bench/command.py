@@ -6,7 +6,6 @@
     python tools/bench plots --json-in growth.json --json-in frontier.json
     python tools/bench memory --log2 28 --memory 1GiB
     python tools/bench billion
-    python tools/bench billion-pairs
     python tools/bench all --smoke                # small, asserts equality of answers, for CI
 
 Figures are medians over repeated runs in one process, and ratios are taken against the rival timed in the same run, which must
@@ -29,7 +28,6 @@ from bench import (
     billion,
     building,
     cleaning,
-    cold,
     column_prices,
     corpus,
     data,
@@ -44,7 +42,6 @@ from bench import (
     plots,
     probing,
     single,
-    skew,
     vectors,
 )
 from bench.harness import Bench, Options, Result, machine, versions
@@ -60,8 +57,6 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "build": building.build,
     "memory": building.memory,
     "start": building.start,
-    "cold": cold.cold,
-    "skew": skew.skew,
     "filters": filters.filter_sizes,
     "far": far.far,
     "radii": far.radii,
@@ -72,27 +67,21 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "copies": cleaning.copies,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
-    "threads": living.threads,
-    "look": living.look,
     "delta": living.delta,
     "merge": living.merge,
     "pause": living.pause,
-    "space": living.space,
     "strings": naming.strings,
     "by-id": naming.by_id,
     "costs": planning.costs,
     "column-costs": column_prices.column_prices,
     "ranking": planning.ranking,
-    "choices": planning.choices,
-    "sweep": kernel.sweep,
     "hash": hashing.hash_,
     "images": images.images,
     "hyperplanes": vectors.hyperplanes,
     "billion": billion.billion,
-    "billion-pairs": corpus.billion_pairs,
     "plots": plots.plots,
 }
-BY_NAME_ONLY = ("billion", "billion-pairs", "plots")  # not part of `all`, except in a smoke run
+BY_NAME_ONLY = ("billion", "plots")  # not part of `all`, except in a smoke run
 
 
 def _names(text: str) -> tuple[str, ...]:

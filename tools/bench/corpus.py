@@ -9,7 +9,7 @@ import numpy as np
 import fpstore
 from bench import data
 from bench.data import Words
-from bench.harness import Bench, Result, ratio, run_child
+from bench.harness import Bench, Result, ratio
 
 RADIUS = 3
 SIZES = (20, 22, 24, 26)
@@ -89,23 +89,6 @@ def clusters(bench: Bench) -> Result:
                 "clusters_to_pairs": ratio(took, plain),
             }
         shutil.rmtree(store.path)
-    return out
-
-
-def billion_pairs(bench: Bench) -> Result:
-    """Find all pairs and clusters of 2^30 fingerprints (`--log2`) with 10% near-duplicates, in `--memory` 16GiB, two threads."""
-    log2, memory = bench.log2(30), bench.options.memory or "16GiB"
-    path = bench.folder / "corpus.fps"
-    task = {"path": str(path), "seed": bench.seed, "log2": log2, "memory": memory, "threads": 2, "radius": RADIUS}
-    design = bench.designs("flip-2")[0]
-    if reason := bench.no_room(design, log2):
-        return {"skipped": reason}
-    building = {**task, "do": "build", "planted": True, "design": design, "memory": "4GiB"}
-    out: Result = {"n": 1 << log2, "memory": memory, "build": run_child(building, bench.folder)}
-    for name in ("pairs", "clusters"):
-        out[name] = run_child({**task, "do": name}, bench.folder)
-        out[name]["nanoseconds_per_fingerprint"] = round(out[name]["seconds"] / (1 << log2) * 1e9, 1)
-    shutil.rmtree(path)
     return out
 
 

@@ -1,8 +1,8 @@
-"""Sets of fingerprints, all made from a seed: uniform, clustered, skewed; and queries."""
+"""Sets of fingerprints, all made from a seed: uniform and clustered; and queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -94,53 +94,3 @@ def near(seed: int, keys: Words, count: int) -> Words:
     rng = np.random.default_rng([seed, 1 << 42])
     picked = keys[rng.integers(0, len(keys), count)]
     return flipped(rng, picked, rng.integers(1, 4, count))
-
-
-def crowded_prefixes(seed: int, log2: int) -> Words:
-    """Return keys of which half begin with one of 1% of the 16-bit prefixes."""
-    rng = np.random.default_rng([seed, 1 << 43])
-    keys = random_words(rng, 1 << log2)
-    crowded = rng.choice(1 << 16, (1 << 16) // 100, replace=False).astype(np.uint64)
-    half = len(keys) // 2
-    keys[:half] = keys[:half] >> np.uint64(16) | crowded[rng.integers(0, len(crowded), half)] << np.uint64(48)
-    rng.shuffle(keys)
-    return keys
-
-
-def ball(seed: int, log2: int, radius: int, most: int) -> Words:
-    """Return rows of which a sixteenth, up to ``most``, lie within ``radius`` of one fingerprint, with duplicates."""
-    rng = np.random.default_rng([seed, 1 << 44])
-    keys = random_words(rng, 1 << log2)
-    inside = min(len(keys) // 16, most)
-    centre = np.full(inside, random_words(rng, 1)[0])
-    # By the volume of the shells, so that a large ball holds few duplicates.
-    volumes = [1.0]
-    for distance in range(radius):
-        volumes.append(volumes[-1] * (64 - distance) / (distance + 1))
-    shells = rng.choice(radius + 1, inside, p=np.array(volumes) / sum(volumes))
-    keys[:inside] = flipped(rng, centre, shells)
-    rng.shuffle(keys)
-    return keys
-
-
-def shared_bits(seed: int, log2: int, low: bool) -> Words:
-    """Return keys that all have the same 32 leading, or trailing, bits."""
-    rng = np.random.default_rng([seed, 1 << 45])
-    fixed = random_words(rng, 1)[0] >> np.uint64(32)
-
-    def draw() -> Iterator[Words]:
-        while True:
-            yield rng.integers(0, 2**32, 1 << log2, dtype=np.uint64)
-
-    free = distinct(draw(), 1 << log2, rng)
-    keys: Words = free << np.uint64(32) | fixed if low else free | fixed << np.uint64(32)
-    return keys
-
-
-SKEWS: dict[str, Callable[[int, int], Words]] = {
-    "1% of 16-bit prefixes hold half": crowded_prefixes,
-    "up to a million rows within distance 2 of one": lambda seed, log2: ball(seed, log2, 2, 1_000_000),
-    "up to half a million within distance 4 of one": lambda seed, log2: ball(seed, log2, 4, 500_000),
-    "32 leading bits shared": lambda seed, log2: shared_bits(seed, log2, low=False),
-    "32 trailing bits shared": lambda seed, log2: shared_bits(seed, log2, low=True),
-}

@@ -1,4 +1,4 @@
-"""Operations on single tables: sizes, decode, and how many leading bits flips should use (sweep)."""
+"""Operations on single tables: sizes and decode."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import shutil
 import numpy as np
 
 import fpstore
-from bench.answers import Answers, require_same
 from bench.far import uniform
-from bench.harness import Bench, Result, kernel_tables, microseconds, ratio
-from bench.rivals import MissingError, Uncompressed, compile_rival
+from bench.harness import Bench, Result, kernel_tables
 from fpstore import _kernel
 from fpstore.base.width import WORD_BITS
 from fpstore.design.blocks import DEFAULT_BLOCK_BYTES, ELIAS_FANO, HUFFMAN, Blocks
@@ -114,32 +112,3 @@ def _entries(table: _kernel.Table) -> list[int]:
         values, _, block = table.decode(block, table.block_count, DECODE_ROOM)
         entries += values.tolist()
     return entries
-
-
-def sweep(bench: Bench) -> Result:
-    """How many leading bits a flip look-up should use: log2 n minus a slack (FLIP_SLACK_BITS); the rival's, too."""
-    log2 = bench.log2()
-    store = bench.store("flip-2", "uniform", log2)
-    queries = bench.queries("uniform", log2, 20_000)
-    keys = bench.keys("uniform", log2)
-    out: Result = {}
-    for slack in range(9):
-        prefix = log2 - slack
-        prober = _kernel.Prober()
-        masks = np.array(sorted([0, *(1 << (63 - bit) for bit in range(prefix))]), np.uint64)
-        for table in kernel_tables(store):
-            prober.add(table, prefix, 1, masks)
-        took = bench.seconds(lambda p=prober: p.probe(queries, 3))  # type: ignore[misc]
-        point: Result = {"microseconds": microseconds(took, len(queries))}
-        try:
-            rival = Uncompressed(keys, "flip-2", compile_rival(bench.folder), slack)
-        except MissingError as error:
-            point["missing"] = str(error)
-        else:
-            lims, fingerprints, *_ = prober.probe(queries, 3)
-            require_same(rival.answers(queries), Answers(lims, fingerprints), f"slack {slack}")
-            took = bench.seconds(lambda r=rival: r.run(queries, 1))  # type: ignore[misc]
-            point["uncompressed_microseconds"] = microseconds(took, len(queries))
-            point["times_faster"] = ratio(point["uncompressed_microseconds"], point["microseconds"])
-        out[f"slack {slack}"] = point
-    return out

@@ -1,4 +1,4 @@
-"""Operations on a store that changes: insert, probe-insert, threads, delta, merge, pause, space."""
+"""Operations on a store that changes: insert, probe-insert, delta, merge, pause."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import shutil
 import threading
 import time
-import timeit
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import fpstore
 from bench import data
 from bench.child import longest_at
 from bench.data import Words
-from bench.harness import Bench, Result, folder_bytes, microseconds, percentile, ratio, run_child
+from bench.harness import Bench, Result, microseconds, percentile, ratio, run_child
 from bench.single import single_times
 
 BATCH = 1000
@@ -172,66 +170,6 @@ def _grouped(bench: Bench, path: Path, values: Words) -> Result:
     }
 
 
-def threads(bench: Bench) -> Result:
-    """Durable `probe_insert` from 1 to 32 threads that share a store, in turn with 4 KiB writes and syncs of the disk."""
-    path = _copy(bench.store("flip-2", "uniform", bench.log2(16)), bench.folder / "threads.fps")
-    rounds = 1 if bench.smoke else bench.repeats
-    fresh = iter(_fresh(bench, rounds * len(THREADS) * ROUND, 8).tolist())
-    took: dict[int, float] = dict.fromkeys((0, *THREADS), 0.0)
-    file = os.open(bench.folder / "sync.bin", os.O_RDWR | os.O_CREAT)
-    os.pwrite(file, bytes(4096 * ROUND), 0)
-    os.fsync(file)
-    with fpstore.open(path, "r+") as store:
-        for _ in range(rounds):
-            began = time.perf_counter()
-            for number in range(ROUND):
-                os.pwrite(file, bytes(4096), 4096 * number)
-                os.fdatasync(file)
-            took[0] += time.perf_counter() - began
-            for count in THREADS:
-                values = [next(fresh) for _ in range(ROUND)]
-                with ThreadPoolExecutor(count) as pool:
-                    began = time.perf_counter()
-                    assert not any(pool.map(lambda value: store.probe_insert(value, value), values))
-                    took[count] += time.perf_counter() - began
-    os.close(file)
-    shutil.rmtree(path)
-    return {
-        "syncs_per_second": round(ROUND * rounds / took.pop(0)),
-        **{
-            f"{count} threads": {"per_second": round(ROUND * rounds / seconds), "to_one_thread": ratio(took[1], seconds)}
-            for count, seconds in took.items()
-        },
-    }
-
-
-class _Holder:
-    """Something whose one method returns what it holds: what any question costs before it looks for news."""
-
-    def __init__(self, held: object) -> None:
-        self._held = held
-
-    def get(self) -> object:
-        """Return it."""
-        return self._held
-
-
-def look(bench: Bench) -> Result:
-    """Time the look for news that each question begins with, beyond a call of a method that looks for nothing."""
-    path = _copy(bench.store("flip-2", "uniform", bench.log2(16)), bench.folder / "look.fps")
-    with fpstore.open(path, "r+") as store:
-        store.insert([7], [1 << 40])
-    number, rounds = (1000, 3) if bench.smoke else (20_000, 20 * bench.repeats)
-    with fpstore.open(path) as store:
-        calls = {"method": _Holder(store).get, "look": store._tracker.snapshot}
-        least = {name: min(timeit.repeat(call, number=number, repeat=rounds)) / number * 1e9 for name, call in calls.items()}
-    shutil.rmtree(path)
-    return {
-        **{f"{name}_nanoseconds": round(took, 1) for name, took in least.items()},
-        "beyond_nanoseconds": round(least["look"] - least["method"], 1),
-    }
-
-
 def delta(bench: Bench) -> Result:
     """`probe` and `probe_many` with a delta of 2^20 against the same store without one, in turn."""
     log2 = bench.log2()
@@ -340,37 +278,3 @@ def _pauses(bench: Bench, design: str, log2: int) -> Result:
         "longest_milliseconds": round(max(times) * 1e3, 1),
         "longest_at_the_end_of_the_merge_milliseconds": round(longest_at(done[0]["merge_ended"], ends, times) * 1e3, 1),
     }
-
-
-def space(bench: Bench) -> Result:
-    """Bytes after a million inserts, as many deletes, and a merge, against a fresh build of the same content."""
-    log2 = bench.log2()
-    count = 5000 if bench.smoke else 1_000_000
-    out: Result = {"n": 1 << log2, "inserted": count, "deleted": count}
-    for design in bench.designs("flip-2"):
-        path = _copy(bench.store(design, "uniform", log2), bench.folder / "space.fps")
-        keys = bench.keys("uniform", log2)
-        fresh = _fresh(bench, count)
-        ids = np.arange(1 << log2, (1 << log2) + count, dtype=np.uint64)
-        gone = np.random.default_rng([bench.seed, FRESH + 9]).choice((1 << log2) + count, count, replace=False).astype(np.uint64)
-        with fpstore.open(path, "r+") as store:
-            for start in range(0, count, BATCH):
-                store.insert(fresh[start : start + BATCH], ids[start : start + BATCH])
-            for start in range(0, count, count // 4):
-                store.delete(ids=gone[start : start + count // 4])
-            before = folder_bytes(path)
-            store.merge()
-        after = folder_bytes(path)
-        everything = np.concatenate([keys, fresh])
-        kept = np.ones(len(everything), bool)
-        kept[gone.astype(np.int64)] = False
-        anew = bench.folder / "anew.fps"
-        fpstore.build(anew, everything[kept], np.flatnonzero(kept).astype(np.uint64), design=design).close()
-        built = folder_bytes(anew)
-        out[design] = {
-            "bytes_before_merge": before, "bytes_after_merge": after, "bytes_built_anew": built, "ratio": ratio(after, built, 4)
-        }  # fmt: skip
-        bench.forget()
-        shutil.rmtree(path)
-        shutil.rmtree(anew)
-    return out

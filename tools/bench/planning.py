@@ -253,29 +253,3 @@ def ranking(bench: Bench) -> Result:
     finally:
         _kernel.select_isa(chosen)
     return out
-
-
-CHOICE_LOG2 = (14, 17, 20, 22, 24, 26, 28, 30)
-CHOICE_RADII = range(11)
-CHOICE_SAMPLE = 1 << 14
-
-
-def choices(bench: Bench) -> Result:
-    """Print what `auto` takes by size, radius and kind of set, and the best design of the other kind of tables: estimates."""
-    out: Result = {}
-    for kind in ("uniform", "families", "picture"):
-        rows = KINDS[kind](np.random.default_rng([bench.seed, 64]), CHOICE_SAMPLE, 64)
-        for radius in CHOICE_RADII:
-            for log2 in CHOICE_LOG2[:1] if bench.smoke else CHOICE_LOG2:
-                plans = fpstore.plan(1 << log2, radius, memory_budget=1 << 62, sample=rows)
-                others = [p for p in plans if bool(p.design.ring) != bool(plans[0].design.ring)]
-                best = min(others, key=weighted_cost, default=None)
-                told = [_told(plans[0]), *([] if best is None else [_told(best)])]
-                out.setdefault(kind, {}).setdefault(f"radius {radius}", {})[f"2^{log2}"] = told
-    return out
-
-
-def _told(p: Plan) -> str:
-    filters = f", {p.filters} filters" if p.filters else ""
-    times = f"{p.microseconds:.1f} and {p.single_microseconds:.1f} microseconds"
-    return f"{p.name}{filters}: {p.bytes_per_fingerprint:.1f} bytes, {times}"

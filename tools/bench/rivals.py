@@ -18,7 +18,6 @@ from bench.data import Words
 from bench.harness import Growth, available_memory
 from fpstore import _kernel
 from fpstore.design.families import design as make_design
-from fpstore.design.tables import TableLookup
 from fpstore.query.batches import cut, queries_at_once
 
 MEMORY_SHARE = 0.8
@@ -150,7 +149,7 @@ def compile_rival(folder: Path) -> ctypes.CDLL:
 class Uncompressed:
     """The tables of a design as sorted arrays with a binary search: the same look-ups as the store's."""
 
-    def __init__(self, keys: Words, design: str, library: ctypes.CDLL, slack_bits: int | None = None) -> None:
+    def __init__(self, keys: Words, design: str, library: ctypes.CDLL) -> None:
         self._library, self._count = library, len(keys)
         self._design = made = make_design(design, 3)
         lookups = made.lookups(len(keys))
@@ -159,8 +158,6 @@ class Uncompressed:
         self.bytes = 0
         for place, lookup in enumerate(lookups):
             spec = made.tables[lookup.table]
-            if slack_bits is not None:
-                lookup = TableLookup(lookup.table, (len(keys).bit_length() - 1) - slack_bits, lookup.flips)
             permutation = np.frombuffer(spec.permutation, np.uint8)
             entries = np.sort(_kernel.permute(keys, permutation))
             self._kept += [permutation, entries, lookup.masks]

@@ -7,8 +7,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.design.tables import TAG_BITS, row_bucket_bits
-from fpstore.format.column_table import ColumnTable, check_references
-from fpstore.format.column_writer import ColumnWriter
+from fpstore.format.column_table import ColumnTable, ColumnWriter, check_references
 from fpstore.format.layout import COPIES, REFERENCES, ROWS, ColumnLayout
 
 KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")

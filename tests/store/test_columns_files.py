@@ -25,9 +25,8 @@ from column_sets import (
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
-from fpstore.format import column_writer
-from fpstore.format.column_table import ColumnTable
-from fpstore.format.column_writer import ColumnWriter
+from fpstore.format import column_table
+from fpstore.format.column_table import ColumnTable, ColumnWriter
 from fpstore.format.layout import COPIES, REFERENCES, ROWS, ColumnLayout
 
 
@@ -70,7 +69,7 @@ def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
     words = make_set("uniform", 64, 30_000, rng)
     layout = ColumnLayout(COPIES, 64, len(words), _kernel.digest(as_given(words)), bytes(range(64)))
     for size in (1, 4096, 10_000, 1 << 30):
-        monkeypatch.setattr(column_writer, "SECTION_BYTES", size)
+        monkeypatch.setattr(column_table, "SECTION_BYTES", size)
         path = write(tmp_path / str(size), layout, as_given(words), pieces=37)
         assert path.read_bytes() == (tmp_path / "1").read_bytes()
     ColumnTable(path).verify()

@@ -112,7 +112,10 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
         try:
             part = os.pread(descriptor, count, start)
         except OSError as error:
-            raise unreadable(path, start, error) from error
+            told = f"{path}: cannot be read at byte {start} ({error.strerror})"
+            if error.errno in UNREADABLE:
+                raise CorruptStoreError(f"{told}: {RUN_REPAIR}", path=path, got=start) from error
+            raise StorageError(told, path=path, got=start) from error
         if len(part) == count and not parts:
             return part
         if not part:
@@ -141,14 +144,6 @@ def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> byt
 def disk_bytes(status: os.stat_result) -> int:
     """Return the bytes that a file takes on disk: without its holes, and without what the disk adds to its end."""
     return min(status.st_size, status.st_blocks * 512)
-
-
-def unreadable(path: Path, start: int, error: OSError) -> CorruptStoreError | StorageError:
-    """Return the error for a place that cannot be read."""
-    message = f"{path}: cannot be read at byte {start} ({error.strerror})"
-    if error.errno in UNREADABLE:
-        return CorruptStoreError(f"{message}: {RUN_REPAIR}", path=path, got=start)
-    return StorageError(message, path=path, got=start)
 
 
 # Closing

@@ -123,20 +123,23 @@ def _populate(mapped: mmap.mmap) -> None:
 
 def _copied(path: Path, descriptor: int) -> Bytes:
     """Return the bytes of a file in zeroed memory, in pages of 2 MiB where the system gives them."""
-    size, done = os.fstat(descriptor).st_size, 0
+    size = os.fstat(descriptor).st_size
     with refusing(path):
         memory = _mapping(size)
         with suppress(OSError):  # a system without them
             memory.madvise(mmap.MADV_HUGEPAGE)
-        view = memoryview(memory)
-        while done < size:
-            got = os.preadv(descriptor, [view[done : done + PIECE]], done)
-            if not got:
-                raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
-            done += got
-    bytes_read = np.frombuffer(memory, np.uint8)
-    bytes_read.flags.writeable = False
-    return bytes_read
+        if _read_all(descriptor, memoryview(memory)) < size:
+            raise CorruptStoreError(f"{path}: the file has become shorter", path=path)
+    found = np.frombuffer(memory, np.uint8)
+    found.flags.writeable = False
+    return found
+
+
+def _read_all(descriptor: int, view: memoryview) -> int:
+    done = 0
+    while done < len(view) and (got := os.preadv(descriptor, [view[done : done + PIECE]], done)):
+        done += got
+    return done
 
 
 def _in_memory(path: Path, descriptor: int, pages: str, advice: int) -> Bytes:

@@ -77,14 +77,6 @@ def open_folder(path: Path, flags: int = os.O_RDONLY, above: int | None = None) 
         raise
 
 
-def create_anew(path: Path, folder: int | None = None) -> int:
-    """Remove the file or the link that has a name, create a file, and return its descriptor."""
-    name = path if folder is None else path.name
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
-    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE, dir_fd=folder)
-
-
 def missing(path: Path) -> StoreNotFoundError:
     """Return the error for a file of a store that is not there."""
     return StoreNotFoundError(f"{path}: missing: {RUN_REPAIR}", path=path)
@@ -96,9 +88,9 @@ def not_a_file(path: Path, then: str = RUN_REPAIR) -> CorruptStoreError:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[int]:
-    """Open a file of a store for reading, and yield its descriptor."""
-    descriptor = open_file(path)
+def opened(path: Path, flags: int = os.O_RDONLY, folder: int | None = None, *, of_user: bool = False) -> Iterator[int]:
+    """Yield the descriptor of :func:`open_file`."""
+    descriptor = open_file(path, flags, folder, of_user=of_user)
     try:
         yield descriptor
     finally:
@@ -131,6 +123,23 @@ def write_all(descriptor: int, data: bytes | memoryview, at: int) -> None:
     while len(view):
         written = os.pwrite(descriptor, view, at)
         view, at = view[written:], at + written
+
+
+def create_anew(path: Path | str, folder: int | None = None) -> int:
+    """Remove the file or the link that has a name, create a file, and return its descriptor."""
+    with suppress(FileNotFoundError):
+        os.unlink(path, dir_fd=folder)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE, dir_fd=folder)
+
+
+def write_anew(path: Path | str, data: bytes, folder: int | None = None) -> None:
+    """Write a durable file as :func:`create_anew` does; the caller makes its name durable."""
+    descriptor = create_anew(path, folder)
+    try:
+        write_all(descriptor, data, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import xxhash
 
-from fpstore.disk.files import open_file, read_at, write_all
+from fpstore.disk.files import opened, read_at, write_all, write_anew
 from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.log import (
@@ -44,13 +44,7 @@ _NO_FLAGS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # of a kernel or a s
 def create_log(path: Path, header: LogHeader) -> None:
     """Write an empty, durable log; the caller makes its name durable."""
     words = struct.pack("<QQ", end_word(HEADER_BYTES), boot_word())
-    data = header.pack().ljust(WORDS_AT, b"\0") + words
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o664)
-    try:
-        write_all(descriptor, data.ljust(HEADER_BYTES, b"\0"), 0)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_anew(path, (header.pack().ljust(WORDS_AT, b"\0") + words).ljust(HEADER_BYTES, b"\0"))
 
 
 class LogWriter(OpenLog):
@@ -230,24 +224,17 @@ class LogWriter(OpenLog):
 
 def set_end(path: Path, end: int) -> None:
     """Store the end of a copied log, durably."""
-    descriptor = open_file(path, os.O_RDWR)
-    try:
+    with opened(path, os.O_RDWR) as descriptor:
         write_all(descriptor, struct.pack("<QQ", end_word(end), boot_word()), WORDS_AT)
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def supersede_log(path: Path) -> None:
     """Mark a log as superseded, so that its readers look for the current generation; ignore a log that cannot be written."""
-    with suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError):
-        descriptor = open_file(path, os.O_RDWR)
-        try:
-            parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
-            with mmap.mmap(descriptor, HEADER_BYTES) as mapped, memoryview(mapped) as view, view.cast("Q") as words:
-                words[END] |= SUPERSEDED
-        finally:
-            os.close(descriptor)
+    with suppress(OSError, CorruptStoreError, FormatVersionError, StoreNotFoundError), opened(path, os.O_RDWR) as descriptor:
+        parse_header(read_at(descriptor, path, 0, HEADER_BYTES), path)
+        with mmap.mmap(descriptor, HEADER_BYTES) as mapped, memoryview(mapped) as view, view.cast("Q") as words:
+            words[END] |= SUPERSEDED
 
 
 def _write_durably(descriptor: int, record: bytes, at: int) -> None:

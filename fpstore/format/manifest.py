@@ -19,7 +19,7 @@ from fpstore.base.width import WIDTHS, WORD_BITS
 from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, PREFER, STORAGE, Blocks
 from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
-from fpstore.disk.files import RUN_REPAIR, create_anew, open_file, read_at
+from fpstore.disk.files import RUN_REPAIR, open_file, opened, read_at, write_anew
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
@@ -135,11 +135,7 @@ def prepare_manifest(folder: int, manifest: Manifest) -> None:
     content = manifest.to_json()
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
     try:
-        descriptor = create_anew(Path(COMING_MANIFEST), folder)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
+        write_anew(COMING_MANIFEST, text.encode(), folder)
     except BaseException:
         drop_coming_manifest(folder)
         raise
@@ -168,13 +164,10 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
     """Read and check the manifest of a store, given by its path or its open folder; by default the current one."""
     file = path / name
     try:
-        descriptor = open_file(file, folder=folder, of_user=True)
+        with opened(file, folder=folder, of_user=True) as descriptor:
+            data = read_at(descriptor, file, 0, MOST_BYTES)
     except StoreNotFoundError as error:
         raise not_a_store(path) from error
-    try:
-        data = read_at(descriptor, file, 0, MOST_BYTES)
-    finally:
-        os.close(descriptor)
     return parse_manifest(data, file)
 
 
@@ -314,8 +307,7 @@ def set_merge_error(folder: int, message: str | None) -> None:
         if message is None:
             os.unlink(MERGE_ERROR_FILE, dir_fd=folder)
             return
-        with os.fdopen(create_anew(Path(MERGE_ERROR_FILE), folder), "wb") as file:
-            file.write(message.encode("utf-8", "backslashreplace")[:MOST_ERROR_BYTES])
+        write_anew(MERGE_ERROR_FILE, message.encode("utf-8", "backslashreplace")[:MOST_ERROR_BYTES], folder)
 
 
 def merge_error(folder: int) -> str | None:

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.disk.files import create_anew, open_file
+from fpstore.disk.files import create_anew, open_file, write_anew
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import FolderLock, process_name
 from fpstore.disk.refusals import refusing
@@ -144,10 +144,7 @@ class Checkpoint:
 
     def _note(self, identity: Mapping[str, object]) -> None:
         temporary = self.folder / IDENTITY_FILE.replace(".json", TEMPORARY)
-        with os.fdopen(create_anew(temporary), "w") as file:
-            json.dump(identity, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
+        write_anew(temporary, json.dumps(identity, indent=1).encode())
         temporary.replace(self.folder / IDENTITY_FILE)
         sync_folder(self.folder)
         sync_folder(self.folder.parent)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
-_logger: logging.Logger | None = None
 _LEFT_OUT = "%s: probes go on without this filter, and are slower: %s"
 left_out_listener: Callable[[str], None] | None = None  # the command line, whose user sees no log
 
 
+@cache
 def logger() -> logging.Logger:
     """Return the logger; the module ``logging`` is loaded on first use."""
-    global _logger
-    if _logger is None:
-        import logging
+    import logging
 
-        _logger = logging.getLogger("fpstore")
-        _logger.addHandler(logging.NullHandler())
-    return _logger
+    found = logging.getLogger("fpstore")
+    found.addHandler(logging.NullHandler())
+    return found
 
 
 def tell_left_out(path: str, reason: str = "a page is damaged: run fpstore repair") -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_flag, check_path, check_progress
-from fpstore.base.resources import Resources, parse_memory, parse_size, parse_threads
+from fpstore.base.arguments import check_flag, check_path
+from fpstore.base.resources import checked_resources, parse_size
 from fpstore.base.width import WORD_BITS, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
@@ -126,66 +126,39 @@ def build(
     """
     from fpstore.building.builder import Options, build_store
 
-    target = check_path(path)
-    read_with = getattr(fingerprints, "fingerprinter", None)  # of a reader of texts, pictures or vectors
-    if fingerprinter is None:
-        fingerprinter = read_with
-    elif read_with is not None:
-        _check_same(fingerprinter, read_with)
-    overwrite = check_flag(overwrite, "overwrite")
-    made = None if fingerprinter is None else _made(fingerprinter)
+    target, overwrite = check_path(path), check_flag(overwrite, "overwrite")
+    made = _maker(fingerprints, fingerprinter)
     bits = check_width(width if width is not None else made.width if made is not None else WORD_BITS).bits
     if made is not None and made.width != bits:
         raise InputError(f"fingerprinter: it makes {made.width} bits, the store has width={bits}", expected=bits, got=made.width)
     options = Options(
-        radius=radius,
-        width=bits,
-        design=check_design(design, radius, bits),
-        memory=memory,
-        threads=threads,
-        block_bytes=block_bytes,
-        codec=codec,
-        filter=filter,
-        fingerprinter=None if made is None else made.describe(),
-        disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"),
-        storage=storage,
-        prefer=prefer,
-        index_ids=check_flag(index_ids, "index_ids"),
-        progress=progress,
-    )
+        radius=radius, width=bits, design=check_design(design, radius, bits), memory=memory, threads=threads,
+        block_bytes=block_bytes, codec=codec, filter=filter, fingerprinter=None if made is None else made.describe(),
+        disk_budget=None if disk_budget is None else parse_size(disk_budget, "disk_budget"), storage=storage, prefer=prefer,
+        index_ids=check_flag(index_ids, "index_ids"), progress=progress,
+    )  # fmt: skip
     build_store(target, fingerprints, ids, options, overwrite)
     return Store(target)
 
 
-def _check_same(fingerprinter: Any, read_with: Any) -> None:
-    """Raise InputError if a fingerprinter is not the one that a reader makes its fingerprints with."""
-    given, made = (one.describe() if hasattr(one, "describe") else one for one in (fingerprinter, read_with))
-    if given != made:
-        raise InputError(
-            "fingerprinter: the reader makes its fingerprints with another one, which the store must remember: leave it out",
-            expected=made,
-            got=given,
-        )
-
-
-def _made(fingerprinter: Any) -> Fingerprinter[Any]:
-    """Return a fingerprinter, or raise InputError if a store could not use it later."""
+def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
+    """Return what made the fingerprints of a source, which a reader knows; InputError if a store could not use it later."""
     from fpstore.hashing import from_description
 
+    makers: list[Any] = [fingerprinter, getattr(source, "fingerprinter", None)]
+    given, read_with = (maker.describe() if hasattr(maker, "describe") else maker for maker in makers)
+    if given is not None and read_with is not None and given != read_with:
+        other = "the reader makes its fingerprints with another one, which the store must remember: leave it out"
+        raise InputError(f"fingerprinter: {other}", expected=read_with, got=given)
+    if given is None and read_with is None:
+        return None
     try:
-        return from_description(fingerprinter.describe() if hasattr(fingerprinter, "describe") else fingerprinter)
+        return from_description(read_with if given is None else given)
     except FormatVersionError as error:
         raise InputError(f"fingerprinter: {error}", got=fingerprinter) from None
 
 
-def open(
-    path: PathLike,
-    mode: str = "r",
-    *,
-    sync: str = "commit",
-    merge_at: float | None = None,
-    pages: str = LAZY,
-) -> Store:
+def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: float | None = None, pages: str = LAZY) -> Store:
     """Open a store.
 
     Parameters
@@ -299,10 +272,8 @@ def dedup(
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
         are held besides.
-    threads : int, optional
-        By default one per processor.
-    progress : callable, optional
-        Called as ``progress(phase, done, total)``; total is None if it is not known.
+    threads, progress : optional
+        As for :func:`build`.
     overwrite : bool
         Replace a file at ``output``.
     resume : path-like, optional
@@ -343,12 +314,11 @@ def dedup(
     from fpstore.jobs.dedup import dedup_job, deduplicate, kept_of
     from fpstore.jobs.grouping import Grouping
 
-    check_progress(progress)
+    resources = checked_resources(memory, threads, progress)
     how = Projection(id=id, score=score, width=check_width(width), decimal=decimal, signed=signed)
     job = dedup_job(how, text, fingerprint, Grouping(radius, group, keep), unknown, fingerprinter, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
     folder = None if resume is None else check_path(resume, "resume")
-    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
     found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
     return Deduplication(kept_of(corpus, found.kept), found.clusters.held(), found.unknown)
 
@@ -405,6 +375,5 @@ def repair(
 
     target = None if output is None else check_path(output, "output")
     rows = None if lost is None else check_path(lost, "lost")
-    check_progress(progress)
-    resources = Resources(parse_memory(memory), parse_threads(threads), progress)
+    resources = checked_resources(memory, threads, progress)
     return repair_store(check_path(path), target, check_flag(in_place, "in_place"), rows, resources)

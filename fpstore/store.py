@@ -19,7 +19,6 @@ from fpstore.base.arguments import (
     check_choice,
     check_flag,
     check_opening,
-    check_optional_sync,
     check_path,
     check_progress,
     check_share,
@@ -102,10 +101,7 @@ class Store:
 
         A store that is dropped, or open when the interpreter ends normally, is closed in the same way.
 
-        Raises
-        ------
-        StorageError
-            With ``sync`` other than ``"commit"``: the last changes could not be made durable.
+        StorageError says, with ``sync`` other than ``"commit"``, that the last changes could not be made durable.
         """
         writer = self._writer
         if writer is not None and writer.is_own:
@@ -639,7 +635,6 @@ class Store:
         """
         writer = self._changing()
         rows, checked = self._rows(fingerprints, ids)
-        check_optional_sync(sync)
         return writer.insert(rows, checked, sync)
 
     def upsert(self, fingerprints: Any, ids: Any, *, sync: str | None = None) -> int:
@@ -675,7 +670,6 @@ class Store:
         writer = self._changing()
         if ids is None:
             raise InputError("upsert needs an id for each row")
-        check_optional_sync(sync)
         if is_one(fingerprints, self._width):
             return writer.upsert_one(self._one(fingerprints), check_id(ids), sync)
         rows, checked = self._rows(fingerprints, ids)
@@ -708,7 +702,6 @@ class Store:
         radius = self._checked_radius(radius, self._snapshot())
         identifier = check_id(id)
         always = check_flag(always, "always")
-        check_optional_sync(sync)
         return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
 
     def probe_insert_many(
@@ -741,7 +734,6 @@ class Store:
         rows, checked = self._rows(fingerprints, ids)
         radius = self._checked_radius(radius, self._snapshot())
         always = check_flag(always, "always")
-        check_optional_sync(sync)
         snapshot, columns, inserted = writer.probe_insert(rows, checked, radius, always, parse_threads(threads), sync)
         return self._matches(snapshot, rows, columns, inserted=inserted)
 
@@ -778,7 +770,6 @@ class Store:
         if unnamed or (ids is None and fingerprints is None):
             raise InputError("say what to delete: delete(ids=[...]), delete(fingerprints=[...]), or both for pairs")
         writer = self._changing()
-        check_optional_sync(sync)
         if fingerprints is None:
             return writer.delete_ids(checked_ids([ids] if is_one_id(ids) else ids), sync)
         if ids is None:
@@ -788,10 +779,7 @@ class Store:
     def flush(self) -> None:
         """Make the changes of ``sync="batch"`` and ``"none"`` durable, and show them to other processes.
 
-        Raises
-        ------
-        StorageError
-            The disk is full, or refuses the write: free some space and call it again.
+        After a StorageError, free some space and call it again.
         """
         self._changing().flush()
 
@@ -849,8 +837,6 @@ class Store:
         ------
         InputError
             The stores have ids of different kinds, or fingerprints that were made differently.
-        StorageError
-            There is no space for the new generation beside the old one: nothing was changed.
         StoreNotFoundError
         """
         writer = self._changing()
@@ -867,12 +853,7 @@ class Store:
             writer.merge(resources, snapshots, renumber)
 
     def redesign(
-        self,
-        design: str,
-        *,
-        memory: int | str | None = None,
-        threads: int | None = None,
-        progress: Progress | None = None,
+        self, design: str, *, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None
     ) -> None:
         """Change to other tables, and :meth:`merge`.
 
@@ -881,11 +862,6 @@ class Store:
         design : str
             The name of a design, or ``auto``, which is the planner's choice. A list of tables needs a new build.
         memory, threads, progress : optional
-
-        Raises
-        ------
-        StorageError
-            There is no space for the new generation beside the old one: nothing was changed.
         """
         writer = self._changing()
         if not isinstance(check_design(design, self.radius, self.width), str):
@@ -922,7 +898,7 @@ class Store:
 
         Raises
         ------
-        StoreExistsError, StorageError
+        StoreExistsError
         """
         from fpstore.change.join import split_store
 
@@ -930,13 +906,7 @@ class Store:
         resources = checked_resources(memory, threads, progress)
         return split_store(self._snapshot(), target, bits, overwrite, resources)
 
-    def backup(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        overwrite: bool = False,
-        progress: Progress | None = None,
-    ) -> None:
+    def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None) -> None:
         """Copy the store as of one moment, even while other processes insert and merge.
 
         The copy is an ordinary store with everything that was committed before the call. It appears complete or not at all.
@@ -948,15 +918,12 @@ class Store:
         overwrite : bool
             Replace an existing store, in one step, once the copy is complete.
         progress : callable, optional
-            Called as ``progress(phase, done, total)``, in bytes.
+            In bytes.
 
         Raises
         ------
         StoreExistsError
             The path exists and ``overwrite`` is false, or it is not a store.
-        StorageError
-            The disk is full or not writable; there is no copy.
-        InputError, ClosedStoreError
         """
         from fpstore.care.backup import back_up
 

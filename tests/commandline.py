@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
 
@@ -57,12 +57,8 @@ def failure_of(arguments: Sequence[object]) -> int:
     return 2 if arguments[0] in SEARCHES else 1
 
 
-def verbs(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from verbs(command, (*path, name))
-        else:
-            yield " ".join((*path, name)), command
+def verbs() -> list[tuple[str, click.Command]]:
+    return list(main.verbs().items())
 
 
 @pytest.fixture(scope="session")

@@ -123,7 +123,9 @@ asked = None  # the code that a child runs
 def serve(number):
     """Fork a child for each request; return in the child, which then has ``asked``."""
     import fpstore.cli
-    import fpstore.jobs.dedup  # noqa: F401
+    import fpstore.jobs.dedup
+
+    fpstore.cli.main.verbs()  # imports the modules of all
 
     requests = socket.socket(fileno=number)
     gc.collect()

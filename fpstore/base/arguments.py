@@ -64,12 +64,6 @@ def check_flag(value: object, what: str) -> bool:
     return bool(value)
 
 
-def check_optional_sync(value: object) -> None:
-    """Refuse a value that is neither one of SYNCS nor None."""
-    if value is not None:
-        check_sync(value)
-
-
 def check_whole(value: object, least: int, most: int, what: str) -> int:
     """Return a whole number of Python or numpy from ``least`` to ``most``."""
     try:

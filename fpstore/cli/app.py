@@ -7,26 +7,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import Any, ClassVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from fpstore import __version__
 from fpstore.base import diagnostics
-from fpstore.cli.build import build, hash_, plan
-from fpstore.cli.calibrate import calibrate, compare, weights
-from fpstore.cli.care import backup, export, repair, report, stats, verify
-from fpstore.cli.changes import absorb, delete, insert, merge, redesign, split
-from fpstore.cli.demo import demo
-from fpstore.cli.jobs import cluster, dedup, join, pairs
 from fpstore.cli.options import argument
 from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
-from fpstore.cli.questions import ids, nearest, probe, scan
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
-from fpstore.cli.verb import LINE_WIDTH, Given, Verb, VerbGroup, verb
+from fpstore.cli.verb import LINE_WIDTH, Given, Verb, verb
 from fpstore.errors import CorruptStoreError, FpstoreError
 
 EXIT_USAGE = 2
@@ -36,37 +28,63 @@ _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "N
 _ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
-@dataclass
-class Failure:
-    """The exit code of an error, which is another one for some verbs."""
+_VERBS = {  # by their purpose; the modules of the others are not imported
+    "Make a store": {"build": "build", "plan": "build", "calibrate": "calibrate", "compare": "calibrate", "weights": "calibrate",
+                     "hash": "build"},
+    "Ask": dict.fromkeys(("probe", "scan", "nearest", "ids"), "questions"),
+    "Change": dict.fromkeys(("insert", "delete", "merge", "absorb", "redesign", "split"), "changes"),
+    "Clean a corpus": dict.fromkeys(("dedup", "pairs", "cluster", "join"), "jobs"),
+    "Take care": dict.fromkeys(("stats", "report", "verify", "repair", "backup", "export"), "care"),
+    "Begin": {"demo": "demo", "help": "app"},
+}  # fmt: skip
+_MODULES = {name: module for verbs in _VERBS.values() for name, module in verbs.items()}
 
-    code: int = 1
 
+class Program(Verb, click.Group):
+    """A group that reports a failure as one line on standard error and an exit code, never as a traceback.
 
-class Program(VerbGroup):
-    """A group that reports a failure as one line on standard error and an exit code, never as a traceback."""
+    Its ``failure`` is that of the verb that runs.
+    """
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
+    sections: ClassVar = {title: list(verbs) for title, verbs in _VERBS.items()}
+
+    def verbs(self) -> dict[str, Verb]:
+        """Return all verbs."""
+        return {name: self.get_command(None, name) for name in _MODULES}  # type: ignore[misc]
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the verbs."""
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> Verb | None:
+        """Return a verb; None if there is none of this name."""
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f"fpstore.cli.{_MODULES[cmd_name]}")
+        found: Verb = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs with their whole summaries, by their purpose."""
+        verbs, width = self.verbs(), max(map(len, _MODULES))
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), verbs[name].get_short_help_str(LINE_WIDTH)) for name in names])
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run the command line, and exit unless ``standalone_mode`` is false."""
         if not standalone_mode:
-            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            return super().main(*args, **{**extra, "standalone_mode": False})
         occupy_closed_streams()
         diagnostics.left_out_listener = complain
         with raised_as_exceptions():
-            code = self._run(args, complete_var, **extra)
+            code = self._run(*args, **extra)
         sys.exit(code)
 
-    def _run(self, args: Sequence[str] | None, complete_var: str | None, **extra: Any) -> int:
-        failure = Failure()
+    def _run(self, *args: Any, **extra: Any) -> int:
+        self.failure = 1
         try:
-            result = super().main(args, "fpstore", complete_var, standalone_mode=False, obj=failure, **extra)
+            result = super().main(*args, **{**extra, "prog_name": "fpstore", "standalone_mode": False})
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failed write is still reported
         except BrokenPipeError:
@@ -82,28 +100,23 @@ class Program(VerbGroup):
                 return EXIT_USAGE
             complain(f"{error.format_message()} (see {path} --help)")
             return EXIT_USAGE
-        except FpstoreError as error:
-            advise = isinstance(error, CorruptStoreError) and "repair" not in str(error)
-            complain(f"{error}{': fpstore repair keeps what is intact' if advise else ''}")
-            _flush_or_drop_output()
-            return failure.code
-        except (click.ClickException, MemoryError, OSError) as error:
+        except (FpstoreError, click.ClickException, MemoryError, OSError) as error:
             complain(_describe(error))
             _flush_or_drop_output()
-            return failure.code
+            return self.failure
         except Exception as error:
             if os.environ.get("FPSTORE_TRACEBACK"):
                 traceback.print_exc()
             kind = type(error).__name__
             complain(f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows where it is")
-            return failure.code
+            return self.failure
         return result if isinstance(result, int) else 0
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, and note the advice at the end of its errors."""
+        """Find the verb, and note the exit code of its errors."""
         name, command, rest = super().resolve_command(ctx, args)
-        if isinstance(command, Verb) and isinstance(ctx.obj, Failure):
-            ctx.obj.code = command.failure
+        if isinstance(command, Verb):
+            self.failure = command.failure
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -115,14 +128,13 @@ class Program(VerbGroup):
         except OSError as error:
             if error.errno != errno.EPIPE:
                 raise
-            _exit(_reader_is_gone())
-
-
-def _exit(code: int) -> NoReturn:
-    raise click.exceptions.Exit(code)
+            raise click.exceptions.Exit(_reader_is_gone()) from None
 
 
 def _describe(error: BaseException) -> str:
+    if isinstance(error, FpstoreError):
+        advise = isinstance(error, CorruptStoreError) and "repair" not in str(error)
+        return f"{error}{': fpstore repair keeps what is intact' if advise else ''}"
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, MemoryError):
@@ -180,7 +192,7 @@ def main() -> None:
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in main.commands if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in _MODULES if name.startswith(incomplete)]
 
 
 @verb(argument("words", "[VERB]", nargs=-1, shell_complete=_names))
@@ -204,11 +216,3 @@ def help_(given: Given) -> None:
             raise click.UsageError(f"No such command {word!r}", ctx)
         shown = click.Context(command, parent=shown, info_name=word)
     click.echo(shown.get_help())
-
-
-main.add_section("Make a store", build, plan, calibrate, compare, weights, hash_)
-main.add_section("Ask", probe, scan, nearest, ids)
-main.add_section("Change", insert, delete, merge, absorb, redesign, split)
-main.add_section("Clean a corpus", dedup, pairs, cluster, join)
-main.add_section("Take care", stats, report, verify, repair, backup, export)
-main.add_section("Begin", demo, help_)

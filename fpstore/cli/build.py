@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fpstore.base.arguments import check_path
+import fpstore
+from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import shown_size
 from fpstore.base.width import WORD_BITS
 from fpstore.building.target import lies_inside
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, VECTORS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.output import print_json, print_table, say, shown
+from fpstore.cli.output import print_json, print_table, say, summary
 from fpstore.cli.verb import Given, fail, output_is, verb
+from fpstore.design.estimates import Plan
 from fpstore.design.families import SCAN, lookup_radius
+from fpstore.design.planner import Crossover, crossover, knee
 from fpstore.design.tables import BLOCKS
 from fpstore.errors import InputError, counted
 from fpstore.io import Chunk, open_writer
-
-if TYPE_CHECKING:
-    from fpstore.design.estimates import Plan
-    from fpstore.design.planner import Crossover
-    from fpstore.hashing import HyperplaneHash
 
 SHOWN = 12
 _ESTIMATES = (
@@ -93,8 +91,6 @@ def build(given: Given) -> None:
     $ fpstore build vectors.fps embeddings.parquet --vector --vector-field embedding --id-field name --force
     $ fpstore build photos.fps photos --image --image-hash pdq --min-quality 20 --frame all
     """
-    import fpstore
-
     kind = content.declared_kind(given)
     _check_inputs(given, kind)
     maker = content.declared_maker(given, kind)
@@ -108,7 +104,9 @@ def build(given: Given) -> None:
     if not given.empty:
         source = content.open_inputs(given, kind, given.inputs, maker or width, notices)
     if kind == VECTORS and not given.is_given("radius"):
-        given.note(_of_radius(source.fingerprinter, given.radius))
+        found = f"radius {given.radius} finds {source.fingerprinter.recall(0.95, given.radius):.0%}"
+        advice = "give --width and --radius, as HyperplaneHash.recall reports them"
+        given.note(f"{found} of the pairs of vectors at a cosine of 0.95: {advice}")
     began = time.monotonic()
     with given.bars(None if given.empty else source) as bars:
         own = {} if kind == VECTORS else {"fingerprinter": maker}
@@ -117,11 +115,10 @@ def build(given: Given) -> None:
         stats = made.stats()
     notices.report(given)
     _note_defaults(given, stats)
-    given.result(stats, f"{shown(given.store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
+    given.result(stats, f"{printable(given.store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
 
 
 def _check_inputs(given: Given, kind: str) -> None:
-    """Refuse inputs that the build would replace, and options that are not for what the inputs hold."""
     if given.empty == bool(given.inputs):
         fail("--empty takes no INPUT" if given.empty else "give an INPUT, or --empty")
     content.refuse_foreign(given, kind)
@@ -144,32 +141,6 @@ def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
     if named and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
         changes = f"{' and '.join(named)} {'change' if len(named) > 1 else 'changes'} nothing"
         given.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")
-
-
-def _of_radius(made: HyperplaneHash, radius: int) -> str:
-    """Return a note about the copies that a radius finds."""
-    found = made.recall(0.95, radius)
-    return (
-        f"radius {radius} finds {found:.0%} of the pairs of vectors at a cosine of 0.95: give --width and --radius, "
-        "as HyperplaneHash.recall tells them"
-    )
-
-
-def summary(stats: dict[str, Any]) -> str:
-    """Return the contents and the size of a store, in one line."""
-    from fpstore.care.stats import TELLING
-
-    fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
-    parts = [
-        counted(fingerprints, "fingerprint"),
-        counted(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
-        f"radius {stats['radius']}",
-        f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
-        shown_size(taken),
-    ]
-    if fingerprints >= TELLING:
-        parts.append(f"{taken / fingerprints:.1f} bytes per fingerprint")
-    return ", ".join(parts)
 
 
 @verb(
@@ -263,9 +234,6 @@ def plan(given: Given) -> None:
     $ fpstore plan 1e9 --radius 3 --disk-budget 40GB --memory-budget 16GiB
     $ fpstore plan 16M --width 128 --storage cold --all --json
     """
-    import fpstore
-    from fpstore.design.planner import crossover, knee
-
     n, radius, width, storage, prefer = given.n, given.radius, given.width, given.storage, given.prefer
     options.check_radius_option(radius, width)
     plans = fpstore.plan(

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fpstore.base.arguments import check_path, printable
+from fpstore.calibration.comparison import Comparison
+from fpstore.calibration.job import Calibration, calibrated, request_of
+from fpstore.calibration.learning import Learning, learnt_weights
+from fpstore.calibration.settings import PDQ_SETTINGS
+from fpstore.calibration.shown import SUMMARY, facts_of, page_of, recall_table, summary_rows, wanted
 from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole
-from fpstore.cli.output import print_json, print_table, shown
+from fpstore.cli.output import print_facts, print_json, print_table
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import InputError, counted, one_line
-
-if TYPE_CHECKING:
-    from fpstore.calibration.comparison import Comparison
-    from fpstore.calibration.job import Calibration
-    from fpstore.hashing import Fingerprinter
+from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.hashing.corpora import open_corpus, open_source, paths_of
+from fpstore.hashing.documents import DocumentFiles
+from fpstore.hashing.html import main_texts
+from fpstore.hashing.walk import Walk
+from fpstore.hashing.weights_file import packed_weights
+from fpstore.io.sink import Sink
+from fpstore.io.source import Projection
 
 LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
 TEXT_OPTIONS = {
@@ -94,9 +102,6 @@ def calibrate(given: Given) -> None:
     $ fpstore calibrate --pairs labelled.jsonl --output page.html --force
     $ fpstore calibrate photos --image --change resize=0.5 --setting method=difference --setting method=perceptual,width=256
     """
-    from fpstore.calibration.shown import page_of
-    from fpstore.io.sink import Sink
-
     if given.as_json and given.output == "-":
         fail("--json and --output - both write to standard output")
     if given.output is not None:
@@ -113,17 +118,12 @@ def calibrate(given: Given) -> None:
 
 def _calibration(given: Given) -> Calibration:
     """Return the calibration that the command line asks for; an impossible wish is a usage error."""
-    from fpstore.calibration.job import calibrated, request_of
-    from fpstore.calibration.settings import PDQ_SETTINGS
-    from fpstore.hashing.corpora import open_corpus, paths_of
-    from fpstore.hashing.walk import Walk
-
     kind = content.declared_kind(given)
     _check_calibration(given, kind)
-    html, suffixes, notices = given.html or False, list(given.suffixes) or None, Notices(TEXTS)
+    notices = Notices(TEXTS)
     with usage_errors():
         wanted = request_of(
-            text=given.text or given.text_field, image=given.image, pairs=given.pairs, id=given.id_field, html=html,
+            text=given.text or given.text_field, image=given.image, pairs=given.pairs, id=given.id_field, html=given.html,
             settings=given.settings or None, changes=given.changes or None, documents=given.documents, recall=given.recall,
             false_pairs=given.false_pairs, sample=given.sample, copies=given.copies, resemblance=given.resemblance,
             seed=given.seed, with_source=bool(given.inputs),
@@ -133,9 +133,9 @@ def _calibration(given: Given) -> Calibration:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
         if not given.settings and {one.name for one in wanted.settings}.isdisjoint(PDQ_SETTINGS):
             given.note("method=pdq is not compared: pip install pdqhash")
-        source = Walk(paths_of(given.inputs), suffixes, True, False, None)
+        source = Walk(paths_of(given.inputs), given.suffixes, True, False, None)
     elif given.inputs:
-        source = open_corpus(given.inputs, kind == TEXTS, suffixes, notices, given.encoding, bool(html))
+        source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
     with given.bars(None if given.image else source) as bars:
         found = calibrated(wanted, source, given.resources(bars), notices)
     notices.report(given)
@@ -143,7 +143,6 @@ def _calibration(given: Given) -> Calibration:
 
 
 def _check_calibration(given: Given, kind: str) -> None:
-    """Raise a usage error for options that do not go together."""
     if isinstance(given.text_field, tuple | dict):
         fail("--text-field: a calibration looks at one column of texts: name the one that tells most")
     if given.image:
@@ -160,8 +159,6 @@ def _check_calibration(given: Given, kind: str) -> None:
 
 def build_options(made: Fingerprinter[Any]) -> list[str] | None:
     """Return the options of ``fpstore build`` that make a fingerprinter; None if there are none for some parameter."""
-    from fpstore.hashing import ImageHash, SimHash
-
     names, usual = (IMAGE_OPTIONS, ImageHash()) if isinstance(made, ImageHash) else (TEXT_OPTIONS, SimHash())
     if type(made) is not type(usual) or (isinstance(made, SimHash) and callable(made.tokenizer)):
         return None
@@ -172,14 +169,11 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
 
 
 def _print_calibration(found: Calibration) -> None:
-    """Print the suggestions, the copies that the first suggestion finds, and the facts about the corpus."""
-    from fpstore.calibration.shown import SUMMARY, facts_of, recall_table, summary_rows, wanted
-
     print_table(f"Settings for {wanted(found)}, the suggested one first", SUMMARY, summary_rows(found), left=(0, 6))
     first = found.suggestions[0]
     headings, rows = recall_table(first.measured)
     print_table(f"\nNear-duplicates found with {first.measured.setting.name}, by radius", headings, rows)
-    print_table("\nLooked at", ("", ""), facts_of(found))
+    print_facts("\nLooked at", facts_of(found))
     taken = build_options(first.measured.setting.fingerprinter)
     if taken is not None and first.radius is not None:
         click.echo(f"\nfpstore build takes the first setting as {' '.join([*taken, '--radius', str(first.radius)])}")
@@ -210,10 +204,8 @@ def compare(given: Given) -> None:
     $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
     $ cat notes/two.txt | fpstore compare - draft.txt --json
     """
-    from fpstore.calibration.comparison import Comparison
-
     if given.a == given.b == "-":
-        raise click.UsageError("only one of A and B can be standard input")
+        fail("only one of A and B can be standard input")
     maker, notices = content.text_maker(given), Notices(TEXTS)
     text_a, text_b = (_read(path, notices, given) for path in (given.a, given.b))
     for name, text in ((given.a, text_a), (given.b, text_b)):
@@ -233,22 +225,15 @@ def _named(path: str) -> str:
 
 
 def _read(path: str, notices: Notices, given: Given) -> str:
-    """Return a text: a file that --text would take."""
-    from fpstore.hashing.html import main_texts
-
-    text = content.standard_input(notices, given.encoding) if path == "-" else _read_file(path, notices, given)
-    return text if given.html is None else main_texts([text], given.html)[0]
-
-
-def _read_file(path: str, notices: Notices, given: Given) -> str:
-    from fpstore.hashing.documents import DocumentFiles
-    from fpstore.hashing.walk import Walk
-
-    if check_path(path).is_dir():
-        raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
-    walk = Walk(Path(path), None, True, False, None, given.encoding)
-    (document,) = DocumentFiles(walk, on_note=notices, html=given.html is not None).documents()  # one that is no text is an error
-    return document.text
+    if path == "-":
+        text = content.standard_input(notices, given.encoding)
+    else:
+        if check_path(path).is_dir():
+            raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
+        files = DocumentFiles(Walk(Path(path), None, True, False, None, given.encoding), on_note=notices, html=bool(given.html))
+        (document,) = files.documents()  # one that is no text is an error
+        text = document.text
+    return main_texts([text], given.html)[0] if given.html else text
 
 
 def _record(found: Comparison, limit: int | None) -> dict[str, Any]:
@@ -268,20 +253,12 @@ def _record(found: Comparison, limit: int | None) -> dict[str, Any]:
 
 
 def _print_comparison(found: Comparison, given: Given) -> None:
-    digits, limit = found.width // 4, given.limit
-    only = [sum(not (one.weight_b, one.weight_a)[side] for one in found.differing) for side in (0, 1)]
-    both = len(found.differing) - sum(only)
+    record, limit = _record(found, None), given.limit
+    only_a, only_b = (sum(not one[f"weight_{other}"] for one in record["differing"]) for other in "ba")
+    both = len(found.differing) - only_a - only_b
     rows = [
-        (
-            f"A, {_named(given.a)}",
-            f"{found.fingerprint_a:0{digits}x}",
-            f"{len(found.features_a):,} features, {only[0]:,} only in A",
-        ),
-        (
-            f"B, {_named(given.b)}",
-            f"{found.fingerprint_b:0{digits}x}",
-            f"{len(found.features_b):,} features, {only[1]:,} only in B",
-        ),
+        (f"A, {_named(given.a)}", record["fingerprint_a"], f"{record['features_a']:,} features, {only_a:,} only in A"),
+        (f"B, {_named(given.b)}", record["fingerprint_b"], f"{record['features_b']:,} features, {only_b:,} only in B"),
         ("distance", f"{found.distance}", f"of {found.width} bits"),
         ("shared", f"{found.shared:,}", f"features, of which {both:,} have different weights"),
         ("resemblance", f"{found.jaccard:.3f}", f"{found.weighted_jaccard:.3f} weighted"),
@@ -330,12 +307,6 @@ def weights(given: Given) -> None:
     $ fpstore weights notes --text --suffix .txt --sample 1000 --most 500 --seed 7 --quiet
     $ cat pages.jsonl | fpstore weights - --text-field text --format jsonl --shingle words --shingle-size 2 --quiet
     """
-    from fpstore.calibration.learning import Learning, learnt_weights
-    from fpstore.hashing.corpora import open_corpus, open_source
-    from fpstore.hashing.weights_file import packed_weights
-    from fpstore.io.sink import Sink
-    from fpstore.io.source import Projection
-
     kind = content.declared_kind(given)
     if kind not in (TEXTS, ROWS):
         fail("name the column of the texts with --text-field, or give --text for files that are texts")
@@ -348,12 +319,11 @@ def weights(given: Given) -> None:
     rows: Any
     if kind == TEXTS:
         content.check_inputs(given, kind, given.inputs, "")
-        suffixes = list(given.suffixes) or None
-        rows = open_corpus(given.inputs, True, suffixes, notices, given.encoding, given.html is not None)
+        rows = open_corpus(given.inputs, True, given.suffixes, notices, given.encoding, bool(given.html))
     else:
         rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)
     notices.source = rows
-    learning = Learning(given.sample, given.most, given.seed, given.html or False)
+    learning = Learning(given.sample, given.most, given.seed, given.html)
     with given.bars(rows) as bars:
         found = learnt_weights(rows, Projection(text=columns), simhash, learning, bars)
     with Sink(given.output) as sink:
@@ -362,4 +332,4 @@ def weights(given: Given) -> None:
     kept = found.simhash.weights
     if given.output != "-" and not given.quiet and kept is not None:
         looked_at = f"{found.looked_at:,} of {counted(found.documents, 'document')}"
-        click.echo(f"{shown(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt from {looked_at}")
+        click.echo(f"{printable(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt from {looked_at}")

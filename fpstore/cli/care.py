@@ -12,17 +12,23 @@ from typing import Any
 import click
 import numpy as np
 
-from fpstore.base.arguments import check_path
+import fpstore
+from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import shown_size
 from fpstore.base.width import Width
+from fpstore.care.stats import TELLING, distribution
+from fpstore.care.stats import describe as described
 from fpstore.cli import options
-from fpstore.cli.build import summary
 from fpstore.cli.options import argument, option, output_option
-from fpstore.cli.output import complain, print_json, print_table, shown
+from fpstore.cli.output import complain, print_facts, print_json, print_table, summary
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
+from fpstore.design.families import check_radius
 from fpstore.errors import counted
+from fpstore.format.manifest import looks_like_store
+from fpstore.hashing.registry import in_words
 from fpstore.io import FORMATS, open_writer
 from fpstore.io.reader import format_of
+from fpstore.io.sink import Sink
 from fpstore.store import Store, snapshot_of
 
 _PARTS = {
@@ -36,8 +42,6 @@ _PARTS = {
     "delta": "delta",
     "total": "total",
 }
-
-_ONE = {"blocks": "One table takes", "copies": "One table takes", "rows": "The rows take"}
 
 
 @verb(
@@ -53,9 +57,6 @@ def stats(given: Given) -> None:
     $ fpstore stats crawl.fps --full --json
     $ fpstore stats crawl.fps --prometheus
     """
-    import fpstore
-    from fpstore.care.stats import distribution
-
     if given.prometheus and (given.as_json or given.full):
         fail("--prometheus cannot be combined with --json or --full")
     with fpstore.open(given.store) as opened:
@@ -77,34 +78,26 @@ def stats(given: Given) -> None:
 def _print_store(store: str, found: dict[str, Any]) -> None:
     made = found["fingerprinter"]
     if made is not None:
-        from fpstore.hashing.registry import in_words
-
         made = in_words(made)
-    rows = [
-        ("fingerprints", f"{found['fingerprints']:,}"),
-        ("ids", f"{found['ids']:,} ({found['id_kind']})"),
-        ("width", f"{found['width']} bits"),
-        ("radius", str(found["radius"])),
-        ("design", found["design"]["name"]),
-        *_blocks(found),
-        ("fingerprinter", made or "unknown"),
-        ("generation", str(found["generation"])),
-        (
-            "delta",
-            f"{counted(found['delta']['changes'], 'change')}, {shown_size(found['delta']['memory'])} of memory in each process",
-        ),
-        ("format version", str(found["format_version"])),
-    ]
-    if found["merge_error"]:
-        rows.append(("last merge failed", found["merge_error"]))
-    print_table(shown(store), ("", ""), rows, left=(0, 1))
-
-
-def _blocks(found: dict[str, Any]) -> list[tuple[str, str]]:
-    if not _has_blocks(found):
-        return []
-    wanted = {True: "all that save time", False: "none"}.get(found["filter"], "those that pay for their bytes")
-    return [("block", f"{found['block_bytes']} bytes, {found['codec']}"), ("filters", wanted)]
+    of_blocks = {}
+    if _has_blocks(found):
+        wanted = {True: "all that save time", False: "none"}.get(found["filter"], "those that pay for their bytes")
+        of_blocks = {"block": f"{found['block_bytes']} bytes, {found['codec']}", "filters": wanted}
+    delta = found["delta"]
+    facts = {
+        "fingerprints": f"{found['fingerprints']:,}",
+        "ids": f"{found['ids']:,} ({found['id_kind']})",
+        "width": f"{found['width']} bits",
+        "radius": str(found["radius"]),
+        "design": found["design"]["name"],
+        **of_blocks,
+        "fingerprinter": made or "unknown",
+        "generation": str(found["generation"]),
+        "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory in each process",
+        "format version": str(found["format_version"]),
+        **({"last merge failed": found["merge_error"]} if found["merge_error"] else {}),
+    }
+    print_facts(printable(store), facts.items())
 
 
 def _has_blocks(found: dict[str, Any]) -> bool:
@@ -112,11 +105,8 @@ def _has_blocks(found: dict[str, Any]) -> bool:
 
 
 def _print_bytes(found: dict[str, Any]) -> None:
-    from fpstore.care.stats import TELLING
-
-    n = found["fingerprints"]
-    taken = found["bytes"]
-    columns = ("part", "bytes", "", "bytes/fingerprint") if n >= TELLING else ("part", "bytes", "")
+    n, taken = found["fingerprints"], found["bytes"]
+    columns = ("part", "bytes", "", "bytes/fingerprint")[: 4 if n >= TELLING else 3]
     rows = [
         (name, f"{taken[key]:,}", shown_size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[: len(columns)]
         for key, name in _PARTS.items()
@@ -124,40 +114,42 @@ def _print_bytes(found: dict[str, Any]) -> None:
     ]
     print_table("\nSize", columns, rows)
     if found["ratio_to_limit"] is not None:
+        takes = "The rows take" if found["design"]["tables"][0]["kind"] == "rows" else "One table takes"
         click.echo(
-            f"{_ONE[found['design']['tables'][0]['kind']]} {found['bits_per_fingerprint']:.2f} bits per fingerprint: "
-            f"{found['ratio_to_limit']:.3f} x the limit for any set of this size "
-            f"({found['limit_bits_per_fingerprint']:.2f}), {found['ratio_to_raw']:.3f} x raw."
+            f"{takes} {found['bits_per_fingerprint']:.2f} bits per fingerprint: {found['ratio_to_limit']:.3f} x the limit for "
+            f"any set of this size ({found['limit_bits_per_fingerprint']:.2f}), {found['ratio_to_raw']:.3f} x raw."
         )
 
 
 def _print_design(found: dict[str, Any]) -> None:
-    tables = list(enumerate(found["design"]["tables"]))
     if _has_blocks(found):
-        rows = [
-            (str(n), str(t["prefix_bits"]), str(t["flips"]), str(t["lookups"]), str(t["filter_bits"] or "")) for n, t in tables
-        ]
-        print_table("\nTables", ("table", "prefix bits", "flips", "look-ups per probe", "filter bits"), rows)
-        return
-    columns = ("table", "bucket bits", "flips", "look-ups per probe", "kind")
-    print_table("\nTables", columns, [(str(number), *_of_columns(table), table["kind"]) for number, table in tables], left=(4,))
-
-
-def _of_columns(table: dict[str, Any]) -> tuple[str, str, str]:
-    if table["flips"] < 0 or table["kind"] == "rows":  # it is not looked up
-        return "" if table["kind"] == "rows" else str(table["prefix_bits"]), "", "0"
-    return str(table["prefix_bits"]), str(table["flips"]), str(table["lookups"])
+        ends, names = ("prefix bits", "filter bits"), ("prefix_bits", "flips", "lookups", "filter_bits")
+    else:
+        ends, names = ("bucket bits", "kind"), ("prefix_bits", "flips", "lookups", "kind")
+    rows = []
+    for number, table in enumerate(found["design"]["tables"]):
+        shown = {**table, "filter_bits": table["filter_bits"] or ""}
+        if table["kind"] == "rows":
+            shown |= {"prefix_bits": "", "flips": "", "lookups": 0}
+        elif not _has_blocks(found) and table["flips"] < 0:  # it is not looked up
+            shown |= {"flips": "", "lookups": 0}
+        rows.append([str(number), *(str(shown[name]) for name in names)])
+    columns = ("table", ends[0], "flips", "look-ups per probe", ends[1])
+    print_table("\nTables", columns, rows, left=(0,) if _has_blocks(found) else (4,))
 
 
 def _print_distribution(found: dict[str, Any]) -> None:
-    if not found["skew"]["largest"]:
+    skew = found["skew"]
+    if not skew["largest"]:
         click.echo("\nThe first table is empty.")
         return
     if "buckets" in found:
-        _print_buckets(found)
+        entries = found["entries_per_bucket"]
+        facts = {"buckets": f"{found['buckets']:,}", "empty": f"{found['empty_buckets']:,}"}
+        facts["fingerprints per bucket"] = f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
+        print_facts("\nBuckets of the first table", facts.items())
     else:
         _print_blocks(found)
-    skew = found["skew"]
     print_table(
         f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of {skew['distinct_prefixes']:,}",
         ("prefix", "fingerprints"),
@@ -165,53 +157,26 @@ def _print_distribution(found: dict[str, Any]) -> None:
     )
 
 
-def _print_buckets(found: dict[str, Any]) -> None:
-    entries = found["entries_per_bucket"]
-    rows = [
-        ("buckets", f"{found['buckets']:,}"),
-        ("empty", f"{found['empty_buckets']:,}"),
-        ("fingerprints per bucket", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
-    ]
-    print_table("\nBuckets of the first table", ("", ""), rows, left=(0, 1))
-
-
 def _print_blocks(found: dict[str, Any]) -> None:
-    pairs = sum(found["h"].values())
-    coded = found["code_bits"] is not None
-    if pairs and coded:
-        mean = f"{found['mean_code_bits']:.2f}"
+    pairs, bits, entries = sum(found["h"].values()), found["code_bits"], found["entries_per_block"]
+    if pairs and bits is not None:
         print_table(
-            f"\nFirst differing bit h of neighbours in the first table (mean code {mean} bits)",
+            f"\nFirst differing bit h of neighbours in the first table (mean code {found['mean_code_bits']:.2f} bits)",
             ("h", "pairs", "share", "code bits"),
-            [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(found["code_bits"][h])) for h, number in found["h"].items()],
+            [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(bits[h])) for h, number in found["h"].items()],
         )
-    entries = found["entries_per_block"]
-    print_table(
-        "\nBlocks of the first table",
-        ("", ""),
-        [
-            ("blocks", f"{found['blocks']:,}"),
-            ("fingerprints per block", f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"),
-            *([("fill", f"{found['fill']:.1%}")] if coded else []),
-        ],
-        left=(0, 1),
-    )
+    facts = {"blocks": f"{found['blocks']:,}"}
+    facts["fingerprints per block"] = f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
+    if bits is not None:
+        facts["fill"] = f"{found['fill']:.1%}"
+    print_facts("\nBlocks of the first table", facts.items())
 
 
 def _print_metrics(store: str, found: dict[str, Any]) -> None:
     """Print gauges in Prometheus' text format, version 0.0.4."""
     label = store.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    for name, meaning, value in _metrics(found):
-        parts = value if isinstance(value, dict) else {"": value}
-        click.echo(f"# HELP fpstore_{name} {meaning}\n# TYPE fpstore_{name} gauge")
-        for part, number in parts.items():
-            extra = f',part="{part}"' if part else ""
-            click.echo(f'fpstore_{name}{{store="{label}"{extra}}} {number}')
-
-
-def _metrics(found: dict[str, Any]) -> list[tuple[str, str, Any]]:
     parts = {part: taken for part, taken in found["bytes"].items() if part not in ("total", "keys")}
-    return [
+    for name, meaning, value in (
         ("fingerprints", "Distinct fingerprints stored.", found["fingerprints"]),
         ("ids", "Pairs of fingerprint and id stored.", found["ids"]),
         ("bytes", "Bytes on disk by part.", parts),
@@ -222,7 +187,11 @@ def _metrics(found: dict[str, Any]) -> list[tuple[str, str, Any]]:
         ("log_records", "Records in the log.", found["log"]["records"]),
         ("log_bytes", "Bytes of the log, with the space made ahead.", found["log"]["bytes"]),
         ("merge_failed", "1 if the last merge failed.", int(found["merge_error"] is not None)),
-    ]
+    ):
+        click.echo(f"# HELP fpstore_{name} {meaning}\n# TYPE fpstore_{name} gauge")
+        for part, number in (value if isinstance(value, dict) else {"": value}).items():
+            extra = f',part="{part}"' if part else ""
+            click.echo(f'fpstore_{name}{{store="{label}"{extra}}} {number}')
 
 
 @verb(options.STORE, options.JSON, *options.TALK)
@@ -236,9 +205,6 @@ def verify(given: Given) -> None:
     $ fpstore verify crawl.fps --json
     $ fpstore verify crawl.fps --quiet
     """
-    import fpstore
-    from fpstore.format.manifest import looks_like_store
-
     unread = ""
     try:
         with given.bars() as bars, fpstore.open(given.store) as opened:
@@ -254,21 +220,20 @@ def verify(given: Given) -> None:
         print_json({name: getattr(report, name) for name in names})
     else:
         for fault in report.faults:
-            click.echo(shown(describe(fault)))
+            click.echo(printable(_described(fault)))
         if report.ok and not given.quiet:
             parts = (counted(report.tables, "table"), counted(report.blocks, "block"), counted(report.ids, "id"))
-            click.echo(f"{shown(given.store)}: sound: {counted(report.fingerprints, 'fingerprint')}, {', '.join(parts)}")
+            click.echo(f"{printable(given.store)}: sound: {counted(report.fingerprints, 'fingerprint')}, {', '.join(parts)}")
     if not report.ok:
         complain(f"{given.store}: {counted(len(report.faults), 'fault')}{unread}: fpstore repair keeps what is intact")
         raise click.exceptions.Exit(1)
 
 
-def describe(fault: dict[str, Any]) -> str:
+def _described(fault: dict[str, Any]) -> str:
     """Return a fault in one line, with the file and the block, unless the message already names them."""
-    message = str(fault["message"])
-    place = "" if fault["path"] is None or fault["path"] in message else f"{fault['path']}: "
-    block = "" if fault["block"] is None or f"block {fault['block']}" in message else f"block {fault['block']}: "
-    return place + block + message
+    message, path, block = str(fault["message"]), fault["path"], fault["block"]
+    place = "" if path is None or path in message else f"{path}: "
+    return place + ("" if block is None or f"block {block}" in message else f"block {block}: ") + message
 
 
 @verb(
@@ -289,15 +254,13 @@ def backup(given: Given) -> None:
     $ fpstore backup crawl.fps crawl-backup.fps
     $ fpstore backup crawl.fps crawl-backup.fps --force --json
     """
-    import fpstore
-
     began = time.monotonic()
     with given.bars() as bars, fpstore.open(given.store) as opened:
         opened.backup(given.path, overwrite=given.force, progress=bars)
     if given.as_json or not given.quiet:
         with fpstore.open(given.path) as copied:
             found = copied.stats()
-        given.result(found, f"{shown(given.path)}: {summary(found)}, {time.monotonic() - began:.1f} s")
+        given.result(found, f"{printable(given.path)}: {summary(found)}, {time.monotonic() - began:.1f} s")
 
 
 @verb(
@@ -321,8 +284,6 @@ def repair(given: Given) -> None:
     $ fpstore repair crawl.fps -o repaired.fps --lost lost.tsv --json
     $ fpstore repair crawl.fps --yes
     """
-    import fpstore
-
     store = given.store
     if given.yes and given.output is not None:
         fail("--yes does not go with --output")
@@ -334,12 +295,12 @@ def repair(given: Given) -> None:
         print_json({**dataclasses.asdict(report), "complete": report.complete})
     elif not given.quiet:
         if report.sound:
-            click.echo(f"{shown(store)}: sound: nothing to repair")
+            click.echo(f"{printable(store)}: sound: nothing to repair")
         for heading, lines in (("fault", report.faults), ("done", report.actions), ("lost", report.losses)):
             for line in lines:
-                click.echo(shown(f"{heading}: {line}"))
+                click.echo(printable(f"{heading}: {line}"))
         if report.output is not None and not given.yes:
-            click.echo(shown(f"next: to use the new store, move {store} away and rename {report.output} to {store}"))
+            click.echo(printable(f"next: to use the new store, move {store} away and rename {report.output} to {store}"))
     if not report.complete:
         complain(f"{store}: repaired, but not all could be recovered")
         raise click.exceptions.Exit(1)
@@ -367,17 +328,13 @@ def report(given: Given) -> None:
     $ fpstore report notes.fps --output report.html --force --files-in .
     $ fpstore report crawl.fps --no-pairs > report.html
     """
-    import fpstore
-    from fpstore.care.stats import describe as described
-    from fpstore.design.families import check_radius
-    from fpstore.io.sink import Sink
     from fpstore.jobs.report import page_of
     from fpstore.jobs.report_files import Files
 
     if not given.is_given("output") and sys.stdout is not None and sys.stdout.isatty():
-        raise click.UsageError("a report is a page in HTML, which a terminal does not show: name a file, as --output report.html")
+        fail("a report is a page in HTML, which a terminal does not show: name a file, as --output report.html")
     if given.no_pairs and given.radius is not None:
-        raise click.UsageError("--radius is for pairs: leave out --no-pairs")
+        fail("--radius is for pairs: leave out --no-pairs")
     given.check_new(given.output)
     folder = None if given.files_in is None else check_path(given.files_in, "--files-in")
     with fpstore.open(given.store) as opened, given.bars() as bars:
@@ -412,8 +369,6 @@ def export(given: Given) -> None:
     $ fpstore export crawl.fps --format csv --null
     $ fpstore export crawl.fps --rename fingerprint=hash --rename id=url --output crawl-copy.parquet
     """
-    import fpstore
-
     if given.as_json and given.format not in (None, "jsonl"):
         fail(f"--json does not go with --format {given.format}")
     form = "jsonl" if given.as_json else given.format
@@ -426,19 +381,15 @@ def export(given: Given) -> None:
                 given.output, format=form, columns=columns, width=opened.width, names=given.names, null=given.null
             )
         with opening as writer:
-            for data in _fingerprints(opened) if plain else _rows(opened):
+            for data in _pieces(opened, plain):
                 writer.write(data)
                 done += len(data["fingerprint"])
                 bars("exporting", done, total)
 
 
-def _fingerprints(store: Store) -> Iterator[dict[str, Any]]:
-    """Yield each fingerprint once."""
-    width = Width(store.width)
-    return ({"fingerprint": width.outside(rows)} for rows in snapshot_of(store).fingerprints())
-
-
-def _rows(store: Store) -> Iterator[dict[str, Any]]:
-    """Yield a row per id."""
-    for fingerprints, lims, ids in store.items():
-        yield {"fingerprint": np.repeat(fingerprints, np.diff(lims), axis=0), "id": ids}
+def _pieces(store: Store, plain: bool) -> Iterator[dict[str, Any]]:
+    """Yield each fingerprint once, or a row per id."""
+    if plain:
+        width = Width(store.width)
+        return ({"fingerprint": width.outside(rows)} for rows in snapshot_of(store).fingerprints())
+    return ({"fingerprint": np.repeat(rows, np.diff(lims), axis=0), "id": ids} for rows, lims, ids in store.items())

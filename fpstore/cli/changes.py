@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import signal
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import fpstore
+from fpstore.base.arguments import printable
 from fpstore.base.width import Width
+from fpstore.change.merging import changes_due, merge_advice
 from fpstore.cli import content, matches, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.matches import QUERY_ID, ROW, Asked
 from fpstore.cli.options import argument, option, whole
-from fpstore.cli.output import complain, shown
-from fpstore.cli.questions import IDS, Line, given_ids, lines_of, parse_words, scan_notice
-from fpstore.cli.signals import Interrupted
+from fpstore.cli.output import complain, summary
+from fpstore.cli.questions import IDS, IDS_INPUT, Line, given_ids, lines_of, parse_words, scan_notice
+from fpstore.cli.signals import Interrupted, going_on
 from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
+from fpstore.hashing import TextReader
 from fpstore.io import Chunk, open_reader, parse_fingerprint
 from fpstore.store import Store, snapshot_of
-
-if TYPE_CHECKING:
-    from fpstore.hashing import TextReader
 
 CHUNK_ROWS = 1 << 16
 UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot replace others"
@@ -47,8 +46,6 @@ def check_origin(store: Store, fingerprinter: Any, name: str, those: str, given:
 
 def merge_notice(store: Store, name: str, given: Given) -> None:
     """Note that a store that is open for writing should be merged, if it should."""
-    from fpstore.change.merging import merge_advice
-
     advice = merge_advice(snapshot_of(store), name)
     if advice is not None:
         given.note(advice)
@@ -115,8 +112,6 @@ def insert(given: Given) -> None:
     $ fpstore insert photos.fps new.png photos
     $ fpstore insert vectors.fps embeddings.parquet --vector-field embedding --id-field number --upsert
     """
-    import fpstore
-
     if given.unmatched and given.upsert:
         fail("--upsert does not go with --unmatched: give one of them")
     began = time.monotonic()
@@ -124,28 +119,34 @@ def insert(given: Given) -> None:
         scan_notice(known, given)
         width = known.width
         source, kind, notices = _source(given, known)
-        counts = _Counts("changed" if given.upsert else "inserted", getattr(source, "row_numbers", False))
-        if counts.row_numbers:
-            _check_row_numbers(known, given.upsert, kind)
+    counts = _Counts("changed" if given.upsert else "inserted", getattr(source, "row_numbers", False))
     writer = _writer_of_matches(given, width) if given.unmatched else nullcontext()
     with _told(counts), given.bars(source) as bars, writer as write:
-        chunks = _begun(_placed(source) if kind == ROWS else source)
+        rest = iter(_placed(source) if kind == ROWS else source)
+        first = list(islice(rest, 1))  # before the store is opened: an input that is wrong from the start changes nothing
         with fpstore.open(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
             add: Callable[[Chunk], int] = partial(_upsert if given.upsert else _add, opened)
             if write is not None:
                 add = partial(_unmatched, opened, write, given)
-            # The number of ids tells whether a chunk is in, unless ids move: then it is counted when its step has ended.
-            with nullcontext() if given.upsert else _counting(counts, opened):
-                for chunk in chunks:
+            ids_before = len(opened.ids)
+            try:
+                for chunk in chain(first, rest):
                     counts.chunk = chunk
                     counts.add(add(chunk))
                     bars("inserting", counts.done, getattr(source, "rows", None))
+            except (FpstoreError, Interrupted, KeyboardInterrupt):
+                with suppress(FpstoreError):  # the first error matters more
+                    # The number of ids says whether the last chunk is in although its step has not ended, unless ids move.
+                    inserted = 0 if given.upsert else len(opened.ids) - ids_before - counts.inserted
+                    if inserted:
+                        counts.add(inserted)
+                raise
             if given.merge_at is not None:
                 opened.merge(at=given.merge_at, progress=bars)  # and waits for one in the background
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
             merge_notice(opened, given.store, given)
     notices.report(given)
-    line = f"{shown(given.store)}: {counts}, {time.monotonic() - began:.1f} s"
+    line = f"{printable(given.store)}: {counts}, {time.monotonic() - began:.1f} s"
     if not (given.unmatched and given.output == "-"):
         given.result({"rows": counts.done, counts.what: counts.inserted, **holds}, line)
     elif not given.quiet:
@@ -172,31 +173,23 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
     source = content.open_inputs(given, kind, given.inputs, maker, notices, **more)
     if kind == FINGERPRINTS:
         check_origin(store, source.fingerprinter, given.store, "the input", given)
+    if getattr(source, "row_numbers", False):
+        if given.upsert:
+            raise InputError(UPSERT_NEEDS_IDS)
+        if totals.id_kind != "row" and totals.ids:
+            others = "" if kind == ROWS else ": .npy files have none, write Parquet"
+            told = f"its ids are no row numbers: name the column of the ids with --id-field{others}"
+            raise InputError(f"{store.path}: {told}", path=store.path)
     return source, kind, notices
 
 
-def _check_row_numbers(store: Store, upsert: bool, kind: str) -> None:
-    """Raise InputError if the numbers of rows cannot be their ids."""
-    if upsert:
-        raise InputError(UPSERT_NEEDS_IDS)
-    totals = snapshot_of(store).totals
-    if totals.id_kind != "row" and totals.ids:
-        others = "" if kind == ROWS else ": .npy files have none, write Parquet"
-        raise InputError(
-            f"{store.path}: its ids are no row numbers: name the column of the ids with --id-field{others}", path=store.path
-        )
-
-
-@dataclass
 class _Counts:
-    """The rows of the chunks that are in the store."""
+    """The rows of the chunks that are in the store; `what` happened to them, whose numbers may be their ids."""
 
-    what: str  # happened to them: an upsert changes which fingerprint an id has
-    row_numbers: bool = False  # are the ids: they go on with each command
-    ids_before: int = 0
-    done: int = 0
-    inserted: int = 0
-    chunk: Chunk | None = None  # the last that was begun
+    def __init__(self, what: str, row_numbers: bool) -> None:
+        self.what, self._row_numbers = what, row_numbers
+        self.done = self.inserted = 0
+        self.chunk: Chunk | None = None  # the last that was begun
 
     def add(self, inserted: int) -> None:
         """Count the chunk that was begun."""
@@ -208,43 +201,26 @@ class _Counts:
         return f"{counted(self.inserted, 'row')} of {self.done:,} {self.what}"
 
     def said(self) -> str:
-        """Return how many rows are in the store, and how to go on."""
+        """Return how many rows are in the store, and how to go on; an empty string if there are none."""
+        if not self.done:
+            return ""
         chunk = self.chunk  # one without rows, as of a text without words, has no ids
-        with_ids = chunk is not None and not self.row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
+        with_ids = chunk is not None and not self._row_numbers and (chunk.ids is not None or not len(chunk.fingerprints))
         again = "repeat the command: a row that is stored is not added again" if with_ids else "insert only the rows after these"
         were = "was" if self.inserted == 1 else "were"
         return f"; before that, {counted(self.inserted, 'row')} of the first {self.done:,} {were} {self.what}; {again}"
 
 
 @contextmanager
-def _counting(counts: _Counts, store: Store) -> Iterator[None]:
-    """After an error or a signal, count a chunk that is in the store although its step has not ended."""
-    counts.ids_before = len(store.ids)
-    try:
-        yield
-    except (FpstoreError, Interrupted, KeyboardInterrupt):
-        with suppress(FpstoreError):  # the first error matters more
-            inserted = len(store.ids) - counts.ids_before - counts.inserted
-            if inserted:
-                counts.add(inserted)
-        raise
-
-
-@contextmanager
 def _told(counts: _Counts) -> Iterator[None]:
     """Let an error or a signal say which rows were inserted before it."""
     try:
-        yield
+        with going_on(counts.said):
+            yield
     except FpstoreError as error:
         if not counts.done:
             raise
         raise type(error)(f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.said()}", **vars(error)) from error
-    except (Interrupted, KeyboardInterrupt) as error:
-        if not counts.done:
-            raise
-        interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
-        interrupted.then = counts.said()
-        raise interrupted from None
 
 
 def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[matches.Write | None]:
@@ -257,12 +233,6 @@ def _placed(source: TextReader) -> Iterator[Any]:
     """Yield the rows of texts with their places, so that rows that are left out have an answer too."""
     first = source.next_row
     return (Asked(*chunk, places - np.uint64(first), end - first) for chunk, places, end in source.placed())
-
-
-def _begun(source: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Read the first rows, before the store is opened for writing: an input that is wrong from the start changes nothing."""
-    chunks = iter(source)
-    return chain(list(islice(chunks, 1)), chunks)
 
 
 def _add(store: Store, chunk: Chunk) -> int:
@@ -290,7 +260,7 @@ def _unmatched(store: Store, write: matches.Write, given: Given, chunk: Chunk) -
     option("--fingerprints", "The arguments and lines are fingerprints; delete them with all their ids."),
     option("--pairs", "Delete pairs alone: a fingerprint and its id by turns, or rows of --input with both."),
     options.DECIMAL,
-    option("--input FILE", "Read one id per line from a file; - is standard input.", into="inputs", multiple=True),
+    IDS_INPUT,
     options.NULL,
     *options.TALK,
     options.JSON,
@@ -312,8 +282,6 @@ def delete(given: Given) -> None:
     $ fpstore delete crawl.fps --pairs 9d3a5b1c00f7e642 17
     $ fpstore delete crawl.fps --pairs --input new.tsv
     """
-    import fpstore
-
     if not given.words and not given.inputs:
         fail("give ids, or --input FILE")
     if given.pairs and (given.fingerprints or len(given.words) % 2):
@@ -326,7 +294,7 @@ def delete(given: Given) -> None:
     what: dict[str, Any]
     with fpstore.open(given.store) as known:
         if given.pairs:
-            noun, what = "pair", _joined([*_pairs_of_words(given, known), *_pairs_of_inputs(given, known)])
+            noun, what = "pair", _pairs(given, known)
         elif given.fingerprints:
             noun, what = "fingerprint", {"fingerprints": _fingerprints(given, lines, known.width)}
         else:
@@ -337,37 +305,31 @@ def delete(given: Given) -> None:
         merge_notice(opened, given.store, given)
     left = f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
     absent = f"; {counted(missing, noun)} {'was' if missing == 1 else 'were'} not stored" if missing else ""
-    line = f"{shown(given.store)}: {counted(removed, 'id')} removed, {left}{absent}"
+    line = f"{printable(given.store)}: {counted(removed, 'id')} removed, {left}{absent}"
     given.result({"removed": removed, "missing": missing, **holds}, line)
 
 
-def _pairs_of_words(given: Given, store: Store) -> list[Chunk]:
-    """Return the pairs of the command line."""
-    ids: Any = given_ids(given.words[1::2], [], store)
-    fingerprints = parse_words(given.words[::2], given, store.width)
-    return [Chunk(fingerprints, ids if not ids or isinstance(ids[0], str) else np.array(ids, np.uint64))] if given.words else []
-
-
-def _pairs_of_inputs(given: Given, store: Store) -> Iterable[Chunk]:
-    """Return the pairs of files."""
-    reading: Any = {"decimal": given.decimal, "null": given.null}
-    reading["id_type"] = "str" if snapshot_of(store).totals.id_kind == "string" else "int"
-    return open_reader(given.inputs, width=Width(store.width, stored=True), **reading) if given.inputs else ()
-
-
-def _joined(chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """Return the fingerprints and the ids of all pairs."""
-    ids = [chunk.ids for chunk in chunks if chunk.ids is not None]
-    if len(ids) < len(chunks):
-        raise InputError("--pairs needs an id in each row")
+def _pairs(given: Given, store: Store) -> dict[str, Any]:
+    """Return the fingerprints and the ids of the pairs of the command line and of files."""
+    chunks: list[Chunk] = []
+    if given.words:
+        ids: Any = given_ids(given.words[1::2], [], store)
+        fingerprints = parse_words(given.words[::2], given, store.width)
+        chunks = [Chunk(fingerprints, ids if isinstance(ids[0], str) else np.array(ids, np.uint64))]
+    if given.inputs:
+        kind: Any = "str" if snapshot_of(store).totals.id_kind == "string" else "int"
+        reading = {"decimal": given.decimal, "null": given.null, "id_type": kind}
+        chunks += open_reader(given.inputs, width=Width(store.width, stored=True), **reading)
     if not chunks:
         return {"ids": []}
-    joined: Any = list(chain(*ids)) if isinstance(ids[0], list) else np.concatenate(ids)
+    columns = [chunk.ids for chunk in chunks if chunk.ids is not None]
+    if len(columns) < len(chunks):
+        raise InputError("--pairs needs an id in each row")
+    joined: Any = list(chain(*columns)) if isinstance(columns[0], list) else np.concatenate(columns)
     return {"fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks]), "ids": joined}
 
 
 def _fingerprints(given: Given, lines: Sequence[Line], bits: int) -> Any:
-    """Return the fingerprints given as arguments and as lines."""
     width, parse = Width(bits), partial(parse_fingerprint, width=Width(bits, stored=True))
     read = width.outside(width.rows(line.read(parse, given.decimal) for line in lines))
     return np.concatenate([parse_words(given.words, given, bits), read])
@@ -410,8 +372,6 @@ def absorb(given: Given) -> None:
     $ fpstore absorb crawl.fps monday.fps tuesday.fps
     $ fpstore absorb numbers.fps shard.fps --renumber --json
     """
-    import fpstore
-
     with fpstore.open(given.store) as known:
         for other in given.others:
             with fpstore.open(other) as read:
@@ -431,18 +391,12 @@ def redesign(given: Given) -> None:
     $ fpstore redesign crawl.fps flip-2
     $ fpstore redesign crawl.fps auto --memory 1GiB --json
     """
-    import fpstore
-
     with fpstore.open(given.store) as known:
         options.check_design_name(given.design, known.radius, known.width, "DESIGN")
     _merged(given, lambda store, how: store.redesign(given.design, **how))
 
 
 def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> None:
-    """Merge a store, and print what it has then."""
-    from fpstore.change.merging import changes_due
-    from fpstore.cli.build import summary
-
     began, at = time.monotonic(), getattr(given, "at", None)
     with _opened_to_merge(given.store) as opened:
         before = snapshot_of(opened)
@@ -455,13 +409,11 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
     line = f"generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s"
     if not merged:
         line = f"nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}"
-    given.result({"merged": merged, **stats}, f"{shown(given.store)}: {line}")
+    given.result({"merged": merged, **stats}, f"{printable(given.store)}: {line}")
 
 
 def _opened_to_merge(store: str) -> Store:
     """Open a store for writing; if another process has it, say how that process can merge."""
-    import fpstore
-
     try:
         return fpstore.open(store, "r+")
     except StoreLockedError as error:
@@ -493,17 +445,13 @@ def split(given: Given) -> None:
     $ fpstore split crawl.fps shards --bits 2
     $ fpstore split crawl.fps shards --bits 2 --force --json
     """
-    import fpstore
-
     with given.bars() as bars, fpstore.open(given.store) as opened:
         paths = opened.split(
             given.folder, given.bits, overwrite=given.force, memory=given.memory, threads=given.threads, progress=bars
         )
-    records: list[dict[str, Any]] = []
+    records, lines = [], []
     for path in paths:
         with fpstore.open(path) as part:
             records.append({"path": str(path), "fingerprints": len(part), "ids": len(part.ids)})
-    lines = [
-        f"{shown(one['path'])}: {counted(one['fingerprints'], 'fingerprint')}, {counted(one['ids'], 'id')}" for one in records
-    ]
+            lines.append(f"{printable(path)}: {counted(len(part), 'fingerprint')}, {counted(len(part.ids), 'id')}")
     given.result(records, "\n".join(lines))

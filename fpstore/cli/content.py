@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import re
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from fpstore.base.resources import parse_threads
 from fpstore.base.width import Width
 from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, option, whole
 from fpstore.cli.verb import Given, fail, usage_errors
-from fpstore.errors import InputError, StorageError, counted, show
+from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_store
+from fpstore.hashing import (
+    DocumentReader,
+    HyperplaneHash,
+    ImageHash,
+    ImageReader,
+    LongestSentences,
+    SimHash,
+    TextReader,
+    VectorReader,
+    from_description,
+    iter_documents,
+)
+from fpstore.hashing.documents import SENTENCES
+from fpstore.hashing.fields import maker_of_columns
+from fpstore.hashing.html import MainText, of_pages
+from fpstore.hashing.image import Lack
+from fpstore.hashing.image_open import Given as Picture
 from fpstore.hashing.walk import BINARY, HEAD_BYTES, is_binary
-from fpstore.io import Chunk, open_reader
+from fpstore.hashing.weights import MOST_WEIGHT
+from fpstore.hashing.weights_file import read_weights
+from fpstore.io import Chunk, Reader, open_reader
 from fpstore.io.encodings import decoded
 from fpstore.io.files import MOST_BYTES, InputFile
 from fpstore.io.packed import unpacked
-
-if TYPE_CHECKING:
-    from fpstore.hashing import LongestSentences, SimHash
-    from fpstore.io import Reader
-    from fpstore.store import Store
+from fpstore.store import Store
 
 FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
 CHUNK_ROWS = 1 << 14  # of texts that are hashed before the first are used
@@ -65,7 +78,7 @@ def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[s
     """Return the columns that are named, with weights if one has its own; None if none is named."""
     weights: dict[str, int | None] = {}
     for text in value:
-        name, weight = _weighted(ctx, text)
+        name, weight = _weighted(text)
         if not name:
             raise click.UsageError(f"--text-field: must be the name of a column, got {show(text)}", ctx)
         if name in weights:
@@ -76,21 +89,17 @@ def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[s
     return {name: weight or 1 for name, weight in weights.items()} if any(weights.values()) else tuple(weights)
 
 
-def _weighted(ctx: click.Context, text: str) -> tuple[str, int | None]:
+def _weighted(text: str) -> tuple[str, int | None]:
     """Return the name of a column and its weight: the number behind the last =, if there is one."""
-    from fpstore.hashing.weights import MOST_WEIGHT
-
     name, equals, number = text.rpartition("=")
     if not equals or not _NUMBER.fullmatch(number):
         return text, None
-    try:
-        return name, whole(1, MOST_WEIGHT).convert(number, None, ctx)
-    except click.UsageError:
-        raise click.UsageError(
+    if not re.fullmatch(r"\+?[0-9]{1,20}", number) or not 1 <= int(number) <= MOST_WEIGHT:
+        fail(
             f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
-            f"a column with this name is {show(f'{text}=1')}",
-            ctx,
-        ) from None
+            f"a column with this name is {show(f'{text}=1')}"
+        )
+    return name, int(number)
 
 
 TEXT_FIELD = option(
@@ -171,12 +180,7 @@ def declared_kind(given: Given) -> str:
 
 
 def known_kind(given: Given, store: Store) -> tuple[str, Any]:
-    """Return the content of the inputs of a store, and the fingerprinter that the store remembers for it; None for fingerprints.
-
-    Inputs hold what the fingerprinter takes, unless the command line says otherwise.
-    """
-    from fpstore.hashing import from_description
-
+    """Return what the inputs of a store hold, and the fingerprinter that it remembers for such content; None for fingerprints."""
     if has_fingerprints(given, store) and given.text_field is None:
         return FINGERPRINTS, None
     if store.fingerprinter is None:
@@ -215,8 +219,6 @@ def refuse_foreign(given: Given, kind: str) -> None:
 
 def simhash_of(given: Given) -> SimHash:
     """Return the fingerprinter of the features of texts."""
-    from fpstore.hashing import SimHash, iter_documents
-
     words: tuple[str, ...] = ()
     if given.stop_words is not None:
         words = tuple(next(iter_documents([given.stop_words])).text.split())
@@ -230,9 +232,6 @@ def simhash_of(given: Given) -> SimHash:
 
 def text_maker(given: Given) -> SimHash | LongestSentences:
     """Return the fingerprinter of texts."""
-    from fpstore.hashing import LongestSentences
-    from fpstore.hashing.weights_file import read_weights
-
     if given.longest_sentences is not None:
         given.refuse("does not go with --longest-sentences", *(name for name in TEXT_MAKING if name != "longest_sentences"))
         return LongestSentences(n=given.longest_sentences, width=given.width)
@@ -244,10 +243,6 @@ def text_maker(given: Given) -> SimHash | LongestSentences:
 
 def declared_maker(given: Given, kind: str) -> Any:
     """Return the fingerprinter that the command line describes, of vectors a function of their dimension; None for none."""
-    from fpstore.hashing import HyperplaneHash, ImageHash
-    from fpstore.hashing.fields import maker_of_columns
-    from fpstore.hashing.html import of_pages
-
     if kind == VECTORS:
         return lambda dimension: HyperplaneHash(dimension=dimension, width=given.width, seed=given.plane_seed)
     if kind == PICTURES:
@@ -259,7 +254,7 @@ def declared_maker(given: Given, kind: str) -> Any:
     maker: Any = text_maker(given)
     if kind == ROWS:
         maker, _ = maker_of_columns(maker, given.text_field)
-    return of_pages(maker, given.html or False)
+    return of_pages(maker, given.html)
 
 
 # Readers
@@ -286,8 +281,6 @@ class Notices:
 
     def report(self, given: Given) -> None:
         """Report how many were left out for each reason, and in which encodings others were read."""
-        from fpstore.hashing.documents import SENTENCES
-
         for name in getattr(self.source, "absent", ()):
             given.note(f"no row has the field {show(name)}")
         if getattr(self.source, "tagged", False) and "tags" not in self._seen:
@@ -306,28 +299,13 @@ def open_fingerprints(given: Given, paths: str | Sequence[str], width: Any, **mo
 
 
 def open_inputs(given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices, **more: Any) -> Any:
-    """Return the reader of inputs, which makes fingerprints of their content.
-
-    Parameters
-    ----------
-    given : Given
-    kind : str
-        What the inputs hold.
-    paths : sequence of str
-    maker : Fingerprinter, or int
-        Of fingerprints, their width; of vectors also a function of their dimension.
-    notices : Notices
-    **more
-        Further arguments of the reader of rows, such as ``unbuffered``.
-    """
-    from fpstore.hashing import DocumentReader, ImageReader, TextReader, VectorReader
-
-    suffixes, threads = list(given.suffixes) or None, given.threads
+    """Return the reader of inputs, which makes fingerprints of their content; a `maker` of fingerprints is their width."""
+    makes = {"suffixes": given.suffixes, "threads": given.threads}
     if kind == FINGERPRINTS:
         return open_fingerprints(given, paths, maker, **more)
     if kind == PICTURES:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
-        return ImageReader(paths, maker, suffixes=suffixes, threads=parse_threads(threads), on_notice=notices)
+        return ImageReader(paths, maker, on_notice=notices, **makes)
     if kind == VECTORS:
         if "-" in paths:
             fail("vectors are read from files, not from standard input: write them to a file first")
@@ -335,12 +313,12 @@ def open_inputs(given: Given, kind: str, paths: Sequence[str], maker: Any, notic
             paths, maker, vector_field=given.vector_field, id_field=given.id_field, id_type=given.id_type,
             first_row=more.get("first_row", 0), on_notice=notices,
         )  # fmt: skip
-    reading = {"encoding": given.encoding, "html": getattr(given, "html", None) or False}
+    reading = {"encoding": given.encoding, "html": getattr(given, "html", False), "on_notice": notices}
     if kind == TEXTS:
-        return DocumentReader(paths, maker, suffixes=suffixes, threads=parse_threads(threads), on_notice=notices, **reading)
+        return DocumentReader(paths, maker, **makes, **reading)
     source = notices.source = TextReader(
-        paths, maker, text=given.text_field, id=given.id_field, id_type=given.id_type, format=given.format, threads=threads,
-        on_notice=notices, **reading, **more,
+        paths, maker, text=given.text_field, id=given.id_field, id_type=given.id_type, format=given.format, threads=given.threads,
+        **reading, **more,
     )  # fmt: skip
     return source
 
@@ -362,10 +340,17 @@ def open_files(given: Given, kind: str, paths: Sequence[str], maker: Any, notice
     return chunks()
 
 
-def _text(given: Given, maker: Any, notices: Notices) -> Chunk:
-    """Return the fingerprint of the text on standard input."""
-    from fpstore.hashing.html import MainText
+def _read_stdin(noun: str) -> bytes:
+    data = bytearray()
+    with unpacked(InputFile("-"), lambda _: None) as read:
+        for part in iter(lambda: read(_PART_BYTES), b""):
+            if len(data) + len(part) > MOST_BYTES:
+                raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one {noun}", path="-")
+            data += part
+    return bytes(data)
 
+
+def _text(given: Given, maker: Any, notices: Notices) -> Chunk:
     found = maker.hashed([standard_input(notices, given.encoding)])
     if not found.known[0]:
         lack = "no main text" if isinstance(maker, MainText) else "no words"
@@ -375,15 +360,10 @@ def _text(given: Given, maker: Any, notices: Notices) -> Chunk:
 
 def standard_input(notices: Notices, encoding: str | None = None) -> str:
     """Return the text that standard input is."""
-    data = bytearray()
-    with unpacked(InputFile("-"), lambda _: None) as read:
-        for part in iter(lambda: read(_PART_BYTES), b""):
-            if len(data) + len(part) > MOST_BYTES:
-                raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one text", path="-")
-            data += part
+    data = _read_stdin("text")
     if is_binary(data[:HEAD_BYTES], encoding):
         raise InputError(f"standard input: {BINARY.sentence}", path="-")
-    found = decoded(bytes(data), encoding)
+    found = decoded(data, encoding)
     if found is None:
         raise InputError("standard input: no encoding explains its bytes: name it with --encoding", path="-")
     if found.guessed or found.replaced:
@@ -392,16 +372,7 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
 
 
 def _picture(maker: Any) -> Chunk:
-    """Return the fingerprints of the picture on standard input."""
-    from fpstore.hashing.image import Lack
-    from fpstore.hashing.image_open import Given as Picture
-
-    if sys.stdin is None:
-        raise StorageError("standard input is closed")
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one picture", path="-")
-    found = maker.of_frames(Picture(data, "standard input"), every=maker.frame == "all")
+    found = maker.of_frames(Picture(_read_stdin("picture"), "standard input"), every=maker.frame == "all")
     numbers = {number: value for number, value in enumerate(found) if not isinstance(value, Lack)}
     if not numbers:
         raise InputError(f"standard input {next(value.sentence for value in found if isinstance(value, Lack))}", path="-")
@@ -410,22 +381,12 @@ def _picture(maker: Any) -> Chunk:
 
 
 def check_inputs(given: Given, kind: str, paths: Sequence[str], advice: str) -> None:
-    """Refuse inputs that cannot have the declared content.
-
-    Parameters
-    ----------
-    given : Given
-    kind : str
-    paths : sequence of str
-    advice : str
-        What to do about a folder where files of fingerprints are expected.
-    """
+    """Refuse inputs that cannot have the declared content; ``advice`` is for a folder among files of fingerprints."""
     if kind in (TEXTS, PICTURES) and "-" in paths:
         fail(f"{kind} are read from files and folders, not from standard input: write it to a file first")
     for path in map(Path, paths if kind == FINGERPRINTS else ()):
         if is_store(path):
-            raise InputError(
-                f"{path}: is a store: fpstore absorb adds stores to one another, fpstore export writes the rows of one", path=path
-            )
+            advised = "fpstore absorb adds stores to one another, fpstore export writes the rows of one"
+            raise InputError(f"{path}: is a store: {advised}", path=path)
         if path.is_dir():
             raise InputError(f"{path}: is a folder; {advice}", path=path)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-import shutil
 import sysconfig
-import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, chdir
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
+import fpstore
 from fpstore.cli.build import build
 from fpstore.cli.care import stats
 from fpstore.cli.jobs import cluster
@@ -38,49 +38,40 @@ def demo(given: Given) -> None:
     $ fpstore demo
     $ fpstore demo --keep python-demo
     """
-    import fpstore
-
-    keep = given.keep
     library, packages = python_sources()
-    with contextlib.ExitStack() as stack:
-        folder = _folder(keep, stack)
-        stack.enter_context(contextlib.chdir(library))
+    example = "encodings/cp1254.py"  # has near-duplicates, if this Python has it
+    with ExitStack() as stack:
+        folder = _new_folder(given.keep) if given.keep else Path(stack.enter_context(TemporaryDirectory(prefix="fpstore-demo-")))
+        stack.enter_context(chdir(library))
         store, clusters = str(folder / "python.fps"), str(folder / "clusters.tsv")
         click.echo("The source files of this Python as documents, 64 bits per document:\n")
         _show("cd", str(library))
-        options = ["--text", "--suffix", ".py"]
-        _run(build, [store, *options, MODULES, *packages])
+        _run(build, [store, "--text", "--suffix", ".py", MODULES, *packages])
         click.echo("\nFiles near one of them. Query, fingerprint, distance, id:\n")
-        _run(probe, [store, _example(packages)])
+        _run(probe, [store, example if Path(example).is_file() else f"{packages[0]}/__init__.py"])
         click.echo("\nAll families of near-duplicates:\n")
         _run(cluster, [store, "--output", clusters])
         with fpstore.open(store) as opened:
             print_families(opened.clusters())
         click.echo("\nSizes:\n")
         _run(stats, [store])
-    click.echo(f"\nKept in {keep}." if keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
+    click.echo(f"\nKept in {given.keep}." if given.keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
 
 
-def _folder(keep: str | None, stack: contextlib.ExitStack) -> Path:
-    """Return a folder for the store: the one to keep, or a temporary one that the stack removes."""
-    if keep is None:
-        folder = Path(tempfile.mkdtemp(prefix="fpstore-demo-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        return folder
-    folder = Path(keep).absolute()
+def _new_folder(path: str) -> Path:
+    folder = Path(path).absolute()
     if folder.is_dir() and any(folder.iterdir()):
-        raise StoreExistsError(f"{keep} exists and is not empty: choose another folder", path=folder)
+        raise StoreExistsError(f"{path} exists and is not empty: choose another folder", path=folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{keep}: {error.strerror}", path=folder) from error
+        raise StorageError(f"{path}: {error.strerror}", path=folder) from error
     return folder
 
 
 def _run(command: click.Command, arguments: Sequence[str]) -> None:
     """Print a command and run it as the shell would, with the names of modules in place of the pattern."""
-    assert command.name is not None
-    _show("fpstore", command.name, *arguments)
+    _show("fpstore", str(command.name), *arguments)
     expanded: list[str] = []
     for argument in arguments:
         expanded += sorted(map(str, Path().glob(MODULES))) if argument == MODULES else [argument]
@@ -90,12 +81,6 @@ def _run(command: click.Command, arguments: Sequence[str]) -> None:
 
 def _show(*words: str) -> None:
     click.echo("$ " + " ".join(word if word == MODULES else shlex.quote(word) for word in words))
-
-
-def _example(packages: Sequence[str]) -> str:
-    """Return a file that has near-duplicates, or another file if this Python does not have it."""
-    wanted = Path("encodings", "cp1254.py")
-    return str(wanted if wanted.is_file() else Path(packages[0], "__init__.py"))
 
 
 def print_families(clusters: Iterable[list[Any]]) -> None:
@@ -109,13 +94,7 @@ def print_families(clusters: Iterable[list[Any]]) -> None:
 
 
 def python_sources() -> tuple[Path, list[str]]:
-    """Return the folder of the standard library, and the packages in it with source files, without tests.
-
-    Raises
-    ------
-    StorageError
-        This Python has no source files: they are in an archive or were removed.
-    """
+    """Return the folder of the standard library, and the packages in it with source files, without tests."""
     library = Path(sysconfig.get_path("stdlib"))
     entries = sorted(library.iterdir()) if library.is_dir() else []
     packages = [path.name for path in entries if path.name not in _LEFT_OUT and (path / "__init__.py").is_file()]

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
 
+import fpstore
+from fpstore import Pairs, Store
+from fpstore.base.arguments import printable
 from fpstore.base.width import Width, check_width
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.output import print_table, shown, some_ids
-from fpstore.cli.signals import Interrupted
+from fpstore.cli.output import print_table, some_ids
+from fpstore.cli.signals import going_on
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_store
+from fpstore.hashing.corpora import open_corpus
+from fpstore.io import Reader, Writer, open_writer
+from fpstore.io.source import Projection
+from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEPT, REPRESENTATIVES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
-
-if TYPE_CHECKING:
-    from fpstore import Pairs, Store
-    from fpstore.io import Reader, Writer
-    from fpstore.jobs.dedup import Duplicates
-    from fpstore.jobs.store_job import StoreJob
+from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
+from fpstore.jobs.dedup import dedup_job, deduplicate
+from fpstore.jobs.grouping import Grouping
+from fpstore.jobs.store_job import Limits, StoreJob, clusters_job, join_job, pairs_job
 
 SUFFIX = ".resume"
 SAME = "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them"
@@ -51,7 +55,7 @@ def resume_folder(given: Given) -> Path | None:
     folder = Path(f"{given.output.rstrip('/')}{SUFFIX}")
     with suppress(OSError):  # a name that is too long for a folder may do for a file
         if not given.resume and folder.is_dir():
-            given.note(f"{shown(str(folder))} is of a job that did not end; --resume goes on with it")
+            given.note(f"{printable(folder)} is of a job that did not end; --resume goes on with it")
     return folder if given.resume else None
 
 
@@ -64,34 +68,28 @@ def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdenti
     if folder is None:
         yield None
         return
-    try:
-        with Checkpoint(folder.absolute(), identity()) as kept:
-            if kept.resumed:
-                given.note(f"{shown(str(folder))}: what is finished in it is not done again")
-            yield kept
-    except (Interrupted, KeyboardInterrupt) as error:
-        interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
-        if folder.exists():
-            interrupted.then = f"; what was done is in {shown(str(folder))}: the same command goes on with it"
-        raise interrupted from None
+    named = printable(folder)
+    advice = f"; what was done is in {named}: the same command goes on with it"
+    with going_on(lambda: advice if folder.exists() else ""), Checkpoint(folder.absolute(), identity()) as kept:
+        if kept.resumed:
+            given.note(f"{named}: what is finished in it is not done again")
+        yield kept
     if kept.resumed and kept.reused:
         given.note(kept.summary())
 
 
 @contextmanager
-def _written(given: Given, job: StoreJob, open_output: Callable[[], Writer]) -> Iterator[tuple[Any, Writer]]:
+def _written(given: Given, job: StoreJob, columns: tuple[str, ...], width: int = 64) -> Iterator[tuple[Any, Writer]]:
     """Do a job over a store, whose work is kept if the user wants that, and open the output."""
     folder = resume_folder(given)
     if folder is not None:
-        open_output().abort()  # an error of the output comes before a folder is made
-    with resuming(given, folder, job.identity) as kept, open_output() as writer:
+        _open_output(given, columns, width).abort()  # an error of the output comes before a folder is made
+    with resuming(given, folder, job.identity) as kept, _open_output(given, columns, width) as writer:
         yield job.run(kept), writer
 
 
 def _open_output(given: Given, columns: tuple[str, ...], width: int = 64, path: str | None = None) -> Writer:
     """Open a file of rows, by default --output, with other names for some of its columns."""
-    from fpstore.io import open_writer
-
     with usage_errors():
         form = "jsonl" if given.as_json and path is None else None
         return open_writer(path or given.output, format=form, columns=columns, width=width, names=given.names)
@@ -130,12 +128,9 @@ def pairs(given: Given) -> None:
     $ fpstore pairs crawl.fps --output pairs.parquet --memory 4GiB --threads 2 --resume
     $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
     """
-    import fpstore
-    from fpstore.jobs.store_job import Limits, pairs_job
-
     with fpstore.open(given.store) as opened, given.bars() as bars:
         job = pairs_job(opened, Limits(given.radius, given.memory, given.threads, bars), given.duplicates)
-        with _written(given, job, partial(_open_output, given, PAIR_COLUMNS, opened.width)) as (batches, writer):
+        with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
         same = totals.ids - totals.fingerprints
@@ -173,13 +168,9 @@ def cluster(given: Given) -> None:
     $ fpstore cluster crawl.fps --output clusters.parquet --memory 4GiB --threads 2
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
     """
-    import fpstore
-    from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
-    from fpstore.jobs.store_job import Limits, clusters_job
-
     with fpstore.open(given.store) as opened, given.bars() as bars:
         job = clusters_job(opened, Limits(given.radius, given.memory, given.threads, bars), given.group, given.keep)
-        with _written(given, job, partial(_open_output, given, CLUSTER_COLUMNS)) as (found, writer):
+        with _written(given, job, CLUSTER_COLUMNS) as (found, writer):
             write_clusters(found, writer, job.resources)
     largest = f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
     given.note(
@@ -200,9 +191,6 @@ def join(given: Given) -> None:
     $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl --resume
     $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
     """
-    import fpstore
-    from fpstore.jobs.store_job import Limits, join_job
-
     with ExitStack() as stack:
         opened = stack.enter_context(fpstore.open(given.store))
         theirs: Store | Reader
@@ -216,7 +204,7 @@ def join(given: Given) -> None:
             theirs = content.open_fingerprints(given, given.other, Width(opened.width, stored=True))
         bars = stack.enter_context(given.bars())
         job = join_job(opened, Limits(given.radius, given.memory, given.threads, bars), theirs)
-        with _written(given, job, partial(_open_output, given, PAIR_COLUMNS, opened.width)) as (batches, writer):
+        with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found = sum(_write_pairs(batches, writer))
     given.note(counted(found, "pair") + " of fingerprints")
 
@@ -284,13 +272,6 @@ def dedup(given: Given) -> None:
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --width 128 --radius 10 --html --force
     $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
     """
-    from fpstore.hashing.corpora import open_corpus
-    from fpstore.io.source import Projection
-    from fpstore.io.tables import renamed
-    from fpstore.jobs.clusters import CLUSTER_COLUMNS
-    from fpstore.jobs.dedup import dedup_job, deduplicate
-    from fpstore.jobs.grouping import Grouping
-
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
     if given.clusters is None:
@@ -305,10 +286,9 @@ def dedup(given: Given) -> None:
     with usage_errors():
         renamed(CLUSTER_COLUMNS, given.names)  # an error comes before the work
         texts = given.text or given.text_field
-        job = dedup_job(how, texts, given.fingerprint_field, grouping, given.unknown, maker, given.html or False)
+        job = dedup_job(how, texts, given.fingerprint_field, grouping, given.unknown, maker, given.html)
     notices = Notices(kind)
-    html, suffixes = given.html is not None, list(given.suffixes) or None
-    corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, suffixes, notices, given.encoding, html)
+    corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
     folder = resume_folder(given)
     with given.bars(corpus) as bars:
         found = deduplicate(
@@ -316,17 +296,8 @@ def dedup(given: Given) -> None:
             open_listing=lambda path: _open_output(given, CLUSTER_COLUMNS, path=path), keeping=partial(resuming, given),
         )  # fmt: skip
     notices.report(given)
-    summary = _summary(found)
-    given.result(summary)
-    if not (given.as_json or given.quiet):
-        _print_summary(summary, given.output, given.unknown)
-
-
-def _summary(found: Duplicates) -> dict[str, Any]:
-    """Return the counts of documents and clusters, and the largest clusters."""
-    clusters, documents = found.clusters, len(found.kept)
-    kept = int(found.kept.sum())
-    return {
+    clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
+    summary = {
         "documents": documents,
         "not_compared": found.unknown,
         "clusters": len(clusters),
@@ -336,16 +307,18 @@ def _summary(found: Duplicates) -> dict[str, Any]:
         "sizes": clusters.histogram(),
         "largest": clusters.largest(SHOWN_FAMILIES),
     }
+    given.result(summary)
+    if not (given.as_json or given.quiet):
+        _print_summary(summary, given.output, given.unknown)
 
 
 def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
-    """Print the same as tables."""
     share = summary["removed"] / max(summary["documents"], 1)
     rows = [
         ("documents", f"{summary['documents']:,}", ""),
         ("clusters", f"{summary['clusters']:,}", f"with {counted(summary['in_clusters'], 'document')}"),
         ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
-        ("kept", f"{summary['kept']:,}", f"in {shown(output)}"),
+        ("kept", f"{summary['kept']:,}", f"in {printable(output)}"),
     ]
     if summary["not_compared"]:
         what = "kept" if unknown == "keep" else "removed"

@@ -29,16 +29,9 @@ Write = Callable[..., int]  # of the queries, their matches and, if own rows are
 
 
 class Asked(NamedTuple):
-    """Some queries, with their ids if they have any.
+    """Some queries, with their ids if they have any, and with their rows in the input if some of it are left out.
 
-    Attributes
-    ----------
-    fingerprints : ndarray
-    ids : ndarray of uint64 or list of str, optional
-    rows : ndarray of uint64, optional
-        Their rows in the input, if some of it are left out.
-    end : int, optional
-        The row after these and those that are left out behind them, if each row has an answer.
+    If each row has an answer, ``end`` is the row after these and those that are left out behind them.
     """
 
     fingerprints: npt.NDArray[Any]
@@ -109,7 +102,6 @@ def _of_others(ids: Words | list[str], distances: Bytes, of_query: Lims, own: Wo
 
 
 def _without(found: Sequence[Match], own: int | str) -> list[Match]:
-    """Return matches without the query's own row."""
     kept = [match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match for match in found]  # type: ignore[arg-type]
     return [match for match in kept if match.ids]
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fpstore.base.arguments import check_path, check_share
 from fpstore.base.resources import MOST_THREADS, parse_memory, parse_size
 from fpstore.base.width import WIDTHS, check_width
 from fpstore.building.target import refuse_inside_store
 from fpstore.cli.output import CLOSED, output_is_closed
-from fpstore.cli.verb import Decorator, fail
-from fpstore.design.blocks import AUTO, BLOCK_BYTES, CODECS, HUFFMAN, PREFER, STORAGE
+from fpstore.cli.verb import Decorator, fail, option_of
+from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE, check_block_bytes
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io import FORMATS
@@ -28,6 +30,7 @@ _SUBJECT = re.compile(r"^(the )?\w+ must\b")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _MOST_FINGERPRINTS = 1 << 64
+_PATHS = {"A", "B", "DIR", "FILE", "FOLDER", "FP", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "STORE"}  # what names a path
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -82,64 +85,50 @@ def parse_count(text: str) -> int:
     return int(value)
 
 
-def _block_bytes(text: str) -> int:
-    if text not in map(str, BLOCK_BYTES):
-        raise InputError(f"must be one of {', '.join(map(str, BLOCK_BYTES))}, got {show(text)}")
-    return int(text)
-
-
-def _share(text: str) -> float | None:
-    try:
-        return check_share(float(text), "the share")
-    except ValueError:
-        return check_share(text, "the share")
-
-
-def _name(text: str) -> str:
-    if not text:
-        raise InputError(f"must be the name of a column, got {show(text)}")
+def _number(text: str) -> Any:
+    """Return a text as a number if it is one, for a function that refuses it otherwise."""
+    with suppress(ValueError):
+        return int(text) if re.fullmatch(r"[0-9]{1,20}", text) else float(text)
     return text
 
 
-def _suffix(text: str) -> str:
-    if not text.startswith(".") or len(text) < 2:
-        raise InputError(f"must start with a dot, such as .txt, got {show(text)}")
-    return text
+def _refusing(is_right: Callable[[str], bool], wanted: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not is_right(text):
+            raise InputError(f"must {wanted}, got {show(text)}")
+        return text
+
+    return read
 
 
-BLOCK = Checked("integer", _block_bytes)
+BLOCK = Checked("integer", lambda text: check_block_bytes(_number(text)))
 BUDGET = Checked("size", lambda text: parse_size(text, "the size"))
 COUNT = whole(1, 2**63 - 1)
-NAME = Checked("name", _name)
+NAME = Checked("name", _refusing(bool, "be the name of a column"))
 NUMBER_OF_ALL = Checked("number", parse_count)
 RADIUS = whole(0, WIDTHS[-1])
-SHARE = Checked("number", _share)
-SUFFIX = Checked("text", _suffix)
+SHARE = Checked("number", lambda text: check_share(_number(text), "the share"))
+SUFFIX = Checked("text", _refusing(lambda text: text.startswith(".") and len(text) > 1, "start with a dot, such as .txt"))
+
+
+def _as_path(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leave the completion of a path to the shell."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def option(names: str, text: str, kind: Any = None, default: Any = None, into: str = "", **more: Any) -> Decorator:
-    """Return an option.
+    """Return an option, of names and the word that stands for its value, such as ``-r --radius N``, and a help text.
 
-    Parameters
-    ----------
-    names : str
-        Its names, and the word that stands for its value, such as ``-r --radius N``.
-    text : str
-        Its help.
-    kind : click.ParamType or sequence of str, optional
-        The type of its value, or the words that it may be. Without a type and a word, the option is a flag.
-    default : object, optional
-        The help shows it.
-    into : str, optional
-        The name of the parameter; by default the longest of its names.
-    **more
-        Further settings of click.
+    Its ``kind`` is a type of click, or the words that its value may be. Without a kind and a word, it is a flag. ``into`` names
+    its parameter, by default the longest of its names.
     """
     words = names.split()
     value = words.pop() if not words[-1].startswith("-") else None
     if isinstance(kind, tuple | list):
         kind = click.Choice(kind)
-    if kind is None and value is None:
+    elif kind is None and value in _PATHS:
+        more["shell_complete"] = _as_path
+    elif kind is None and value is None:
         more.setdefault("is_flag", True)
     if default is not None or "/" in names:
         more = {"default": default, "show_default": default is not None, **more}
@@ -148,16 +137,16 @@ def option(names: str, text: str, kind: Any = None, default: Any = None, into: s
 
 def argument(name: str, metavar: str, **settings: Any) -> Decorator:
     """Return an argument."""
+    if metavar.strip("[.]") in _PATHS:
+        settings["shell_complete"] = _as_path
     return click.argument(name, metavar=metavar, **settings)
 
 
 def check_output(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse an output that cannot be written to; nothing is written to that of a search which is quiet."""
-    if value is None or (value == "-" and ctx.params.get("quiet") and ctx.command.name in SEARCHES):
-        return value
-    if value == "-" and output_is_closed():
+    if value == "-" and output_is_closed() and not (ctx.params.get("quiet") and ctx.command.name in SEARCHES):
         raise StorageError(CLOSED)
-    if value != "-":
+    if value not in (None, "-"):
         refuse_inside_store(check_path(value, "the output"))
     return value
 
@@ -194,7 +183,7 @@ MEMORY = option(
 )  # fmt: skip
 WIDTH = option(
     "--width BITS", "Bits of a fingerprint: 32, 64, 128 or 256.",
-    Checked("integer", lambda text: check_width(int(text) if text in map(str, WIDTHS) else text).bits), default=64,
+    Checked("integer", lambda text: check_width(_number(text)).bits), default=64,
 )  # fmt: skip
 JSON = option("--json", "Write JSON.", into="as_json")
 QUIET = option("-q --quiet", "Write errors, and results such as JSON, but no progress, notes and summary.")
@@ -239,7 +228,7 @@ ROWS = (FORMAT, DECIMAL, SIGNED, FINGERPRINT_FIELD, ID_FIELD, ID_TYPE)
 
 SUFFIXES = option(
     "--suffix .EXT", "In folders, read only files with this extension; may be repeated. Symbolic links are not followed.",
-    SUFFIX, into="suffixes", multiple=True,
+    SUFFIX, into="suffixes", multiple=True, callback=lambda ctx, parameter, value: list(value) or None,
 )  # fmt: skip
 ENCODING = option(
     "--encoding NAME", "Encoding of texts and lines. By default that of the byte order mark, or UTF-8, or the likeliest.",
@@ -249,15 +238,14 @@ HTML = option(
     "--html/--html-fast",
     "Texts are pages of HTML: take titles and main texts, found by the package trafilatura, or by resiliparse: 13 times as fast, "
     "but it leaves more of the menus in.",
-    callback=lambda ctx, parameter, value: None if value is None else "trafilatura" if value else "resiliparse",
+    callback=lambda ctx, parameter, value: value is not None and ("trafilatura" if value else "resiliparse"),
 )  # fmt: skip
 
 
 def check_radius_option(radius: int | None, width: int) -> None:
     """Raise a usage error for a radius above the width."""
     if radius is not None and radius > width:
-        option_names = {param.name: param.opts[-1] for param in click.get_current_context().command.params}
-        fail(f"{option_names['radius']}: must be a whole number from 0 to {width}, got '{radius}'")
+        fail(f"{option_of('radius')}: must be a whole number from 0 to {width}, got '{radius}'")
 
 
 def check_design_name(name: str, radius: int, width: int, option_name: str = "--design") -> None:

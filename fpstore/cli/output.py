@@ -13,13 +13,14 @@ import textwrap
 import threading
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from fpstore.base.arguments import printable
+from fpstore.base.resources import shown_size
+from fpstore.care.stats import TELLING
 from fpstore.cli.signals import raise_again
-from fpstore.errors import one_line
+from fpstore.errors import counted, one_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -40,14 +41,13 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace"))
 
 
-def _width() -> int | None:
-    """Return the width of the terminal that standard output is; None if it is none."""
+def _terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 def say(text: str) -> None:
     """Write lines to standard output; a terminal has each wrapped between words."""
-    if width := _width():
+    if width := _terminal_width():
         options: Any = {"break_long_words": False, "break_on_hyphens": False}
         text = "\n".join(textwrap.fill(line, width, **options) for line in text.split("\n"))
     click.echo(text)
@@ -56,24 +56,14 @@ def say(text: str) -> None:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
     """Write a table to standard output: in bold on a terminal, as plain text elsewhere.
 
-    On a terminal that is too narrow for it, each cell has a line of its own, under the first cell of its row.
-
-    Parameters
-    ----------
-    title : str
-        A line above it.
-    columns : sequence of str
-        Headings. If all are empty, there is no heading line.
-    rows : iterable of sequences of str
-        The cells.
-    left : sequence of int
-        Columns aligned to the left; the others hold numbers.
+    On a terminal that is too narrow for it, each cell has a line of its own, under the first cell of its row. If all columns are
+    empty strings, there is no heading line. The columns at the places ``left`` hold words, the others numbers.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    terminal = _width()
+    terminal = _terminal_width()
     table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False)
     rows = list(rows)
     needed = 0
@@ -100,9 +90,24 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     click.echo(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "backslashreplace"))
 
 
-def shown(path: str) -> str:
-    """Return a path in a form that can be printed on one line."""
-    return printable(path)
+def print_facts(title: str, facts: Iterable[Sequence[str]]) -> None:
+    """Write a table of names and what they are."""
+    print_table(title, ("", ""), facts, left=(0, 1))
+
+
+def summary(stats: dict[str, Any]) -> str:
+    """Return the contents and the size of a store, in one line."""
+    fingerprints, taken = stats["fingerprints"], stats["bytes"]["total"]
+    parts = [
+        counted(fingerprints, "fingerprint"),
+        counted(stats["ids"], "id") + (" (row numbers)" if stats["id_kind"] == "row" and stats["ids"] else ""),
+        f"radius {stats['radius']}",
+        f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
+        shown_size(taken),
+    ]
+    if fingerprints >= TELLING:
+        parts.append(f"{taken / fingerprints:.1f} bytes per fingerprint")
+    return ", ".join(parts)
 
 
 def some_ids(ids: Sequence[int | str], most: int) -> str:
@@ -111,30 +116,14 @@ def some_ids(ids: Sequence[int | str], most: int) -> str:
     return ", ".join(map(str, ids[:most])) + (f" and {more:,} more" if more > 0 else "")
 
 
-class Source(Protocol):
-    """An input that counts the bytes read."""
-
-    @property
-    def bytes_total(self) -> int | None:
-        """All bytes, None when unknown."""
-
-    @property
-    def bytes_done(self) -> int:
-        """Bytes read so far."""
-
-
 class Bars:
     """A context manager, called as ``bars(phase, done, total)`` from any thread; shows one phase at a time.
 
-    Parameters
-    ----------
-    wanted : bool
-        False shows nothing; neither does a standard error that is not a terminal.
-    source : Source, optional
-        Gives the share done, in bytes, while a phase has no total.
+    It shows nothing unless it is ``wanted`` and standard error is a terminal. The ``bytes_total`` and ``bytes_done`` of a
+    ``source`` give the share done while a phase has no total.
     """
 
-    def __init__(self, wanted: bool, source: Source | None = None) -> None:
+    def __init__(self, wanted: bool, source: Any = None) -> None:
         self._shown = wanted and sys.stderr is not None and sys.stderr.isatty()
         self._source = source
         self._lock = threading.Lock()
@@ -157,55 +146,29 @@ class Bars:
     def __call__(self, phase: str, done: int, total: int | None = None) -> None:
         """Show how far a phase is: ``done`` of ``total`` rows. A signal that somebody has ignored is raised again."""
         raise_again()
-        progress = self._progress
+        progress, source = self._progress, self._source
         if progress is None:
             return
         with self._lock:
             if self._task is None or phase != self._phase:
-                self._next(progress, phase)
-            assert self._task is not None
+                if self._task is not None:
+                    progress.remove_task(self._task)
+                self._phase, self._task = phase, progress.add_task(phase, total=None, rate="")
             share, whole = done, total
-            source = self._source
             if total is None and source is not None and source.bytes_total is not None and source.bytes_done < source.bytes_total:
                 share, whole = source.bytes_done, source.bytes_total
-            progress.update(self._task, completed=share, total=whole, rows=done)
-
-    def _next(self, progress: Progress, phase: str) -> None:
-        if self._task is not None:
-            progress.remove_task(self._task)
-        self._phase = phase
-        self._task = progress.add_task(phase, total=None, rows=0)
+            elapsed = progress.tasks[-1].elapsed
+            rate = done / elapsed if elapsed else 0.0
+            told = f"{rate / 1e6:.1f} M/s" if rate >= 1e5 else f"{rate:,.0f}/s"
+            progress.update(self._task, completed=share, total=whole, rate=f"{done:,} ({told})" if done else "")
 
 
 def _bars() -> Progress:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
+    from rich.progress import BarColumn, Progress, TimeRemainingColumn
 
-    class Rate(ProgressColumn):
-        """Rows, and rows per second."""
-
-        def render(self, task: Any) -> Text:
-            rows = task.fields["rows"]
-            if not rows:
-                return Text("")
-            rate = rows / task.elapsed if task.elapsed else 0.0
-            return Text(f"{rows:,} ({rate / 1e6:.1f} M/s)" if rate >= 1e5 else f"{rows:,} ({rate:,.0f}/s)")
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        Rate(),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=Console(stderr=True), transient=True,
-    )  # fmt: skip
+    columns = ("{task.description}", BarColumn(), "{task.fields[rate]}", TimeRemainingColumn(), "left")
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def occupy_closed_streams() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
+import fpstore
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.cli import content, options
@@ -117,8 +117,6 @@ def probe(given: Given) -> int:
     $ fpstore probe vectors.fps embeddings.parquet --vector-field embedding --id-field name --json
     $ fpstore probe photos.fps new.png
     """
-    import fpstore
-
     with fpstore.open(given.store) as opened:
         radius = opened.radius if given.radius is None else given.radius
         scanning = scan_notice(opened, given)
@@ -144,8 +142,6 @@ def scan(given: Given) -> int:
     $ fpstore scan crawl.fps --input queries.npy -r 30 --limit 5
     $ fpstore scan notes.fps notes --suffix .txt -r 16
     """
-    import fpstore
-
     with fpstore.open(given.store) as opened:
         ask = opened.scan
         return _run(opened, given, lambda part: ask(part, given.radius, threads=given.threads, limit=given.limit), scanning=True)
@@ -171,8 +167,6 @@ def nearest(given: Given) -> int:
     $ fpstore nearest notes.fps draft.txt -k 2
     $ fpstore nearest crawl.fps --input new.tsv -k 5 --json
     """
-    import fpstore
-
     with fpstore.open(given.store) as opened:
         ask = opened.nearest_many
         return _run(
@@ -220,19 +214,18 @@ def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scannin
     return MATCHED if so_far.found else UNMATCHED
 
 
-@dataclass
 class _SoFar:
     """What has been answered."""
 
-    queries: int = 0
-    cut_off: int = 0  # queries with more matches than the limit
-    found: bool = False
-    rows: int = 0  # of the last part
+    queries = 0
+    cut_off = 0  # queries with more matches than the limit
+    found = False
+    rows = 0  # of the last part
 
     def add(self, matches: Matches, rows: int) -> None:
         self.queries += len(matches)
         self.cut_off += int(matches.more.sum())
-        self.found = self.found or len(matches.fingerprints) > 0
+        self.found = self.found or len(matches.rows) > 0
         self.rows = rows
 
 
@@ -252,8 +245,7 @@ def _parts(chunks: Iterable[Chunk | Asked], most: int, so_far: _SoFar) -> Iterat
 
 
 def _count(queries: Asked, matches: Matches) -> int:
-    """Write nothing."""
-    return len(matches.fingerprints)
+    return len(matches.rows)
 
 
 def _writer(given: Given, kind: str, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
@@ -289,58 +281,45 @@ def _queries(given: Given, store: Store) -> _Queries:
     if not given.words and not given.input:
         fail("give fingerprints, files or --input FILE")
     words = _fingerprints_of_words(given, store)
-    if words is None:
-        return _of_files(given, store)
+    kind, maker = FINGERPRINTS, Width(store.width, stored=True)
     fields = not content.has_fingerprints(given, store) and store.fingerprinter["name"] == "fields"  # type: ignore[index]
-    if given.text_field is not None or (fields and given.input and not len(words)):
-        return _of_texts(given, store, len(words))
-    content.refuse_foreign(given, FINGERPRINTS)
+    if words is None:
+        kind, maker = content.known_kind(given, store)
+        if kind == ROWS:
+            fail("the texts of rows are in files that --input names, with --text-field")
+        given.refuse(f"does not go with {kind}", "input")
+    elif given.text_field is not None or (fields and given.input and not len(words)):
+        if len(words) or not given.input:
+            fail("--text-field names a column of --input, and does not go with fingerprints as arguments")
+        kind, maker = content.known_kind(given, store)
+        given.refuse("does not go with --text-field", "null")
+    content.refuse_foreign(given, kind)
+    notices = Notices(kind)
+    if words is None:
+        return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
+    if kind == ROWS:
+        reader = content.open_inputs(given, kind, given.input, maker, notices, chunk_rows=content.CHUNK_ROWS)
+        placed = (Asked(chunk[0], None if reader.row_numbers else chunk[1], places) for chunk, places, _ in reader.placed())
+        return _Queries(kind, placed, notices)
     if len(words) or not given.input:
         given.refuse("is for --input, and does not go with fingerprints as arguments, which have no ids", "id_field", "id_type")
-    notices = Notices(FINGERPRINTS)
     if not given.input:
-        return _Queries(FINGERPRINTS, [Chunk(words, None)], notices, len(words))
+        return _Queries(kind, [Chunk(words, None)], notices, len(words))
     more = {"chunk_rows": CHUNK_QUERIES, "unbuffered": True, "null": given.null and _have_lines(given)}
-    reader = content.open_inputs(given, FINGERPRINTS, given.input, Width(store.width, stored=True), notices, **more)
+    reader = content.open_inputs(given, kind, given.input, maker, notices, **more)
     if None not in (reader.fingerprinter, store.fingerprinter) and reader.fingerprinter != store.fingerprinter:
         given.note("the queries and the store have fingerprints that were made in different ways, so distances may mean nothing")
     if not len(words):
-        return _Queries(FINGERPRINTS, reader, notices, reader.rows)
+        return _Queries(kind, reader, notices, reader.rows)
     # Without ids, which those of the command line do not have.
     chunks = chain([Chunk(words, None)], (Chunk(chunk.fingerprints, None) for chunk in reader))
-    return _Queries(FINGERPRINTS, chunks, notices, None if reader.rows is None else reader.rows + len(words))
-
-
-def _of_files(given: Given, store: Store) -> _Queries:
-    """Return the queries that are files of texts, pictures or vectors, as the store's fingerprinter takes them."""
-    kind, maker = content.known_kind(given, store)
-    if kind == ROWS:
-        fail("the texts of rows are in files that --input names, with --text-field")
-    given.refuse(f"does not go with {kind}", "input")
-    content.refuse_foreign(given, kind)
-    notices = Notices(kind)
-    return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
-
-
-def _of_texts(given: Given, store: Store, words: int) -> _Queries:
-    """Return the queries that are the texts of rows."""
-    if words or not given.input:
-        fail("--text-field names a column of --input, and does not go with fingerprints as arguments")
-    _, maker = content.known_kind(given, store)
-    content.refuse_foreign(given, ROWS)
-    given.refuse("does not go with --text-field", "null")
-    notices = Notices(ROWS)
-    reader = content.open_inputs(given, ROWS, given.input, maker, notices, chunk_rows=content.CHUNK_ROWS)
-    chunks = (
-        Asked(chunk.fingerprints, None if reader.row_numbers else chunk.ids, places) for chunk, places, _ in reader.placed()
-    )
-    return _Queries(ROWS, chunks, notices)
+    return _Queries(kind, chunks, notices, None if reader.rows is None else reader.rows + len(words))
 
 
 def _fingerprints_of_words(given: Given, store: Store) -> Any:
     """Return the fingerprints of the command line; None if its words are files, which they may be."""
-    or_files = not content.has_fingerprints(given, store)
-    if or_files and given.words and not any(_reads(word, given, store) for word in given.words):
+    or_files, expected = not content.has_fingerprints(given, store), _digits(given, store.width)
+    if or_files and given.words and not any(_is_read(word, expected) for word in given.words):
         missing = next((word for word in given.words if word != "-" and not Path(word).exists()), None)
         if missing is None:
             return None
@@ -348,12 +327,11 @@ def _fingerprints_of_words(given: Given, store: Store) -> Any:
     return parse_words(given.words, given, store.width, " (a file? give fingerprints or files, not both)" if or_files else "")
 
 
-def _reads(word: str, given: Given, store: Store) -> bool:
-    try:
-        read_digits(word, _digits(given, store.width))
-    except InputError:
-        return False
-    return True
+def _is_read(word: str, expected: Digits) -> bool:
+    with suppress(InputError):
+        read_digits(word, expected)
+        return True
+    return False
 
 
 def _digits(given: Given, bits: int) -> Digits:
@@ -363,16 +341,13 @@ def _digits(given: Given, bits: int) -> Digits:
 
 def parse_words(words: Sequence[str], given: Given, bits: int, hint: str = "") -> Any:
     """Read fingerprints of a store's width from the command line; anything else is a usage error."""
-    width = Width(bits, stored=True)
-    expected = _digits(given, bits)
-
-    def read(word: str) -> int:
+    expected, width, read = _digits(given, bits), Width(bits, stored=True), []
+    for word in words:
         try:
-            return read_digits(word, expected)
+            read.append(read_digits(word, expected))
         except InputError as error:
             fail(f"{error}{hint or _hint(word)}")
-
-    return width.outside(width.rows(map(read, words)))
+    return width.outside(width.rows(read))
 
 
 def _hint(word: str) -> str:
@@ -441,8 +416,6 @@ def ids(given: Given) -> None:
     $ fpstore ids crawl.fps --input gone.txt --output gone.parquet
     $ find notes -type f -print0 | fpstore ids notes.fps --input - --null --quiet
     """
-    import fpstore
-
     if not given.words and not given.inputs:
         fail("give ids, or --input FILE")
     form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
@@ -453,8 +426,7 @@ def ids(given: Given) -> None:
         wanted: Any = given_ids(given.words, lines, opened)
         lims, fingerprints = opened.fingerprints_of(wanted)
     sizes = np.diff(lims)
-    places = np.repeat(np.arange(len(wanted)), sizes)
-    found: Any = [wanted[place] for place in places.tolist()]
+    found: Any = [one for one, size in zip(wanted, sizes.tolist(), strict=True) for _ in range(size)]
     with open_writer(given.output, format=form, columns=["fingerprint", "id"], width=width, null=writes_null) as writer:
         writer.write({"fingerprint": fingerprints, "id": found})
     absent = int(np.count_nonzero(sizes == 0))

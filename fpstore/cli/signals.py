@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -27,6 +27,17 @@ class Interrupted(BaseException):
         super().__init__(number)
         self.signal = signal.Signals(number)
         self.then = ""
+
+
+@contextmanager
+def going_on(advice: Callable[[], str]) -> Iterator[None]:
+    """Let an interrupt inside the block end with advice on how to go on."""
+    try:
+        yield
+    except (Interrupted, KeyboardInterrupt) as error:
+        interrupted = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
+        interrupted.then = advice()
+        raise interrupted from None
 
 
 class _Raised:

@@ -1,4 +1,4 @@
-"""Verbs: commands whose help ends with examples, groups of them, and the command line that a verb gets."""
+"""Verbs: commands whose help ends with examples, and the command line that a verb gets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from fpstore.base.arguments import printable
-from fpstore.base.resources import Resources, parse_memory, parse_threads
-from fpstore.cli.output import Bars, Source, complain, print_json
+from fpstore.base.resources import Resources, checked_resources
+from fpstore.cli.output import Bars, complain, print_json
 from fpstore.errors import InputError, StoreExistsError
 
 EXAMPLE = "$ "
 SHOWN_EXAMPLES, EXAMPLE_WIDTH = 3, 74  # of a help text; docs/cli.md has all
 LINE_WIDTH = 80
 _EXTRA = "Got unexpected extra argument"  # click has no exception of its own for it
-_PATHS = {"A", "B", "DIR", "FILE", "FOLDER", "FP", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "STORE"}  # what names a path
 
 Decorator = Callable[[Any], Any]
 
@@ -32,6 +30,11 @@ def fail(message: str) -> NoReturn:
     raise click.UsageError(message, click.get_current_context())
 
 
+def option_of(name: str) -> str:
+    """Return the option of the running verb that sets a parameter; an empty string if it has none."""
+    return next((param.opts[-1] for param in click.get_current_context().command.params if param.name == name), "")
+
+
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """Report refusals of the library inside the block as usage errors, which name options in place of arguments."""
@@ -39,8 +42,8 @@ def usage_errors() -> Iterator[None]:
         yield
     except InputError as error:
         name, _, rest = str(error).partition(" ")
-        params = {param.name: param for param in click.get_current_context().command.params}
-        fail(f"{params[name].opts[-1]} {rest}" if name in params and rest.startswith(("must ", "is for ")) else str(error))
+        named = option_of(name) if rest.startswith(("must ", "is for ")) else ""
+        fail(f"{named} {rest}" if named else str(error))
 
 
 class Given(SimpleNamespace):
@@ -68,13 +71,13 @@ class Given(SimpleNamespace):
         elif line is not None and not self.quiet:
             click.echo(line)
 
-    def bars(self, source: Source | None = None) -> Bars:
+    def bars(self, source: Any = None) -> Bars:
         """Return the progress bars, which are shown if they are wanted."""
         return Bars(not (self.quiet or self.no_progress), source)
 
     def resources(self, bars: Bars) -> Resources:
         """Return the memory, the threads and the progress of a job."""
-        return Resources(parse_memory(getattr(self, "memory", None)), parse_threads(self.threads), bars)
+        return checked_resources(getattr(self, "memory", None), self.threads, bars)
 
     def check_new(self, output: str) -> None:
         """Raise StoreExistsError if a file exists that only --force replaces."""
@@ -82,59 +85,26 @@ class Given(SimpleNamespace):
             raise StoreExistsError(f"{printable(output)} exists: --force replaces it", path=output)
 
 
-class _PathName(click.types.StringParamType):
-    """A text that a shell completes as a path."""
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Leave it to the shell."""
-        return [CompletionItem(incomplete, type="file")]
-
-
-class _Shown(click.Command):
+class Verb(click.Command):
     """A command whose docstring has examples, lines that start with ``$``: the help ends with the first that fit a line.
 
-    Attributes
-    ----------
-    examples : list of str
-        All of them, without the ``$``.
-    """
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
-        self.help = "\n\n".join(text for text in paragraphs if not text.startswith(EXAMPLE))
-        self.examples = [line[len(EXAMPLE) :] for text in paragraphs for line in text.splitlines() if line.startswith(EXAMPLE)]
-        for parameter in self.params:
-            if (parameter.metavar or "").strip("[.]") in _PATHS and isinstance(parameter.type, click.types.StringParamType):
-                parameter.type = _PathName()
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples after the options."""
-        shown = [line for line in self.examples if len(line) <= EXAMPLE_WIDTH][:SHOWN_EXAMPLES]
-        if shown:
-            with formatter.section("Examples"):
-                formatter.write("".join(f"  {EXAMPLE}{line}\n" for line in shown))
-
-
-class Verb(_Shown):
-    """A command that does something.
-
-    Parameters
-    ----------
-    *args
-        Those of click.
-    guesses : dict of str to str, optional
-        By names of options that this command does not have, and that users try: what they meant.
-    failure : int
-        The exit code of an error.
-    **settings
-        Those of click.
+    ``guesses`` are options that it does not have and that users try, with what they meant. ``failure`` is the exit code of an
+    error. ``examples`` has all examples without the ``$``.
     """
 
     def __init__(self, *args: Any, guesses: Mapping[str, str] | None = None, failure: int = 1, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._guesses = guesses or {}
         self.failure = failure
+        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
+        self.help = "\n\n".join(text for text in paragraphs if not text.startswith(EXAMPLE))
+        self.examples = [line[len(EXAMPLE) :] for text in paragraphs for line in text.splitlines() if line.startswith(EXAMPLE)]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples after the options."""
+        shown = [line for line in self.examples if len(line) <= EXAMPLE_WIDTH][:SHOWN_EXAMPLES]
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {EXAMPLE}{line}\n" for line in shown))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line; an error of an obvious guess names the right form."""
@@ -176,25 +146,3 @@ def output_is(where: str) -> dict[str, str]:
 def names_output(command: click.Command) -> bool:
     """Return whether an option of a command names its output."""
     return any("--output" in parameter.opts for parameter in command.params)
-
-
-class VerbGroup(_Shown, click.Group):
-    """A group, whose help lists the verbs by their purpose."""
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.sections: dict[str, list[str]] = {}
-
-    def add_section(self, title: str, *verbs: click.Command) -> None:
-        """Add verbs that are listed together."""
-        for added in verbs:
-            self.add_command(added)
-        self.sections[title] = [added.name or "" for added in verbs]
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs with their whole summaries."""
-        width = max(map(len, self.commands))
-        for title, names in self.sections.items():
-            with formatter.section(title):
-                summaries = ((name, self.commands[name].get_short_help_str(LINE_WIDTH)) for name in names)
-                formatter.write_dl([(name.ljust(width), summary) for name, summary in summaries])

@@ -152,7 +152,7 @@ def test_bad_arguments_are_one_line(arguments: Sequence[object], message: str, f
         (["probe", "crawl.fps", "0x1", "-r", 257], "--radius: must be a whole number from 0 to 256, got '257'"),
         (["probe", "crawl.fps", "f" * 64], "64 hexadecimal digits, a fingerprint of 256 bits, but this store holds 64 bits"),
         (["delete", "crawl.fps", "--fingerprints", "f" * 8], "8 hexadecimal digits, a fingerprint of 32 bits, but this store"),
-        (["build", "x.fps", "crawl.tsv", "--width", 16], "--width: must be one of 32, 64, 128, 256, got '16'"),
+        (["build", "x.fps", "crawl.tsv", "--width", 16], "--width: must be one of 32, 64, 128, 256, got 16"),
         (["plan", "2^24", "--width", "wide"], "--width: must be one of 32, 64, 128, 256, got 'wide'"),
         (["insert", "crawl.fps", "new.tsv", "--merge-at", "nan"], "--merge-at: must be a positive number"),
         (["insert", "crawl.fps", "new.tsv", "--unmatched", "-r", 99], "--radius: must be"),

@@ -95,9 +95,9 @@ def test_help_fits_a_terminal_and_ends_with_three_examples_at_most(verb: str) ->
 
 def test_every_verb_is_listed_by_what_it_is_for() -> None:
     listed = [name for names in main.sections.values() for name in names]
-    assert sorted(listed) == sorted(main.commands)
+    assert sorted(listed) == sorted(main.verbs())
     text = fine("--help")
-    for name, command in main.commands.items():
+    for name, command in main.verbs().items():
         summary = command.get_short_help_str(200)
         assert len(summary) <= 50
         assert f"  {name.ljust(9)}  {summary}\n" in text

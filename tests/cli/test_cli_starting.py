@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Sender())
 """
 SCRIPT = "import sys\nfrom fpstore.cli import main\nsys.exit(main())\n"  # as installers write it
 IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
-MODULES = ["fpstore._kernel", "numpy", "fpstore.store", "fpstore.cli", "click", "fpstore.cli.care"]
+MODULES = ["fpstore._kernel", "numpy", "fpstore.store", "fpstore.cli", "click", "fpstore.cli.verb"]
 
 
 def started(folder: Path, module: str, command: list[str]) -> tuple[int, str, str]:

@@ -52,7 +52,7 @@ class Rows:
             if len(keys) == 1:
                 store.probe_insert(keys[0], ids[0], always=True, sync=sync)
             elif change % 4 == 0:
-                store.insert(list(keys), list(ids), sync)
+                store.insert(list(keys), list(ids), sync=sync)
             else:
                 store.probe_insert_many(list(keys), list(ids), always=True, threads=1, sync=sync)
         elif change >= LIVES:

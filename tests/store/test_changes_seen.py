@@ -91,7 +91,7 @@ def test_a_commit_of_what_is_so_already_makes_it_durable(path, monkeypatch, chan
     """It returned at once, though what it rests on could still be lost with the machine."""
     monkeypatch.setattr("fpstore.change.committer.BATCH_SECONDS", 1000.0)
     with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
-        store.insert(100, 100, sync)
+        store.insert(100, 100, sync=sync)
         store.delete(fingerprints=1, sync=sync)
         assert seen(other, 1, 100) == [True, False]
         change(store)

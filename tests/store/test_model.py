@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
         ids = self.ids(place for _, place in rows)
         if self.undecided:
             ids = None
-        assert self.store.insert(values, ids, sync) == self.model.insert(values, ids)
+        assert self.store.insert(values, ids, sync=sync) == self.model.insert(values, ids)
         self.wrote(sync)
 
     @precondition(lambda self: self.kind == "row")
@@ -129,7 +129,7 @@ class Machine(RuleBasedStateMachine):
         (item,) = self.ids([place])
         before = self.model.matches(value, radius)
         self.model.probe_insert(value, item, radius, always)
-        got = self.store.probe_insert(value, item, None if less == 0 else radius, always, sync)
+        got = self.store.probe_insert(value, item, None if less == 0 else radius, always=always, sync=sync)
         assert plain(got) == before
         self.wrote(sync)
 
@@ -140,7 +140,7 @@ class Machine(RuleBasedStateMachine):
         values = [value for value, _ in rows]
         ids = self.ids(place for _, place in rows)
         found = [self.model.probe_insert(value, item, radius, always) for value, item in zip(values, ids, strict=True)]
-        got = self.store.probe_insert_many(words(values), ids, radius, always, threads=threads, sync=sync)
+        got = self.store.probe_insert_many(words(values), ids, radius, always=always, threads=threads, sync=sync)
         assert got.inserted.tolist() == [inserted for _, inserted in found]
         content = self.model.content
         wanted = [[(value, distance, sorted(content[value])) for distance, value in near] for near, _ in found]
@@ -171,7 +171,7 @@ class Machine(RuleBasedStateMachine):
         assert self.store.delete(ids=ids, sync=sync).removed == self.model.delete_ids(ids)
         self.wrote(sync)
         values, again = [value for value, _ in gone], [item for _, item in gone]
-        assert self.store.insert(words(values), again, sync) == self.model.insert(values, again) == len(gone)
+        assert self.store.insert(words(values), again, sync=sync) == self.model.insert(values, again) == len(gone)
         self.wrote(sync)
 
     @rule(threads=st.sampled_from([1, 2]))

@@ -31,6 +31,7 @@ PIECE_PAGES = 1 << 8
 SPARSE = 16  # blocks of ids between keys that are read one by one: these take about as long to read
 Range = tuple[int, int]
 UNREADABLE = (CorruptStoreError, StorageError)
+NO_BYTES = np.empty(0, np.uint8)
 
 
 class KnownRun(NamedTuple):
@@ -112,7 +113,7 @@ class ColumnTable(StoredFile):
     def _read(self, at: int, count: int) -> Bytes:
         """Return bytes behind the header, all of intact pages."""
         if not count:
-            return np.empty(0, np.uint8)
+            return NO_BYTES
         start, size = at - _kernel.HEADER_BYTES, _kernel.PAGE_BYTES
         first = start // size
         data, wrong = self._pages(first, -(-(start + count) // size))
@@ -390,9 +391,10 @@ class ColumnWriter:
         self._fed = 0
         self._file = path.open("x+b", buffering=0)
         os.ftruncate(self._file.fileno(), self._cutter.file_bytes)
-        self._pages = _PageSums(self._file.fileno(), path, self._cutter)
-        self._tags = _Section(self._pages, self._cutter.tags_offset)
-        self._rest = _Section(self._pages, self._cutter.rest_offset)
+        # The checksum of a page that is written at once is known then; of others, when the file is complete.
+        self._sums = np.zeros((self._cutter.file_bytes - self._cutter.checksums_offset) // 8, np.uint64)
+        self._known = np.zeros(len(self._sums), bool)
+        self._tags, self._rest = _Section(self._cutter.tags_offset), _Section(self._cutter.rest_offset)
 
     def feed(self, entries: Words) -> Counts:
         """Append keys, or rows, in ascending order; return the entry counts of the blocks of ids that were completed."""
@@ -403,11 +405,11 @@ class ColumnWriter:
             part = entries[start : start + FEED_KEYS]
             if self._layout.kind == ROWS:
                 self._cutter.count(part)
-                self._tags.write(part.reshape(-1).view(np.uint8))
+                self._write(*self._tags.add(part.reshape(-1).view(np.uint8)))
             else:
                 tags, rest = self._cutter.cut(part)
-                self._tags.write(tags)
-                self._rest.write(rest)
+                self._write(*self._tags.add(tags))
+                self._write(*self._rest.add(rest))
         size = _kernel.ROWS_IN_BLOCK  # the last block is completed by finish()
         return np.full(max((self._fed - 1) // size, 0) - max((before - 1) // size, 0), size, np.uint32)
 
@@ -418,11 +420,15 @@ class ColumnWriter:
         """
         if self._fed != self._layout.fingerprint_count:
             raise self._miscounted()
-        directory = _Section(self._pages, _kernel.HEADER_BYTES)
-        directory.write(self._cutter.directory().view(np.uint8))
-        for section in (directory, self._tags, self._rest):
-            section.flush()
-        write_all(self._file.fileno(), self._pages.finish().view(np.uint8).data, self._cutter.checksums_offset)
+        self._write(_kernel.HEADER_BYTES, self._cutter.directory().view(np.uint8))
+        self._write(*self._tags.take())
+        self._write(*self._rest.take())
+        end = self._cutter.checksums_offset
+        for page in np.flatnonzero(~self._known).tolist():
+            at = _kernel.HEADER_BYTES + page * _kernel.PAGE_BYTES
+            data = read_at(self._file.fileno(), self._path, at, min(_kernel.PAGE_BYTES, end - at))
+            self._sums[page] = _kernel.page_checksums(np.frombuffer(data, np.uint8), self._cutter.seed, page)[0]
+        write_all(self._file.fileno(), self._sums.view(np.uint8).data, end)
         write_all(self._file.fileno(), self._cutter.header, 0)
         return np.array([(self._fed - 1) % _kernel.ROWS_IN_BLOCK + 1] if self._fed else [], np.uint32)
 
@@ -435,62 +441,41 @@ class ColumnWriter:
         """Close the file, finished or not."""
         self._file.close()
 
-    def _miscounted(self) -> CorruptStoreError:
-        return CorruptStoreError(f"{self._path}: it would hold {self._fed} entries instead of {self._layout.fingerprint_count}")
-
-
-class _PageSums:
-    """The checksums of pages: of a page that is written at once, as it is written; of others when the file is complete."""
-
-    def __init__(self, descriptor: int, path: Path, cutter: _kernel.ColumnCutter) -> None:
-        self._descriptor, self._path, self._seed, self._end = descriptor, path, cutter.seed, cutter.checksums_offset
-        pages = (cutter.file_bytes - cutter.checksums_offset) // 8
-        self._sums = np.zeros(pages, np.uint64)
-        self._known = np.zeros(pages, bool)
-
-    def write(self, at: int, data: Bytes) -> None:
+    def _write(self, at: int, data: Bytes) -> None:
         """Write bytes of the file that are written once."""
-        write_all(self._descriptor, data.data, at)
+        write_all(self._file.fileno(), data.data, at)
         size = _kernel.PAGE_BYTES
         whole = data[-at % size :]
         whole = whole[: len(whole) // size * size]
         first = (at + size - 1) // size - _kernel.HEADER_BYTES // size
-        self._sums[first : first + len(whole) // size] = _kernel.page_checksums(whole, self._seed, first)
+        self._sums[first : first + len(whole) // size] = _kernel.page_checksums(whole, self._cutter.seed, first)
         self._known[first : first + len(whole) // size] = True
 
-    def finish(self) -> Words:
-        """Return all checksums."""
-        for page in np.flatnonzero(~self._known).tolist():
-            at = _kernel.HEADER_BYTES + page * _kernel.PAGE_BYTES
-            data = read_at(self._descriptor, self._path, at, min(_kernel.PAGE_BYTES, self._end - at))
-            self._sums[page] = _kernel.page_checksums(np.frombuffer(data, np.uint8), self._seed, page)[0]
-        return self._sums
+    def _miscounted(self) -> CorruptStoreError:
+        return CorruptStoreError(f"{self._path}: it would hold {self._fed} entries instead of {self._layout.fingerprint_count}")
 
 
 class _Section:
     """A part of a file that is written in order, in large pieces that end with a page."""
 
-    def __init__(self, pages: _PageSums, at: int) -> None:
-        self._pages, self._at = pages, at
-        self._parts: list[Bytes] = []
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self._parts = [NO_BYTES]
         self._bytes = 0
 
-    def write(self, data: Bytes) -> None:
-        """Append bytes, of which the last wait until there are more."""
+    def add(self, data: Bytes) -> tuple[int, Bytes]:
+        """Append bytes; return (place, bytes) to be written now, perhaps none: the last wait until there are more."""
         self._parts.append(data)
         self._bytes += len(data)
         whole = self._bytes - (self._at + self._bytes) % _kernel.PAGE_BYTES
-        if self._bytes >= SECTION_BYTES and whole > 0:  # a first part may end inside the page in which it begins
-            self._put(whole)
+        if self._bytes < SECTION_BYTES or whole <= 0:  # a first part may end inside the page in which it begins
+            return self._at, NO_BYTES
+        return self.take(whole)
 
-    def flush(self) -> None:
-        """Write the rest."""
-        if self._bytes:
-            self._put(self._bytes)
-
-    def _put(self, count: int) -> None:
-        data = np.concatenate(self._parts)
-        self._pages.write(self._at, data[:count])
-        self._at += count
-        self._bytes -= count
-        self._parts = [data[count:].copy()]  # a copy of its own, as the rest is caller's memory or much larger
+    def take(self, count: int | None = None) -> tuple[int, Bytes]:
+        """Return (place, bytes) of the first bytes that wait, by default of all."""
+        data, at = np.concatenate(self._parts), self._at
+        piece, rest = data[:count], data[len(data) if count is None else count :]
+        self._at, self._bytes = at + len(piece), len(rest)
+        self._parts = [rest.copy()]  # a copy of its own, as the rest is caller's memory or much larger
+        return at, piece

@@ -19,14 +19,8 @@ class Output:
     """A new file: data goes to :meth:`room` and :meth:`advance`, or to :meth:`write`; then :meth:`finish` and :meth:`sync`.
 
     A file of less than a piece is written when it is complete. Each piece fills a large page of the page cache, where the file
-    system has such: then look-ups in the mapped file translate few addresses.
-
-    Parameters
-    ----------
-    path : Path
-        The file to create.
-    beside : bool
-        A thread writes pieces while the next ones are filled, which takes a second buffer. Otherwise the caller's writes them.
+    system has such: then look-ups in the mapped file translate few addresses. With ``beside``, a thread writes pieces while the
+    next ones are filled, which takes a second buffer.
     """
 
     def __init__(self, path: Path, beside: bool = True) -> None:

@@ -287,13 +287,10 @@ class LogFile:
 
 
 class OpenLog(LogFile):
-    """A log of its own descriptor, whose header is mapped.
+    """A log of its own descriptor, whose header is mapped as ``words`` of 8 bytes.
 
-    Attributes
-    ----------
-    words : memoryview of 8-byte words
-        Of the header. The one at END moves: it tells the end of what is durable, with SUPERSEDED when another generation is
-        current. To look at it is one load of 8 aligned bytes, without a system call.
+    The word at END moves: it holds the end of what is durable, with SUPERSEDED when another generation is current. To look at it
+    is one load of 8 aligned bytes, without a system call.
     """
 
     def __init__(self, path: Path, header: LogHeader, writable: bool = False) -> None:

@@ -51,15 +51,7 @@ class LogWriter(OpenLog):
     """A log, open for appending by the process that holds the writer's lock.
 
     Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable and never told is kept.
-
-    Attributes
-    ----------
-    number : int
-        Of the last record.
-    place : int
-        The end of what was appended, durable or not.
-    durable : int
-        The end of what is durable and told.
+    ``number`` is that of the last record, ``place`` the end of what was appended, ``durable`` the end of what is durable and told.
     """
 
     def __init__(self, path: Path, header: LogHeader) -> None:

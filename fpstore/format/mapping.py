@@ -79,30 +79,17 @@ def _seed_words(keys: Words) -> Words:
 
 
 class MappingWriter:
-    """Writes a mapping: :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
+    """Writes the two files of a mapping: :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
 
-    Parameters
-    ----------
-    table, numbers : Path
-        The files to create.
-    layout : TableLayout
-        Of the table; its histogram, count and digest must be those of the keys that will be added.
-    beside : bool
-        Whether a thread writes the numbers while the next keys are added.
-
-    Attributes
-    ----------
-    largest_block : int
-        The most entries of a block so far.
-    number_count : int
-        The numbers that were added.
+    The histogram, count and digest of the layout must be those of the keys that will be added. With ``beside``, a thread writes
+    the numbers while the next keys are added.
     """
 
     def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool = False) -> None:
         self._pool = Pool(1) if beside else None
         self._job: Job[None] | None = None
         self._digest = layout.set_digest
-        self.largest_block = self.number_count = 0
+        self.largest_block = self.number_count = 0  # the most entries of a block, and the numbers, so far
         # Keys that are not in a written record, and the entry counts of complete blocks
         self._groups: list[Groups] = []
         self._counts: list[Counts] = []
@@ -179,17 +166,7 @@ class MappingWriter:
 
 
 class Mapping:
-    """Reads a mapping.
-
-    Parameters
-    ----------
-    table : Table
-        The open table of the keys.
-    path : Path
-        The file of the numbers.
-    shape : dict
-        Its expected size, digest and largest record: what :meth:`MappingWriter.finish` returned.
-    """
+    """Reads a mapping: its open table, and the file of the numbers, of which :meth:`MappingWriter.finish` returned the shape."""
 
     def __init__(self, table: Table, path: Path, shape: dict[str, int]) -> None:
         self._reader = SealedReader(path, shape, Width(table.kernel.width).words)

@@ -121,13 +121,8 @@ class PackedWriter:
 class PackedTable(StoredFile):
     """A packed table: mapped for probes, which the kernel verifies, and read with ``pread`` for everything else.
 
-    Parameters
-    ----------
-    path : Path
-    pages : str or None
-        How it is mapped, see :func:`fpstore.open`. None: it is not, and has no ``kernel``, as a damaged file must not.
-    header : bytes, optional
-        A header to use instead of the file's own, which is damaged.
+    For ``pages`` see :func:`fpstore.open`. With None, the table is not mapped and has no ``kernel``, as a damaged file must not.
+    Another ``header`` takes the place of the file's own, if that is damaged.
     """
 
     def __init__(self, path: Path, pages: str | None = LAZY, header: bytes | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import chain, islice
@@ -16,18 +16,18 @@ import fpstore
 from fpstore.base.arguments import printable
 from fpstore.base.width import Width
 from fpstore.change.merging import changes_due, merge_advice
-from fpstore.cli import content, matches, options
+from fpstore.cli import answers, content, options
+from fpstore.cli.answers import QUERY_ID, ROW, Asked
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
-from fpstore.cli.matches import QUERY_ID, ROW, Asked
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import complain, summary
-from fpstore.cli.questions import IDS, IDS_INPUT, Line, given_ids, lines_of, parse_words, scan_notice
+from fpstore.cli.questions import IDS, IDS_INPUT, given_ids, lines_of, parse_words, scan_notice
 from fpstore.cli.signals import Interrupted, going_on
 from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
 from fpstore.hashing import TextReader
-from fpstore.io import Chunk, open_reader, parse_fingerprint
+from fpstore.io import Chunk, open_reader
 from fpstore.store import Store, snapshot_of
 
 CHUNK_ROWS = 1 << 16
@@ -223,10 +223,10 @@ def _told(counts: _Counts) -> Iterator[None]:
         raise type(error)(f"{str(error).removesuffix(NOTHING_CHANGED)}{counts.said()}", **vars(error)) from error
 
 
-def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[matches.Write | None]:
-    if matches.is_json(given.output, given.as_json and given.output == "-"):
-        return matches.json_lines_writer(given.output, width, [ROW, QUERY_ID])
-    return matches.rows_writer(given.output, width, [QUERY_ID] if given.with_queries else [])
+def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[answers.Write | None]:
+    if answers.is_json(given.output, given.as_json and given.output == "-"):
+        return answers.json_lines_writer(given.output, width, [ROW, QUERY_ID])
+    return answers.rows_writer(given.output, width, [QUERY_ID] if given.with_queries else [])
 
 
 def _placed(source: TextReader) -> Iterator[Any]:
@@ -245,7 +245,7 @@ def _upsert(store: Store, chunk: Chunk) -> int:
     return store.upsert(chunk.fingerprints, chunk.ids)
 
 
-def _unmatched(store: Store, write: matches.Write, given: Given, chunk: Chunk) -> int:
+def _unmatched(store: Store, write: answers.Write, given: Given, chunk: Chunk) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         ids = chunk.ids if len(chunk.fingerprints) else []  # of texts that are all left out
@@ -290,15 +290,14 @@ def delete(given: Given) -> None:
         fail("--decimal needs --fingerprints or --pairs")
     if not given.inputs:
         given.refuse("needs --input", "null")
-    lines = [] if given.pairs else lines_of(given.inputs, given.null)
     what: dict[str, Any]
     with fpstore.open(given.store) as known:
         if given.pairs:
             noun, what = "pair", _pairs(given, known)
         elif given.fingerprints:
-            noun, what = "fingerprint", {"fingerprints": _fingerprints(given, lines, known.width)}
+            noun, what = "fingerprint", {"fingerprints": _fingerprints(given, known)}
         else:
-            noun, what = "id", {"ids": given_ids(given.words, lines, known)}
+            noun, what = "id", {"ids": given_ids(given.words, lines_of(given.inputs, given.null), known)}
     with fpstore.open(given.store, "r+") as opened:
         removed, missing = opened.delete(**what)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
@@ -309,6 +308,11 @@ def delete(given: Given) -> None:
     given.result({"removed": removed, "missing": missing, **holds}, line)
 
 
+def _rows(given: Given, store: Store, **reading: Any) -> Iterable[Chunk]:
+    width = Width(store.width, stored=True)
+    return open_reader(given.inputs, width=width, decimal=given.decimal, null=given.null, **reading) if given.inputs else ()
+
+
 def _pairs(given: Given, store: Store) -> dict[str, Any]:
     """Return the fingerprints and the ids of the pairs of the command line and of files."""
     chunks: list[Chunk] = []
@@ -316,10 +320,7 @@ def _pairs(given: Given, store: Store) -> dict[str, Any]:
         ids: Any = given_ids(given.words[1::2], [], store)
         fingerprints = parse_words(given.words[::2], given, store.width)
         chunks = [Chunk(fingerprints, ids if isinstance(ids[0], str) else np.array(ids, np.uint64))]
-    if given.inputs:
-        kind: Any = "str" if snapshot_of(store).totals.id_kind == "string" else "int"
-        reading = {"decimal": given.decimal, "null": given.null, "id_type": kind}
-        chunks += open_reader(given.inputs, width=Width(store.width, stored=True), **reading)
+    chunks += _rows(given, store, id_type="str" if snapshot_of(store).totals.id_kind == "string" else "int")
     if not chunks:
         return {"ids": []}
     columns = [chunk.ids for chunk in chunks if chunk.ids is not None]
@@ -329,10 +330,11 @@ def _pairs(given: Given, store: Store) -> dict[str, Any]:
     return {"fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks]), "ids": joined}
 
 
-def _fingerprints(given: Given, lines: Sequence[Line], bits: int) -> Any:
-    width, parse = Width(bits), partial(parse_fingerprint, width=Width(bits, stored=True))
-    read = width.outside(width.rows(line.read(parse, given.decimal) for line in lines))
-    return np.concatenate([parse_words(given.words, given, bits), read])
+def _fingerprints(given: Given, store: Store) -> Any:
+    chunks = [Chunk(parse_words(given.words, given, store.width), None), *_rows(given, store, format="txt")]
+    if any(chunk.ids is not None for chunk in chunks):
+        raise InputError("--fingerprints takes lines of one fingerprint alone, which loses all its ids: --pairs deletes pairs")
+    return np.concatenate([chunk.fingerprints for chunk in chunks])
 
 
 MERGING = (options.THREADS, options.MEMORY, *options.TALK, options.JSON)

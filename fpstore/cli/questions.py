@@ -15,8 +15,8 @@ import fpstore
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.cli import content, options
+from fpstore.cli.answers import DOCUMENT, QUERY_ID, ROW, Asked, Write, is_json, json_lines_writer, rows_writer
 from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, TEXTS, VECTORS, Notices
-from fpstore.cli.matches import DOCUMENT, QUERY_ID, ROW, Asked, Write, is_json, json_lines_writer, rows_writer
 from fpstore.cli.options import argument, option
 from fpstore.cli.verb import Decorator, Given, fail, names_output, verb
 from fpstore.errors import InputError, counted
@@ -372,11 +372,6 @@ class Line(NamedTuple):
     name: str
     number: int
 
-    def read(self, parse: Callable[[str, bool], int], decimal: bool) -> int:
-        """Return the value that a function parses from it; its InputError names the line."""
-        with located(self.name, self.number):
-            return parse(self.text.strip(), decimal)
-
 
 def lines_of(inputs: Sequence[str], null: bool = False) -> list[Line]:
     """Return the lines of files, which end with a line feed or a zero byte: an id may contain other line breaks of Unicode."""
@@ -399,7 +394,10 @@ def given_ids(words: Sequence[str], lines: Sequence[Line], store: Store) -> list
     if snapshot_of(store).totals.id_kind == "string":
         return [*words, *(line.text for line in lines)]
     numbers = [parse_integer_id(word.strip(), plain=False) for word in words]
-    return numbers + [line.read(parse_integer_id, False) for line in lines]
+    for line in lines:
+        with located(line.name, line.number):
+            numbers.append(parse_integer_id(line.text.strip(), plain=False))
+    return numbers
 
 
 @verb(options.STORE, IDS, IDS_INPUT, options.OUTPUT, options.JSON, options.NULL, *options.TALK)

@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet, finalize
 
-import lmdb
 import xxhash
 
 from fpstore import _kernel
@@ -30,6 +29,9 @@ from fpstore.base.width import rows_to_numbers, words_of
 from fpstore.disk.files import RUN_REPAIR, close_file, disk_bytes, missing, open_file, read_at, read_if_possible
 from fpstore.disk.refusals import NOTHING_CHANGED, TOO_MANY_FILES, refused, refusing
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
+
+if TYPE_CHECKING:
+    import lmdb  # which a reader does not need
 
 WORD_BYTES = 8
 CHUNK_BYTES = 4096
@@ -188,6 +190,8 @@ class SealedWriter:
     """
 
     def __init__(self, path: Path) -> None:
+        import lmdb
+
         self.path = path
         self._largest = 0
         self.turn = threading.RLock()  # held while LMDB writes
@@ -199,6 +203,8 @@ class SealedWriter:
 
     def append(self, keys: Words, values: list[bytes]) -> None:
         """Write values under ascending keys, which are above all that were written before; if the map is full, it grows."""
+        import lmdb
+
         data, size = keys.astype(">u8").tobytes(), WORD_BYTES * words_of(keys)
         items = [(data[size * i : size * (i + 1)], value) for i, value in enumerate(values)]
         self._largest = max(self._largest, max(map(len, values), default=0))
@@ -287,6 +293,8 @@ def _hashes(data: bytes) -> bytes:
 @contextmanager
 def _translated(path: Path, *but: type[lmdb.Error]) -> Iterator[None]:
     """Turn LMDB's errors into fpstore's, except those named, which the caller handles."""
+    import lmdb
+
     try:
         yield
     except but:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -11,7 +12,7 @@ from speeds import SOME_WIDTHS
 from wide import numbers
 
 from fpstore.base.width import Width
-from fpstore.cli import changes, matches, questions
+from fpstore.cli import answers, changes, questions
 from fpstore.cli.verb import Given
 from fpstore.query.matches import Matches
 from fpstore.query.names import HeldIds
@@ -25,13 +26,14 @@ def test_fingerprints_are_given_as_arguments_and_lines(bits, tmp_path):
     words = width.texts(width.rows(values))
     expected = width.outside(width.rows(values))
     with click.Context(click.Command("probe")):
-        hexadecimal, decimal = Given(decimal=False, words=words[:2]), Given(decimal=True)
+        decimal = Given(decimal=True)
+        hexadecimal = Given(decimal=False, words=words[:2], inputs=[str(tmp_path / "more.txt")], null=False)
         given = questions.parse_words(words, hexadecimal, bits)
         assert (given.dtype, given.shape) == (expected.dtype, expected.shape)
         np.testing.assert_array_equal(given, expected)
         np.testing.assert_array_equal(questions.parse_words(list(map(str, values)), decimal, bits), expected)
         (tmp_path / "more.txt").write_text("".join(f"{word}\n" for word in words))
-        both = changes._fingerprints(hexadecimal, questions.lines_of([str(tmp_path / "more.txt")]), bits)
+        both = changes._fingerprints(hexadecimal, SimpleNamespace(width=bits))
         np.testing.assert_array_equal(both, np.concatenate([expected[:2], expected]))
         other = 32 if bits == 64 else 64
         with pytest.raises(click.UsageError) as caught:
@@ -50,11 +52,11 @@ class OneId(HeldIds):
 def test_matches_are_written_with_the_digits_of_their_width(bits, tmp_path):
     width, values = Width(bits), numbers(bits, 2)
     path = tmp_path / "out.jsonl"
-    with matches.json_lines_writer(str(path), bits) as write:
+    with answers.json_lines_writer(str(path), bits) as write:
         rows = width.rows(values)
         lims = np.array([0, *[1] * len(values)])
         found = Matches(lims, rows[1:2], np.array([3], np.uint8), OneId(["a"]), width, rows)
-        write(matches.Asked(width.outside(rows)), found)
+        write(answers.Asked(width.outside(rows)), found)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["query"] for line in lines] == [width.text(value) for value in values]
     assert lines[0]["matches"] == [{"fingerprint": width.text(values[1]), "distance": 3, "ids": ["a"]}]

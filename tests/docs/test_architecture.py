@@ -173,6 +173,7 @@ HEAVY = {
         "imagehash",
         "pdqhash",
         "jieba",
+        "lmdb",
         "resiliparse",
         "trafilatura",
         "charset_normalizer",

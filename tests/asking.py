@@ -1,4 +1,9 @@
-"""A script that asks an open store everything while one of its files is truncated or changed."""
+"""A script that asks an open store everything while a file of it is truncated or changed, in a process that a signal may end."""
+
+import json
+import os
+import subprocess
+import sys
 
 ASK = """
 import json, os, sys
@@ -21,3 +26,13 @@ def repaired():
 ask("repair", repaired)
 print(json.dumps(said))
 """
+
+
+def asked(code, *arguments, **environment):
+    """Run a script in a process of its own; return what it printed, as JSON."""
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", code, *map(str, arguments)],
+        env=os.environ | environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert (process.returncode, process.stderr) == (0, "")
+    return json.loads(process.stdout)

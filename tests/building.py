@@ -8,10 +8,9 @@ import textwrap
 import numpy as np
 import pytest
 import tableimage
+from small_stores import rows_in_order
 
 import fpstore
-from fpstore.base.width import Width
-from fpstore.io.check import check_fingerprints
 
 MIB = 1 << 20
 
@@ -21,21 +20,12 @@ def tables_of(path):
     return {p.name: p.read_bytes() for kind in ("table-*.fpt", "filter-*.fpf") for p in sorted(path.glob(f"gen-*/{kind}"))}
 
 
-def rows_of(store):
-    rows, width = [], Width(store.width)
-    for fingerprints, lims, ids in store.items():
-        numbers = width.numbers(check_fingerprints(fingerprints, width))
-        every = [number for number, count in zip(numbers, np.diff(lims).tolist(), strict=True) for _ in range(count)]
-        rows += zip(every, np.asarray(ids).tolist(), strict=True)
-    return rows
-
-
 def build(path, *args, **options):
     """Build, and return the table files and the rows that it decodes to."""
     with fpstore.build(path, *args, **options) as store:
         report = store.verify()
         assert report.ok, report.faults
-        return tables_of(path), rows_of(store)
+        return tables_of(path), rows_in_order(store)
 
 
 def make_rows(kind, count):

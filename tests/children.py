@@ -1,34 +1,10 @@
-"""Work in a fork of the test, and disks that are nearly full."""
+"""Files that a process holds, and disks that are nearly full."""
 
 import os
-import signal
-import traceback
+from contextlib import suppress
+from pathlib import Path
 
 PAGE = 4096
-
-
-def in_child(work, *arguments):
-    """Run work in a fork; fail with what it raised, or with the signal that ended it. Return what it returned, a short string."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.close(reading)
-            signal.alarm(60)
-            try:
-                os.write(writing, str(work(*arguments)).encode())
-                status = 0
-            except BaseException:
-                os.write(writing, traceback.format_exc()[-4000:].encode())
-        finally:
-            os._exit(status)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode()
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status == 0, f"ended with {status}: {said}"
-    return said
 
 
 def free_pages(disk):
@@ -43,3 +19,13 @@ def fill(disk, room):
         if size > 0:
             os.posix_fallocate(file.fileno(), 0, size)
     assert free_pages(disk) == room
+
+
+def held_files(folder):
+    """Return the files below a folder that this process has open or mapped, also those that were removed."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    names = [line[line.index("/") :] for line in lines if "/" in line]
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # that of the listing
+            names.append(str(link.readlink()))
+    return sorted({name for name in names if name.startswith(f"{folder}/")})

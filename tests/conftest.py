@@ -1,4 +1,4 @@
-"""Signals as the tests expect them, and places that refuse: a small disk, a read-only folder, a mode that binds root too."""
+"""Signals as the tests expect them, and places that refuse: a small disk, a mode that binds root too."""
 
 import ctypes
 import gc
@@ -15,7 +15,6 @@ import warm
 os.environ.pop("FPSTORE_SHOW_LEAKS", None)  # a worker has it from the process that started it
 import fpstore._kernel  # noqa: F401  # before the variable below, which is for the processes of the tests
 
-NO_MOUNTS = "nothing can be mounted here"
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 pytest_plugins = [
     "building",
@@ -59,48 +58,23 @@ def pytest_xdist_make_scheduler(config, log):
     return WorkStealingScheduling(config, log)
 
 
-def _mounted(target, *arguments):
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        return False
-    return subprocess.run(["mount", *arguments, target], capture_output=True).returncode == 0
-
-
-def _unmount(target):
-    subprocess.run(["umount", "--lazy", target], check=True)
-
-
 @pytest.fixture
-def small_disk(tmp_path):
-    """Return make(size_bytes): a folder on a file system of that size and no limit, or any folder and the limit.
-
-    Where nothing can be mounted, the caller sets the limit as the largest file size of a process of its own.
-    """
+def mounted_disk(tmp_path):
+    """Return make(size_bytes): a folder on a file system of that size."""
     disks = []
 
     def make(size_bytes):
         folder = tmp_path / f"disk-{len(disks)}"
         folder.mkdir()
-        if _mounted(folder, "-t", "tmpfs", "-o", f"size={size_bytes}", "none"):
-            disks.append(folder)
-            return folder, None
-        return folder, size_bytes
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", folder]
+        if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("nothing can be mounted here")
+        disks.append(folder)
+        return folder
 
     yield make
     for folder in disks:
-        _unmount(folder)
-
-
-@pytest.fixture
-def mounted_disk(small_disk):
-    """Return make(size_bytes): a folder on a file system of that size."""
-
-    def make(size_bytes):
-        folder, limit = small_disk(size_bytes)
-        if limit is not None:
-            pytest.skip(NO_MOUNTS)
-        return folder
-
-    return make
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @contextmanager
@@ -136,25 +110,6 @@ def with_mode():
                 yield
         finally:
             path.chmod(before)
-
-    return make
-
-
-@pytest.fixture(params=["mode", "mount"])
-def read_only(request, with_mode):
-    """Return a context manager that makes a folder read-only: by its mode, or mounted so, which only root can."""
-    if request.param == "mode":
-        return lambda folder: with_mode(folder, 0o555)
-
-    @contextmanager
-    def make(folder):
-        if not _mounted(folder, "--bind", folder):
-            pytest.skip(NO_MOUNTS)
-        try:
-            assert _mounted(folder, "-o", "remount,bind,ro")
-            yield
-        finally:
-            _unmount(folder)
 
     return make
 

@@ -17,7 +17,6 @@ import fpstore
 from fpstore.disk import sealed as sealing
 
 TABLES = ("gen-00000001/table-000.fpt", "gen-00000001/table-001.fpt", "gen-00000001/table-002.fpt")
-FILTERS = ("gen-00000001/filter-000.fpf", "gen-00000001/filter-001.fpf", "gen-00000001/filter-002.fpf")
 IDS = "gen-00000001/ids.mdb"
 MANIFEST = "manifest.json"
 STRINGS_FILE = "gen-00000001/strings.mdb"
@@ -187,11 +186,6 @@ def used_bytes(path):
     """Return the size of an LMDB file up to its last page, which its digest covers; behind that is padding."""
     with lmdb.open(str(path), subdir=False, readonly=True, lock=False) as file:
         return (file.info()["last_pgno"] + 1) * PAGE
-
-
-def reseal(path):
-    """Pad a changed LMDB file, write its digest anew, and return its size and digest."""
-    return sealing.seal(path, used_bytes(path))
 
 
 def records_of(file):

@@ -5,10 +5,12 @@ import shutil
 import signal
 import time
 import traceback
+from contextlib import suppress
 from multiprocessing import Pipe
 
 import lmdb
 import numpy as np
+from small_stores import numbers_of
 
 import fpstore
 from fpstore.format.manifest import read_manifest
@@ -62,10 +64,8 @@ class Model:
         return new
 
     def near(self, query, radius):
-        stored = words(self.content)
-        distances = np.bitwise_count(stored ^ np.uint64(query))
-        hits = distances <= radius
-        return sorted(zip(distances[hits].tolist(), stored[hits].tolist(), strict=True))
+        distances = (((fingerprint ^ query).bit_count(), fingerprint) for fingerprint in self.content)
+        return sorted(near for near in distances if near[0] <= radius)
 
     def probe_insert(self, fingerprint, item, radius, always=False):
         """Return what was near, as (distance, fingerprint), and whether the pair was inserted."""
@@ -106,7 +106,7 @@ def content_of(store):
         plain = ids if isinstance(ids, list) else ids.tolist()
         assert lims[0] == 0
         assert lims[-1] == len(plain)
-        for m, fingerprint in enumerate(fingerprints.tolist()):
+        for m, fingerprint in enumerate(numbers_of(store, fingerprints)):
             assert fingerprint > last
             last = fingerprint
             some = plain[lims[m] : lims[m + 1]]
@@ -141,7 +141,8 @@ def _answers(store, queries, ids, wide):
     few = queries[:3]
     content = content_of(store)
     stored = [query for query in queries if query in store]
-    lims, of_stored = store.ids_of(words(stored))
+    lims, of_stored = store.ids_of(stored)
+    by_id, holding = store.fingerprints_of(ids) if ids else (np.zeros(1, np.int64), np.empty(0, np.uint64))
     stats = store.stats()
     return {
         "content": content,
@@ -153,11 +154,13 @@ def _answers(store, queries, ids, wide):
         "probe": [plain(store.probe(query)) for query in few],
         "exact": [plain(store.probe(query, 0)) for query in few],
         "wide": [plain(store.probe(query, wide)) for query in few[:1]],
-        "probe_many": [plain(part) for part in store.probe_many(words(queries), threads=1)],
-        "scan": [plain(part) for part in store.scan(words(few), wide, threads=1)],
+        "probe_many": [plain(part) for part in store.probe_many(queries, threads=1)],
+        "scan": [plain(part) for part in store.scan(few, wide, threads=1)],
+        "some": [(plain(part), part.more) for part in store.scan(few, wide, limit=3, threads=1)],
+        "nearest": [plain(part) for part in store.nearest_many(few, 4, threads=1)],
         "has id": [item in store.ids for item in ids],
         "id": [store.ids[item] for item in ids if item in store.ids],
-        "find": parted(*store.fingerprints_of(ids)) if len(ids) else [],
+        "find": parted(by_id, numbers_of(store, holding)) if ids else [],
     }
 
 
@@ -178,6 +181,8 @@ def expected(model, radius, queries, ids, wide):
         "wide": [model.matches(query, wide) for query in few[:1]],
         "probe_many": [model.matches(query, radius) for query in queries],
         "scan": [model.matches(query, wide) for query in few],
+        "some": [(model.matches(query, wide)[:3], len(model.matches(query, wide)) > 3) for query in few],
+        "nearest": [model.matches(query, 2**10)[:4] for query in few],
         "has id": [bool(found) for found in by_id],
         "id": [found for found in by_id if found],
         "find": by_id,
@@ -280,6 +285,18 @@ class Child:
         """Let it end by itself; return its exit code."""
         self.pipe.close()
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def forked(work, *arguments):
+    """Run work in a fork; return what it returned, or raise what it raised."""
+    child, result = Child(lambda pipe: pipe.send(work(*arguments))), None
+    try:
+        with suppress(EOFError):
+            result = child.receive()
+    finally:
+        code = child.end()
+    assert code == 0, f"ended with {code}"
+    return result
 
 
 def reader(path, function=answers):

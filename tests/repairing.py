@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import rows_of
+from small_stores import content
+from speeds import slow
 
 import fpstore
 
@@ -40,18 +41,11 @@ def make(path, kind="string", changes=True, merge=False, **options):
     return path
 
 
-def content(path):
-    with fpstore.open(path) as store:
-        report = store.verify()
-        assert report.ok, report.faults
-        return set(rows_of(store))
-
-
 def bytes_of(path):
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file() and not p.name.endswith("-lock")}
 
 
-@pytest.fixture(scope="module", params=["string", "row", "merged"])
+@pytest.fixture(scope="module", params=[slow("string"), slow("row"), "merged"])
 def changed(request, tmp_path_factory):
     """Return a store that was changed, and what it holds."""
     kind = "string" if request.param == "merged" else request.param

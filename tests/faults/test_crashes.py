@@ -12,6 +12,8 @@ import traceback
 
 import numpy as np
 import pytest
+from small_stores import content, rows_of
+from speeds import slow
 
 import fpstore
 
@@ -61,23 +63,6 @@ class Rows:
                 store.delete(ids=list(ids), sync=sync)
             else:
                 store.delete(fingerprints=list(keys), sync=sync)
-
-
-def content(path, mode="r"):
-    with fpstore.open(path, mode) as store:
-        report = store.verify()
-        assert report.ok, report.faults
-        return rows_of(store)
-
-
-def rows_of(store):
-    found = []
-    for keys, lims, ids in store.items():
-        ids = ids if isinstance(ids, list) else ids.tolist()
-        for key, start, end in zip(keys.tolist(), lims, lims[1:], strict=False):
-            found += [(key, number) for number in ids[start:end]]
-    assert len(found) == len(set(found))
-    return set(found)
 
 
 class Child:
@@ -169,9 +154,9 @@ class Child:
 @pytest.mark.parametrize(
     ("kills", "strings"),
     [
-        pytest.param(12, True, id="12-strings"),
-        pytest.param(300, False, id="300-integers", marks=pytest.mark.slow),
-        pytest.param(300, True, id="300-strings", marks=pytest.mark.slow),
+        (6, True),
+        slow(300, False),
+        slow(300, True),
     ],
 )
 def test_a_process_killed_at_random_moments(tmp_path, strings, kills):

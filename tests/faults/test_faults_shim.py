@@ -4,7 +4,7 @@ import re
 import textwrap
 
 import pytest
-from faultline import KILLS, MODES, states
+from faultline import KILLS
 
 SETUP = """
 import ctypes, os
@@ -77,40 +77,13 @@ def test_each_call_is_counted_and_hit(sweep):
 
 def test_a_refused_call_is_not_done(sweep):
     operation = "try:\n" + textwrap.indent(OPERATION, "    ") + "\nexcept OSError:\n    pass\n"
-    calls, outcomes = sweep(SETUP, operation, CHECK, ("kill", "EIO", "ENOSPC-from"))
+    calls, outcomes = sweep(SETUP, operation, CHECK, ("kill", "EIO", "ENOSPC-from", "short"))
     assert plain(calls) == CALLS
     left = {(o.mode, o.at): o.state for o in outcomes[1:]}
     assert {o.kind for o in outcomes if o.mode != "kill"} == {"ok"}
     for at in range(1, len(CALLS) + 1):
         assert left["EIO", at] == left["ENOSPC-from", at] == left["kill", at]
-
-
-def test_a_short_write_says_how_short(sweep):
-    operation = """
-arm()
-file = os.open(root / "b", os.O_WRONLY | os.O_CREAT)
-assert os.write(file, b"01234") == 3
-os.write(file, b"34")
-"""
-    _, outcomes = sweep(SETUP, operation.replace("assert", "short ="), CHECK, ("short",))
-    assert [o.state[1] for o in outcomes[1:]] == ["01234", "012343"]
-
-
-def test_a_disk_that_stays_full_lets_go_of_files(sweep):
-    operation = """
-arm()
-for number in range(3):
-    try:
-        (root / f"{number}").write_bytes(b"1")
-    except OSError:
-        pass
-try:
-    (root / "a").unlink()
-except OSError:
-    pass
-"""
-    _, outcomes = sweep(SETUP, operation, CHECK, ("ENOSPC-from",))
-    assert [len(o.state[0]) for o in outcomes] == [3, 0, 1, 1, 2, 2, 3, 4]
+    assert left["short", 2][0] == left["short", 4][0] == ["a", "o"]  # who writes must look at how much was written
 
 
 BROKEN = """
@@ -123,11 +96,5 @@ WHOLE = 'assert (root / "a").read_bytes() in (b"old", b"new"), "torn"'
 def test_a_sweep_sees_what_goes_wrong(sweep):
     with pytest.raises(AssertionError, match=r"times kill-after open.* torn"):
         sweep(SETUP, BROKEN, WHOLE)
-    with pytest.raises(AssertionError, match="stranger"):
-        sweep(SETUP, BROKEN, "", ("EIO",))
     with pytest.raises(AssertionError, match="must arm once"):
         sweep(SETUP, "pass", "")
-    in_one_step = 'arm()\n(root / "b").write_bytes(b"new")\n(root / "b").rename(root / "a")'
-    _, outcomes = sweep(SETUP, in_one_step, WHOLE + '\nstate = (root / "a").read_text()', KILLS)
-    assert states(outcomes, "killed") == {"old", "new"}
-    assert len(MODES) == 6

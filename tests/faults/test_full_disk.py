@@ -1,6 +1,7 @@
 """A disk that gets full at every stage, and stores that may only be read: a clear error, and the store as it was."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -8,8 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from children import fill, in_child
+from children import fill
+from commandline import run
+from living import forked
+from resuming import near
+from small_stores import content, rows_of
+from speeds import crossed, slow
 
 import fpstore
 
@@ -22,86 +30,38 @@ DISK_BYTES = 4 << 20
 NOBODY = 65534
 
 
-def rows_of(store):
-    found = set()
-    for keys, lims, ids in store.items():
-        ids = ids if isinstance(ids, list) else ids.tolist()
-        found.update((key, i) for key, a, b in zip(keys.tolist(), lims, lims[1:], strict=False) for i in ids[a:b])
-    return found
-
-
-def content(path):
-    with fpstore.open(path) as store:
-        report = store.verify()
-        assert report.ok, report.faults
-        return rows_of(store)
-
-
-# Each stage: what it does to an open store (None: it opens or builds one itself), and what there is afterwards.
-
-
-def start(store, disk):
-    with fpstore.open(disk / "s", "r+"):
-        pass
-
-
-def build(store, disk):
-    fpstore.build(disk / "new", FINGERPRINTS, STRINGS[:1000], radius=3, design="flip-2", threads=1).close()
-
-
-def insert(store, disk):
-    store.insert(MORE, STRINGS[3000:4000])
-
-
-def insert_one(store, disk):
-    store.insert([int(MORE[0])], [STRINGS[3000]])
-
-
-def probe_insert(store, disk):
-    store.probe_insert_many(MORE, STRINGS[3000:4000], always=True, threads=1)
-
-
-def delete(store, disk):
-    store.delete(ids=STRINGS[:700])
-
-
-def merge(store, disk):
-    store.merge(threads=1)
-
-
-def join(store, disk):
-    store.absorb(disk.parent / "other", threads=1)
-
-
-def split(store, disk):
-    store.split(disk / "out", 1, overwrite=True, threads=1)
-
-
-def back_up(store, disk):
-    store.backup(disk / "copy")
-
-
-def batch(store, disk):
-    store.insert(MORE, STRINGS[3000:4000], sync="none")
-    store.flush()
-
-
-STAGES = [build, insert, insert_one, probe_insert, batch, delete, merge, join, split, back_up]
-BESIDE = {build: ["new"], split: ["out/0.fps", "out/1.fps"], back_up: ["copy"]}
-CLOSED = (start, build)
-
-
-def expected_after(stage, before):
-    if stage in (insert, probe_insert, batch):
-        return before | set(zip(MORE.tolist(), STRINGS[3000:4000], strict=True))
-    if stage is insert_one:
-        return before | {(int(MORE[0]), STRINGS[3000])}
-    if stage is delete:
-        gone = set(STRINGS[:700])
-        return {row for row in before if row[1] not in gone}
-    if stage is join:
-        return before | set(zip(OTHER.tolist(), STRINGS[7000:7800], strict=True))
-    return before
+NEW = MORE, STRINGS[3000:4000]
+PAIRS = set(zip(MORE.tolist(), NEW[1], strict=True))
+# What each stage does to an open store, or without one, and what there is afterwards of the rows before.
+STAGES = {
+    "build": (
+        lambda store, disk: fpstore.build(
+            disk / "new", FINGERPRINTS, STRINGS[:1000], radius=3, design="flip-2", threads=1
+        ).close(),
+        set,
+    ),
+    "insert": (lambda store, disk: store.insert(*NEW), lambda rows: rows | PAIRS),
+    "batch": (lambda store, disk: (store.insert(*NEW, sync="none"), store.flush()), lambda rows: rows | PAIRS),
+    "merge": (lambda store, disk: store.merge(threads=1), set),
+    "join": (
+        lambda store, disk: store.absorb(disk.parent / "other", threads=1),
+        lambda rows: rows | set(zip(OTHER.tolist(), STRINGS[7000:7800], strict=True)),
+    ),
+    "split": (lambda store, disk: store.split(disk / "out", 1, overwrite=True, threads=1), set),
+    "back up": (lambda store, disk: store.backup(disk / "copy"), set),
+    "insert one": (
+        lambda store, disk: store.insert([int(MORE[0])], [STRINGS[3000]]),
+        lambda rows: rows | {(int(MORE[0]), STRINGS[3000])},
+    ),
+    "probe insert": (lambda store, disk: store.probe_insert_many(*NEW, always=True, threads=1), lambda rows: rows | PAIRS),
+    "delete": (
+        lambda store, disk: store.delete(ids=STRINGS[:700]),
+        lambda rows: {row for row in rows if row[1] not in STRINGS[:700]},
+    ),
+    "start": (lambda store, disk: fpstore.open(disk / "s", "r+").close(), set),
+}
+BESIDE = {"build": ["new"], "split": ["out/0.fps", "out/1.fps"], "back up": ["copy"]}
+CLOSED = ("start", "build")
 
 
 @pytest.fixture
@@ -125,14 +85,14 @@ def template(tmp_path):
 def at_a_room(stage, disk, room):
     """Do a stage with so many pages of room, and again with enough; return whether the room was enough."""
     path = disk / "s"
-    before = content(path)
-    after = expected_after(stage, before)
+    before, (work, expected) = content(path), STAGES[stage]
+    after = expected(before)
     reader = fpstore.open(path)
     store = None if stage in CLOSED else fpstore.open(path, "r+")
     fill(disk, room)
     refused, said = False, ""
     try:
-        stage(store, disk)
+        work(store, disk)
     except fpstore.StorageError as error:
         refused, said = True, str(error)
     now = after if not refused else before
@@ -142,11 +102,11 @@ def at_a_room(stage, disk, room):
         assert said.startswith(str(disk))
         assert "No space left on device: free some space" in said
         assert "\n" not in said
-        assert not [output for output in BESIDE.get(stage, []) if (disk / output).exists()] or stage is split
+        assert not [output for output in BESIDE.get(stage, []) if (disk / output).exists()] or stage == "split"
         if store is not None:
-            assert rows_of(store) == before or (stage is batch and rows_of(store) == after)  # it is not durable yet
+            assert rows_of(store) == before or (stage == "batch" and rows_of(store) == after)  # it is not durable yet
         (disk / "filler").unlink()
-        stage(store, disk)
+        work(store, disk)
         assert rows_of(reader) == after
         assert content(path) == after
     for output in BESIDE.get(stage, []):
@@ -174,15 +134,15 @@ def go_through(disk, template, stage, rooms):
     enough = []
     for room in rooms:
         put(disk, template / ("changed"))
-        enough.append(int(in_child(at_a_room, stage, disk, room)))
+        enough.append(int(forked(at_a_room, stage, disk, room)))
         if sum(enough) == 2:
             break
-    assert not enough[0] or stage is insert_one  # the last page of a log may have room for one more
+    assert not enough[0] or stage == "insert one"  # the last page of a log may have room for one more
     assert enough[-1]
 
 
-@pytest.mark.parametrize("pages", [(0, 30, 640), pytest.param((7, 120), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("pages", [(0, 640), slow(range(600))])
+@pytest.mark.parametrize("stage", [*[*STAGES][:7], *map(slow, [*STAGES][7:10])])
 def test_a_disk_that_is_full_at_a_stage(disk, template, stage, pages):
     go_through(disk, template, stage, pages)
 
@@ -205,18 +165,12 @@ def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_p
     strings = [f"document {i}" for i in range(20_000)]
     fpstore.build(tmp_path / "other", RNG.integers(0, 2**64, len(strings), np.uint64), strings).close()
     put(disk, tmp_path / "other")
-    in_child(join_without_room_for_numbers, disk, tmp_path / "other")
+    forked(join_without_room_for_numbers, disk, tmp_path / "other")
 
 
 def test_a_store_is_opened_for_writing_on_a_full_disk(disk, template):
     put(disk, template / "plain")
-    assert in_child(at_a_room, start, disk, 0) == "1"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_disk_with_any_number_of_pages_left(disk, template, stage):
-    go_through(disk, template, stage, range(600))
+    assert forked(at_a_room, "start", disk, 0) == 1
 
 
 # --- Stores that may only be read -------------------------------------------------------------------
@@ -266,7 +220,7 @@ def listing(path):
     return {p.relative_to(path): p.stat().st_mtime_ns for p in path.rglob("*")}
 
 
-@pytest.mark.parametrize("kind", ["plain", "changed", "without lock files"])
+@pytest.mark.parametrize("kind", [slow("plain"), slow("changed"), "without lock files"])
 def test_who_may_not_write_reads(restricted, kind):
     stores, where, reading = restricted
     name = kind if kind == "plain" else "changed"
@@ -289,11 +243,11 @@ def test_who_may_not_write_reads(restricted, kind):
             assert "\n" not in str(caught.value)
             assert rows_of(store) == expected
 
-    in_child(reading(work))
+    forked(reading(work))
     assert listing(stores / name) == before
 
 
-@pytest.mark.parametrize("name", ["plain", "changed"])
+@pytest.mark.parametrize("name", [slow("plain"), "changed"])
 def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
     """It opens, sees each commit and each merge, and keeps nobody away."""
     stores, where, reading = restricted
@@ -311,7 +265,7 @@ def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
         return int(os.read(answered[0], 20))
 
     with fpstore.open(stores / name, "r+") as store, ThreadPoolExecutor(1) as pool:
-        reader = pool.submit(in_child, reading(read_on))
+        reader = pool.submit(forked, reading(read_on))
         try:
             assert seen() == len(expected)
             store.insert([int(MORE[0])], [STRINGS[3000]])
@@ -326,3 +280,84 @@ def test_a_reader_that_may_not_write_beside_a_writer(restricted, name):
         reader.result()
     for descriptor in (*asked, *answered):
         os.close(descriptor)
+
+
+# --- Jobs over a store or a corpus ----------------------------------------------------------------
+
+FULL = r"fpstore: [^\n]*No space left on device: free some space[^\n]*\n"
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Make stores and a corpus in several formats, whose outputs take more than 30 pages."""
+    folder = tmp_path_factory.mktemp("inputs")
+    rows = near(1, 12_000)
+    texts = [f"a text of many words {n} " * 3 for n in range(len(rows))]
+    fpstore.build(folder / "s.fps", rows, [f"https://example.org/{n:020}" for n in range(len(rows))]).close()
+    fpstore.build(folder / "few.fps", rows ^ np.uint64(2)).close()
+    table = pa.table({"hash": rows, "text": texts, "id": [f"https://example.org/{n:020}" for n in range(len(rows))]})
+    pq.write_table(table, folder / "c.parquet", compression="none")
+    (folder / "c.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\thttps://example.org/{n:030}\n" for n, f in enumerate(rows)))
+    (folder / "notes").mkdir()
+    for n in range(300):
+        (folder / "notes" / f"{n}.txt").write_text(f"text {n} of words {n}" * 500)
+    return folder
+
+
+JOBS = {
+    "pairs": "pairs s.fps -o {}/out.tsv",
+    "pairs to parquet": "pairs s.fps -o {}/out.parquet",
+    "join": "join s.fps few.fps -o {}/out.jsonl",
+    "cluster": "cluster s.fps -o {}/out.tsv",
+    "cluster to parquet": "cluster s.fps -o {}/out.parquet --group greedy",
+    "dedup lines": "dedup c.tsv {}/out.tsv --fingerprint-field hash",
+    "dedup parquet": "dedup c.parquet {}/out.parquet --fingerprint-field hash",
+    "dedup folder": "dedup notes {}/out --text",
+    "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id --clusters {}/list.tsv --keep smallest",
+    "report": "report s.fps -o {}/out.html",
+}
+
+
+def names(disk):
+    return sorted(path.relative_to(disk).as_posix() for path in disk.rglob("*") if path.name != "filler")
+
+
+@pytest.mark.parametrize(
+    ("job", "pages"), [case for case in crossed(list(JOBS), [0, 3, 30], share=9) if case.values != ("report", 30)]
+)
+def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
+    monkeypatch.chdir(inputs)
+    disk = mounted_disk(32 << 20)
+    arguments = JOBS[job].replace("{}", str(disk)).split()
+    fill(disk, pages)
+    failed = run(*arguments)
+    assert failed.exit_code == 1, failed.output
+    assert re.fullmatch(FULL, failed.stderr), failed.stderr
+    assert names(disk) == []
+    (disk / "filler").unlink()
+    assert run(*arguments, "--quiet").exit_code == 0
+    assert "out" in names(disk)[-1]
+
+
+@pytest.mark.parametrize(("job", "pages"), crossed(["pairs", "join", "cluster", "dedup lines"], [0, 1, 6, 40, 150], share=9))
+def test_a_disk_that_gets_full_while_parts_are_kept(inputs, mounted_disk, monkeypatch, job, pages):
+    """What is finished stays, and the same command goes on when there is room."""
+    monkeypatch.chdir(inputs)
+    monkeypatch.setattr("fpstore.jobs.given.KEPT_ROWS", 1000)
+    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 14)
+    disk = mounted_disk(32 << 20)
+    arguments = [*JOBS[job].replace("{}", str(disk)).split(), "--resume", "--threads", "2"]
+    fill(disk, pages)
+    failed = run(*arguments)
+    assert failed.exit_code == 1, failed.output
+    assert re.fullmatch(FULL, failed.stderr), failed.stderr
+    left = names(disk)
+    assert not [name for name in left if name.endswith(".tmp") or ("/" not in name and ".resume" not in name)], left
+    (disk / "filler").unlink()
+    again = run(*arguments)
+    assert again.exit_code == 0, again.output
+    (output,) = names(disk)
+    content = (disk / output).read_bytes()
+    (disk / output).unlink()
+    assert run(*arguments[:-3], "--threads", "2").exit_code == 0
+    assert (disk / output).read_bytes() == content

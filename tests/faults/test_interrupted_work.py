@@ -8,19 +8,16 @@ import numpy as np
 import pytest
 import tableimage
 from building import listing, run_python
+from speeds import crossed, slow
 
 import fpstore
 from fpstore import _kernel
-from fpstore.base.width import Width
 from fpstore.errors import CorruptStoreError
 from fpstore.format.packed_table import PackedTable
-from fpstore.format.record import Change, Totals
 from fpstore.query import delta
 from fpstore.store import snapshot_of
 
 IDENTITY = np.arange(64, dtype=np.uint8)
-NEWEST = 2**32 - 2
-NOTHING = Totals(0, 0, 0, "integer")
 ROWS = 3 * delta.APPLY_ROWS + 100
 
 # --- Sorts ------------------------------------------------------------------------------------------
@@ -58,22 +55,6 @@ def test_a_sort_of_another_thread_ends_when_it_is_stopped(name):
         thread.start()
         thread.join()
     assert told == ["the call was stopped"]
-
-
-def test_signals_are_met_while_the_ids_of_one_fingerprint_are_sorted():
-    """A group is sorted by its ids in one go, and all rows may be of one fingerprint."""
-    rows = 1 << 21
-    numbers = np.random.default_rng(1).integers(0, 2**64, rows, dtype=np.uint64)
-    met = []
-    old = signal.signal(signal.SIGALRM, lambda *_: met.append(0))
-    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-    try:
-        _kernel.group_numbered(np.zeros(rows, np.uint64), numbers, np.empty(rows, np.uint64))
-        found = len(met)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
-    assert found > 5
 
 
 # The first sort of a worker sends the signal and begins when this process has been told: it is handed what ends it, and does.
@@ -130,10 +111,10 @@ INTERRUPTED = """
 @pytest.mark.parametrize(
     ("what", "name"),
     [
-        ("build", "permute_sort"),
-        ("spilled", "permute_sort"),
+        slow("build", "permute_sort"),
+        slow("spilled", "permute_sort"),
         ("spilled", "sort_keys"),
-        ("merge", "permute_sort"),
+        slow("merge", "permute_sort"),
         ("redesign", "permute_sort"),
     ],
 )
@@ -154,8 +135,7 @@ def table_of(tmp_path, keys):
     return path
 
 
-@pytest.mark.parametrize("kind", ["random", "skewed", "dense"])
-@pytest.mark.parametrize("count", [0, 1, 20, 5000])
+@pytest.mark.parametrize(("kind", "count"), crossed(["random", "skewed", "dense"], [0, 1, 20, 5000], share=4))
 def test_an_index_that_is_checked(tmp_path, kind, count):
     """Whole, it passes; with one byte changed in any key or slot it does not."""
     path = table_of(tmp_path, tableimage.make_keys(kind, 3, count) if count else np.empty(0, np.uint64))
@@ -204,35 +184,6 @@ def base(tmp_path):
     return tmp_path / "s"
 
 
-@pytest.mark.parametrize("after", [1, 3])
-def test_control_c_ends_the_taking_up_of_changes_within_a_part(base, after):
-    """What was taken up is seen by nobody, and does no harm when all is taken up again."""
-    rng = np.random.default_rng(1)
-    few, ids = rng.integers(0, 500, ROWS).astype(np.uint64), rng.integers(0, 5, ROWS).astype(np.uint64)
-    kinds = rng.integers(0, 3, ROWS).astype(np.uint8)
-    with fpstore.open(base) as store:
-        made = [
-            delta.Delta(3, delta.deal_bits(few, Width(64)), snapshot_of(store).generation.tables[0].kernel, 0, base)
-            for _ in range(2)
-        ]
-    for one in made:
-        one.apply(Change(NOTHING, kinds[:100], few[:100], ids[:100], []))
-    whole, interrupted = made
-    seen = interrupted.kernel.states(few, interrupted.version)
-    kernel = interrupted.kernel
-    interrupted.kernel = Interrupting(kernel, after)
-    with pytest.raises(KeyboardInterrupt):
-        interrupted.apply(Change(NOTHING, kinds, few, ids, []))
-    assert kernel.operations == 100 + after * delta.APPLY_ROWS
-    assert interrupted.version == 1
-    assert np.array_equal(kernel.states(few, 1), seen)
-    interrupted.kernel = kernel
-    for one in made:
-        one.apply(Change(NOTHING, kinds, few, ids, []))
-    expected, got = whole.kernel.export(NEWEST), kernel.export(NEWEST)
-    assert all(np.array_equal(a, b) for a, b in zip(expected, got, strict=True))
-
-
 def test_control_c_in_an_insert_leaves_the_store_as_it_was(base):
     with fpstore.open(base, "r+") as store:
         store.insert([1, 2], [3, 4])
@@ -251,18 +202,6 @@ def test_control_c_in_an_insert_leaves_the_store_as_it_was(base):
     with fpstore.open(base) as store:
         assert len(store) == 1003 + ROWS
         assert store.verify().ok
-
-
-def test_an_interrupted_insert_does_not_keep_a_store_from_closing(base):
-    """Closing it does not read the delta anew: nobody would use it."""
-    with fpstore.open(base, "r+") as store:
-        store.insert([1], [2])
-        known = snapshot_of(store).delta
-        known.kernel = Interrupting(known.kernel, 1)
-        with pytest.raises(KeyboardInterrupt):
-            store.insert(random_words(1), random_words(2))
-        store._tracker.take = lambda *_: pytest.fail("the delta was read anew")
-    assert len(fpstore.open(base)) == 1001
 
 
 def test_control_c_while_a_large_delta_is_opened(base):

@@ -2,11 +2,13 @@
 
 import signal
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import tableimage
 from building import run_python
+from speeds import slow
 
 import fpstore
 from fpstore import _kernel
@@ -62,89 +64,81 @@ def few_rows(count, queries):
     return prober.probe(queries, 64, threads=2, order="asked")
 
 
-def of_tables(store, skewed):
-    table = snapshot_of(store).generation.tables[0].kernel
-    nothing = np.random.default_rng(2).integers(2**63, 2**64, 4000, dtype=np.uint64)
-    prober = whole_tables(store, 300)
+def joining(make, flips, bits, rows):
+    """Return what finds pairs or links of rows that are in one bucket, or in few that are far apart."""
+    starts, tags, mask = (
+        np.empty((1 << bits) + 1, np.uint64),
+        np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16),
+        np.zeros(1, np.uint64),
+    )
+    _kernel.index_rows(rows, bits, starts, tags)
+    buckets = (0, 1 << bits) if make is _kernel.PairJoin else ()
+    more = make(rows.copy(), starts, tags, IDENTITY, mask, mask, [flips], [flips + 1], 16, 0, *buckets).more
+    return lambda: more(1 << 18)
+
+
+def long_calls(store, skewed, delta):
+    """Return what prepares each call."""
+    rng, table = np.random.default_rng(2), store and snapshot_of(store).generation.tables[0].kernel
+
+    def nothing():
+        return rng.integers(2**63, 2**64, 4000, dtype=np.uint64)
+
+    def rows():
+        return np.unique(rng.integers(0, 2**64, ROWS, dtype=np.uint64))
+
+    def many():
+        return np.tile(crowd(1, ROWS), 20)
+
+    def sort(call):
+        rows = rng.integers(0, 2**64, 1 << 22, dtype=np.uint64)
+        return lambda: call(rows, np.empty_like(rows))
+
     return {
-        "probe_one": lambda: prober.probe_one(2**63, 3, table),
-        "probe": lambda: prober.probe(nothing[:3], 3),
-        "probe sorted": lambda: prober.probe(nothing[:3], 3, order="sorted"),
-        "scan": lambda: table.scan(nothing, 3, 0, table.block_count),
-        "locate": lambda: table.locate(np.tile(skewed, 20)),
-        "matches in order": lambda: whole_tables(store, 1).probe(np.zeros(20, np.uint64), 64),
-        "matches in order by threads": lambda: few_rows(16, np.zeros(1 << 18, np.uint64)),
-        "matches one by one": lambda: whole_tables(store, 1).probe_one(0, 64, table),
+        "probe_one": lambda: partial(whole_tables(store, 300).probe_one, 2**63, 3, table),
+        "probe": lambda: partial(whole_tables(store, 300).probe, nothing()[:3], 3),
+        "probe sorted": lambda: partial(whole_tables(store, 300).probe, nothing()[:3], 3, order="sorted"),
+        "scan": lambda: partial(table.scan, nothing(), 3, 0, table.block_count),
+        "locate": lambda: partial(table.locate, np.tile(skewed, 20)),
+        "matches in order": lambda: partial(whole_tables(store, 1).probe, np.zeros(20, np.uint64), 64),
+        "matches in order by threads": lambda: lambda: few_rows(16, np.zeros(1 << 18, np.uint64)),
+        "matches one by one": lambda: partial(whole_tables(store, 1).probe_one, 0, 64, table),
+        "delta probe": lambda: partial(delta.probe, crowd(2, 4000), 3, NEWEST),
+        "delta scan": lambda: partial(delta.scan, crowd(2, 4000), 3, NEWEST),
+        "delta states": lambda: partial(delta.states, many(), NEWEST),
+        "delta pairs": lambda: partial(delta.pairs, many(), many(), NEWEST),
+        "delta find": lambda: partial(delta.find, many(), NEWEST),
+        "delta ids": lambda: partial(delta.ids, many(), np.zeros(20 * ROWS + 1, np.int64), NO_FLIP, NEWEST),
+        "delta export": lambda: partial(delta.export, NEWEST),
+        "pairs of one bucket": lambda: joining(_kernel.PairJoin, 0, 0, rows()),
+        "pairs of few rows in many buckets": lambda: joining(_kernel.PairJoin, 9, 18, rows()[::300].copy()),
+        "links of one bucket": lambda: joining(_kernel.Linking, 0, 0, rows()),
+        "links of few rows in many buckets": lambda: joining(_kernel.Linking, 9, 18, rows()[::300].copy()),
+        "sort_keys": lambda: sort(lambda rows, spare: _kernel.sort_keys(rows, spare, 64)),
+        "sort_pairs": lambda: sort(_kernel.sort_pairs),
+        "permute_sort": lambda: sort(
+            lambda rows, spare: _kernel.permute_sort(np.sort(rows), IDENTITY[::-1].copy(), rows, spare, 30)
+        ),
+        "group_numbered": lambda: sort(
+            lambda rows, spare: _kernel.group_numbered(np.repeat(np.arange(1 << 21, dtype=np.uint64), 2), rows, spare)
+        ),
+        "members of sets": lambda: partial(
+            _kernel.documents_in_sets, rng.integers(0, 1 << 22, 1 << 22, np.uint32), rng.permutation(1 << 22).astype(np.uint32)
+        ),
+        "distinct": lambda: partial(_kernel.are_distinct, rng.permutation(1 << 24).astype(np.uint32)),
+        "names of sets": lambda: _kernel.Sets(1 << 25).names,
     }
 
 
-def of_the_delta(delta):
-    nothing, many = crowd(2, 4000), np.tile(crowd(1, ROWS), 20)
-    return {
-        "delta probe": lambda: delta.probe(nothing, 3, NEWEST),
-        "delta scan": lambda: delta.scan(nothing, 3, NEWEST),
-        "delta states": lambda: delta.states(many, NEWEST),
-        "delta pairs": lambda: delta.pairs(many, many, NEWEST),
-        "delta find": lambda: delta.find(many, NEWEST),
-        "delta ids": lambda: delta.ids(many, np.zeros(len(many) + 1, np.int64), NO_FLIP, NEWEST),
-        "delta export": lambda: delta.export(NEWEST),
-    }
+QUICK = ("probe_one", "scan", "matches in order by threads", "delta probe", "delta ids", "links of one bucket")
+QUICK += ("pairs of few rows in many buckets", "permute_sort", "members of sets")
 
 
-TABLES = ["probe_one", "probe", "probe sorted", "scan", "locate"]
-TABLES += ["matches in order", "matches in order by threads", "matches one by one"]
-DELTA = [f"delta {name}" for name in ("probe", "scan", "states", "pairs", "find", "ids", "export")]
-
-
-def joins():
-    """Return calls that find the pairs and the links of a set whose rows are in one bucket, or in few that are far apart."""
-    rows = np.unique(np.random.default_rng(1).integers(0, 2**64, 1 << 17, dtype=np.uint64))
-    tags = np.empty(len(rows) + _kernel.TAG_ROOM, np.uint16)
-
-    def table(rows, bits):
-        starts = np.empty((1 << bits) + 1, np.uint64)
-        _kernel.index_rows(rows, bits, starts, tags)
-        return rows.copy(), starts, tags.copy()
-
-    def join(flips, bits, rows):
-        mask = np.zeros(1, np.uint64)
-        return _kernel.PairJoin(*table(rows, bits), IDENTITY, mask, mask, [flips], [flips + 1], 16, 0, 0, 1 << bits).more
-
-    def link(flips, bits, rows):
-        mask = np.zeros(1, np.uint64)
-        return _kernel.Linking(*table(rows, bits), IDENTITY, mask, mask, [flips], [flips + 1], 16, 0).more
-
-    return {
-        f"{make.__name__} {kind}": make(*arguments)
-        for make in (join, link)
-        for kind, arguments in {"one bucket": (0, 0, rows), "few rows of many buckets": (9, 18, rows[::300].copy())}.items()
-    }
-
-
-@pytest.mark.parametrize("name", joins())
-def test_signals_are_met_inside_a_join(met, name):
-    call = joins()[name]
-    assert met(lambda: call(1 << 18)) > 5
-
-
-def sets():
-    """Return makers of calls that name, count or bring together the members of many sets."""
-    rng = np.random.default_rng(1)
-
-    def members():
-        labels, documents = rng.integers(0, 1 << 22, 1 << 22, np.uint32), rng.permutation(1 << 22).astype(np.uint32)
-        return lambda: _kernel.documents_in_sets(labels, documents)
-
-    def distinct():
-        documents = rng.permutation(1 << 24).astype(np.uint32)
-        return lambda: _kernel.are_distinct(documents)
-
-    return {"members": members, "distinct": distinct, "names": lambda: _kernel.Sets(1 << 25).names}
-
-
-@pytest.mark.parametrize("name", ["members", "distinct", "names"])
-def test_signals_are_met_inside_sets(met, name):
-    assert met(sets()[name]()) > 5
+@pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in long_calls(None, None, None)])
+def test_signals_are_met_inside_a_call(store, skewed, delta, met, name):
+    """A call that looks for none meets at most one before it begins and one when it is over."""
+    call = long_calls(store, skewed, delta)[name]()
+    assert met(call) > (2 if name.startswith("delta") else 5)
 
 
 def test_signals_are_met_while_rows_are_grouped(met):
@@ -156,77 +150,6 @@ def test_signals_are_met_while_rows_are_grouped(met):
     stop.set()
     with pytest.raises(InterruptedError):
         _kernel.group_greedily(rows, sets, 0, stop=stop)
-
-
-def test_a_join_that_was_stopped_does_not_go_on():
-    for call in joins().values():
-        stop = _kernel.Stop()
-        stop.set()
-        with pytest.raises(InterruptedError):
-            call(1, stop=stop)
-        with pytest.raises(ValueError, match="stopped"):
-            call(1)
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_signals_are_met_inside_a_call_of_the_tables(store, skewed, met, name):
-    """A call that looks for none meets at most one before it begins and one when it is over."""
-    assert met(of_tables(store, skewed)[name]) > 5
-
-
-@pytest.mark.parametrize("name", DELTA)
-def test_signals_are_met_inside_a_call_of_the_delta(delta, met, name):
-    assert met(of_the_delta(delta)[name]) > 2
-
-
-def of_sorts():
-    rows = np.random.default_rng(3).integers(0, 2**64, 1 << 23, dtype=np.uint64)
-    spare = np.empty_like(rows)
-    keys = np.repeat(np.arange(1 << 22, dtype=np.uint64), 2)
-    return {
-        "sort_keys": lambda: _kernel.sort_keys(rows, spare, 64),
-        "sort_pairs": lambda: _kernel.sort_pairs(rows, spare),
-        "permute_sort": lambda: _kernel.permute_sort(np.sort(rows), IDENTITY[::-1].copy(), rows, spare, 30),
-        "group_numbered": lambda: _kernel.group_numbered(keys, rows, spare),
-    }
-
-
-@pytest.mark.parametrize("name", ["sort_keys", "sort_pairs", "permute_sort", "group_numbered"])
-def test_signals_are_met_inside_a_sort(met, name):
-    assert met(of_sorts()[name]) > 5
-
-
-def test_a_sort_that_a_signal_ends():
-    class StopError(Exception):
-        pass
-
-    def end(*_):
-        raise StopError
-
-    rows = np.random.default_rng(3).integers(0, 2**64, 1 << 23, dtype=np.uint64)
-    spare = np.empty_like(rows)
-
-    def interrupted():
-        signal.setitimer(signal.ITIMER_REAL, 0.001)
-        _kernel.sort_pairs(rows, spare)
-
-    old = signal.signal(signal.SIGALRM, end)
-    try:
-        with pytest.raises(StopError):
-            interrupted()
-    finally:
-        signal.signal(signal.SIGALRM, old)
-
-
-def test_a_batch_of_inserts_is_taken_in_parts():
-    """So that signals can be met between them, where each row is compared with all that there are."""
-    changes, rows = crowded(), crowd(2, 1000)
-    zeros = np.zeros(len(rows), np.uint8)
-    before = changes.operations
-    lims, _, _, inserted = changes.probe_insert(rows, rows, zeros, zeros, 3, False, 2)
-    assert 0 < len(inserted) < len(rows)
-    assert len(lims) == len(inserted) + 1
-    assert changes.operations == before + int(inserted.sum())
 
 
 def test_all_rows_of_such_a_batch_are_taken(tmp_path):
@@ -277,7 +200,7 @@ INTERRUPTED = """
 """
 
 
-@pytest.mark.parametrize("what", ["single", "few", "small", "threads", "scan", "scan in threads"])
+@pytest.mark.parametrize("what", ["single", slow("few"), slow("small"), slow("threads"), slow("scan"), "scan in threads"])
 def test_control_c_ends_a_call_on_a_skewed_set(tmp_path, what):
     """Long before it is done: whoever waits for the end of these calls waits for minutes."""
     assert run_python(INTERRUPTED, tmp_path / "s", what) == (0, "interrupted True\n", "")

@@ -1,18 +1,9 @@
 """Ctrl-C at many moments of the jobs over whole stores and corpora: it is raised, nothing is left behind, and a rerun works."""
 
-import signal
-import subprocess
-from contextlib import suppress
-from pathlib import Path
-
 import numpy as np
 import pytest
 from building import run_python
-from commandline import process, run
-from resuming import near
-from speeds import crossed
-
-import fpstore
+from speeds import slow
 
 MOMENTS = """
     import itertools, os, random, shutil, signal, sys, threading, time
@@ -110,61 +101,14 @@ MOMENTS = """
     print("interrupted", interrupted > 0)
 """
 
-JOBS = ["pairs", "join", "cluster", "report", "dedup", "dedup hashes", "dedup folder", "dedup resumed"]
+JOBS = ["pairs", "report", "dedup resumed", *map(slow, ("join", "cluster", "dedup", "dedup hashes", "dedup folder"))]
 
 
-@pytest.mark.parametrize("moments", [4, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moments", [4, slow(60)])
 @pytest.mark.parametrize("job", JOBS)
 def test_interrupts_at_many_moments(job_folder, job, moments):
     code, out, err = run_python(MOMENTS, job, moments)
     assert (code, out) == (0, "interrupted True\n"), err
-
-
-COMMANDS = {
-    "pairs": "pairs big.fps -o out.tsv --threads 2 --radius 8",
-    "join": "join big.fps other.fps -o out.tsv --threads 2 --radius 8",
-    "dedup": "dedup big.tsv out.tsv --fingerprint-field hash --threads 2 --resume",
-    "cluster": "cluster big.fps -o out.tsv --threads 1",
-    "report": "report big.fps -o out.html --threads 2",
-}
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """Return a folder with stores and a file that the commands read for a while."""
-    place = tmp_path_factory.mktemp("large")
-    fpstore.build(place / "big.fps", near(1, 200_000)).close()
-    fpstore.build(place / "other.fps", near(2, 200_000)).close()
-    (place / "big.tsv").write_text("hash\n" + "".join(f"{f:016x}\n" for f in near(3, 200_000).tolist()))
-    return place
-
-
-@pytest.mark.parametrize(("job", "seconds"), crossed(list(COMMANDS), [0.4, 0.9], share=3))
-def test_a_signal_to_a_command(large, tmp_path, monkeypatch, job, seconds):
-    """It ends with one line, and with nothing at the output; what is kept to go on stays."""
-    monkeypatch.chdir(tmp_path)
-    for entry in large.iterdir():
-        Path(entry.name).symlink_to(entry)
-    before = sorted(path.name for path in Path().iterdir())
-    command = process(*COMMANDS[job].split())
-    with suppress(subprocess.TimeoutExpired):
-        command.wait(seconds)
-    command.send_signal(signal.SIGINT)
-    _, err = command.communicate(timeout=60)
-    left = sorted(path.name for path in Path().iterdir())
-    if command.returncode == 0:  # it was done before
-        return
-    if command.returncode == -signal.SIGINT:  # Python did not handle signals yet, or not any more
-        output = "out.html" if job == "report" else "out.tsv"
-        assert left in (before, sorted([*before, output]))
-        return
-    kept = ["out.tsv.resume"] if job == "dedup" and Path("out.tsv.resume").exists() else []
-    then = b"; what was done is in out.tsv.resume: the same command goes on with it" if kept else b""
-    assert (command.returncode, err.splitlines()[-1]) == (130, b"fpstore: interrupted" + then)
-    assert left == sorted([*before, *kept])
-    assert run(*COMMANDS[job].split()).exit_code == 0
-    assert Path(COMMANDS[job].split()[3 if job != "dedup" else 2]).exists() or Path("out.tsv").exists()
-    assert not Path("out.tsv.resume").exists()
 
 
 def test_a_sink_that_nobody_has_got_leaves_no_file(tmp_path):

@@ -1,21 +1,19 @@
 """Many readers: processes, forks, threads, pickles, and a store that nobody may write to."""
 
 import copy
-import faulthandler
 import gc
 import os
 import pickle
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from children import held_files
+from living import forked
 from sets import cut_batches
+from speeds import slow
 
 import fpstore
 from fpstore.store import snapshot_of
@@ -31,7 +29,7 @@ def small_batches(monkeypatch):
     cut_batches(monkeypatch, 50, 3)
 
 
-@pytest.fixture(params=["rows", "strings"])
+@pytest.fixture(params=[slow("rows"), "strings"])
 def store(tmp_path, request):
     ids = STRINGS if request.param == "strings" else None
     with fpstore.build(tmp_path / "s", FINGERPRINTS, ids, design="manku-4", block_bytes=128) as store:
@@ -54,52 +52,14 @@ def answers(store, threads=2):
     )
 
 
-def forked(work):
-    """Run work in a forked child; return what it returned, or fail with how it ended."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            faulthandler.disable()
-            signal.alarm(60)
-            os.close(read)
-            try:
-                result = work()
-            except BaseException as error:
-                result = error
-            with os.fdopen(write, "wb") as file:
-                pickle.dump(result, file)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    os.close(write)
-    with os.fdopen(read, "rb") as file:
-        data = file.read()
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    result = pickle.loads(data)
-    if isinstance(result, BaseException):
-        raise result
-    return result
-
-
 # --- Forks ----------------------------------------------------------------------------------------
 
 
 def test_a_store_survives_a_fork(store):
     expected = answers(store)
     assert expected[-1]
-    assert forked(lambda: answers(store)) == expected
-    assert answers(store) == expected
-
-
-def test_a_fork_before_the_first_probe(store):
-    assert forked(lambda: answers(store)) == answers(store)
-
-
-def test_a_child_of_a_child(store):
-    expected = answers(store)
     assert forked(lambda: (answers(store), forked(lambda: answers(store)))) == (expected, expected)
+    assert answers(store) == expected
 
 
 def test_parent_and_child_read_at_the_same_time(store):
@@ -174,7 +134,7 @@ def test_forks_in_the_middle_of_reads(tmp_path, store):
     with ThreadPoolExecutor(3) as pool:
         readers = [pool.submit(read) for _ in range(3)]
         try:
-            for _ in range(10):
+            for _ in range(4):
                 assert forked(lambda: answers(store, threads=1)) == expected
         finally:
             stop.set()
@@ -182,68 +142,18 @@ def test_forks_in_the_middle_of_reads(tmp_path, store):
             reader.result()
 
 
-def test_a_store_replaced_after_a_fork_is_not_mixed_up(tmp_path, store):
-    """The tables are those of the old store, mapped before the fork; ids of the new one would be wrong."""
-    path = tmp_path / "s"
-    expected = answers(store)
-
-    def work():
-        fpstore.build(path, FINGERPRINTS, [i + 5 for i in range(len(FINGERPRINTS))], overwrite=True).close()
-        try:
-            return answers(store)
-        except fpstore.StorageError as error:
-            return str(error)
-
-    assert "open the store again" in forked(work)
-    assert answers(store) == expected  # the parent still has the whole old store
-    with fpstore.open(path) as new:
-        assert new[int(FINGERPRINTS[1])] == [6]
-
-
 # --- Processes ------------------------------------------------------------------------------------
 
-READER = """
-    import hashlib, sys, numpy as np, fpstore
-    queries = np.load(sys.argv[2])
-    sys.stdin.readline()
-    with fpstore.open(sys.argv[1]) as store:
-        for _ in range(20):
-            matches = store.probe_many(queries, threads=2)
-            lims, ids = matches.read_ids()
-        print(len(store), hashlib.sha256(matches.fingerprints.tobytes() + repr(list(ids)).encode()).hexdigest())
-"""
 
-
-def test_several_processes_read_at_once(tmp_path, store):
-    np.save(tmp_path / "queries.npy", FINGERPRINTS)
-    before = {p: p.stat().st_mtime_ns for p in sorted((tmp_path / "s").rglob("*"))}
-    command = [sys.executable, "-P", "-c", textwrap.dedent(READER), str(tmp_path / "s"), str(tmp_path / "queries.npy")]
-    readers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    for reader in readers:
-        reader.stdin.write("go\n")
-        reader.stdin.flush()
-    outputs = {reader.communicate(timeout=60)[0] for reader in readers}
-    assert len(outputs) == 1
-    assert outputs.pop().startswith(f"{len(store)} ")
-    assert {p: p.stat().st_mtime_ns for p in sorted((tmp_path / "s").rglob("*"))} == before  # no lock files
-
-
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickled_store_is_opened_again(store, protocol):
-    with pickle.loads(pickle.dumps(store, protocol)) as again:
-        assert answers(again) == answers(store)
-    assert answers(store)[-1]
-
-
-def test_copies_are_closed_one_by_one(store):
+def test_a_pickled_store_is_opened_again(store):
     expected = answers(store)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        with pickle.loads(pickle.dumps(store, protocol)) as again:
+            assert answers(again) == expected
     for make in (copy.copy, copy.deepcopy):
         with make(store) as again:
             assert answers(again) == expected
         assert answers(store) == expected
-
-
-def test_a_closed_store_is_not_pickled(store):
     store.close()
     with pytest.raises(fpstore.ClosedStoreError):
         pickle.dumps(store)
@@ -292,7 +202,7 @@ def read_until_closed(store, started):
 
 def test_closing_under_reading_threads(tmp_path, store):
     """Readers end with the error for a closed store: no crash, and nothing stays open."""
-    for _ in range(20):
+    for _ in range(8):
         opened = fpstore.open(tmp_path / "s")
         started = threading.Barrier(5)
         with ThreadPoolExecutor(4) as pool:
@@ -304,42 +214,16 @@ def test_closing_under_reading_threads(tmp_path, store):
     store.close()
     del errors, readers
     gc.collect()  # the frames of the errors
-    assert mapped(tmp_path) == []
+    assert held_files(tmp_path) == []
 
 
-@pytest.mark.parametrize("how", ["closed", "dropped"])
-def test_every_file_is_given_back(tmp_path, store, how):
+def test_every_file_of_a_store_that_is_dropped_is_given_back(tmp_path, store):
     answers(store)
     store.close()
     again = fpstore.open(tmp_path / "s")
     answers(again)
     strings = snapshot_of(again).generation.dictionary is not None
-    names = {Path(line.split()[-1]).name for line in mapped(tmp_path)}
+    names = {Path(name).name for name in held_files(tmp_path)}
     assert names >= {"ids.mdb", *({"numbers.mdb", "places.mdb", "strings.mdb"} if strings else ())}
-    assert len(mapped(tmp_path)) >= 6
-    if how == "closed":
-        again.close()
-    else:
-        del again
-    assert mapped(tmp_path) == []
-
-
-def mapped(path):
-    """Lines of /proc that name a file under a path: its maps and descriptors."""
-    process = Path("/proc/self")
-    links = [str(p.readlink()) for p in process.joinpath("fd").iterdir() if p.is_symlink()]
-    return [line for line in [*process.joinpath("maps").read_text().splitlines(), *links] if str(path) in line]
-
-
-# --- Read-only folders ----------------------------------------------------------------------------
-
-
-def test_a_store_on_read_only_media(tmp_path, store, read_only):
-    expected = answers(store)
-    store.close()
-    with read_only(tmp_path / "s"):
-        with pytest.raises(OSError):
-            (tmp_path / "s" / "x").write_text("")
-        with fpstore.open(tmp_path / "s") as again:
-            assert answers(again) == expected
-            assert forked(lambda: answers(again)) == expected
+    del again
+    assert held_files(tmp_path) == []

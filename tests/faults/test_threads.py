@@ -12,11 +12,11 @@ from types import CodeType
 import numpy as np
 import pytest
 from building import run_python
-from children import in_child
+from living import forked
+from speeds import slow
 
 import fpstore
 from fpstore.base.threads import Pool, in_order
-from fpstore.change import merging
 
 STARTED = """
     import gc, signal, time
@@ -36,7 +36,7 @@ STARTED = """
         while len(working) < 2:
             time.sleep(0)
 
-    for number in range(2000):
+    for number in range(600):
         working, stopped, pool = [], [], Pool(2)
         try:
             signal.setitimer(signal.ITIMER_REAL, (1 + number % 250) * 1e-6)
@@ -52,7 +52,7 @@ STARTED = """
             interrupted += 1
         pool.shutdown()  # the interrupt may have come as the block was left
         assert working == []
-    print("interrupted", interrupted > 100)
+    print("interrupted", interrupted > 30)
 """
 
 
@@ -128,7 +128,7 @@ FEW_THREADS = """
 """
 
 
-@pytest.mark.parametrize("threads", [0, 1, 2])
+@pytest.mark.parametrize("threads", [slow(0), 1, slow(2)])
 def test_work_is_done_by_the_threads_that_the_system_allows(tmp_path, threads):
     """A thread that could not be started ended a build with an error, however many others there were."""
     assert run_python(FEW_THREADS, tmp_path / "s", threads) == (0, "True True\n", "")
@@ -153,7 +153,7 @@ PROBING_AT_EXIT = """
 """
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [slow(1), 2])
 def test_a_daemon_thread_that_probes_does_not_end_the_process_with_an_error(tmp_path, monkeypatch, threads):
     """Python unwinds the stack of such a thread when it wants the GIL, through the kernel, which was an abort."""
     monkeypatch.delenv("FPSTORE_SHOW_LEAKS", raising=False)  # it holds its store to the end
@@ -210,7 +210,7 @@ def test_what_threads_do_in_order_is_not_continued_in_the_child_of_a_fork():
         with pytest.raises(fpstore.InputError, match="in another process"):
             list(squares)
 
-    in_child(ask)
+    forked(ask)
     assert [square for _, square in squares] == [number**2 for number in range(1, 100)]
 
 
@@ -223,16 +223,3 @@ def test_an_insert_is_made_durable_at_once_when_no_thread_can_do_it_later(tmp_pa
         assert len(reader) == 101
         assert store.insert([2**62], [1001]) == 1
         assert store._writer.committer._flusher.is_alive()
-
-
-def test_a_merge_that_gets_no_thread_is_told_and_the_insert_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(merging, "LEAST_CHANGES", 1)
-    fpstore.build(tmp_path / "s", np.arange(100, dtype=np.uint64)).close()
-    with fpstore.open(tmp_path / "s", "r+", merge_at=0.0001) as store:
-        with no_more_threads():
-            assert store.insert([2**63], [1000]) == 1
-        assert "can't start new thread" in store.stats()["merge_error"]
-        assert store.insert([2**62], [1001]) == 1  # a second attempt
-        store.merge()
-        assert store.stats()["merge_error"] is None
-        assert len(store) == 102

@@ -2,7 +2,7 @@
 
 import pytest
 import tableimage
-from damage import FILTERS, FINGERPRINTS, NOTICED, TABLES, check, cut, flips
+from damage import FINGERPRINTS, NOTICED, TABLES, check, cut, flips
 from speeds import slow
 
 import fpstore
@@ -13,28 +13,25 @@ def sections(path):
     return [*range(256), *range(4088, path.stat().st_size)]
 
 
-def check_flips(copy, name, right, places, bits=1, seed=1):
+def check_flips(copy, name, right, places, bits=1):
     """Every flip is noticed. The directory has no checksum: a probe checks what it uses of it, so the answers may be right."""
     directory = tableimage.open_table((copy / name).read_bytes()).directory_offset
-    check(copy, name, right, flips([at for at in places if at < directory], bits, seed), NOTICED)
-    check(copy, name, right, flips([at for at in places if at >= directory], bits, seed), NOTICED | {"noticed, right"})
+    check(copy, name, right, flips([at for at in places if at < directory], bits), NOTICED)
+    check(copy, name, right, flips([at for at in places if at >= directory], bits), NOTICED | {"noticed, right"})
 
 
-@pytest.mark.parametrize("step", [9, slow(1)])
-def test_flips_in_a_table_are_noticed(copy, right, step):
-    check_flips(copy, TABLES[1], right, sections(copy / TABLES[1])[::step])
-
-
-@pytest.mark.parametrize("name", [TABLES[0], TABLES[2]])
-def test_flips_in_the_other_tables_are_noticed(copy, right, name):
-    check_flips(copy, name, right, sections(copy / name)[::17], seed=2)
+@pytest.mark.parametrize(
+    ("name", "step", "bits"), [(TABLES[1], 23, 1), (TABLES[0], 41, 1), *(slow(name, 1, 8) for name in TABLES)]
+)
+def test_flips_in_a_table_are_noticed(copy, right, name, step, bits):
+    check_flips(copy, name, right, sections(copy / name)[::step], bits)
 
 
 def test_flips_between_the_header_and_its_checksum_are_noticed(copy, right):
-    check(copy, TABLES[0], right, flips(range(256, 4088, 31)), {"refused"})
+    check(copy, TABLES[0], right, flips(range(256, 4088, 97)), {"refused"})
 
 
-@pytest.mark.parametrize("every", [3, slow(1)])
+@pytest.mark.parametrize("every", [7, slow(1)])
 def test_all_bits_of_some_bytes_of_a_table(copy, right, every):
     path = copy / TABLES[0]
     kernel = tableimage.open_table(path.read_bytes())
@@ -48,10 +45,10 @@ def test_all_bits_of_some_bytes_of_a_table(copy, right, every):
     check_flips(copy, TABLES[0], right, places[::every], 8)
 
 
-@pytest.mark.parametrize("name", TABLES[:2])
-def test_a_table_cut_short_is_refused(copy, right, name):
+@pytest.mark.parametrize(("name", "step"), [(TABLES[1], 499), *(slow(name, 1) for name in TABLES)])
+def test_a_table_cut_short_is_refused(copy, right, name, step):
     size = (copy / name).stat().st_size
-    lengths = {*range(0, size, 173), *range(size - 10, size), 1, 8, 4095, 4096, 4097, 4112}
+    lengths = {*range(0, size, step), *range(size - 3, size), 1, 8, 4095, 4096, 4097, 4112}
     check(copy, name, right, {n: cut(n) for n in sorted(lengths)}, {"refused"})
 
 
@@ -60,27 +57,6 @@ def test_a_table_that_has_grown_is_refused(copy):
         file.write(b"\0")
     with pytest.raises(fpstore.CorruptStoreError, match="file size differs from the header"):
         fpstore.open(copy)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TABLES)
-def test_every_bit_of_a_table(copy, right, name):
-    check_flips(copy, name, right, range((copy / name).stat().st_size), 8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TABLES)
-def test_a_table_cut_at_each_length(copy, right, name):
-    check(copy, name, right, {n: cut(n) for n in range((copy / name).stat().st_size)}, {"refused"})
-
-
-def test_verify_names_file_and_block(copy):
-    damage_block(copy / TABLES[1], 3)
-    with fpstore.open(copy) as store:
-        report = store.verify()
-    assert not report.ok
-    assert [(fault["path"], fault["block"]) for fault in report.faults] == [(str(copy / TABLES[1]), 3)]
-    assert "block 3: block checksum differs" in report.faults[0]["message"]
 
 
 def damage_block(path, block):
@@ -94,7 +70,8 @@ def test_verify_goes_on_after_a_fault(copy):
         damage_block(copy / name, 1)
     with fpstore.open(copy) as store:
         faults = store.verify().faults
-    assert {fault["path"] for fault in faults} == {str(copy / name) for name in TABLES}
+    assert [(fault["path"], fault["block"]) for fault in faults] == [(str(copy / name), 1) for name in TABLES]
+    assert all("block 1: block checksum differs" in fault["message"] for fault in faults)
 
 
 def test_errors_carry_the_facts(copy):
@@ -118,13 +95,3 @@ def test_damage_elsewhere_does_not_matter_to_a_probe(copy, right):
                 failed += 1
     assert failed > 0
     assert fine > 5 * failed
-
-
-def test_nothing_is_lost_with_a_filter(copy, right):
-    """Whatever is wrong with it, the answers are right, and verify names it."""
-    size = (copy / FILTERS[1]).stat().st_size
-    damages = flips([*range(0, 88, 5), *range(128, 192, 9), *range(4088, size, 3)]) | {
-        end: cut(end) for end in (0, 4096, size - 1)
-    }
-    counts = check(copy, FILTERS[1], right, damages, {"noticed, right"})
-    assert counts.total() == len(damages)

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+from speeds import slow
 
 # How many requests there were while something ran, under a library that counts them and says which faults there were.
 SCRIPT = """
@@ -50,16 +51,6 @@ COLD = """
     single(1000)()  # the last look-ups for which pages are asked for ahead
     print(asked(single(1000)), asked(batch(1000)))
 """
-COLD_FOR_LONG = """
-    library.fppages_faulting(0)
-    for _ in range(50):
-        batch(1000)()  # checks are as rare now as they get
-    library.fppages_faulting(1)
-    single(1000)()
-    single(1000)()  # there has been a check
-    parts = [asked(single(20)) for _ in range(50)]
-    print(min(parts) > max(parts) / 2 > 0)
-"""
 # Each block that is read may be a look-up on disk, which takes as long as many in memory.
 LOOKED_FOR_SIGNALS = """
     from fpstore import _kernel
@@ -101,7 +92,7 @@ def run(pages, path, design, part, *arguments):
     return process.stdout.splitlines()
 
 
-@pytest.mark.parametrize("design", ["manku-10", "flip-2"])
+@pytest.mark.parametrize("design", ["manku-10", slow("flip-2")])
 def test_a_warm_store_never_asks_for_pages(pages, tmp_path, design):
     """However slow the machine is: no clock is read, and without a fault nothing is asked for, in the first probe neither."""
     requests, checks_are_rare = run(pages, tmp_path / "s", design, WARM)
@@ -109,7 +100,7 @@ def test_a_warm_store_never_asks_for_pages(pages, tmp_path, design):
     assert checks_are_rare == "True"
 
 
-@pytest.mark.parametrize("design", ["manku-10", "flip-2"])
+@pytest.mark.parametrize("design", [slow("manku-10"), "flip-2"])
 def test_after_a_fault_pages_are_asked_for_ahead_for_a_while(pages, tmp_path, design):
     first, then, later = run(pages, tmp_path / "s", design, COLD)
     assert first == "True"
@@ -117,12 +108,7 @@ def test_after_a_fault_pages_are_asked_for_ahead_for_a_while(pages, tmp_path, de
     assert later == "0 0"
 
 
-@pytest.mark.parametrize("design", ["manku-10", "flip-2"])
-def test_while_there_are_faults_pages_are_asked_for_ahead_all_the_time(pages, tmp_path, design):
-    assert run(pages, tmp_path / "s", design, COLD_FOR_LONG) == ["True"]
-
-
-@pytest.mark.parametrize("what", ["probe", "scan"])
+@pytest.mark.parametrize("what", ["probe", slow("scan")])
 def test_signals_are_looked_for_more_often_while_there_are_faults(pages, tmp_path, what):
     """By the work alone, thousands of blocks are read between two looks: on a disk, seconds."""
     (said,) = run(pages, tmp_path / "s", "flip-2", LOOKED_FOR_SIGNALS, what)

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from building import listing
+from building import listing, tiny  # noqa: F401 - a fixture
 from damage import records_of
-from repairing import COUNT, GENERATION, content, current, damage_block, damaged, files_of, flip, make, repaired
-from speeds import crossed
+from repairing import COUNT, GENERATION, current, damage_block, damaged, files_of, flip, make, repaired
+from small_stores import content
+from speeds import crossed, slow
 
 import fpstore
 from fpstore import _kernel
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
-from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.mapping import IDS_FILE
 from fpstore.format.strings import LAYOUT_KEYS, STRINGS_FILE
 from fpstore.store import snapshot_of
@@ -42,7 +42,7 @@ def test_a_sound_store_is_left_alone(changed, tmp_path):
         assert listing(tmp_path) == ["s"]
 
 
-@pytest.mark.parametrize("name", [IDS_FILE, LOG_FILE])
+@pytest.mark.parametrize("name", [slow(IDS_FILE), LOG_FILE])
 def test_files_are_closed_at_the_end_not_when_garbage_is_collected(changed, tmp_path, name):
     path = damaged(changed[0], tmp_path)
     file = path / current(path) / name
@@ -64,7 +64,7 @@ PARTS = ["manifest.json", "ids.mdb", "strings.mdb", "hashes.fpt", "numbers.mdb",
 
 
 @pytest.mark.parametrize(
-    ("part", "left"), crossed(PARTS, ["nothing", "no byte", "4095 bytes", "5000 bytes", "half", "all but a byte"], share=5)
+    ("part", "left"), crossed(PARTS, ["nothing", "no byte", "4095 bytes", "5000 bytes", "half", "all but a byte"], share=8)
 )
 def test_a_file_deleted_or_cut_short(changed, tmp_path, part, left):
     path, right = changed
@@ -96,7 +96,7 @@ def sections(file):
     return sorted({*random.Random(5).sample(some, 3), *(p for p in (12, 44, 200, 4096 + 12, 8192 + 12) if p < len(data))})
 
 
-@pytest.mark.parametrize("start", [0, *(pytest.param(start, marks=pytest.mark.slow) for start in range(1, 6))])
+@pytest.mark.parametrize("start", [0, *map(slow, range(1, 6))])
 def test_flips_in_each_file(changed, tmp_path, start):
     path, right = changed
     noticed = 0
@@ -110,17 +110,6 @@ def test_flips_in_each_file(changed, tmp_path, start):
                 assert held == right
                 assert not report.sound
     assert noticed > 4
-
-
-@pytest.mark.slow
-def test_many_flips_in_each_file(changed, tmp_path):
-    path, right = changed
-    for name in files_of(path):
-        data = (path / name).read_bytes()
-        for at in [i for i in range(len(data)) if data[i] or i % 4096 < 64][::211]:
-            copy = damaged(path, tmp_path)
-            flip(copy / name, at, at % 8)
-            repaired(copy, right)
 
 
 # --- Tables ---------------------------------------------------------------------------------------
@@ -138,7 +127,7 @@ def test_tables_that_are_all_damaged_complete_each_other(changed, tmp_path):
     assert "with the help of other tables" in " ".join(report.actions)
 
 
-@pytest.mark.parametrize("left", [0, 1, 2])
+@pytest.mark.parametrize("left", [slow(0), 1, slow(2)])
 def test_one_table_is_enough(changed, tmp_path, left):
     path, right = changed
     copy = damaged(path, tmp_path)
@@ -150,8 +139,7 @@ def test_one_table_is_enough(changed, tmp_path, left):
     assert held == right
 
 
-@pytest.mark.parametrize("kind", ["string", "row", "integer"])
-@pytest.mark.parametrize("blocks", [[7], [0, 7, 8], [3, 4, 5]])
+@pytest.mark.parametrize(("kind", "blocks"), crossed(["string", "row", "integer"], [[7], [0, 7, 8], [3, 4, 5]]))
 def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
     """With a single table, its damaged blocks are lost; their ids are known where ids are numbered."""
     path = make(tmp_path / "s", kind, changes=False, design="flip-1", radius=1)
@@ -170,12 +158,12 @@ def test_fingerprints_that_no_table_has(tmp_path, kind, blocks):
         assert {i for what, _, i in rows if what == "id"} == {str(i) for f, i in right if f in gone}
 
 
-@pytest.mark.parametrize("design", ["flip-1", "flip-2"])
-def test_headers_are_made_again(tmp_path, design):
+@pytest.mark.parametrize(("design", "every"), [("flip-2", 3), slow("flip-1", 1), slow("flip-2", 1)])
+def test_headers_are_made_again(tmp_path, design, every):
     """All headers are damaged; all but the lengths of the codes is known from elsewhere."""
     path = make(tmp_path / "s", "string", changes=False, design=design, radius=1)
     right = content(path)
-    for at in (0, 8, 20, 28, 33, 40, 85, 130, 300, 4090):
+    for at in (0, 8, 20, 28, 33, 40, 85, 130, 300, 4090)[::every]:
         for file in (path / GENERATION).glob("table-*"):
             flip(file, at, 2)
         report, held = repaired(path, right)
@@ -288,7 +276,7 @@ def test_strings_without_what_their_records_share(tmp_path, damaged_copies):
         assert sorted(int(i) for what, _, i in rows if what == "name") == list(range(COUNT))
 
 
-@pytest.mark.parametrize("kind", ["string", "integer"])
+@pytest.mark.parametrize("kind", ["string", slow("integer")])
 def test_id_records_are_found_by_their_keys(tmp_path, kind):
     """Without the identity table nothing else says which block a record is for."""
     path = make(tmp_path / "s", kind, changes=False)
@@ -306,26 +294,6 @@ def test_id_records_are_found_by_their_keys(tmp_path, kind):
     report, held = repaired(path, right)
     assert not report.complete
     assert {f for f, _ in right - held} == gone
-
-
-def test_two_files_at_once(changed, tmp_path):
-    """An id map and the identity table: its blocks are made again, so that the records that are left find their fingerprints."""
-    path, right = changed
-    copy = damaged(path, tmp_path)
-    folder = copy / current(path)
-    with fpstore.open(path) as store:
-        generation = snapshot_of(store).generation
-        record = id_record(generation, 6)
-        block = set(generation.tables[0].kernel.decode(6, 7, 0)[0].tolist())
-    flip(folder / IDS_FILE, (folder / IDS_FILE).read_bytes().find(record) + 18)
-    os.truncate(folder / table_name(0), 9000)
-    report, held = repaired(copy, right)
-    assert not report.complete
-    assert {f for f, _ in right - held} <= block
-    (folder / table_name(1)).unlink()
-    (copy / MANIFEST_FILE).unlink()
-    report, held = repaired(copy, right)
-    assert held
 
 
 def test_a_table_under_the_name_of_another(changed, tmp_path):
@@ -356,3 +324,62 @@ def test_a_table_of_another_store_with_as_many_fingerprints(tmp_path):
     assert "fingerprint\t" not in Path(report.lost_file).read_text()  # nothing is known of them
     gone = len(right - held)
     assert f"{gone} of {COUNT} fingerprints of the tables, which are not known" in report.losses
+
+
+# --- In a budget that holds next to nothing -------------------------------------------------------
+
+MEMORY = 64 << 20
+
+
+@pytest.fixture
+def in_pieces(tiny, monkeypatch):  # noqa: F811
+    """Cut all work into small pieces."""
+    monkeypatch.setattr("fpstore.care.recovered_set.PIECE_ROWS", 5)
+    monkeypatch.setattr("fpstore.care.intact_records.FOUND_AT_ONCE", 3)
+    monkeypatch.setattr("fpstore.care.recovered_rows.BATCH_ROWS", 30)
+    monkeypatch.setattr("fpstore.care.recovered_rows.BATCH_STRINGS", 7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "whole"), crossed(["string", "row", "integer"], [False, True], [True, False], share=6)
+)
+def test_without_the_first_table(tmp_path, in_pieces, kind, changes, whole):
+    path = make(tmp_path / "s", kind, changes=changes)
+    right = content(path)
+    if whole:
+        (path / GENERATION / table_name(0)).unlink()
+    for block in (0, 3, 4, 9):
+        if not whole:
+            damage_block(path / GENERATION / table_name(0), block)
+        damage_block(path / GENERATION / table_name(1), block + 2)
+    report, held = repaired(path, right, memory=MEMORY)
+    assert report.complete
+    assert held == right
+    assert listing(tmp_path) == ["s", "s.repaired"]
+
+
+@pytest.mark.parametrize("kind", ["string", slow("row")])
+def test_without_ids(tmp_path, in_pieces, kind):
+    """Every fingerprint and every id that nothing else has is listed once."""
+    path = make(tmp_path / "s", kind)
+    right = content(path)
+    (path / GENERATION / IDS_FILE).unlink()
+    report, held = repaired(path, right, memory=MEMORY)
+    rows = [tuple(line.split("\t")) for line in Path(report.lost_file).read_text().splitlines()]
+    assert len(rows) == len(set(rows))
+    listed = {i for what, _, i in rows if what == "id"}
+    assert listed >= {str(i) for _, i in right} - {str(i) for _, i in held}
+    assert not listed & {str(i) for _, i in held}
+    assert {int(f, 16) for what, f, _ in rows if what in ("fingerprint", "ids")} >= {f for f, _ in right - held}
+    assert listing(tmp_path) == ["s", "s.lost.tsv", "s.repaired"]
+
+
+def test_row_numbers_that_take_more_than_the_budget(tmp_path):
+    """A repair went through all numbers up to the highest, to list those that nothing has."""
+    fpstore.build(tmp_path / "s", list(range(500)), design="flip-1", radius=0, width=256).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert([7 << 200], [2**62])
+        store.merge()
+    next((tmp_path / "s").rglob(IDS_FILE)).unlink()
+    report = fpstore.repair(tmp_path / "s", memory=MEMORY)
+    assert "which ids are lost: not listed, as that takes 8 bytes of memory" in " ".join(report.losses)

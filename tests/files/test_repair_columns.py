@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from repairing import GENERATION, content, flip
-from speeds import slow
+from repairing import GENERATION, flip, repaired
+from small_stores import content
+from speeds import SOME_WIDTHS, slow
 
 import fpstore
 from fpstore import _kernel
@@ -14,7 +15,6 @@ from fpstore.base.width import Width
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.layout import table_name
 from fpstore.format.manifest import MANIFEST_FILE
-from fpstore.format.table import open_of_any_kind
 
 COUNT = 3000
 DESIGNS = {
@@ -62,23 +62,6 @@ def fill(file, start, end):
         opened.write(bytes((i * 7 + 1) % 251 for i in range(end - start)))
 
 
-def repaired(path, right):
-    """Repair; what is held was there, the report tells how much is missing, and the list names whose ids are."""
-    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    for name in (Path(f"{path}.repaired"), Path(f"{path}.lost.tsv")):
-        shutil.rmtree(name) if name.is_dir() else name.unlink(missing_ok=True)
-    report = fpstore.repair(path)
-    assert not report.sound
-    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
-    held = content(report.output)
-    assert held <= right
-    named = named_in(report)
-    told = [loss for loss in report.losses if "which are not known" in loss]
-    assert len({f for f, _ in right} - {f for f, _ in held} - named) == (int(told[0].split()[0]) if told else 0)
-    assert report.complete == (held == right)
-    return report, held
-
-
 def named_in(report):
     """Return the fingerprints of the list of losses."""
     lines = Path(report.lost_file).read_text().splitlines() if report.lost_file else []
@@ -91,7 +74,7 @@ def sections(file):
     return places | ({"rests": kernel.rest_offset} if kernel.rest_bits else {})
 
 
-@pytest.mark.parametrize("part", ["directory", "tags", "rests", "checksums"])
+@pytest.mark.parametrize("part", [slow("directory"), "tags", "rests", slow("checksums")])
 def test_a_damaged_place_of_the_first_table(store, part):
     """Copies are in the other tables; of rows, those on one page are lost, and nothing of others."""
     path, kind, right = store
@@ -156,7 +139,7 @@ def test_the_design_of_headers(store, lost):
         assert new.radius >= 3 or "table" in lost
 
 
-@pytest.mark.parametrize("every", [1, slow(2), slow(3), 5])
+@pytest.mark.parametrize("every", [*map(slow, (1, 2, 3)), 5])
 def test_what_intact_pages_prove_is_kept(store, every):
     """Pages of all tables are damaged: what is left is found here by hand, and all of it must be in the new store."""
     path, kind, right = store
@@ -218,7 +201,7 @@ def test_a_table_of_another_store(store, tmp_path):
     assert "another store" in " ".join(report.faults)
 
 
-@pytest.mark.parametrize("bits", [32, 64, 128, 256])
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
 def test_few_rows(tmp_path, bits):
     """Stores of no row, of one, and of one block more than a row."""
     for count in (0, 1, 129):
@@ -256,7 +239,7 @@ def test_a_dealt_design_stays_dealt(tmp_path):
 def test_any_copy_is_enough_without_the_manifest(tmp_path):
     """Fewer tables have other flips, which belong to their number and to the radius that they cover."""
     numbers = numbers_of(64)[:200]
-    for design, radius in (("columns-2-8", 3), ("columns-3-8", 0), ("dealt-4-12", 5)):
+    for design, radius in (("columns-2-8", 3), ("columns-3-8", 0)):
         path = tmp_path / design
         fpstore.build(path, numbers, design=design, radius=radius).close()
         (path / MANIFEST_FILE).unlink()
@@ -270,15 +253,3 @@ def test_any_copy_is_enough_without_the_manifest(tmp_path):
                 near = [number ^ (1 << 40 if store.radius else 0) for number in numbers]
                 assert all(len(found) for found in store.probe_many(near))
             file.write_bytes(data)
-
-
-def test_the_kind_of_a_file_is_told_by_itself(tmp_path):
-    numbers = numbers_of(64)[:50]
-    fpstore.build(tmp_path / "a", numbers, design="columns-4").close()
-    fpstore.build(tmp_path / "b", numbers, design="manku-4").close()
-    for name, kind in (("a", ColumnTable), ("b", object)):
-        with fpstore.open(tmp_path / name) as store:
-            spec = store.design.tables[1]
-        file = open_of_any_kind(tmp_path / name / GENERATION / table_name(1))
-        assert isinstance(file, kind)
-        assert file.spec == spec

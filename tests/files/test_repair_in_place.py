@@ -12,7 +12,9 @@ import pytest
 from building import listing, run_python
 from commandline import run
 from damage import rewrite
-from repairing import GENERATION, bytes_of, content, damage_block, make
+from repairing import GENERATION, bytes_of, damage_block, make
+from small_stores import content
+from speeds import crossed, slow
 
 import fpstore
 from fpstore.care import repair
@@ -69,8 +71,11 @@ def test_in_place_through_a_link(tmp_path):
     assert (tmp_path / "s.lost.tsv").read_text() == "of an earlier repair"
 
 
-@pytest.mark.parametrize("platform", ["linux", "other"])
-@pytest.mark.parametrize("options", [{"output": "new", "lost": "lost"}, {}, {"in_place": True}])
+@pytest.mark.parametrize(
+    ("platform", "options"),
+    [("linux", {"in_place": True}), slow("other", {"in_place": True}), ("linux", {}), slow("other", {}),
+     *(slow(platform, {"output": "new", "lost": "lost"}) for platform in ("linux", "other"))],
+)  # fmt: skip
 def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, options):
     """The store is whole in its place, the damaged or the new one, and no new store is there without its list of losses."""
     good = make(tmp_path / "s", changes=False)
@@ -137,7 +142,7 @@ def test_a_refused_exchange_leaves_the_damaged_store_alone(tmp_path, monkeypatch
     assert without_lock(bytes_of(path)) == without_lock(before)
 
 
-@pytest.mark.parametrize("character", ["x", "é", "指"])
+@pytest.mark.parametrize("character", [slow("x"), "é", slow("指")])
 def test_a_name_of_255_bytes(tmp_path, character):
     name = character * (255 // len(character.encode()))
     path = make(tmp_path / name, changes=False)
@@ -151,8 +156,7 @@ def test_a_name_of_255_bytes(tmp_path, character):
     assert {name, Path(damaged).name, Path(report.output).name, Path(report.lost_file).name} < set(listing(tmp_path))
 
 
-@pytest.mark.parametrize("where", ["nowhere/lost.tsv", "folder", "file/lost.tsv"])
-@pytest.mark.parametrize("options", [{}, {"in_place": True}])
+@pytest.mark.parametrize(("options", "where"), crossed([{}, {"in_place": True}], ["nowhere/lost.tsv", "folder", "file/lost.tsv"]))
 def test_a_list_that_cannot_be_written_is_refused_before_anything_is_built(tmp_path, monkeypatch, where, options):
     path, _, before = spoiled(tmp_path)
     (tmp_path / "folder").mkdir()

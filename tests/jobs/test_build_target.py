@@ -81,11 +81,11 @@ def test_odd_names(tmp_path, name):
     assert listing(tmp_path) == [name]
 
 
-def test_a_read_only_parent(tmp_path, read_only):
+def test_a_read_only_parent(tmp_path, with_mode):
     parent = tmp_path / "parent"
     parent.mkdir()
     build(parent / "old", [1])
-    with read_only(parent):
+    with with_mode(parent, 0o555):
         for name in ("new", "old"):
             with pytest.raises(fpstore.StorageError, match=f"{name}: cannot write beside it"):
                 fpstore.build(parent / name, [1], overwrite=True)

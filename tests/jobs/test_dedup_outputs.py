@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from children import in_child
+from living import forked
 
 import fpstore
 from fpstore.errors import InputError, StorageError, StoreExistsError
@@ -115,7 +115,7 @@ def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path, form):
         with pytest.raises(StorageError, match="File too large"):
             fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", radius=0, threads=1)
 
-    in_child(limited)
+    forked(limited)
     assert sorted(tmp_path.iterdir()) == [path]
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from children import in_child
 from column_sets import KINDS, as_given, make_set
+from living import forked
 from near_pairs import brute, wanted_pairs, wanted_sets
 from speeds import SOME_WIDTHS, crossed
 
@@ -220,7 +220,7 @@ def test_a_join_is_not_continued_in_another_process():
         with pytest.raises(InputError, match="in another process"):
             list(pairs)
 
-    in_child(ask)
+    forked(ask)
     pairs.close()
 
 

@@ -9,8 +9,11 @@ import textwrap
 
 import numpy as np
 import pytest
-from building import listing, rows_of
+from building import listing
 from commandline import failure, fine
+from living import forked
+from small_stores import rows_of
+from speeds import slow
 
 import fpstore
 from fpstore.care import backup as backups
@@ -45,26 +48,26 @@ def change(path):
         store.delete(ids=["document 7", "x"])
 
 
-@pytest.mark.parametrize("state", ["built", "changed", "merged", "merged and changed"])
-def test_a_backup_holds_what_the_store_holds(path, tmp_path, state):
-    if state != "built":
-        change(path)
-    if "merged" in state:
-        with fpstore.open(path, "r+") as store:
-            store.delete(ids=STRINGS[100:200])  # so many that the dictionary is written anew
-            store.merge()
-    if state.endswith("and changed"):
-        change(path)
+def test_a_backup_holds_what_the_store_holds(path, tmp_path):
+    """Built, changed, merged, and changed again; asked of a reader that stays open."""
+
+    def merge():
+        with fpstore.open(path, "r+") as writer:
+            writer.delete(ids=STRINGS[100:200])  # so many that the dictionary is written anew
+            writer.merge()
+
     with fpstore.open(path) as store:
-        assert store.backup(tmp_path / "b") is None
-        expected = rows_of(store)
-    assert content(path)[0] == expected
-    assert content(tmp_path / "b") == content(path)
-    with fpstore.open(tmp_path / "b", "r+") as store:
+        for number, step in enumerate((lambda: None, lambda: change(path), merge, lambda: change(path))):
+            step()
+            assert store.backup(tmp_path / f"b{number}") is None
+            expected = rows_of(store)
+            assert content(path)[0] == expected
+            assert content(tmp_path / f"b{number}") == content(path)
+    with fpstore.open(tmp_path / "b3", "r+") as store:
         store.insert([77], ["only in the copy"])
         store.merge()
-    assert content(tmp_path / "b")[0] != content(path)[0] == expected
-    assert listing(tmp_path) == ["b", "s"]
+    assert content(tmp_path / "b3")[0] != content(path)[0] == expected
+    assert listing(tmp_path) == ["b0", "b1", "b2", "b3", "s"]
 
 
 def test_holes_stay_holes(path, tmp_path):
@@ -89,25 +92,15 @@ def test_where_the_system_cannot_copy_or_tell_holes(path, tmp_path, monkeypatch,
     assert content(tmp_path / "b") == content(path)
 
 
-def test_a_writer_backs_up_what_it_has_not_committed_yet(path, tmp_path):
+def test_a_writer_backs_up_what_it_has_not_committed_yet_and_its_child_does_not(path, tmp_path):
+    new = (5, "not yet durable")
     with fpstore.open(path, "r+", sync="none") as store:
-        store.insert([5], ["not yet durable"])
+        store.insert(*([value] for value in new))
+        forked(store.backup, tmp_path / "of the child")
         store.backup(tmp_path / "b")
         assert rows_of(store) == content(tmp_path / "b")[0]
-    assert (5, "not yet durable") in content(tmp_path / "b")[0]
-
-
-def test_a_child_of_the_writer_backs_up_what_is_committed(path, tmp_path):
-    with fpstore.open(path, "r+", sync="none") as store:
-        store.insert([5], ["not yet durable"])
-        if (child := os.fork()) == 0:
-            try:
-                store.backup(tmp_path / "b")
-            finally:
-                os._exit(0 if (tmp_path / "b").exists() else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    assert (5, "not yet durable") not in content(tmp_path / "b")[0]
-    assert len(content(tmp_path / "b")[0]) == len(STRINGS)
+    assert new in content(tmp_path / "b")[0]
+    assert len(content(tmp_path / "of the child")[0]) == len(STRINGS)
 
 
 def test_targets_that_are_refused(path, tmp_path):
@@ -147,13 +140,6 @@ def test_a_missing_file_ends_a_backup(path, tmp_path):
     assert listing(tmp_path) == ["s"]
 
 
-def test_a_full_disk_leaves_no_part_of_a_backup(path, mounted_disk):
-    disk = mounted_disk(60_000)
-    with fpstore.open(path) as store, pytest.raises(fpstore.StorageError, match="No space left"):
-        store.backup(disk / "b")
-    assert listing(disk) == []
-
-
 WRITER = """
     import sys
     import numpy as np
@@ -184,8 +170,9 @@ def states(base, steps):
     return found
 
 
-def copies_of_a_busy_store(path, tmp_path, steps, least):
-    """Back up in a loop beside a writer; each copy is a state that was current between start and end of the call."""
+@pytest.mark.parametrize(("steps", "least"), [(60, 1), slow(3000, 20)])
+def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path, steps, least):
+    """Each copy is a state that was current between start and end of the call."""
     base = content(path)[0]
     expected = states(base, steps)
     progress = tmp_path / "progress"
@@ -212,26 +199,6 @@ def copies_of_a_busy_store(path, tmp_path, steps, least):
     assert held == expected[-1] == set(content(path)[0])
     assert during >= least
     assert len(generations) > 1
-
-
-def test_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path):
-    copies_of_a_busy_store(path, tmp_path, 200, 2)
-
-
-@pytest.mark.slow
-def test_many_backups_beside_a_process_that_inserts_deletes_and_merges(path, tmp_path):
-    copies_of_a_busy_store(path, tmp_path, 3000, 20)
-
-
-def test_a_reader_that_stays_open_backs_up_the_newest_state(path, tmp_path):
-    with fpstore.open(path) as store:
-        for step in range(3):
-            change(path)
-            with fpstore.open(path, "r+") as writer:
-                writer.insert([1000 + step], [f"step {step}"])
-                writer.merge()
-            store.backup(tmp_path / f"b{step}")
-            assert content(tmp_path / f"b{step}") == content(path)
 
 
 @pytest.mark.parametrize("old", ["removed", "still there"])

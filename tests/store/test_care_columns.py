@@ -1,27 +1,24 @@
 """Verify, statistics and files that fail, of stores of column tables."""
 
 import json
-import os
 import shutil
 import struct
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
 import reference_columns as reference
-from asking import ASK
-from commandline import run
-from speeds import crossed
+from asking import ASK, asked
+from column_sets import resealed
+from commandline import fine
+from speeds import SOME_WIDTHS, slow
 
 import fpstore
-from fpstore import _kernel
 from fpstore.base.width import Width
 from fpstore.care.stats import distribution
 from fpstore.format import column_table
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.layout import table_name
+from fpstore.io.check import check_fingerprints
 from fpstore.store import snapshot_of
 
 COUNT = 5000
@@ -34,7 +31,7 @@ def numbers_of(bits, count=COUNT):
     return sorted({int.from_bytes(row.tobytes(), "big") for row in digits})
 
 
-@pytest.fixture(scope="module", params=DESIGNS)
+@pytest.fixture(scope="module", params=SOME_WIDTHS)
 def good(request, tmp_path_factory):
     path, bits = tmp_path_factory.mktemp("good") / "s", request.param
     fpstore.build(path, numbers_of(bits), width=bits, design=DESIGNS[bits]).close()
@@ -59,9 +56,7 @@ def forged(file, change):
     """Change bytes of a file, and put the checksums of its pages right."""
     kernel, data = ColumnTable(file, None).header, bytearray(file.read_bytes())
     change(kernel, data)
-    body = np.frombuffer(data, np.uint8)[4096 : kernel.checksums_offset]
-    data[kernel.checksums_offset :] = _kernel.page_checksums(body, kernel.seed, 0).tobytes()
-    file.write_bytes(data)
+    file.write_bytes(resealed(data, kernel))
 
 
 def swapped(kernel, data):
@@ -109,26 +104,25 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize(("table", "change", "message"), FORGED)
-def test_each_fault_under_right_checksums_is_named(store, table, change, message):
-    path, _ = store
-    file = path / GENERATION / table_name(table)
-    forged(file, change)
-    found = faults(path)
-    assert str(file) in found[0]
-    assert any(word in found[0] for word in message.split("|")), found
-    assert not any(str(file) not in fault for fault in found if "table-" in fault)
-
-
-def test_bits_behind_a_rest_are_damage(store):
+def test_each_fault_under_right_checksums_is_named(store):
     path, bits = store
+    for table, change, message in FORGED:
+        file = path / GENERATION / table_name(table)
+        before = file.read_bytes()
+        forged(file, change)
+        found = faults(path)
+        assert str(file) in found[0]
+        assert any(word in found[0] for word in message.split("|")), found
+        assert not any(str(file) not in fault for fault in found if "table-" in fault)
+        file.write_bytes(before)
+    # Bits behind a rest.
     file = path / GENERATION / table_name(1 if bits > 64 else 0)
     assert ColumnTable(file, None).header.rest_bits % 8
     forged(file, above_the_rest)
     assert "entry 33: padding is not zero" in faults(path)[0]
 
 
-@pytest.mark.parametrize("good", [128, 256], indirect=True)
+@pytest.mark.parametrize("good", [slow(128), 256], indirect=True)
 def test_references_are_compared_with_rows(store):
     path, _ = store
     file = path / GENERATION / table_name(3)
@@ -152,18 +146,17 @@ def test_bits_below_the_width(tmp_path):
     assert "entry 4: padding is not zero" in faults(tmp_path / "s")[0]
 
 
-@pytest.mark.parametrize("part", [5000, -5, 4096 + 60])
-def test_a_changed_byte_is_named_by_its_page(store, part):
+def test_a_changed_byte_is_named_by_its_page(store):
     path, _ = store
-    for table in (0, 1):
-        file = path / GENERATION / table_name(table)
-        data = bytearray(file.read_bytes())
-        data[part] ^= 4
-        file.write_bytes(data)
-    found = faults(path)
-    assert sum("page checksum differs" in fault for fault in found) >= 2
-    for table in (0, 1):
-        assert any(f"{path / GENERATION / table_name(table)}, page " in fault for fault in found)
+    files = [path / GENERATION / table_name(table) for table in (0, 1)]
+    before = [file.read_bytes() for file in files]
+    for part in (5000, -5, 4096 + 60):
+        for file, data in zip(files, map(bytearray, before), strict=True):
+            data[part] ^= 4
+            file.write_bytes(data)
+        found = faults(path)
+        assert sum("page checksum differs" in fault for fault in found) >= 2
+        assert all(any(f"{file}, page " in fault for fault in found) for file in files)
 
 
 @pytest.mark.parametrize("sparse", [1, 3, 1000])
@@ -227,22 +220,11 @@ print(json.dumps(said))
 """
 
 
-def asked(code, path, file, length):
-    process = subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(code), path, file, str(length)],
-        env=os.environ, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert process.returncode == 0, (process.returncode, process.stderr)
-    return json.loads(process.stdout)
-
-
-@pytest.mark.parametrize(("good", "table", "share"), crossed(list(DESIGNS), [0, 2], [0, 1, 2], share=4), indirect=["good"])
+@pytest.mark.parametrize(("table", "share"), [(0, 0), (2, 1), (0, 2)])
 def test_a_table_truncated_under_an_open_store(store, table, share):
     """It is mapped, and a read through the mapping would end the process."""
     path, bits = store
-    if table == 2 and bits == 32:
-        table = 1
-    file = path / GENERATION / table_name(table)
+    file = path / GENERATION / table_name(min(table, 1) if bits == 32 else table)
     size = file.stat().st_size * share // 3 // 4096 * 4096
     said = asked(ASK, path, file, size)
     assert any(str(file) in fault for fault in said["verify"]), said["verify"]
@@ -304,22 +286,20 @@ def test_statistics(good):
     assert found["entries_per_bucket"]["most"] == counts.max()
 
 
-@pytest.mark.parametrize("options", [[], ["--json"], ["--full"], ["--full", "--json"], ["--prometheus"]])
-def test_the_command_tells_the_statistics(good, options):
+def test_the_command_tells_the_statistics(good):
     path, bits = good
-    result = run("stats", path, *options)
-    assert result.exit_code == 0, result.output
-    if options in ([], ["--full"]):
-        assert ("references" in result.output) == (bits > 64)
-        assert "block" not in result.output
-        assert ("fingerprints per bucket" in result.output) == bool(options)
-    if options == ["--full", "--json"]:
-        assert json.loads(result.output)["distribution"]["buckets"] > 0
+    for options in ([], ["--full"]):
+        told = fine("stats", path, *options)
+        assert ("references" in told) == (bits > 64)
+        assert "block" not in told
+        assert ("fingerprints per bucket" in told) == bool(options)
+    assert json.loads(fine("stats", path, "--full", "--json"))["distribution"]["buckets"] > 0
+    assert "fpstore_fingerprints" in fine("stats", path, "--prometheus")
 
 
 def test_statistics_of_an_empty_store(tmp_path):
     fpstore.build(tmp_path / "s", [], design="columns-16-8", width=256).close()
-    assert run("stats", tmp_path / "s", "--full").exit_code == 0
+    assert "fingerprints" in fine("stats", tmp_path / "s", "--full")
     assert faults(tmp_path / "s") == []
 
 
@@ -332,3 +312,85 @@ def test_a_row_file_of_few_rows_is_small(tmp_path):
         layout = reference.Layout(reference.ROWS, 128, tuple(range(128)), buckets, 0, -1, 0, 9)
         assert file.read_bytes() == reference.build(layout, numbers_of(128, count))
         assert faults(path) == []
+
+
+# --- The verbs of whole stores --------------------------------------------------------------------
+
+
+def content(path):
+    with fpstore.open(path) as store:
+        report, width, held = store.verify(), Width(store.width), {}
+        assert report.ok, report.faults
+        for values, lims, ids in store.items():
+            rows = width.numbers(check_fingerprints(values, width))
+            held |= {row: sorted(ids[a:b]) for row, a, b in zip(rows, lims[:-1], lims[1:], strict=True)}
+    return held
+
+
+def design_of(path):
+    with fpstore.open(path) as store:
+        return store.design.name
+
+
+@pytest.fixture(params=SOME_WIDTHS)
+def made(request, tmp_path):
+    """Return a store with changes in its log, its width, and what it holds."""
+    bits = request.param
+    digits = np.random.default_rng(bits).integers(0, 256, (1500, bits // 8), np.uint8)
+    values = sorted({int.from_bytes(row.tobytes(), "big") for row in digits})
+    held = {value: [f"document {i}"] for i, value in enumerate(values)}
+    path, names = tmp_path / "s", [name for (name,) in held.values()]
+    fpstore.build(path, values[:-50], names[:-50], width=bits, design=DESIGNS[bits]).close()
+    with fpstore.open(path, "r+") as store:
+        store.insert(values[-50:], names[-50:])
+        store.insert(values[7], "another")
+        store.delete(fingerprints=values[20:30])
+    held[values[7]] = sorted([*held[values[7]], "another"])
+    return path, bits, {value: ids for value, ids in held.items() if value not in values[20:30]}
+
+
+def test_a_backup(made, tmp_path):
+    path, _, held = made
+    fine("backup", path, tmp_path / "copy")
+    assert content(tmp_path / "copy") == held
+    assert design_of(tmp_path / "copy") == design_of(path)
+    fine("merge", tmp_path / "copy")
+    assert content(tmp_path / "copy") == held == content(path)
+
+
+def test_an_export_that_is_built_again(made, tmp_path):
+    path, bits, held = made
+    fine("export", path, "-o", tmp_path / "all.tsv", "-q")
+    rows = [line.split("\t") for line in (tmp_path / "all.tsv").read_text().splitlines()]
+    assert {(int(value, 16), name) for value, name in rows} == {(value, name) for value, ids in held.items() for name in ids}
+    assert [int(value, 16) for value, _ in rows] == sorted(value for value, ids in held.items() for _ in ids)
+    fine("build", tmp_path / "again", tmp_path / "all.tsv", "--design", DESIGNS[bits], "--width", bits, "-q")
+    assert content(tmp_path / "again") == held
+    fine("export", path, "-o", tmp_path / "values.npy", "-q")
+    assert len(np.load(tmp_path / "values.npy")) == len(held)
+
+
+def test_parts_that_are_joined_again(made, tmp_path):
+    path, bits, held = made
+    fine("split", path, tmp_path / "parts", "--bits", 1)
+    parts = sorted((tmp_path / "parts").iterdir())
+    for prefix, part in enumerate(parts):
+        assert content(part) == {value: ids for value, ids in held.items() if value >> bits - 1 == prefix}
+        assert design_of(part) == DESIGNS[bits]
+    fine("absorb", parts[0], parts[1])
+    assert content(parts[0]) == held
+    stats = json.loads(fine("stats", parts[0], "--json"))
+    assert (stats["fingerprints"], stats["design"]["name"]) == (len(held), DESIGNS[bits])
+
+
+def test_a_merge_changes_the_kind_of_the_tables(made):
+    path, bits, held = made
+    with fpstore.open(path, "r+") as store:
+        query, radius = next(iter(held)) ^ 5, store.radius
+        before = store.probe(query, radius)
+    for design in ("flip-2", DESIGNS[bits], "scan", DESIGNS[bits]):
+        fine("redesign", path, design)
+        assert design_of(path) == design
+        assert content(path) == held
+        with fpstore.open(path) as store:
+            assert store.probe(query, radius) == before

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from living import CHANGES, MAX, Model, content_of, plain, words
+from living import CHANGES, MAX, content_of, plain, words
 from sets import flipped, make_set
+from speeds import crossed
 
 import fpstore
 from fpstore import Match
@@ -31,10 +32,6 @@ def writer(path):
         yield store
 
 
-def content(store):
-    return content_of(store)
-
-
 # --- What is returned -----------------------------------------------------------------------------
 
 
@@ -43,39 +40,31 @@ def test_insert_counts_new_pairs(writer):
     assert writer.insert(7, 40) == 0
     assert writer.insert([7, 7, 8, 8], [40, 41, 1, 1]) == 2
     assert writer.insert([], []) == writer.insert(np.empty(0, np.uint64)) == 0
-    assert content(writer) == {1: {0}, 2: {1}, 3: {2}, 7: {40, 41}, 8: {1}}
+    assert content_of(writer) == {1: {0}, 2: {1}, 3: {2}, 7: {40, 41}, 8: {1}}
     assert len(writer.ids) == 6
 
 
 def test_row_numbers_go_on_after_all_that_were_given(writer):
+    """In whichever way a number was given, also if it is the one that comes next; a row that was not inserted has none."""
     assert writer.insert([9, 9]) == 2
     assert writer[9] == [3, 4]
-    writer.insert(10, 100)
-    writer.insert(11)
-    assert writer[11] == [101]
+    writer.insert(10, 5)
+    writer.probe_insert(FAR, 6)
+    writer.probe_insert_many([9 << 30, 1], [7, 1000])
+    writer.upsert(11, 8)
+    writer.upsert([12], [9])
+    writer.insert(13)
+    assert writer[13] == [10]
+    found = writer.probe_insert_many([1, 9 << 20, 9 << 20 | 1, 7 << 50], radius=1)
+    assert found.inserted.tolist() == [False, True, False, True]
+    assert (writer[9 << 20], writer[7 << 50]) == ([12], [14])
+    writer.insert(14, 100)
+    writer.insert(15)
+    assert writer[15] == [101]
     writer.delete(ids=[100, 101])
     writer.merge()
-    writer.insert(12)
-    assert writer[12] == [102]
-
-
-def test_a_row_number_that_was_given_as_an_id_is_not_given_again(writer):
-    """Not even the one that comes next."""
-    writer.insert(10, 3)
-    writer.probe_insert(FAR, 4)
-    writer.probe_insert_many([9 << 30], [5])
-    writer.upsert(11, 6)
-    writer.upsert([12], [7])
-    writer.insert(13)
-    assert writer[13] == [8]
-    assert len(writer.ids) == 3 + 6
-
-
-def test_probe_insert_many_without_ids_gives_row_numbers(writer):
-    assert writer.probe_insert_many([1, FAR, FAR | 1, 9 << 30], radius=1).inserted.tolist() == [False, True, False, True]
-    assert (writer[FAR], writer[9 << 30]) == ([4], [6])
-    writer.insert(50)
-    assert writer[50] == [7]
+    writer.insert(16)
+    assert writer[16] == [102]
 
 
 def test_probe_insert_many_without_ids_into_an_empty_store_makes_its_ids_row_numbers(tmp_path):
@@ -84,23 +73,7 @@ def test_probe_insert_many_without_ids_into_an_empty_store_makes_its_ids_row_num
             assert store.probe_insert_many([start << 20, start << 30 | 0xFF], radius=0).inserted.tolist() == [True, True]
         store.insert(7)
         assert store.stats()["id_kind"] == "row"
-        assert content(store) == {0: {0}, 0xFF: {1}, 1 << 20: {2}, 1 << 30 | 0xFF: {3}, 7: {4}}
-
-
-@pytest.mark.parametrize("kind", ["integer", "string"])
-def test_probe_insert_many_without_ids_is_refused_where_ids_are_given(tmp_path, kind):
-    with fpstore.open(build(tmp_path / "given.fps", ids=KINDS[kind]), "r+") as store:
-        before = content(store)
-        with pytest.raises(fpstore.InputError, match="give one for each row"):
-            store.probe_insert_many([FAR], radius=0)
-        assert content(store) == before
-
-
-def test_row_numbers_pass_over_only_what_was_inserted(writer):
-    matches = writer.probe_insert_many([1, FAR], [1000, 7])
-    assert matches.inserted.tolist() == [False, True]
-    writer.insert(5)
-    assert writer[5] == [8]
+        assert content_of(store) == {0: {0}, 0xFF: {1}, 1 << 20: {2}, 1 << 30 | 0xFF: {3}, 7: {4}}
 
 
 def test_the_last_row_number_is_not_followed_by_another(writer):
@@ -144,7 +117,7 @@ def test_probe_insert_of_a_fingerprint_that_was_deleted(writer):
     for _ in range(2):
         assert writer.probe(2, radius=0) == [Match(2, 0, [50])]
         assert writer.probe_many([2], radius=0).fingerprints.tolist() == [2]
-        assert content(writer) == {1: {0}, 2: {50}, 3: {2}}
+        assert content_of(writer) == {1: {0}, 2: {50}, 3: {2}}
         assert writer.verify().ok
         writer.merge()
 
@@ -183,7 +156,7 @@ def test_delete_counts_pairs(tmp_path, kind):
         assert store.delete(ids=third) == (1, 0)
         assert 2 not in store
         assert store.delete(fingerprints=np.array([1, 1, 5, 5], np.uint64)) == (1, 1)
-        assert (len(store), len(store.ids), content(store)) == (0, 0, {})
+        assert (len(store), len(store.ids), content_of(store)) == (0, 0, {})
 
 
 def test_delete_takes_nothing_by_position(writer):
@@ -191,7 +164,7 @@ def test_delete_takes_nothing_by_position(writer):
     for call in (lambda: writer.delete([1]), lambda: writer.delete([1], [0])):
         with pytest.raises(fpstore.InputError, match=r"delete\(ids=\[...\]\), delete\(fingerprints=\[...\]\)"):
             call()
-    assert content(writer) == {1: {0}, 2: {1}, 3: {2}}
+    assert content_of(writer) == {1: {0}, 2: {1}, 3: {2}}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,8 +183,7 @@ def test_delete_removes_one_pair_of_a_fingerprint_with_others(tmp_path, kind):
         assert store.verify().ok
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(("kind", "merged"), crossed(list(KINDS), [False, True]))
 def test_deleting_everything_and_starting_again(tmp_path, kind, merged):
     fingerprints = make_set("families")
     ids = None if kind == "row" else [f"{i}" if kind == "string" else i for i in range(len(fingerprints))]
@@ -221,7 +193,7 @@ def test_deleting_everything_and_starting_again(tmp_path, kind, merged):
         if merged:
             store.merge()
         for each in (store, other):
-            assert (len(each), each.probe(int(fingerprints[0])), content(each)) == (0, [], {})
+            assert (len(each), each.probe(int(fingerprints[0])), content_of(each)) == (0, [], {})
             assert each.stats()["ids"] == 0
         item = {"row": None, "integer": 5, "string": "again"}[kind]
         assert store.insert(77, item) == 1
@@ -242,9 +214,11 @@ def test_the_first_ids_decide_their_kind(tmp_path):
             for wrong in [1, None] if name == "string" else ["y"]:
                 with pytest.raises(fpstore.InputError, match="its ids are"):
                     store.insert(8, wrong)
-            assert content(store) == {7: {0 if item is None else item}}
-    with fpstore.open(tmp_path / "integer", "r+") as store, pytest.raises(fpstore.InputError, match="give one for each row"):
-        store.insert(9)
+            for without in (lambda: store.insert(9), lambda: store.probe_insert_many([FAR], radius=0)):
+                if name != "row":
+                    with pytest.raises(fpstore.InputError, match="give one for each row"):
+                        without()
+            assert content_of(store) == {7: {0 if item is None else item}}
 
 
 def test_ids_that_were_all_deleted_decide_the_kind_until_a_merge(tmp_path):
@@ -256,14 +230,14 @@ def test_ids_that_were_all_deleted_decide_the_kind_until_a_merge(tmp_path):
             store.insert(8, 5)
         store.merge()
         store.insert(8, 5)
-        assert content(store) == {8: {5}}
+        assert content_of(store) == {8: {5}}
         store.delete(ids=5)
         with pytest.raises(fpstore.InputError, match="its ids are integers"):
             store.insert(7, "x")
         store.merge()
         store.insert(7, "x")
         store.merge()
-        assert content(store) == {7: {"x"}}
+        assert content_of(store) == {7: {"x"}}
         assert store.verify().ok
 
 
@@ -300,21 +274,26 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_wrong_arguments_change_nothing(writer, wrong):
-    before = content(writer)
-    with pytest.raises(fpstore.InputError):
-        WRONG[wrong](writer)
-    assert content(writer) == before
+def test_wrong_arguments_change_nothing(path, writer):
+    before = content_of(writer)
+    for name, wrong in WRONG.items():
+        with pytest.raises(fpstore.InputError):
+            wrong(writer)
+        assert content_of(writer) == before, name
     assert writer.insert(50) == 1
     assert writer[50] == [3]
+    writer.close()
+    for options in ({"sync": "later"}, {"merge_at": 0}, {"merge_at": -1.0}):
+        with pytest.raises(fpstore.InputError):
+            fpstore.open(path, "r+", **options)
+    fpstore.open(path, "r+").close()
 
 
 def test_a_name_that_is_too_long_inserts_nothing(tmp_path):
     with fpstore.open(build(tmp_path / "s", [1], ["a"]), "r+") as store:
         with pytest.raises(fpstore.InputError, match="at most 65536 bytes"):
             store.insert([2, 3], ["b", "ü" * 40_000])
-        assert content(store) == {1: {"a"}}
+        assert content_of(store) == {1: {"a"}}
         assert store.insert(2, "ü" * 32_768) == 1
         store.merge()
         assert store[2] == ["ü" * 32_768]
@@ -332,24 +311,19 @@ def test_ids_that_are_no_ids_are_not_in_a_store(tmp_path, writer):
     assert (lims.tolist(), found.tolist()) == ([0, 1, 1, 2, 3], [3, 1, 3])
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_changes_need_a_store_that_is_open_for_them(path, change):
+def test_changes_need_a_store_that_is_open_for_them(path):
     files = {file: file.stat().st_mtime_ns for file in path.rglob("*")}
-    with fpstore.open(path) as store, pytest.raises(fpstore.ReadOnlyError, match="open it with mode='r\\+'"):
-        CHANGES[change](store)
+    with fpstore.open(path) as store:
+        for change in CHANGES.values():
+            with pytest.raises(fpstore.ReadOnlyError, match="open it with mode='r\\+'"):
+                change(store)
     assert {file: file.stat().st_mtime_ns for file in path.rglob("*")} == files
     store = fpstore.open(path, "r+")
     store.close()
     store.close()
-    with pytest.raises(fpstore.ClosedStoreError):
-        CHANGES[change](store)
-
-
-@pytest.mark.parametrize("options", [{"sync": "later"}, {"merge_at": 0}, {"merge_at": -1.0}])
-def test_wrong_options(path, options):
-    with pytest.raises(fpstore.InputError):
-        fpstore.open(path, "r+", **options)
-    fpstore.open(path, "r+").close()
+    for change in CHANGES.values():
+        with pytest.raises(fpstore.ClosedStoreError):
+            change(store)
 
 
 # --- Snapshots ------------------------------------------------------------------------------------
@@ -366,7 +340,7 @@ def test_matches_stay_as_they_were_found(tmp_path, kind):
         found = [s.probe_many(fingerprints, 1) for s in (store, other)]
         before = [[plain(part) for part in matches] for matches in found]
         items = [s.items() for s in (store, other)]
-        rows = [content(s) for s in (store, other)]
+        rows = [content_of(s) for s in (store, other)]
         store.delete(fingerprints=fingerprints[::3])
         assert [[plain(part) for part in matches] for matches in found] == before
         store.merge()
@@ -383,44 +357,10 @@ def test_matches_stay_as_they_were_found(tmp_path, kind):
             assert seen == wanted
 
 
-def test_matches_of_the_delta_stay(writer):
-    writer.insert([FAR, FAR + 1])
-    matches = writer.probe_many([FAR])
-    wanted = [[Match(FAR, 0, [3]), Match(FAR + 1, 1, [4])]]
-    assert list(matches) == wanted
-    writer.insert(FAR, 50)
-    writer.delete(fingerprints=FAR + 1)
-    assert list(matches) == wanted
-    writer.merge()
-    assert list(matches) == wanted
-    assert writer.probe(FAR) == [Match(FAR, 0, [3, 50])]
-
-
-# --- Many -----------------------------------------------------------------------------------------
-
-
-def test_many_rows_at_once(path):
-    rng = np.random.default_rng(5)
-    values = flipped(0x1234 << 40, 4000, 4, rng)
-    ids = rng.integers(0, 50, 4000).tolist()
-    model = Model("row", [(1, 0), (2, 1), (3, 2)], 3)
-    with fpstore.open(path, "r+") as store:
-        for start in range(0, 4000, 1000):
-            part, some = values[start : start + 1000], ids[start : start + 1000]
-            assert store.insert(part, some) == model.insert(part.tolist(), some)
-            gone = values[start // 2 : start // 2 + 100]
-            assert store.delete(fingerprints=gone).removed == model.delete_fingerprints(gone.tolist())
-            assert store.delete(ids=some[:2]).removed == model.delete_ids(some[:2])
-            assert content(store) == model.content
-            store.merge()
-            assert content(store) == model.content
-
-
 # --- Limits ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch, many):
+def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch):
     """There are 2^32 - 2 of them. The next is refused, whatever it is, until the store is merged."""
     monkeypatch.setattr("fpstore.query.delta.LAST_VERSION", 3)
     calls = {
@@ -432,18 +372,17 @@ def test_a_delta_that_has_no_room_for_another_change(path, monkeypatch, many):
     with fpstore.open(path, "r+") as store:
         for value in (10, 11):
             store.insert([value])
-        if many:  # each row of it takes a version, and so does the whole
-            with pytest.raises(fpstore.StorageError, match="no room for these changes: merge the store; nothing was changed"):
-                store.probe_insert_many([20], [20], 0)
+        with pytest.raises(fpstore.StorageError, match="no room for these changes: merge the store; nothing was changed"):
+            store.probe_insert_many([20], [20], 0)  # each row of it takes a version, and so does the whole
         store.insert([12])
         for call in calls.values():
             with pytest.raises(fpstore.StorageError, match="no room for these changes: merge the store; nothing was changed"):
                 call()
-        assert list(content(store)) == [1, 2, 3, 10, 11, 12]
+        assert list(content_of(store)) == [1, 2, 3, 10, 11, 12]
         store.merge()
         for call in calls.values():
             call()
-        assert list(content(store)) == [2, 3, 10, 11, 12, 20]
+        assert list(content_of(store)) == [2, 3, 10, 11, 12, 20]
 
 
 def test_pairs_of_a_fingerprint_that_has_many_ids(tmp_path):
@@ -453,7 +392,100 @@ def test_pairs_of_a_fingerprint_that_has_many_ids(tmp_path):
     for some in ([0], [998], [400], [401], [1001], [400, 401], [999, 1001, 998, 0, 1]):
         with fpstore.open(path, "r+") as store:
             assert store.insert([5] * len(some), some) == len(set(some) - set(ids))
-            assert content(store) == {5: {*ids, *some}}
+            assert content_of(store) == {5: {*ids, *some}}
             assert store.insert([5] * len(some), some) == 0
             store.delete(ids=[number for number in some if number not in ids])
-            assert content(store) == {5: set(ids)}
+            assert content_of(store) == {5: set(ids)}
+
+
+# --- Designs of stores that grow, and what is counted ---------------------------------------------
+
+FRESH = np.random.default_rng(5).integers(0, 2**64, 40_000, np.uint64)
+
+
+def test_a_store_that_starts_empty_gets_the_tables_that_it_needs(tmp_path):
+    fpstore.build(tmp_path / "s", []).close()
+    with fpstore.open(tmp_path / "s") as reader, fpstore.open(tmp_path / "s", "r+") as store:
+        before = reader.design
+        store.insert(FRESH, np.arange(len(FRESH), dtype=np.uint64))
+        store.merge()
+        assert store.design == reader.design != before
+        assert store.design == fpstore.build(tmp_path / "anew", FRESH).design
+        assert store.verify().ok
+        assert [len(found) for found in reader.probe_many(FRESH[:50] ^ np.uint64(5))] == [1] * 50
+        store.insert(FRESH[:100] ^ np.uint64(1 << 40), np.arange(100, dtype=np.uint64))
+        now = store.design
+        store.merge()
+        assert store.design == now  # a little more is no reason
+
+
+class Asked:
+    """A delta that notes by what it was asked."""
+
+    def __init__(self, kernel):
+        self.kernel, self.names = kernel, []
+
+    def __getattr__(self, name):
+        self.names.append(name)
+        return getattr(self.kernel, name)
+
+
+@pytest.mark.parametrize(("design", "radius", "way"), [("flip-1", 3, "probe"), ("scan", 3, "probe"), ("flip-1", 4, "scan")])
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+def test_a_delta_is_looked_up_beside_tables_that_are_scanned(tmp_path, monkeypatch, design, radius, way):
+    path = tmp_path / "a.fps"
+    fpstore.build(path, [], design=design).close()
+    rows = np.random.default_rng(1).integers(0, 2**64, 2_000, dtype=np.uint64)
+    with fpstore.open(path, "r+") as store:
+        store.insert(rows)
+        snapshot = store._tracker.snapshot()
+        asked = Asked(snapshot._delta_kernel)
+        monkeypatch.setattr(snapshot, "_delta_kernel", asked)
+        found = store.probe_many(rows[:50] ^ np.uint64(5), radius)
+        assert found.fingerprints.tolist() == rows[:50].tolist()
+    assert way in asked.names
+    assert {"probe": "scan", "scan": "probe"}[way] not in asked.names
+
+
+def test_a_design_that_was_named_stays_until_another_is(tmp_path):
+    fpstore.build(tmp_path / "s", FRESH[:100], design="flip-2").close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(FRESH[100:], np.arange(100, len(FRESH), dtype=np.uint64))
+        store.merge()
+        assert store.design.name == "flip-2"
+        store.redesign("manku-10")  # also without any change
+        assert (store.design.name, store.stats()["generation"]) == ("manku-10", 3)
+        assert store.verify().ok
+        with fpstore.build(tmp_path / "anew", FRESH, design="manku-10") as anew:
+            folders = tmp_path / "s" / "gen-00000003", anew.path / "gen-00000001"
+            for i in range(10):
+                name = f"table-{i:03d}.fpt"
+                assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+        store.redesign("auto")
+        assert store.design.name != "manku-10"
+        with pytest.raises(fpstore.InputError, match="nonsense"):
+            store.redesign("nonsense")
+    with fpstore.open(tmp_path / "s") as store:
+        assert len(store) == len(FRESH)
+
+
+def test_verify_counts_what_is_stored_now(tmp_path):
+    fpstore.build(tmp_path / "s", FRESH[:100]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(FRESH[95:110])
+        store.delete(fingerprints=FRESH[:3])
+        report = store.verify()
+        assert (report.ok, report.fingerprints, report.ids) == (True, 107, 112)
+        assert (len(store), len(store.ids)) == (107, 112)
+
+
+def test_stats_of_a_store_that_was_replaced(tmp_path):
+    fpstore.build(tmp_path / "s", FRESH[:100]).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        store.insert(FRESH[100:110])
+    with fpstore.open(tmp_path / "s") as reader:
+        before = reader.stats()
+        assert before["bytes"]["delta"] > 0
+        fpstore.build(tmp_path / "s", FRESH[:7], overwrite=True).close()
+        stats = reader.stats()
+        assert (stats["fingerprints"], stats["bytes"]["delta"]) == (110, before["bytes"]["delta"])

@@ -112,7 +112,7 @@ def build(path, kind):
 
 @pytest.mark.parametrize(
     ("sync", "kind", "change", "name", "moment"),
-    crossed(["commit", "batch"], list(IDS), list(CHANGES), list(CALLS), ["before", "after"], share=7),
+    crossed(["commit", "batch"], list(IDS), list(CHANGES), list(CALLS), ["before", "after"], share=14),
 )
 def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, name, moment):
     """Other strings were found under a number, or verify failed."""
@@ -126,8 +126,7 @@ def test_control_c_between_the_commit_and_memory(tmp_path, sync, kind, change, n
         check_goes_on(path, store, [after(kind, None), after(kind, change)], reader)
 
 
-@pytest.mark.parametrize("name", ["append", "force", "apply", "publish", "show"])
-@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize(("kind", "name"), crossed(list(IDS), ["append", "force", "apply", "publish", "show"]))
 def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
     """The change is taken back, or taken up anew; that is interrupted too."""
     path = build(tmp_path / "s", kind)
@@ -143,8 +142,7 @@ def test_a_second_control_c_while_the_first_is_met(tmp_path, kind, name):
         check_goes_on(path, store, [after(kind, None), after(kind, "insert")])
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("kind", IDS)
+@pytest.mark.parametrize(("kind", "moment"), crossed(list(IDS), ["before", "after"]))
 def test_a_second_control_c_while_rows_that_were_not_logged_are_taken_back(tmp_path, kind, moment):
     path = build(tmp_path / "s", kind)
     with fpstore.open(path, "r+") as store:
@@ -185,8 +183,7 @@ def test_control_c_where_a_merge_makes_its_generation_current(tmp_path, kind, na
         check_goes_on(path, store, [after(kind, None)], reader)
 
 
-@pytest.mark.parametrize("name", ["flush", "settle"])
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(("name", "moment"), crossed(["flush", "settle"], ["before", "after"]))
 def test_control_c_while_a_store_is_closed(tmp_path, name, moment):
     """It is closed by the next try, and nobody is locked out."""
     path = build(tmp_path / "s", "integer")
@@ -234,7 +231,7 @@ def interrupt_often(work, count, seconds):
         ["insert", "probe_insert", "probe_insert_many", "delete", "flush", "merge"],
         ["commit", "batch", "none"],
         list(IDS),
-        share=3,
+        share=6,
     ),
 )
 def test_interrupts_anywhere_lock_nobody_out(tmp_path, what, sync, kind):

@@ -5,10 +5,12 @@ import os
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from living import Model, check_merged, content_of, wait_for, words
 from sets import make_set
+from speeds import crossed
 
 import fpstore
 from fpstore.building.generation_writer import Work
@@ -60,25 +62,11 @@ class Hold:
             assert self.go.wait(30)
 
 
-class Thread(threading.Thread):
-    """A thread whose error the test sees."""
-
-    def __init__(self, work):
-        super().__init__()
-        self.work, self.error = work, None
-        self.start()
-
-    def run(self):
-        try:
-            self.work()
-        except BaseException as error:
-            self.error = error
-
-    def result(self):
-        self.join(60)
-        assert not self.is_alive()
-        if self.error is not None:
-            raise self.error
+def in_a_thread(work):
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(work)
+    pool.shutdown(wait=False)
+    return future
 
 
 # --- What is left ---------------------------------------------------------------------------------
@@ -160,8 +148,7 @@ def hold(monkeypatch, place):
     return Hold(monkeypatch, owner, name, before)
 
 
-@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("place", "sync"), crossed(list(PLACES), ["commit", "batch", "none"]))
 def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, sync):
     stored = make_set("families")
     model = Model("row", zip(stored.tolist(), range(len(stored)), strict=True), len(stored))
@@ -171,7 +158,7 @@ def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, syn
             s.insert([1, 2, 3])
         store.delete(ids=[0, 1])
         model.delete_ids([0, 1])
-        merging = Thread(store.merge)
+        merging = in_a_thread(store.merge)
         assert held.reached.wait(30)
         for s in (store, model):
             s.insert([4, 5, int(stored[0])])
@@ -181,7 +168,7 @@ def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, syn
         assert content_of(store) == model.content
         assert store.stats()["generation"] == 1
         held.go.set()
-        merging.result()
+        merging.result(60)
         assert store.stats()["generation"] == 2
         store.flush()
         for s in (store, other):
@@ -196,19 +183,18 @@ def test_changes_during_a_merge_are_kept(tmp_path, path, monkeypatch, place, syn
         assert content_of(again) == model.content
 
 
-@pytest.mark.parametrize("again", [["n0", "new", "n58", "n2"], ["n59"]], ids=["several", "the last"])
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("place", "again"), crossed(list(PLACES), [["n0", "new", "n58", "n2"], ["n59"]]))
 def test_strings_that_come_into_use_again_during_a_merge(named, monkeypatch, place, again):
     held = hold(monkeypatch, place)
     gone = [*(f"n{i}" for i in range(0, 60, 2)), "n59"]
     with fpstore.open(named, "r+") as store, fpstore.open(named) as other:
         assert store.delete(ids=gone).removed == 31
-        merging = Thread(store.merge)
+        merging = in_a_thread(store.merge)
         assert held.reached.wait(30)
         inserted = dict(zip([7, 8, 9, 100], again, strict=False))
         assert store.insert([*inserted], again) == len(again)
         held.go.set()
-        merging.result()
+        merging.result(60)
         wanted = {100 * i: {f"n{i}"} for i in range(1, 59, 2)}
         for fingerprint, name in inserted.items():
             wanted.setdefault(fingerprint, set()).add(name)
@@ -281,13 +267,6 @@ def test_merges_in_the_background(path, monkeypatch):
     assert sum(name.startswith("gen-") for name in listing(path)) == 1
 
 
-def test_few_changes_do_not_merge(path):
-    with fpstore.open(path, "r+", merge_at=0.001) as store:
-        store.insert(words(range(1000)))
-        time.sleep(0.05)
-        assert store.stats()["generation"] == 1
-
-
 def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
     monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
     with fpstore.open(path, "r+") as store:
@@ -313,9 +292,9 @@ def test_a_merge_of_a_large_delta_waits_for_the_one_in_the_background(path, monk
     with fpstore.open(path, "r+", merge_at=0.01) as store:
         store.insert(words(range(1000, 1100)))
         assert held.reached.wait(30)
-        waiting = Thread(lambda: store.merge(at=0.01))
+        waiting = in_a_thread(lambda: store.merge(at=0.01))
         held.go.set()
-        waiting.result()
+        waiting.result(60)
         assert store.stats()["generation"] == 2
 
 
@@ -334,7 +313,7 @@ def test_closing_gives_up_a_merge(path, monkeypatch, background):
     store = fpstore.open(path, "r+", merge_at=0.01 if background else None)
     before = len(store)
     store.insert(words(range(1000, 1100)))
-    merging = None if background else Thread(store.merge)
+    merging = None if background else in_a_thread(store.merge)
     assert reached.wait(30)
     store.insert(5)
     merger = store._writer.merging._worker
@@ -342,7 +321,7 @@ def test_closing_gives_up_a_merge(path, monkeypatch, background):
     store.close()
     if merging is not None:
         with pytest.raises(fpstore.ClosedStoreError, match="closed during a merge"):
-            merging.result()
+            merging.result(60)
     assert [name for name in listing(path) if name.startswith("gen-")] == ["gen-00000001"]
     assert merger is None or not merger.is_alive()
     monkeypatch.undo()
@@ -356,38 +335,16 @@ def test_two_merges_take_turns(path, monkeypatch):
     held = hold(monkeypatch, "before the write")
     with fpstore.open(path, "r+") as store:
         store.insert(1)
-        first = Thread(store.merge)
+        first = in_a_thread(store.merge)
         assert held.reached.wait(30)
-        second = Thread(store.merge)
+        second = in_a_thread(store.merge)
         store.insert(2)
         held.go.set()
-        first.result()
-        second.result()
+        first.result(60)
+        second.result(60)
         assert store.stats()["generation"] == 3
         assert 1 in store
         assert 2 in store
-
-
-def test_an_interrupt_right_after_the_commit_of_a_merge(path, monkeypatch):
-    def replaced(*args):
-        publish_manifest(*args)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fpstore.change.merge, "publish_manifest", replaced)
-    with fpstore.open(path, "r+") as store, fpstore.open(path) as other:
-        content = content_of(store) | {1: {len(store.ids)}}
-        store.insert(1)
-        with pytest.raises(KeyboardInterrupt):
-            store.merge()
-        monkeypatch.undo()
-        assert store.stats()["generation"] == 2
-        assert content_of(store) == content_of(other) == content
-        store.insert(2)
-        assert 2 in other
-    with fpstore.open(path, "r+") as again:
-        assert 2 in again
-        again.merge()
-        assert again.stats()["generation"] == 3
 
 
 def test_a_join_that_cannot_be_taken_up_is_seen_by_its_own_process_too(tmp_path, path, monkeypatch):

@@ -1,6 +1,5 @@
 """Stores with filters: they keep the setting as they change and move, and write filters for what they hold."""
 
-import logging
 import pickle
 import re
 from pathlib import Path
@@ -9,10 +8,9 @@ import numpy as np
 import pytest
 from commandline import fine
 from filtering import NEAR, STORED, N, assert_alike, files_of, generation_of, given, random_rows, shapes_of
-from speeds import SOME_WIDTHS
+from speeds import slow
 
 import fpstore
-from fpstore import _kernel
 from fpstore.design.estimates import filters_of
 from fpstore.design.filters import FilterShape
 from fpstore.disk.pages import PAGES
@@ -43,6 +41,8 @@ def test_what_a_store_remembers(tmp_path, wanted, prefer, kept):
     path = tmp_path / "s"
     fpstore.build(path, STORED, design="flip-2", filter=wanted, prefer=prefer).close()
     shapes = check_filters(path, kept)
+    told = {True: "all that save time", False: "none", "auto": "those that pay for their bytes"}[kept]
+    assert re.search(f"filters +{told} *\n", fine("stats", path))
     assert set(shapes) == ({0, 1} if kept is True else set() if kept is False else set(shapes))
     (chosen,) = [p for p in fpstore.plan(N, filter=wanted, prefer=prefer) if p.name == "flip-2"]
     assert chosen.filters == len(shapes)
@@ -50,14 +50,6 @@ def test_what_a_store_remembers(tmp_path, wanted, prefer, kept):
         store.insert(NEAR[:10], np.arange(10))
         store.merge()
     check_filters(path, kept)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "told"), [(True, "all that save time"), (False, "none"), ("auto", "those that pay for their bytes")]
-)
-def test_the_command_line_tells_the_setting(tmp_path, wanted, told):
-    fpstore.build(tmp_path / "s", STORED, design="flip-2", filter=wanted).close()
-    assert re.search(f"filters +{told} *\n", fine("stats", str(tmp_path / "s")))
 
 
 @pytest.mark.parametrize("pages", PAGES)
@@ -76,40 +68,6 @@ def test_with_each_way_to_load_pages(tmp_path, pages):
         assert plain.stats()["bytes"]["filters"] == 0
         assert store.stats()["bytes"]["total"] > plain.stats()["bytes"]["total"]
     assert not generation.filters
-
-
-def test_opening_reads_only_headers(tmp_path, caplog):
-    """What is behind them is read by probes: a filter that is damaged there is left out then, and said so once."""
-    path = tmp_path / "a.fps"
-    fpstore.build(path, STORED, design="flip-2", filter=True).close()
-    for file in path.glob("gen-*/filter-*"):
-        data = file.read_bytes()
-        file.write_bytes(data[: _kernel.HEADER_BYTES] + bytes(len(data) - _kernel.HEADER_BYTES))
-    caplog.set_level(logging.WARNING, "fpstore")
-    with fpstore.open(path) as store:
-        assert len(generation_of(store).filters) == 2
-        assert not caplog.records
-        assert (np.diff(store.probe_many(NEAR).lims) >= 1).all()
-        assert (np.diff(store.probe_many(STORED).lims) >= 1).all()
-    assert sorted(record.getMessage().split(":")[0] for record in caplog.records) == sorted(map(str, path.glob("gen-*/filter-*")))
-
-
-def test_a_damaged_block_is_found(tmp_path):
-    """By the look-ups that pass, and by verify."""
-    path = tmp_path / "a.fps"
-    fpstore.build(path, STORED, design="flip-2", filter=True).close()
-    table = next(path.glob("gen-*/table-001.fpt"))
-    with table.open("r+b") as file:
-        file.seek(4096 + 700)
-        byte = file.read(1)[0]
-        file.seek(4096 + 700)
-        file.write(bytes([byte ^ 1]))
-    with fpstore.open(path) as store:
-        with pytest.raises(fpstore.CorruptStoreError, match="table-001"):
-            store.probe_many(NEAR)
-        report = store.verify()
-        assert not report.ok
-        assert "table-001" in str(report.faults)
 
 
 def test_changes_and_merges(tmp_path):
@@ -165,7 +123,7 @@ def test_other_designs(tmp_path, wanted):
             assert (np.diff(store.probe_many(NEAR).lims) >= 1).all()
 
 
-@pytest.mark.parametrize("wanted", [True, False, "auto"])
+@pytest.mark.parametrize("wanted", [True, slow(False), slow("auto")])
 def test_backups_splits_and_joins(tmp_path, wanted):
     path = tmp_path / "a.fps"
     with fpstore.build(path, STORED, np.arange(N), design="flip-2", filter=wanted) as store:
@@ -184,19 +142,7 @@ def test_backups_splits_and_joins(tmp_path, wanted):
     assert files_of(parts[0]) == files_of(path)
 
 
-def test_a_backup_leaves_out_a_filter_that_is_damaged(tmp_path):
-    path = tmp_path / "a.fps"
-    fpstore.build(path, STORED, design="flip-2", filter=True).close()
-    next(path.glob("gen-*/filter-000.fpf")).unlink()
-    with fpstore.open(path) as store:
-        store.backup(tmp_path / "copy.fps")
-    assert list(files_of(tmp_path / "copy.fps")) == ["filter-001.fpf"]
-    with fpstore.open(tmp_path / "copy.fps") as store:
-        assert store.verify().ok
-        assert (np.diff(store.probe_many(NEAR).lims) >= 1).all()
-
-
-@pytest.mark.parametrize("wanted", [True, False, "auto"])
+@pytest.mark.parametrize("wanted", [True, slow(False), slow("auto")])
 def test_a_repair_keeps_the_setting(tmp_path, wanted):
     path = tmp_path / "a.fps"
     fpstore.build(path, STORED, np.arange(N), design="flip-2", filter=wanted).close()
@@ -208,10 +154,10 @@ def test_a_repair_keeps_the_setting(tmp_path, wanted):
     assert files_of(Path(report.output)) == files_of(path)
 
 
-@pytest.mark.parametrize("width", SOME_WIDTHS)
+@pytest.mark.parametrize("width", [64, slow(256)])
 def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
     """In memory, on several threads, of sorted parts on disk, and by a merge."""
-    stored = given(random_rows(6_000, width, 1), width)
+    stored = given(random_rows(3_000, width, 1), width)
 
     def built(name, threads=1):
         fpstore.build(tmp_path / name, stored, width=width, design="flip-2", filter=True, memory="64MiB", threads=threads).close()
@@ -231,4 +177,4 @@ def test_each_way_to_build_writes_the_same(tmp_path, monkeypatch, width):
     for name, row_bytes in (("PAIR_BYTES", 1 << 16), ("SORT_BYTES", 1 << 15)):  # so that some thousand rows go through files
         monkeypatch.setattr(f"fpstore.building.external_sort.{name}", row_bytes)
     monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 1)
-    assert built("disk") == built("disk, threads", 2) == expected
+    assert built("disk, threads", 2) == expected

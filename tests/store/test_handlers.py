@@ -1,6 +1,5 @@
 """Signal handlers that use a store in the middle of a call of the same thread, and children of a fork."""
 
-import os
 import shutil
 import signal
 import threading
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from living import Child
+from speeds import crossed
 
 import fpstore
 from fpstore.base.threads import Pool, is_held
@@ -131,8 +131,7 @@ def in_a_handler(work):
     return come
 
 
-@pytest.mark.parametrize("use", SIDE_CALLS)
-@pytest.mark.parametrize("call", ["flush", "close", "backup"])
+@pytest.mark.parametrize(("call", "use"), crossed(["flush", "close", "backup"], list(SIDE_CALLS)))
 def test_a_handler_in_a_flush_a_close_or_a_backup_is_refused(store, tmp_path, monkeypatch, call, use):
     """Nothing is lost, and nobody waits for himself."""
     path = store.path
@@ -183,9 +182,10 @@ def test_a_handler_while_a_backup_copies(store, tmp_path, use):
         assert again.verify().ok
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("use", ["close", "merge", "insert", "flush", "delete", "backup"])
-@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize(
+    ("joined", "use", "threads"),
+    crossed([False, True], ["close", "merge", "insert", "flush", "delete", "backup"], [1, 2], share=3),
+)
 def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(store, tmp_path, joined, use, threads):
     """In threads of the merge too: they would wait for each other. Only a merge of this store alone goes on beside inserts."""
     fpstore.build(tmp_path / "other", [2**62, 2**61], [70, 80]).close()
@@ -220,9 +220,12 @@ def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(st
         assert again.verify().ok
 
 
-@pytest.mark.parametrize("inside", ["submit", "shutdown"])
-@pytest.mark.parametrize("use", ["probe_many", "scan", "merge", "merge of another", "build"])
-@pytest.mark.parametrize("call", ["probe_many", "merge"])
+@pytest.mark.parametrize(
+    ("call", "use", "inside"),
+    crossed(
+        ["probe_many", "merge"], ["probe_many", "scan", "merge", "merge of another", "build"], ["submit", "shutdown"], share=3
+    ),
+)
 def test_a_handler_that_wants_threads_while_threads_are_started(store, tmp_path, monkeypatch, call, use, inside):
     """It waited forever for a lock of the module that starts threads, which its own thread held."""
     queries = np.arange(1024, dtype=np.uint64)
@@ -299,26 +302,3 @@ def test_a_child_whose_store_was_replaced_answers_an_error_at_every_call(tmp_pat
         assert set(child.receive()) == {"StorageError"}
         assert child.end() == 0
         assert reader[1] == [10]
-
-
-def test_a_child_never_answers_from_a_store_that_took_the_name(tmp_path):
-    path = tmp_path / "s"
-    fpstore.build(path, [1, 2, 3], ids=[10, 20, 30]).close()
-    with fpstore.open(path, "r+") as writer:
-        writer.insert([4], [40])
-    reader = fpstore.open(path)
-    assert reader[1] == [10]
-    path.rename(tmp_path / "moved")
-    fpstore.build(path, [1, 2], ids=[100, 200]).close()
-    with fpstore.open(path, "r+") as writer:
-        writer.insert([5], [500])
-    read, write = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(write, repr(reader[1]).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as told:
-        assert told.read() == repr(reader[1]) == "[10]"  # from the files that were opened
-    assert os.waitpid(child, 0)[1] == 0
-    reader.close()

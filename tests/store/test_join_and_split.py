@@ -1,15 +1,14 @@
 """Stores that are merged into one, and one that is split: what they hold then, the ids, and what is refused."""
 
 import itertools
-import threading
+import shutil
 
 import numpy as np
 import pytest
 from living import Model, check_merged, content_of, words
+from speeds import crossed
 
 import fpstore
-from fpstore.building.strings import StringSpool
-from fpstore.change.merge import Merge
 from fpstore.store import snapshot_of
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128, "threads": 1}
@@ -54,8 +53,7 @@ def model_of(kind, content):
 # --- Joining ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("design", ["flip-2", "blocks-3-1"])
-@pytest.mark.parametrize("kind", ["row", "integer", "string"])
+@pytest.mark.parametrize(("kind", "design"), crossed(["row", "integer", "string"], ["flip-2", "blocks-3-1"]))
 def test_a_joined_store_holds_what_all_held(tmp_path, kind, design):
     """Fingerprints and ids that several have are there once; the others are streamed or sorted, and do not change."""
     contents = [make(tmp_path / "s", kind, FINGERPRINTS[:40], 0)]
@@ -151,12 +149,22 @@ def test_row_numbers_are_not_renumbered_beyond_the_largest(tmp_path):
     fpstore.build(tmp_path / "x", [100], **OPTIONS).close()
     with fpstore.open(tmp_path / "x", "r+") as store:
         store.insert([200], [TOP])
-    for into, other in (("one", "x"), ("x", "one")):
+    shutil.copytree(tmp_path / "one", tmp_path / "again")
+    for into, other in (("one", "x"), ("x", "again")):
         with fpstore.open(tmp_path / into, "r+") as store:
             content = content_of(store)
             with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1"):
                 store.absorb(tmp_path / other, renumber=True, threads=1)
             assert content_of(store) == content
+            store.absorb(tmp_path / other, threads=1)
+            store.insert([60], [5])  # it can be changed
+            assert store.delete(ids=[0]).removed == 2
+            wanted = {60: {5}, 200: {TOP}}
+            assert content_of(store) == wanted
+    with fpstore.open(tmp_path / "x", "r+") as store:
+        assert content_of(store) == wanted
+        store.merge(threads=1)
+        assert (content_of(store), store.verify().ok) == (wanted, True)
 
 
 REFUSED = {
@@ -183,15 +191,6 @@ def test_stores_that_do_not_fit_are_not_joined(tmp_path, case):
         assert content_of(store) == content
 
 
-def test_strings_are_not_renumbered(tmp_path):
-    content = make(tmp_path / "s", "string", FINGERPRINTS[:9], 0)
-    make(tmp_path / "a", "string", FINGERPRINTS[9:18], 0)
-    with fpstore.open(tmp_path / "s", "r+") as store:
-        with pytest.raises(fpstore.InputError, match="string ids cannot be renumbered"):
-            store.absorb(tmp_path / "a", renumber=True)
-        assert content_of(store) == content
-
-
 @pytest.mark.parametrize(("mine", "theirs"), [(1, 1), (1, None), (None, 2)])
 def test_fingerprinters_that_are_the_same_or_not_known(tmp_path, mine, theirs):
     for name, seed, fingerprint in (("s", mine, 1), ("a", theirs, 2)):
@@ -203,50 +202,10 @@ def test_fingerprinters_that_are_the_same_or_not_known(tmp_path, mine, theirs):
         assert store.fingerprinter == kept
 
 
-def test_a_join_is_stopped_while_it_numbers_strings(tmp_path, monkeypatch):
-    """A close does not wait for all strings of the other stores."""
-    monkeypatch.setattr("fpstore.format.strings.MOST_STRINGS", 2)
-    content = make(tmp_path / "s", "string", FINGERPRINTS[:9], 0)
-    make(tmp_path / "a", "string", FINGERPRINTS[9:60], 9)
-    begun, stopped = threading.Event(), threading.Event()
-    batches, told, outcome = [], [], []
-    add, stop = StringSpool.add, Merge.stop
-
-    def added(self, strings):
-        batches.append(strings)
-        begun.set()
-        assert stopped.wait(60)
-        add(self, strings)
-
-    def merge():
-        try:
-            store.absorb(tmp_path / "a", threads=1, progress=lambda *state: told.append(state))
-        except fpstore.FpstoreError as error:
-            outcome.append(error)
-
-    monkeypatch.setattr("fpstore.format.strings.CONTENT_BYTES", 1)
-    monkeypatch.setattr(StringSpool, "add", added)
-    monkeypatch.setattr(Merge, "stop", lambda self: (stop(self), stopped.set()))
-    store = fpstore.open(tmp_path / "s", "r+")
-    merging = threading.Thread(target=merge)
-    merging.start()
-    assert begun.wait(60)
-    store.close()
-    merging.join()
-    assert [type(error) for error in outcome] == [fpstore.ClosedStoreError]
-    assert "closed during a merge, which was stopped" in str(outcome[0])
-    assert len(batches) == 1
-    assert told == [("merging", 0, None)]
-    with fpstore.open(tmp_path / "s") as store:
-        assert content_of(store) == content
-        assert store.stats()["generation"] == 1
-
-
 # --- Splitting --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bits", [1, 3])
-@pytest.mark.parametrize("kind", ["row", "integer", "string"])
+@pytest.mark.parametrize(("kind", "bits"), crossed(["row", "integer", "string"], [1, 3]))
 def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
     content = make(tmp_path / "s", kind, [*FINGERPRINTS[:60], 0, TOP, 2**63 - 1, 2**63], 0)
     with fpstore.open(tmp_path / "s") as store:

@@ -220,7 +220,7 @@ class Machine(RuleBasedStateMachine):
             if number <= acknowledged and (sync == "commit" or change[0] in ("merge", "flush")):
                 safe = number
         self.store = fpstore.open(self.path, "r+")
-        content = {value: set(self.store[value]) for value in self.stored()}
+        content = content_of(self.store)
         possible = after[safe : acknowledged + 2]
         found = [model for model in possible if model.content == content]
         stored = {(value, item) for value, ids in content.items() for item in ids}
@@ -233,9 +233,6 @@ class Machine(RuleBasedStateMachine):
         self.committed()
         leftovers = [entry.name for entry in self.path.iterdir() if entry.name.endswith(".tmp")]
         assert not leftovers
-
-    def stored(self):
-        return [value for values, _, _ in self.store.items() for value in values.tolist()]
 
     def change(self, pipe, changes, sync):
         store = fpstore.open(self.path, "r+", sync=sync)

@@ -62,25 +62,25 @@ def test_odd_ids_survive_build_export_and_build(tmp_path, monkeypatch, extension
 
 def test_delete_input_ends_lines_at_line_feeds_only(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ids = [*PLAIN, *ODD]
+    left = [*PLAIN, *ODD]
+    fpstore.build("a.fps", list(range(len(left))), left).close()
     for odd in ODD:
-        fpstore.build("a.fps", list(range(len(ids))), ids, overwrite=True).close()
         Path("gone.txt").write_bytes(f"\n{odd}\r\n".encode())
         out = fine("delete", "a.fps", "--input", "gone.txt", "--json")
         assert json.loads(out)["removed"] == 1
-        assert set(content("a.fps")) == set(ids) - {odd}
+        left.remove(odd)
+        assert set(content("a.fps")) == set(left)
 
 
-@pytest.mark.parametrize("odd", SEPARATORS[:5])
-def test_text_output_refuses_an_id_that_would_be_read_as_another(tmp_path, monkeypatch, odd):
+def test_text_output_refuses_an_id_that_would_be_read_as_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    fpstore.build("a.fps", [0, 1], ["a", odd]).close()
-    for verb in (["export", "a.fps"], ["probe", "a.fps", "0x0"]):
-        message = failure(*verb, "-o", "out.tsv")
-        assert re.search("cannot be written as tsv.*JSON lines", message)
-        assert not Path("out.tsv").exists()
-    assert odd in fine("export", "a.fps", "--json").encode().decode("unicode_escape")
-    assert json.loads(fine("delete", "a.fps", odd, "--json"))["removed"] == 1
+    for odd in SEPARATORS[:5]:
+        fpstore.build("a.fps", [0, 1], ["a", odd], overwrite=True).close()
+        for verb in (["export", "a.fps"], ["probe", "a.fps", "0x0"]):
+            assert re.search("cannot be written as tsv.*JSON lines", failure(*verb, "-o", "out.tsv"))
+            assert not Path("out.tsv").exists()
+        assert odd in fine("export", "a.fps", "--json").encode().decode("unicode_escape")
+        assert json.loads(fine("delete", "a.fps", odd, "--json"))["removed"] == 1
 
 
 @pytest.mark.parametrize("extension", ["tsv", "jsonl"])

@@ -41,9 +41,10 @@ def failed_in_the_background(path, patch):
         return store.stats()
 
 
-def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(path, monkeypatch, caplog):
+def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(path, monkeypatch, caplog, capfd):
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO, "fpstore"):
         found = failed_in_the_background(path, patch)
+    assert capfd.readouterr() == ("", "")  # where logging is not configured nothing is printed
     assert "No space left on device" in found["merge_error"]
     assert str(path) in found["merge_error"]
     assert [record.levelname for record in caplog.records if "merge failed" in record.message] == ["ERROR"]
@@ -136,12 +137,6 @@ def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
         ("INFO", "merge begins, generation 1"),
         ("INFO", f"merged, generation 2: {len(ROWS) + 1} fingerprints"),
     ]
-
-
-def test_nothing_is_printed_where_logging_is_not_configured(path, monkeypatch, capfd):
-    with monkeypatch.context() as patch:
-        failed_in_the_background(path, patch)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_stats_of_a_writer_and_of_a_reader(path):

@@ -1,8 +1,8 @@
 """The planner: its arithmetic against exact numbers, its sizes against real tables, its budgets and errors."""
 
+import json
 import math
 import sys
-from itertools import pairwise
 
 import brute_force
 import numpy as np
@@ -14,11 +14,12 @@ from speeds import crossed, slow
 import fpstore
 from fpstore import InputError, _kernel, plan
 from fpstore.design.blocks import CODECS, DEFAULT_BLOCK_BYTES, HUFFMAN, Blocks
-from fpstore.design.costs import SPEED_FOR_TWICE_THE_BYTES, work
+from fpstore.design.costs import BATCH_QUERIES, SPEED_FOR_TWICE_THE_BYTES, scan_nanoseconds, work
 from fpstore.design.covering import covers
 from fpstore.design.estimates import Requirements, estimate, filters_of, limit_bits, table_bits
 from fpstore.design.families import MANKU, MAX_VARIANTS, design
-from fpstore.design.planner import MORE_BYTES, MORE_TIME, candidates_for, choose, cost, knee
+from fpstore.design.planner import MORE_BYTES, MORE_TIME, candidates_for, choose, cost, crossover, knee
+from fpstore.format.manifest import read_manifest
 
 GIB = 1 << 30
 
@@ -32,27 +33,17 @@ def exact_limit(n):
     return (top + math.log2(sets >> top)) / n if top > 0 else math.log2(sets) / n
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 100, 1000, 5000])
-def test_the_limit_is_exact(n):
-    assert limit_bits(n) == pytest.approx(exact_limit(n), abs=1e-9)
-
-
-@pytest.mark.parametrize(("log2_n", "bits"), [(20, 45.4), (23, 42.4), (26, 39.4), (30, 35.4), (33, 32.4), (34, 31.4)])
-def test_the_limit_at_the_sizes_of_the_design_page(log2_n, bits):
-    assert round(limit_bits(1 << log2_n), 1) == bits
-
-
-def test_the_limit_falls_as_sets_grow():
-    limits = [limit_bits(1 << log2_n) for log2_n in range(41)]
-    assert limits[0] == 64
-    assert all(a > b for a, b in pairwise(limits))
-    assert all(0.9 < a - b <= 1.0000001 for a, b in pairwise(limits[10:]))  # a bit for each doubling
+def test_the_limit_is_exact():
+    for n in (1, 2, 3, 7, 10, 100, 1000, 5000):
+        assert limit_bits(n) == pytest.approx(exact_limit(n), abs=1e-9)
+    for log2_n, bits in ((20, 45.4), (23, 42.4), (26, 39.4), (30, 35.4), (33, 32.4), (34, 31.4)):  # as on the design page
+        assert round(limit_bits(1 << log2_n), 1) == bits
     assert limit_bits(0) == 0
 
 
-@pytest.mark.parametrize("block_bytes", [128, 256, 512, 1024, 2048, 4096])
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("log2_n", [18, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("log2_n", "codec", "block_bytes"), crossed([16, 18, 20], list(CODECS), [128, 256, 512, 1024, 2048, 4096], share=9)
+)
 def test_table_sizes_are_those_of_real_tables(log2_n, codec, block_bytes):
     n = 1 << log2_n
     fingerprints = np.unique(np.random.default_rng(1).integers(0, 2**64, n, np.uint64))
@@ -62,25 +53,10 @@ def test_table_sizes_are_those_of_real_tables(log2_n, codec, block_bytes):
     assert table_bits(n, Blocks(block_bytes, codec)) == pytest.approx(real, rel=0.012)
 
 
-def test_table_bits_at_the_default_block_size():
-    n = 1 << 20
-    fingerprints = np.random.default_rng(2).integers(0, 2**64, n, np.uint64)
-    real = len(tableimage.build(fingerprints)) * 8 / n
-    assert table_bits(n) == pytest.approx(real, rel=0.002)
-
-
-def test_table_bits_fall_with_the_size_of_set_and_block():
-    for log2_n in range(12, 40):
-        assert table_bits(1 << log2_n) > table_bits(1 << (log2_n + 1)) > limit_bits(1 << (log2_n + 1))
-    sizes = [table_bits(1 << 24, Blocks(block_bytes)) for block_bytes in (128, 256, 512, 1024, 2048, 4096)]
-    assert sizes == sorted(sizes, reverse=True)
-
-
 # --- Plans ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("radius", [0, 1, 2, 3, 4, 8, 12, 16, 17, 64])
-@pytest.mark.parametrize("n", [0, 1, 2, 1000, 1 << 24, 1 << 33])
+@pytest.mark.parametrize(("n", "radius"), crossed([0, 1, 2, 1000, 1 << 24, 1 << 33], [0, 1, 2, 3, 4, 8, 12, 16, 17, 64]))
 def test_every_plan_is_exact(n, radius):
     plans = plan(n, radius)
     assert plans
@@ -99,14 +75,11 @@ def test_every_plan_is_exact(n, radius):
     assert len({p.design.tables for p in plans}) == len(plans)
 
 
-@pytest.mark.parametrize("radius", [0, 3, 5])
-def test_candidates_hold_the_named_designs(radius):
-    tables = {made.tables for made in candidates_for(radius)}
-    for name, (_, most) in MANKU.items():
-        if radius <= most:
-            assert design(name, radius).tables in tables
-    for count in range(1, radius + 2):
-        assert design(f"flip-{count}", radius).tables in tables
+def test_candidates_hold_the_named_designs():
+    for radius in (0, 3, 5):
+        tables = {made.tables for made in candidates_for(radius)}
+        named = [name for name, (_, most) in MANKU.items() if radius <= most] + [f"flip-{n}" for n in range(1, radius + 2)]
+        assert {design(name, radius).tables for name in named} <= tables
 
 
 def test_estimated_size_is_that_of_a_real_store(tmp_path):
@@ -125,28 +98,16 @@ def test_plans_that_fit_come_first_and_best_first():
     assert fits == sorted(fits, reverse=True)
     assert 0 < sum(fits) < len(fits)
     assert [p.chosen for p in plans] == [True] + [False] * (len(plans) - 1)
+    assert not [p for p in plan(1 << 24, 3, memory_budget=1) if p.chosen]  # of what does not fit
     for group in (True, False):
         times = [p.mean_microseconds for p in plans if p.fits == group and not p.chosen]
         assert times == sorted(times)
 
 
-def test_cold_plans_are_ranked_by_reads():
-    best, *others = [p for p in plan(1 << 30, 3, storage="cold") if p.fits]
-    assert best.chosen
-    times = [p.cold_milliseconds for p in others]
-    assert times == sorted(times)
-
-
-def test_nothing_is_chosen_of_what_does_not_fit():
-    assert not [p for p in plan(1 << 24, 3, memory_budget=1) if p.chosen]
-
-
 # --- The knee -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("storage", ["hot", "cold"])
-@pytest.mark.parametrize("radius", range(17))
-@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("radius", "storage", "step"), crossed(range(17), ["hot", "cold"], [6, 1], share=7))
 def test_auto_takes_the_balance(radius, storage, step):
     """No other design takes half the bytes and less than so many times the time, nor a quarter in less than the square, ..."""
     times = SPEED_FOR_TWICE_THE_BYTES
@@ -166,32 +127,17 @@ def test_auto_takes_the_balance(radius, storage, step):
                 assert slower > times  # the rule in words: never twice the bytes of a design within so many times its speed
 
 
-@pytest.mark.parametrize(("radius", "most"), [(4, 30), (5, 30), (6, 30), (7, 30)])
-@pytest.mark.parametrize("log2_n", [20, 22, 24])
-def test_a_large_radius_takes_no_hundred_bytes(radius, most, log2_n):
+def test_a_large_radius_takes_no_hundred_bytes():
     """It took 125 bytes per fingerprint at radius 5 and 215 at radius 7, where 18 and 24 are hardly slower."""
-    best = choose(1 << log2_n, radius)
-    if (radius, log2_n) == (4, 24):
-        most = 90  # there ten flips cost three times what fifteen tables do
-    assert best.bytes_per_fingerprint < most
-
-
-def test_auto_does_not_depend_on_the_processor():
-    chosen = _kernel.isa()
-    found = []
-    try:
-        for isa in _kernel.available_isas():
-            _kernel.select_isa(isa)
-            found.append([plan(1 << 22, radius) for radius in range(8)])
-    finally:
-        _kernel.select_isa(chosen)
-    assert all(plans == found[0] for plans in found)
+    for radius, log2_n in ((4, 20), (5, 22), (6, 24), (7, 20), (7, 24)):
+        assert choose(1 << log2_n, radius).bytes_per_fingerprint < 30
+    assert choose(1 << 24, 4).bytes_per_fingerprint < 90  # there ten flips cost three times what fifteen tables do
 
 
 @pytest.mark.parametrize(("entries_log2", "variant_count"), crossed([-2, 2, 6, 8, 12], [1, 16]))
 def test_the_model_expects_the_blocks_that_a_probe_opens(entries_log2, variant_count):
     """Look-ups that span several blocks, as they come and sorted."""
-    log2_n = 18
+    log2_n = 16
     rng = np.random.default_rng(7)
     fingerprints = np.unique(rng.integers(0, 2**64, 1 << log2_n, np.uint64))
     table = tableimage.open_table(tableimage.build(fingerprints))
@@ -221,12 +167,6 @@ def test_budgets_are_kept(budget, reason):
     assert (sizes[0], sizes[-1]) == (len(plans), 0)
 
 
-def test_a_tighter_budget_chooses_fewer_tables():
-    counts = [len(choose(1 << 24, 3, Requirements(disk_budget=size)).design.tables) for size in (64 * GIB, GIB // 2, GIB // 4)]
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] > counts[-1]
-
-
 def test_nothing_fits():
     with pytest.raises(InputError, match=r"no design fits the disk budget: scan is the smallest at \d+ bytes"):
         choose(1 << 24, 3, Requirements(disk_budget=1000))
@@ -240,55 +180,21 @@ def test_a_small_memory_does_not_stop_a_build(monkeypatch):
     assert choose(1 << 24, 3, Requirements(disk_budget=GIB // 4)).disk_bytes <= GIB // 4
 
 
-def test_a_design_with_too_many_lookups_is_no_plan():
-    for storage in ("hot", "cold"):
-        assert "flip-1" in {p.name for p in plan(1 << 24, 7, storage=storage)}
-        assert "flip-1" not in {p.name for p in plan(1 << 34, 7, storage=storage)}
-
-
-@pytest.mark.parametrize("n", [0, 1])
-@pytest.mark.parametrize("radius", [0, 3, 5])
-def test_tiny_sets(n, radius):
-    assert choose(n, radius).fits
-    assert choose(n, radius, Requirements(disk_budget=100_000)).fits
-    assert all(p.fits for p in plan(n, radius))
-
-
-def test_radius_zero_needs_one_table():
-    assert len(choose(1 << 24, 0).design.tables) == 1
-
-
 def test_the_command_line_tells_of_columns_that_packed_tables_replace():
     assert "auto takes flip-2 in place of columns-2, which is hardly better." in fine("plan", "2^20")
     assert "in place of" not in fine("plan", "2^24")
     assert "in place of" not in fine("plan", "2^20", "--prefer", "speed")
 
 
-@pytest.mark.parametrize("n", [-1, 1.5, "3", None, True])
-def test_bad_count(n):
-    with pytest.raises(InputError, match="n must be a whole number from 0 to 2\\^64"):
-        plan(n)
-
-
-@pytest.mark.parametrize("radius", [-1, 65, 2.5, "3"])
-def test_bad_radius(radius):
-    with pytest.raises(InputError, match="radius must be a whole number from 0 to 64"):
-        plan(10, radius)
-
-
-def test_bad_storage():
+def test_bad_arguments():
+    for wrong, message in (
+        *(((n,), "n must be a whole number from 0 to 2\\^64") for n in (-1, 1.5, "3", None, True)),
+        *(((10, radius), "radius must be a whole number from 0 to 64") for radius in (-1, 65, 2.5, "3")),
+    ):
+        with pytest.raises(InputError, match=message):
+            plan(*wrong)
     with pytest.raises(InputError, match="storage must be one of hot, cold, got 'warm'"):
         plan(10, storage="warm")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("radius", [6, 7])
-def test_every_plan_of_a_large_radius_is_exact(radius):
-    plans = plan(1 << 33, radius)
-    assert all(covers(p.design.tables, radius) for p in plans)
-    names = {p.name for p in plans}
-    assert ("flip-1" in names) == (radius == 6)  # at 7, more look-ups than a probe may make
-    assert "flip-3" in names
 
 
 def test_plans_of_more_lookups_than_a_probe_may_make_are_left_out():
@@ -299,7 +205,7 @@ def test_plans_of_more_lookups_than_a_probe_may_make_are_left_out():
         assert ("flip-1" in {p.name for p in plan(1 << log2_n, 5)}) == there
 
 
-def skewed_set(kind, n=1 << 17):
+def skewed_set(kind, n=1 << 15):
     rng = np.random.default_rng(5)
     if kind == "uniform":
         return rng.integers(0, 2**64, n, dtype=np.uint64)
@@ -308,24 +214,8 @@ def skewed_set(kind, n=1 << 17):
     return rng.integers(0, 2**32, n, dtype=np.uint64) << np.uint64(32)
 
 
-@pytest.mark.parametrize("kind", ["leading half alike", slow("other half alike")])
-def test_a_sample_shows_skew(kind):
-    """What the plan expects of a look-up is what the kernel counts, and the best plan avoids it."""
-    fingerprints = skewed_set(kind)
-    n = len(fingerprints)
-    blind, seeing = plan(n, 3), plan(n, 3, sample=np.random.default_rng(6).permutation(fingerprints))
-    best = seeing[0]
-    assert best.name.startswith(("striped", "columns", "dealt"))
-    assert not [p for p in blind if p.name.startswith("striped")]
-    by_name = {p.name: p for p in seeing}
-    fastest = min(p.mean_microseconds for p in seeing)
-    for name in ("manku-10", "flip-2"):
-        assert by_name[name].mean_microseconds > 20 * fastest
-        assert by_name[name].mean_microseconds > 10 * best.mean_microseconds  # which weighs bytes, too
-
-
 def test_estimated_candidates_of_a_skewed_set_are_those_of_a_probe(tmp_path):
-    fingerprints = skewed_set("leading half alike")
+    fingerprints = skewed_set("leading half alike", 1 << 17)
     plans = {p.name: p for p in plan(len(fingerprints), 3, sample=np.random.default_rng(6).permutation(fingerprints))}
     for name in ("manku-10", "striped-5-2"):
         met = 0
@@ -345,7 +235,7 @@ def test_a_uniform_sample_changes_nothing():
 
 
 def test_auto_builds_for_the_skew_of_the_set(tmp_path):
-    fingerprints = skewed_set("leading half alike", 1 << 15)
+    fingerprints = skewed_set("leading half alike")
     with fpstore.build(tmp_path / "s", fingerprints) as store:
         assert store.design.name.startswith(("striped", "columns", "dealt"))
         queries = fingerprints[:50] ^ np.uint64(0b1000100000000000000000000000000000000000000001)
@@ -354,3 +244,118 @@ def test_auto_builds_for_the_skew_of_the_set(tmp_path):
         for column, wanted in zip((found.lims, found.fingerprints, found.distances), expected, strict=True):
             assert np.array_equal(column, wanted)
         assert store.verify().ok
+
+
+# --- What auto prefers, and where a scan becomes cheaper ------------------------------------------
+
+
+@pytest.mark.parametrize(("log2_n", "radius", "storage"), crossed([10, 20, 30], [1, 3, 7, 12, 20], ["hot", "cold"], share=5))
+def test_speed_is_the_fastest_and_space_the_smallest_that_fits(log2_n, radius, storage):
+    how = {"storage": storage, "memory_budget": 1 << 62, "disk_budget": (20 << log2_n) + (1 << 20)}
+    speed, space, balance = (plan(1 << log2_n, radius, prefer=p, **how) for p in ("speed", "space", "balance"))
+    fast, small = ([p for p in plans if p.fits] for plans in (speed, space))
+    time = (lambda p: p.mean_microseconds) if storage == "hot" else (lambda p: p.cold_milliseconds)
+    assert [p.chosen for p in speed] == [True] + [False] * (len(speed) - 1)
+    assert time(speed[0]) == min(map(time, fast))
+    assert space[0].bytes_per_fingerprint == min(p.bytes_per_fingerprint for p in small) <= balance[0].bytes_per_fingerprint
+    assert time(space[0]) == min(time(p) for p in small if p.bytes_per_fingerprint == space[0].bytes_per_fingerprint)
+    assert time(speed[0]) <= time(balance[0]) <= time(space[0])
+    assert {p.name for p in speed} == {p.name for p in space} == {p.name for p in balance}
+
+
+@pytest.mark.parametrize("n", [1000, 1 << 20])
+def test_the_smallest_with_filters_has_filters(n):
+    """It was a scan, which has none."""
+    plans = plan(n, prefer="space", filter=True)
+    assert plans[0].chosen
+    assert plans[0].filters
+    assert plans[0].bytes_per_fingerprint == min(p.bytes_per_fingerprint for p in plans if p.filters and p.fits)
+    assert plan(10, prefer="space", filter=True)[0].name == "scan"  # no design has filters
+    assert not plan(n, prefer="space")[0].filters
+
+
+def test_an_unknown_preference_is_refused(tmp_path):
+    for prefer in ("fast", None, 1):
+        for use in (lambda **how: plan(10, **how), lambda **how: fpstore.build(tmp_path / "s", [1], **how)):
+            with pytest.raises(InputError, match="prefer must be one of balance, speed, space"):
+                use(prefer=prefer)
+
+
+@pytest.mark.parametrize(("n", "radius"), crossed([0, 5, 1000, 1 << 24], [1, 3, 8, 16, 17, 64]))
+def test_a_scan_is_a_plan(n, radius):
+    (scan,) = (p for p in plan(n, radius) if p.name == "scan")
+    assert (scan.lookups, scan.candidates) == (1, max(n, 1))
+    assert scan.microseconds == scan_nanoseconds(n, 1, BATCH_QUERIES) / 1000
+    assert [t.prefix_bits for t in scan.design.tables] == [0]
+    if radius > 16:
+        assert [p.name for p in plan(n, radius)] == ["scan"]
+
+
+def test_a_tiny_set_and_a_huge_radius_take_a_scan(tmp_path):
+    for n, radius in ((300, 3), (1 << 22, 17), (1 << 24, 40), (1 << 12, 12)):
+        assert plan(n, radius)[0].name == "scan"
+    with fpstore.build(tmp_path / "s", np.arange(300, dtype=np.uint64)) as store:
+        assert store.design.name == "scan"
+        assert [m.fingerprint for m in store.probe(7, 1)] == [7, 3, 5, 6, 15, 23, 39, 71, 135, 263]
+
+
+@pytest.mark.parametrize("radius", [8, *map(slow, (1, 3, 12, 16))])
+def test_the_crossing_is_where_the_fastest_plan_changes(radius):
+    def scans(n, within):
+        return plan(n, within, memory_budget=1 << 62, prefer="speed")[0].name == "scan"
+
+    most = crossover(1 << 16, radius).fingerprints
+    assert most > 0
+    assert scans(most, radius)
+    step = 10 ** (len(str(most)) - 2)  # two digits are given
+    assert not scans(most + max(step, 1), radius)
+    for n in (1000, 1 << 16):
+        first = crossover(n, radius).radius
+        assert first == 17 or scans(n, first)
+        assert not scans(n, first - 1) or first == 17
+    assert crossover(1 << 16, 20).fingerprints is None
+    assert crossover(10, 0).fingerprints == 0
+
+
+def test_a_merge_that_chooses_again_respects_the_preference(tmp_path):
+    rng = np.random.default_rng(1)
+    few, many = rng.integers(0, 2**64, 2000, np.uint64), rng.integers(0, 2**64, 30_000, np.uint64)
+    names = {}
+    for prefer in ("speed", "space", "balance"):
+        path = tmp_path / prefer
+        fpstore.build(path, few, prefer=prefer).close()
+        assert read_manifest(path).auto["prefer"] == prefer
+        with fpstore.open(path, "r+") as store:
+            store.insert(many)
+            store.merge()
+            names[prefer] = store.design.name
+            assert store.verify().ok
+        assert read_manifest(path).auto["prefer"] == prefer
+        assert names[prefer] == plan(32_000, 3, prefer=prefer)[0].name
+    assert len(set(names.values())) > 1
+    with fpstore.build(tmp_path / "named", few, design="flip-2", prefer="speed"):
+        assert read_manifest(tmp_path / "named").auto is None
+
+
+def test_a_store_of_a_large_radius_lives(tmp_path):
+    rng = np.random.default_rng(2)
+    base = rng.integers(0, 2**64, 1000, np.uint64)
+    for radius, named in ((10, "flip-4"), (40, "auto")):
+        path = tmp_path / f"{radius}"
+        fpstore.build(path, base, radius=radius, design=named).close()
+        with fpstore.open(path, "r+") as store:
+            added = base[:100] ^ np.uint64((1 << radius) - 1)
+            store.insert(added, np.arange(100))
+            store.delete(fingerprints=base[100:200])
+            content = np.setdiff1d(np.union1d(base, added), base[100:200])
+            for _ in range(2):
+                queries = base[:40]
+                found = store.probe_many(queries)
+                for q, row in zip(queries, found, strict=True):
+                    distances = np.bitwise_count(content ^ q)
+                    assert {m.fingerprint for m in row} == set(content[distances <= radius].tolist())
+                    assert len(row) == len({m.fingerprint for m in row})
+                store.merge()
+            assert store.probe_insert(int(base[0]) ^ 1, 9) != []
+            assert json.loads((path / "manifest.json").read_text())["design"]["radius"] == radius
+            assert store.verify().ok

@@ -1,5 +1,7 @@
 """The store as a container, and its life: opened, closed, opened again, missing."""
 
+import signal
+
 import numpy as np
 import pytest
 from sets import EMPTY, MAX, make_set
@@ -69,8 +71,7 @@ def test_no_queries(store):
         assert (lims.tolist(), len(ids)) == ([0], 0)
 
 
-@pytest.mark.parametrize("name", ["auto", "manku-20", "flip-1", "flip-4"])
-@pytest.mark.parametrize("source", [EMPTY, [], (), iter([])])
+@pytest.mark.parametrize(("name", "source"), [("auto", EMPTY), ("manku-20", []), ("flip-1", ()), ("flip-4", iter([]))])
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
 def test_empty_store(tmp_path, name, source):
     with fpstore.build(tmp_path / "s", source, design=name) as built:
@@ -105,41 +106,17 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-def test_use_after_close(store, use):
+def test_use_after_close(store):
+    with store as entered:
+        assert entered is store
+        matches = store.probe_many(make_set("families")[:3])
     store.close()
-    store.close()
-    with pytest.raises(fpstore.ClosedStoreError, match="the store is closed"):
-        USES[use](store)
-
-
-def test_matches_after_close(store):
-    matches = store.probe_many(make_set("families")[:3])
-    store.close()
+    for use in USES.values():
+        with pytest.raises(fpstore.ClosedStoreError, match="the store is closed"):
+            use(store)
     assert len(matches.fingerprints) >= 3
     with pytest.raises(fpstore.ClosedStoreError):
         matches.read_ids()
-
-
-def test_context_manager_closes(store):
-    with store as entered:
-        assert entered is store
-    with pytest.raises(fpstore.ClosedStoreError):
-        len(store)
-
-
-def test_a_store_opened_twice_in_one_process(tmp_path, store):
-    fingerprint = int(make_set("families")[0])
-    first = fpstore.open(tmp_path / "s.fps")
-    second = fpstore.open(str(tmp_path / "s.fps"))
-    expected = store.probe(fingerprint)
-    assert first.probe(fingerprint) == second.probe(fingerprint) == expected
-    first.close()
-    assert second.probe(fingerprint) == store.probe(fingerprint) == expected
-    second.close()
-    assert store[fingerprint] == expected[0].ids
-    with fpstore.open(tmp_path / "s.fps") as again:
-        assert again.probe(fingerprint) == expected
 
 
 def test_open_takes_a_relative_path(tmp_path, store, monkeypatch):
@@ -158,13 +135,10 @@ def test_what_is_no_store(tmp_path, store):
             fpstore.open(tmp_path / name)
     with pytest.raises(fpstore.InputError, match="mode must be one of r, r\\+, got 'w'"):
         fpstore.open(tmp_path / "s.fps", "w")
-
-
-@pytest.mark.parametrize("missing", ["manifest.json", "gen-00000001/ids.mdb", "gen-00000001/table-001.fpt"])
-def test_a_missing_file(tmp_path, store, missing):
-    (tmp_path / "s.fps" / missing).unlink()
-    with pytest.raises(fpstore.StoreNotFoundError):
-        fpstore.open(tmp_path / "s.fps")
+    for missing in ("gen-00000001/ids.mdb", "gen-00000001/table-001.fpt", "manifest.json"):
+        (tmp_path / "s.fps" / missing).unlink()
+        with pytest.raises(fpstore.StoreNotFoundError):
+            fpstore.open(tmp_path / "s.fps")
 
 
 def test_the_fingerprinter_is_remembered(tmp_path):
@@ -179,22 +153,122 @@ def test_the_fingerprinter_is_remembered(tmp_path):
         assert store.fingerprinter == made
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "simhash",
-        3,
-        {"version": 1},
-        {"name": "x"},
-        {"name": "x", "version": 1, "parameters": {}},
-        {"name": "simhash", "version": 2, "parameters": fpstore.SimHash().parameters},
-        {"name": "simhash", "version": 1, "parameters": {}},
-        {"name": "simhash", "version": 1, "parameters": fpstore.SimHash().parameters | {"size": 0}},
-        {"name": "simhash", "version": 1, "parameters": fpstore.SimHash().parameters | {"more": 1}},
-        {"name": "simhash", "version": 1, "parameters": fpstore.SimHash().parameters, "more": 1},
-    ],
-)
-def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path, bad):
-    with pytest.raises(fpstore.InputError):
-        fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
+def test_a_fingerprinter_that_could_not_be_used_later_is_refused(tmp_path):
+    sound = {"name": "simhash", "version": 1, "parameters": fpstore.SimHash().parameters}
+    for bad in (
+        "simhash", 3, {"version": 1}, {"name": "x"}, {"name": "x", "version": 1, "parameters": {}}, sound | {"version": 2},
+        sound | {"parameters": {}}, sound | {"parameters": sound["parameters"] | {"size": 0}},
+        sound | {"parameters": sound["parameters"] | {"more": 1}}, sound | {"more": 1},
+    ):  # fmt: skip
+        with pytest.raises(fpstore.InputError):
+            fpstore.build(tmp_path / "u", [1], fingerprinter=bad)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- Arguments that are refused by name -----------------------------------------------------------
+
+BAD_ARRAYS = {
+    "signed": (np.array([1, 2]), ["int64", "(2,)", "view(np.uint64)"]),
+    "float": (np.array([1.0]), ["float64", "(1,)"]),
+    "bool": (np.array([True]), ["bool", "(1,)"]),
+    "2-D": (np.zeros((2, 3), np.uint64), ["uint64", "(2, 3)"]),
+    "0-D": (np.array(3, np.uint64), ["uint64", "()"]),
+    "strings": (np.array(["ab"]), ["position 0: 'ab'", "2 of 16 hexadecimal digits"]),
+    "objects": (np.array([2**70], object), ["position 0", "takes 71 bits, but "]),
+    "negative": ([1, -1], ["-1", "2^64-1"]),
+    "large": ([2**64], ["18446744073709551616 takes 65 bits, but "]),
+    "list of floats": ([1.5], ["float", "1.5", "(1,)"]),
+    "list of bools": ([True], ["bool", "(1,)"]),
+    "list of strings": (["ab"], ["position 0: 'ab'", "2 of 16 hexadecimal digits"]),
+    "nested list": ([[1, 2]], ["(1, 2)"]),
+    "text": ("abcd", ["str"]),
+    "none": (None, ["NoneType"]),
+}
+
+
+def test_bad_fingerprints_are_named(tmp_path, store):
+    for value, words in BAD_ARRAYS.values():
+        for use in (
+            store.probe_many,
+            lambda value: store.scan(value, 3),
+            store.ids_of,
+            lambda value: fpstore.build(tmp_path / "new", value),
+        ):
+            with pytest.raises(fpstore.InputError) as caught:
+                use(value)
+            message = str(caught.value)
+            assert "\n" not in message
+            assert [word for word in words if word not in message] == [], message
+    assert [p.name for p in tmp_path.iterdir()] == ["s.fps"]
+
+
+def test_bad_arguments(store):
+    for bad in (-1, 2**64, 1.0, None, True, np.int64(1), np.float64(1), [1]):
+        with pytest.raises(fpstore.InputError, match=type(bad).__name__):
+            store.probe(bad)
+    for bad in (-1, 65, 1.0, "1", True):
+        for use in (lambda r: store.probe(1, r), lambda r: store.probe_many([1], r), lambda r: store.scan([1], r)):
+            with pytest.raises(fpstore.InputError, match="radius must be a whole number from 0 to 64"):
+                use(bad)
+    for bad in (0, -1, 2000, 1.5, True, "2"):
+        with pytest.raises(fpstore.InputError, match="threads must be a whole number from 1 to 1024"):
+            store.probe_many([1], threads=bad)
+
+
+def test_arrays_of_other_unsigned_types_and_layouts(store):
+    distinct = np.unique(make_set("families"))
+    expected = store.probe_many(distinct[::2])
+    for queries in (
+        distinct[::2],
+        distinct[::2].astype(">u8"),
+        distinct[::2].tolist(),
+        tuple(distinct[::2].tolist()),
+        distinct.view(np.int64)[::2].view(np.uint64),
+    ):
+        assert store.probe_many(queries).lims.tolist() == expected.lims.tolist()
+    assert store.probe_many(np.array([1, 2], np.uint16), 0).lims.tolist() == [0, 0, 0]
+    assert store.probe(np.uint64(distinct[0]))[0].fingerprint == distinct[0]
+
+
+# --- Verify ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(tmp_path, monkeypatch):
+    """Build a store of many pieces, with names."""
+    monkeypatch.setattr("fpstore.format.packed_table.DECODE_ROOM", 1)
+    monkeypatch.setattr("fpstore.format.mapping.TICK_ROWS", 100)
+    monkeypatch.setattr("fpstore.format.strings.RECORDS_AT_ONCE", 2)
+    fingerprints = np.random.default_rng(4).integers(0, 2**64, 5000, np.uint64)
+    with fpstore.build(
+        tmp_path / "s", fingerprints, [f"name {i}" for i in range(5000)], design="flip-2", block_bytes=128
+    ) as store:
+        yield store
+
+
+def test_verify_tells_its_progress(named):
+    calls = []
+    assert named.verify(progress=lambda *call: calls.append(call)).ok
+    assert list(dict.fromkeys(phase for phase, _, _ in calls)) == ["tables", "ids", "strings", "index by id", "changes"]
+    # Two tables with filters, each of which is read once.
+    for name, most, total in (("tables", 10000, 10000), ("ids", 5000, 5000), ("strings", 20000, 20000)):
+        done = [d for phase, d, _ in calls if phase == name]
+        assert done == sorted(done)
+        assert (done[0], done[-1], len(set(done)) > 2) == (0, most, True)
+        assert {t for phase, _, t in calls if phase == name} == {total}
+
+
+@pytest.mark.parametrize("phase", ["tables", "ids", "strings"])
+def test_control_c_stops_verify(named, phase):
+    calls = []
+
+    def interrupt(*call):
+        calls.append(call)
+        if call[0] == phase and call[1] > 100:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        named.verify(progress=interrupt)
+    assert [done > 100 for name, done, _ in calls if name == phase].count(True) == 1
+    assert calls[-1][0] == phase
+    assert named.verify().ok

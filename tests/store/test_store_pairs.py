@@ -3,15 +3,16 @@
 import json
 from itertools import combinations
 
+import near_pairs
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from column_sets import as_given, make_set
 from commandline import failure, fine, run
-from near_pairs import brute, wanted_groups
-from speeds import SOME_WIDTHS
+from speeds import SOME_WIDTHS, slow
 
 import fpstore
-from fpstore import ImageHash, SimHash, _kernel
+from fpstore import ImageHash, SimHash
 from fpstore.base.width import Width
 from fpstore.errors import ClosedStoreError, InputError
 
@@ -31,14 +32,8 @@ def store(tmp_path):
         yield opened, [(f, i) for f, i in held if i not in set(ids[60:90])]
 
 
-def components(held, radius):
-    """Return the clusters of (fingerprint, id), by brute force."""
-    distances = brute(np.array([f for f, _ in held], np.uint64))
-    return {frozenset(held[place][1] for place in places) for places in wanted_groups(distances, radius)}
-
-
-@pytest.mark.parametrize("radius", [None, 0, 4])
-def test_pairs_of_a_store_with_changes(store, radius):
+@pytest.mark.parametrize("radius", [None, slow(0), 4])
+def test_pairs_and_clusters_of_a_store_with_changes(store, radius):
     opened, held = store
     near = 3 if radius is None else radius
     stored = sorted({f for f, _ in held})
@@ -56,13 +51,10 @@ def test_pairs_of_a_store_with_changes(store, radius):
             for f, place in zip(side.tolist(), ids.places.tolist(), strict=True):
                 assert sorted(ids.ids[ids.lims[place] : ids.lims[place + 1]]) == wanted[f]
             assert len(ids.lims) == len({pair[number] for pair in batch}) + 1
-
-
-@pytest.mark.parametrize("radius", [None, 0, 4])
-def test_clusters_of_a_store_with_changes(store, radius):
-    opened, held = store
     found = opened.clusters(radius)
-    assert {frozenset(members) for members in found} == components(held, 3 if radius is None else radius)
+    distances = near_pairs.brute(np.array([f for f, _ in held], np.uint64))
+    components = near_pairs.wanted_groups(distances, near)
+    assert {frozenset(members) for members in found} == {frozenset(held[place][1] for place in places) for places in components}
     assert len(found) == len(list(found)) == len(found[:])
     assert found.documents == len(held)
     assert found.duplicates == sum(len(members) - 1 for members in found)
@@ -79,7 +71,7 @@ def test_representatives_and_greedy_groups(tmp_path, width):
     names = [f"n{n}" for n in rng.permutation(len(rows)).tolist()]
     numbers = Width(width).numbers(rows)
     with fpstore.build(tmp_path / "s", Width(width).outside(rows), names, width=width) as store:
-        groups = wanted_groups(brute(rows), 3)
+        groups = near_pairs.wanted_groups(near_pairs.brute(rows), 3)
         assert groups
         for rule in ("first", "smallest", "central"):
             found = {frozenset(members): members[0] for members in store.clusters(3, keep=rule)}
@@ -178,89 +170,20 @@ def test_pairs_are_of_one_moment(store):
     new = max(f for f, _ in held) ^ 1
     opened.insert(new, "new")
     assert new not in {f for batch in pairs for pair in batch for f in pair[:2]}
+    for ask in (opened.pairs, opened.clusters):
+        for radius in (-1, 65, 1.5, "3"):
+            with pytest.raises(InputError, match="radius"):
+                ask(radius)
+    opened.close()
+    for ask in (opened.pairs, opened.clusters):
+        with pytest.raises(ClosedStoreError):
+            ask()
 
 
 def test_an_empty_store_has_none(tmp_path):
     with fpstore.build(tmp_path / "s", []) as store:
         assert (list(store.pairs()), list(store.clusters()), store.clusters().duplicates) == ([], [], 0)
         assert repr(store.clusters()) == "<fpstore.Clusters: 0 clusters of 0 among 0 documents>"
-
-
-@pytest.mark.parametrize("radius", [-1, 65, 1.5, "3"])
-def test_radii_that_are_none(store, radius):
-    with pytest.raises(InputError, match="radius"):
-        store[0].pairs(radius)
-    with pytest.raises(InputError, match="radius"):
-        store[0].clusters(radius)
-
-
-def test_a_closed_store_refuses(store):
-    store[0].close()
-    with pytest.raises(ClosedStoreError):
-        store[0].pairs()
-    with pytest.raises(ClosedStoreError):
-        store[0].clusters()
-
-
-# Of the kernel
-
-
-def test_the_kernel_refuses_what_is_no_table():
-    rows = np.arange(4, dtype=np.uint64) << np.uint64(62)
-    starts, tags = np.empty(5, np.uint64), np.empty(4 + _kernel.TAG_ROOM, np.uint16)
-    with pytest.raises(ValueError, match="order"):
-        _kernel.index_rows(rows[::-1].copy(), 2, starts, tags)
-    with pytest.raises(ValueError, match="tags"):
-        _kernel.index_rows(rows, 2, starts, tags[:4].copy())
-    with pytest.raises(ValueError, match="starts"):
-        _kernel.index_rows(rows, 3, starts, tags)
-    with pytest.raises(ValueError, match="bits"):
-        _kernel.index_rows(rows, 60, starts, tags)
-    _kernel.index_rows(rows, 2, starts, tags)
-    identity = np.arange(64, dtype=np.uint8)
-    mask = np.zeros(1, np.uint64)
-    linking = [rows, starts, tags, identity, mask, mask, [0], [1], 16, 1]
-    join = [*linking, 0, 4]
-
-    def refused(changes, message):
-        for make, arguments in ((_kernel.Linking, linking), (_kernel.PairJoin, join)):
-            with pytest.raises(ValueError, match=message):
-                make(*(changes.get(place, argument) for place, argument in enumerate(arguments)))
-
-    refused({0: rows[:3].copy()}, "the last start")
-    refused({1: np.array([0, 3, 2, 4, 4], np.uint64)}, "descend")
-    refused({1: np.array([0, 1, 2, 3, 4, 4], np.uint64)}, "power of two")
-    refused({2: tags[:4].copy()}, "tags is too short")
-    refused({3: np.zeros(64, np.uint8)}, "permutation")
-    refused({3: np.arange(128, dtype=np.uint8)}, "width")
-    for changes, message in (
-        ({6: [2]}, "at least flips"), ({6: [], 7: []}, "each table"), ({8: 17}, "16 bits"),
-        ({4: np.zeros((1, 2), np.uint64)}, "width"),
-    ):  # fmt: skip
-        refused(changes, message)
-    for changes, message in (({11: 5}, "no such buckets"), ({10: 3, 11: 2}, "no such buckets")):
-        with pytest.raises(ValueError, match=message):
-            _kernel.PairJoin(*(changes.get(place, argument) for place, argument in enumerate(join)))
-    for make, arguments in (
-        (_kernel.Linking, linking),
-        (_kernel.PairJoin, join),
-    ):  # nothing is converted: what is written would be lost
-        for place, other in (
-            (0, rows.astype(np.int64)),
-            (2, tags.astype(np.int32)),
-            (3, identity.astype(int)),
-            (4, mask.astype(int)),
-        ):
-            with pytest.raises(TypeError):
-                make(*(other if at == place else argument for at, argument in enumerate(arguments)))
-    with pytest.raises(IndexError):
-        _kernel.Sets(3).unite(np.array([3], np.uint64), np.array([0], np.uint64))
-    with pytest.raises(ValueError, match="ascend"):
-        _kernel.RowIndex(np.arange(1 << 20, dtype=np.uint64)[::-1] << np.uint64(40))
-    with pytest.raises(ValueError, match="not among them"):
-        _kernel.RowIndex(rows).places(rows + np.uint64(1))
-    with pytest.raises(ValueError, match="another width"):
-        _kernel.RowIndex(rows).places(np.zeros((1, 2), np.uint64))
 
 
 # On the command line
@@ -284,9 +207,7 @@ def test_the_verbs(tmp_path):
     assert told.stderr == "fpstore: 4 documents, 1 cluster, the largest of 3 documents, 2 duplicates\n"
     assert fine("cluster", path, "-r", 1, "--quiet") == "a\t0\ta\nc\t0\ta\n"
     fine("cluster", path, "-o", tmp_path / "c.parquet", "--quiet")
-    import pyarrow.parquet
-
-    assert pyarrow.parquet.read_table(tmp_path / "c.parquet").to_pylist()[1] == {"id": "b", "cluster": 0, "representative": "a"}
+    assert pq.read_table(tmp_path / "c.parquet").to_pylist()[1] == {"id": "b", "cluster": 0, "representative": "a"}
     assert "radius" in failure("pairs", path, "-r", 65)
 
 

@@ -14,7 +14,7 @@ from damage import STRINGS_FILE, records_of, rewrite_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_store import LAYOUT_KEYS, encode_layout, encode_strings, sealed_value
-from speeds import crossed
+from speeds import crossed, slow
 
 import fpstore
 from fpstore.base.arguments import MAX_ID_BYTES
@@ -91,13 +91,12 @@ def test_a_record_of_the_readable_encoder_is_read(strings, trained):
     assert RecordReader(StringLayout(256, 0, dictionary)).strings(7, sealed_value(7, frame)) == encoded
 
 
-@pytest.mark.parametrize(
-    ("size", "per_record"), [(1, 256), (4, 256), (5, 204), (24, 42), (100, 10), (512, 2), (1024, 1), (5000, 1)]
-)
-def test_about_a_kilobyte_of_strings_shares_a_record(tmp_path, size, per_record):
-    names = [chr(0x21 + i) if size == 1 else f"{i:0{size}}" for i in range(90)]
-    assert layout_of(build(tmp_path / "s", names)).per_record == per_record == strings_per_record(90, 90 * size)
-    assert reference_store.read_store(tmp_path / "s") == {i: [name] for i, name in enumerate(names)}
+def test_about_a_kilobyte_of_strings_shares_a_record(tmp_path):
+    for size, per_record in ((1, 256), (4, 256), (5, 204), (24, 42), (100, 10), (512, 2), (1024, 1), (5000, 1)):
+        names = [chr(0x21 + i) if size == 1 else f"{i:0{size}}" for i in range(90)]
+        path = build(tmp_path / f"{size}", names)
+        assert layout_of(path).per_record == per_record == strings_per_record(90, 90 * size)
+        assert reference_store.read_store(path) == {i: [name] for i, name in enumerate(names)}
 
 
 def test_an_empty_store_of_strings_has_room_for_any(tmp_path):
@@ -149,7 +148,7 @@ def test_a_dictionary_is_trained_for_the_distinct_strings(tmp_path):
     """However often each comes, in a build and in a merge that trains again, where some are not in use any more."""
     names = [f"https://example.org/{i * 7919 % 10_007:05}/index.html" for i in range(2000)]
     once = layout_of(build(tmp_path / "once", names))
-    often = layout_of(build(tmp_path / "often", names * 20))
+    often = layout_of(build(tmp_path / "often", names * 5))
     assert len(often.dictionary) == len(once.dictionary) > 0
     assert (often.per_record, often.trained) == (once.per_record, 2000)
     with fpstore.open(build(tmp_path / "merged", [*(f"{i:0300}" for i in range(100)), "a"]), "r+") as store:
@@ -182,7 +181,7 @@ LIMITS = {
 }
 
 
-@pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=4))
+@pytest.mark.parametrize(("limits", "size"), crossed([*LIMITS, "all"], [0, 1, 2], share=9))
 def test_strings_are_read_and_written_in_pieces(tmp_path, monkeypatch, limits, size):
     for limit in LIMITS if limits == "all" else [limits]:
         monkeypatch.setattr(f"fpstore.{limit}", LIMITS[limit][size])
@@ -248,19 +247,6 @@ def test_merges_and_joins_are_what_the_format_says(tmp_path):
     assert {f: set(names) for f, names in reference_store.read_store(path).items()} == expected
 
 
-def test_a_store_of_which_all_strings_were_deleted(tmp_path):
-    path = build(tmp_path / "s", NAMES[:50])
-    with fpstore.open(path, "r+") as store:
-        store.delete(ids=NAMES[:50])
-        store.merge()
-        assert (len(store), store.verify().ok) == (0, True)
-        store.insert([1], NAMES[:1])
-        store.merge()
-        assert store[1] == NAMES[:1]
-        assert store.verify().ok
-    assert reference_store.read_store(path) == {1: NAMES[:1]}
-
-
 # --- Damage under right checksums -----------------------------------------------------------------
 
 
@@ -323,7 +309,10 @@ def check_damaged(path, first, count):
         assert [fault["path"] for fault in faults] == [str(path / STRINGS_FILE)]
 
 
-@pytest.mark.parametrize("damage", damages([b"a", b"b"], b""))
+QUICK = ("a string less", "no separator at the end", "half a frame", "a frame without a size", "a frame of 2^60 bytes")
+
+
+@pytest.mark.parametrize("damage", [name if name in QUICK else slow(name) for name in damages([b"a", b"b"], b"")])
 def test_a_record_whose_content_cannot_be_is_damage(copy, damage):
     layout = layout_of(copy)
     first = layout.per_record * 2
@@ -385,7 +374,7 @@ def test_the_readable_decoder_refuses_what_the_product_refuses(copy):
     for name in DICTIONARY_FILES:
         file = copy / "gen-00000001" / name
         data = file.read_bytes()
-        for at in rng.sample([i for i in range(len(data)) if data[i]], 12):
+        for at in rng.sample([i for i in range(len(data)) if data[i]], 4):
             file.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
             with pytest.raises((reference.FormatError, struct.error)):
                 reference_store.read_store(copy)
@@ -397,8 +386,13 @@ def test_the_readable_decoder_refuses_what_the_product_refuses(copy):
 # --- What all records share -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("copies", [LAYOUT_KEYS[:1], LAYOUT_KEYS[1:], LAYOUT_KEYS])
-@pytest.mark.parametrize("damage", ["flip", "missing", "empty", "no string in a record", "too many strings in a record"])
+@pytest.mark.parametrize(
+    ("damage", "copies"),
+    crossed(
+        ["flip", "missing", "empty", "no string in a record", "too many strings in a record"],
+        [LAYOUT_KEYS[:1], LAYOUT_KEYS[1:], LAYOUT_KEYS],
+    ),
+)
 def test_one_copy_of_the_layout_is_enough(copy, damage, copies):
     layout = layout_of(copy)
 
@@ -421,7 +415,7 @@ def test_one_copy_of_the_layout_is_enough(copy, damage, copies):
             assert store.ids_of(rows(COUNT))[1] == NAMES
 
 
-@pytest.mark.parametrize("dictionary", [b"", b"no dictionary", struct.pack("<I", 0xEC30A437) + bytes(300)])
+@pytest.mark.parametrize("dictionary", [slow(b""), slow(b"no dictionary"), struct.pack("<I", 0xEC30A437) + bytes(300)])
 def test_another_dictionary_than_that_of_the_records_is_damage(copy, dictionary):
     """Under checksums that are right. The second begins like a dictionary of zstandard and is none."""
     layout = layout_of(copy)

@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from speeds import crossed, slow
+
+import fpstore
+from fpstore.disk import sealed
+from fpstore.store import snapshot_of
 
 TOOLS = Path(__file__).parents[2] / "tools"
 
@@ -26,6 +31,7 @@ def sweep(*options, faults=None, folder=None):
     return done.returncode, report, done.stdout[end:]
 
 
+@pytest.mark.slow
 def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
     status, report, rest = sweep("--seed", 3, "--case", 5, folder=tmp_path)
     assert (status, report["ok"], report["cases"], rest.strip()) == (0, True, 1, "")
@@ -36,17 +42,13 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        pytest.param("Snapshot.has = lambda self, value: True", "in store", marks=pytest.mark.slow),
-        ("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan("),
+        slow("Snapshot.has = lambda self, value: True", "in store"),
+        slow("Snapshot.scan_columns = lambda self, queries, radius, threads: self.probe_columns(queries, 0, threads)", "scan("),
         ("Snapshot.probe = lambda self, value, radius: os.abort()", "ended by signal 6 (SIGABRT)"),
-        pytest.param("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3", marks=pytest.mark.slow),
-        ("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
-        pytest.param("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets", marks=pytest.mark.slow),
-        pytest.param(
-            "import fpstore.jobs.dedup as d; d.kept_of = lambda corpus, kept: corpus.kept(kept | True)",
-            "dedup",
-            marks=pytest.mark.slow,
-        ),
+        slow("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
+        slow("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
+        slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
+        slow("import fpstore.jobs.dedup as d; d.kept_of = lambda corpus, kept: corpus.kept(kept | True)", "dedup"),
     ],
     ids=["wrong", "missing", "abort", "exit", "pairs", "sets", "dedup"],
 )
@@ -58,3 +60,55 @@ def test_a_fault_of_the_package_is_found_and_told(tmp_path, faults, words):
     # The lines that show it again are Python, and run: without the fault, without an error.
     environment = {**os.environ, "PYTHONPATH": str(TOOLS), "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-P", "-c", rest], check=True, env=environment)
+
+
+# --- tools/soak -----------------------------------------------------------------------------------
+
+SOAK = Path(__file__).parents[2] / "tools" / "soak"
+
+
+def soak(tmp_path, *options):
+    """Run it, and return its report."""
+    done = subprocess.run([sys.executable, "-P", SOAK, "--folder", tmp_path, *map(str, options)], capture_output=True, text=True)
+    assert done.stderr == ""
+    report = json.loads(done.stdout)
+    assert (report["ok"], report["faults"], done.returncode) == (True, [], 0)
+    assert list(tmp_path.iterdir()) == []
+    return report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ids", [[], ["--strings"]], ids=["integers", "strings"])
+def test_a_writer_and_readers_for_a_while(tmp_path, ids):
+    report = soak(tmp_path, "--seconds", 30, *ids)
+    assert report["changes"] > 100
+    assert report["merges"] >= 2
+    assert report["answers"] > 500
+    assert report["readers killed"] >= 5
+
+
+@pytest.mark.parametrize(("when", "file"), crossed(["before", "after"], ["ids.mdb", "strings.mdb", "numbers.mdb"], share=3))
+def test_a_generation_that_is_removed_while_it_is_opened(tmp_path, monkeypatch, file, when):
+    """A reader that comes between the look and the opening of a file, or of it once more, finds the next generation."""
+    path = tmp_path / "s"
+    fpstore.build(path, [5], ["a"]).close()
+    with fpstore.open(path, "r+") as store:
+        store.insert([6], ["b"])
+        store.merge()
+        store.insert([7], ["c"])
+    merge = "import fpstore, sys; s = fpstore.open(sys.argv[1], 'r+'); s.merge(); s.close()"
+    opened, merged = sealed.open_file, []
+
+    def open_slowly(name):
+        ours = name.parts[-2:] == ("gen-00000002", file)
+        if ours and when == "before":
+            merged.append(subprocess.run([sys.executable, "-P", "-c", merge, path], check=True))
+        descriptor = opened(name)
+        if ours and when == "after":
+            merged.append(subprocess.run([sys.executable, "-P", "-c", merge, path], check=True))
+        return descriptor
+
+    monkeypatch.setattr(sealed, "open_file", open_slowly)
+    with fpstore.open(path) as store:
+        assert {match.fingerprint: match.ids for match in store.probe(7)} == {5: ["a"], 6: ["b"], 7: ["c"]}
+        assert (len(merged), snapshot_of(store).generation.folder.name) == (1, "gen-00000003")

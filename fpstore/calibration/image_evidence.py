@@ -16,11 +16,9 @@ from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
-from fpstore.hashing.documents import Notice, id_of
-from fpstore.hashing.image import DETAIL, detail
-from fpstore.hashing.image_open import frames, opened, refusals
+from fpstore.hashing.documents import File, Notice, Skipped, Walk, id_of
+from fpstore.hashing.image import DETAIL, detail, frames, opened, refusals
 from fpstore.hashing.readers import WAITING_FILES
-from fpstore.hashing.walk import File, Skipped, Walk
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -26,9 +26,8 @@ from fpstore.calibration.settings import Setting, parse_setting, usual_settings
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.corpora import open_corpus, paths_of
-from fpstore.hashing.documents import Notice
+from fpstore.hashing.documents import Notice, Walk
 from fpstore.hashing.html import extractor_of
-from fpstore.hashing.walk import Walk
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs.dedup import projection_of
 

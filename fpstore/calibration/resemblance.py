@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.hashing.draws import mix
+from fpstore.hashing.vector_base import mix
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fpstore.base.width import WORD_BITS, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
-from fpstore.hashing.weights_file import read_weights
+from fpstore.hashing.registry import read_weights
 from fpstore.io.packages import is_installed
 
 #: The settings of a calibration that names none.

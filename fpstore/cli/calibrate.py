@@ -24,8 +24,8 @@ from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.corpora import open_corpus, open_source, paths_of
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.html import main_texts
-from fpstore.hashing.walk import Walk
-from fpstore.hashing.weights_file import packed_weights
+from fpstore.hashing.documents import Walk
+from fpstore.hashing.registry import packed_weights
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
 

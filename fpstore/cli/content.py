@@ -32,14 +32,14 @@ from fpstore.hashing.documents import SENTENCES
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import Lack
-from fpstore.hashing.image_open import Given as Picture
-from fpstore.hashing.walk import BINARY, HEAD_BYTES, is_binary
+from fpstore.hashing.image import Given as Picture
+from fpstore.hashing.documents import BINARY, HEAD_BYTES, is_binary
 from fpstore.hashing.weights import MOST_WEIGHT
-from fpstore.hashing.weights_file import read_weights
+from fpstore.hashing.registry import read_weights
 from fpstore.io import Chunk, Reader, open_reader
 from fpstore.io.encodings import decoded
 from fpstore.io.files import MOST_BYTES, InputFile
-from fpstore.io.packed import unpacked
+from fpstore.io.files import unpacked
 from fpstore.store import Store
 
 FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")

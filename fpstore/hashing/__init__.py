@@ -4,14 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.bit_sample import BitSample
+from fpstore.hashing.codes import BitSample, Unary
 from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.sentences import LongestSentences
 from fpstore.hashing.text import SimHash
-from fpstore.hashing.unary import Unary
 from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.batches import BATCH_CHARS, batched, is_null, not_text
+from fpstore.hashing.base import BATCH_CHARS, Fingerprinter, Hashed, batched, is_null, not_text
 from fpstore.hashing.text import SimHash
 from fpstore.hashing.weights import MOST_WEIGHT
 

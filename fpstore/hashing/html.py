@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.batches import batches_of_texts
+from fpstore.hashing.base import Fingerprinter, Hashed, batches_of_texts
 from fpstore.io.packages import import_package
 
 #: Packages that find the main text of a page: the first is the default, and finds more copies; the second is faster.

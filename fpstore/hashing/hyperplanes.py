@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.hashing.draws import draws
+from fpstore.hashing.vector_base import draws
 
 Floats = npt.NDArray[Any]  # float32 or float64
 Sides = npt.NDArray[np.bool_]

@@ -18,15 +18,12 @@ from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.corpora import open_source
-from fpstore.hashing.documents import SENTENCES, DocumentFiles, Notice, id_of
+from fpstore.hashing.corpora import hashed_rows, open_source
+from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Paths, Skipped, Walk, id_of
 from fpstore.hashing.fields import TextColumns, maker_of_columns
-from fpstore.hashing.hashed_rows import hashed_rows
 from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.image import ImageHash, Lack
-from fpstore.hashing.image_open import Given
+from fpstore.hashing.image import Given, ImageHash, Lack
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter
-from fpstore.hashing.walk import File, Paths, Skipped, Walk
 from fpstore.io.files import located
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSource

@@ -12,8 +12,7 @@ import numpy as np
 from fpstore.base.arguments import check_whole
 from fpstore.base.width import Width, check_width
 from fpstore.errors import show
-from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.batches import batches_of_texts
+from fpstore.hashing.base import Fingerprinter, Hashed, batches_of_texts
 from fpstore.hashing.features import rows_of
 from fpstore.hashing.normal import NormalForm
 

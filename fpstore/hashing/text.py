@@ -16,11 +16,20 @@ from fpstore.base.arguments import check_choice, check_whole, is_iterable
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed
-from fpstore.hashing.batches import batches_of_texts, not_text
-from fpstore.hashing.features import HASHES, IN_KERNEL, Hash, check_hash, rows_of, shingles, unused_mask
+from fpstore.hashing.base import Fingerprinter, Hashed, batches_of_texts, not_text
+from fpstore.hashing.features import (
+    HASHES,
+    IN_KERNEL,
+    NAMED,
+    Hash,
+    Tokenizer,
+    check_hash,
+    rows_of,
+    shingles,
+    tokenizer_named,
+    unused_mask,
+)
 from fpstore.hashing.normal import CharTables, Encoded, Made, NormalForm, char_map
-from fpstore.hashing.tokenizers import NAMED, Tokenizer, tokenizer_named
 from fpstore.hashing.weights import FeatureWeights
 
 _MAX_SIZE = 255

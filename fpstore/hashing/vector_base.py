@@ -10,11 +10,12 @@ from typing import Any, ClassVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter, Flags, Hashed
-from fpstore.io.convert import has_masked, unmasked
+from fpstore.io.check import has_masked, unmasked
 
 Array = npt.NDArray[Any]
 
@@ -171,3 +172,22 @@ def _as_array(values: Any) -> Array | None:
         return unmasked(np.asanyarray(values))
     except (ValueError, TypeError, OverflowError):  # of different lengths, or not numbers
         return None
+
+
+_STEP = 0x9E3779B97F4A7C15
+_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_SHIFTS = (30, 27)
+_LAST_SHIFT = 31
+
+
+def mix(words: Words) -> Words:
+    """Return words whose bits are mixed; one-to-one."""
+    for shift, factor in zip(_SHIFTS, _FACTORS, strict=True):
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    return words ^ (words >> np.uint64(_LAST_SHIFT))
+
+
+def draws(seed: int, numbers: Words) -> Words:
+    """Return the random words with these numbers, of any shape."""
+    start = mix(np.array([seed], np.uint64))
+    return mix(start + (numbers + np.uint64(1)) * np.uint64(_STEP))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.arguments import check_whole
-from fpstore.hashing.angles import at_most, least_radius, share_of_bits
+from fpstore.errors import InputError, show
 from fpstore.hashing.base import Flags
 from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, check_bits, check_dimension, check_seed, packed
@@ -181,3 +183,23 @@ def _as_floats(values: Array) -> Array:
     kind, size = values.dtype.kind, values.dtype.itemsize
     short = size <= (4 if kind == "f" else 2)
     return np.ascontiguousarray(values, np.float32 if short else np.float64)
+
+
+def share_of_bits(cosine: object) -> float:
+    """Return the probability that a bit differs, which is the angle in half turns; InputError if the value is no cosine."""
+    if isinstance(cosine, bool) or not isinstance(cosine, Real) or not -1 <= float(cosine) <= 1:
+        raise InputError(f"cosine must be a number from -1 to 1, got {show(cosine)}", got=cosine)
+    return math.acos(float(cosine)) / math.pi
+
+
+def at_most(radius: int, width: int, share: float) -> float:
+    """Return the probability that at most ``radius`` of ``width`` independent bits differ, each with this probability."""
+    terms = (math.comb(width, count) * share**count * (1 - share) ** (width - count) for count in range(radius + 1))
+    return min(math.fsum(terms), 1.0)
+
+
+def least_radius(width: int, share: float, recall: object) -> int:
+    """Return the least radius within which at least this share of pairs lies; InputError if the value is no share."""
+    if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
+        raise InputError(f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}", got=recall)
+    return next((radius for radius in range(width) if at_most(radius, width, share) >= float(recall)), width)

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from fpstore.errors import InputError, cut, show
-from fpstore.io.columns import parse_block
-from fpstore.io.digits import is_like_fingerprint
+from fpstore.io.digits import is_like_fingerprint, parse_block
 from fpstore.io.files import at, located
 from fpstore.io.lines import MAX_LINE_BYTES, LineParser, Row
 from fpstore.io.source import Batch, IdRule, Projection, batch_of_values

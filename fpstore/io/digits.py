@@ -2,13 +2,15 @@
 
 import re
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_flag
-from fpstore.base.width import WIDTH_64, WIDTHS, Width, check_width
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width, check_width
 from fpstore.errors import InputError, show
 
 _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
@@ -16,6 +18,8 @@ _DIGITS = re.compile(r"[0-9]+")
 _NEGATIVE = re.compile(r"-[0-9]+")
 _SHOWN_BITS = 256  # of a number in a message
 _MOST_DECIMALS = len(str(1 << WIDTHS[-1]))
+_DECIMALS = len(str(1 << WORD_BITS))
+_Places = npt.NDArray[np.int64]
 
 
 class Digits(NamedTuple):
@@ -141,11 +145,8 @@ def negative(expected: Digits) -> str:
 
 def rows_of_digits(texts: list[str], width: Width, first: int = 0) -> Words:
     """Return fingerprints in hexadecimal digits as rows; an error names the place, from ``first``, of one that is none."""
-    if set(map(len, texts)) == {width.digits}:
-        with suppress(ValueError):
-            data = bytes.fromhex("".join(texts))
-            if len(data) == len(texts) * width.bytes:  # it skips blanks
-                return width.from_bytes(np.frombuffer(data, np.uint8))
+    if texts and (rows := parse_texts(texts, Digits(width))) is not None:
+        return rows
     expected, numbers = Digits(width), []
     for place, text in enumerate(texts, first):
         try:
@@ -190,3 +191,114 @@ def expected_width(width: Width) -> str:
 def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
     """Return that fingerprints have another width."""
     return f"{what} of {bits} bits{where}, {but(width, bits)}"
+
+
+def parse_texts(texts: list[str], digits: Digits) -> Words | None:
+    """Return fingerprints in digits as rows; None if one text may be none: `read_digits` finds out."""
+    column = StringColumn.of(texts)
+    return _fingerprints(column.data + b"\n", *_places(column), digits)
+
+
+def parse_integers(column: StringColumn, plain: bool) -> Words | None:
+    """Return decimal integers of 64 bits; None if one text is none or, with ``plain``, has leading zeros."""
+    return _integers(column.data, *_places(column), plain)
+
+
+def parse_block(
+    block: bytes, separators: bytes, digits: Digits, kind: str | None = None, plain: bool = False, end: bytes = b"\n"
+) -> tuple[Words, Words | StringColumn | None] | None:
+    """Parse lines of ``fingerprint`` or ``fingerprint separator id``, all of one kind, each with its end.
+
+    Returns None if a line may be irregular: reading row by row finds out, or names it. Ids are strings unless ``kind`` is "int";
+    with ``plain``, integers with leading zeros are irregular.
+    """
+    buffer = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(buffer == ord(end))
+    starts = np.append(0, ends[:-1] + 1)
+    if end == b"\n":
+        ends = ends - (buffer[ends - 1] == ord("\r"))
+    taken = (ends > starts) & (buffer[starts] != ord("#"))
+    if not taken.all():
+        starts, ends = starts[taken], ends[taken]
+    found = np.flatnonzero(np.logical_or.reduce([buffer == separator for separator in separators]))
+    first = np.searchsorted(found, starts)
+    counts = np.searchsorted(found, ends) - first
+    if not counts.any():
+        fingerprints = _fingerprints(block, starts, ends, digits)
+        return None if fingerprints is None else (fingerprints, None)
+    if (counts != 1).any():
+        return None
+    cuts = found[first]
+    fingerprints = _fingerprints(block, starts, cuts, digits)
+    if fingerprints is None or (cuts + 1 == ends).any():
+        return None
+    ids: Words | StringColumn | None
+    if kind == "int":
+        ids = _integers(block, cuts + 1, ends, plain)
+    else:
+        with suppress(UnicodeDecodeError):
+            return fingerprints, StringColumn.cut(block, (cuts + 1).astype(np.uint64), ends.astype(np.uint64))
+        return None
+    return None if ids is None else (fingerprints, ids)
+
+
+def _places(column: StringColumn) -> tuple[_Places, _Places]:
+    ends = column.ends.astype(np.int64)
+    return ends - column.sizes.astype(np.int64), ends
+
+
+def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -> Words | None:
+    """Return the fingerprints in some places of a text, in which a byte follows each of them."""
+    width, buffer = digits.width, np.frombuffer(data, np.uint8)
+    if not len(starts):
+        return width.empty(0)
+    if not digits.decimal:
+        prefixed = (buffer[starts] == ord("0")) & ((buffer[starts + 1] | 32) == ord("x"))
+        if (~prefixed & (ends - starts != width.digits)).any():
+            return None  # too few digits without 0x
+        windows = _windows(data, starts + 2 * prefixed, ends, width.digits)
+        try:
+            packed = b"" if windows is None else bytes.fromhex(windows.tobytes().decode())
+        except ValueError:
+            return None
+        return width.from_bytes(np.frombuffer(packed, np.uint8)) if len(packed) == len(starts) * width.bytes else None
+    if width.words > 1:
+        numbers = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        known = b"".join(numbers).isdigit() and all(numbers) and max(map(len, numbers)) <= _MOST_DECIMALS
+        values = list(map(int, numbers)) if known else [-1]
+        return None if max(values) >> width.bits else width.rows(values)
+    below = (buffer[starts] == ord("-")) & digits.signed
+    rows = _integers(data, starts + below, ends, False, width.bits)
+    if rows is None or (rows[below] > np.uint64(1 << (WORD_BITS - 1))).any():
+        return None
+    return np.where(below, np.uint64(0) - rows, rows)  # also of 32 bits: they are the upper half of the word
+
+
+def _integers(data: bytes, starts: _Places, ends: _Places, plain: bool, bits: int = WORD_BITS) -> Words | None:
+    """Return decimal integers in some places of a text in the upper bits of words."""
+    windows = _windows(data, starts, ends, _DECIMALS)
+    if windows is None or (plain and ((np.frombuffer(data, np.uint8)[starts] == ord("0")) & (ends - starts > 1)).any()):
+        return None
+    windows -= ord("0")
+    if windows.max(initial=0) > 9:
+        return None
+    total, last = np.zeros(len(windows), np.uint64), windows[:, -1]
+    for column in windows.T[:-1]:
+        total *= np.uint64(10)
+        total += column
+    limit, most = divmod((1 << bits) - 1, 10)
+    if ((total > limit) | ((total == limit) & (last > most))).any():
+        return None
+    return (total * np.uint64(10) + last) << np.uint64(WORD_BITS - bits)
+
+
+def _windows(data: bytes, starts: _Places, ends: _Places, size: int) -> npt.NDArray[np.uint8] | None:
+    """Return some places of a text as rows of ``size`` bytes, with zeros in front; None if one is empty or longer."""
+    sizes = ends - starts
+    if len(sizes) and (sizes.min() < 1 or sizes.max() > size):
+        return None
+    windows: npt.NDArray[Any] = np.ndarray((len(data) + 1,), f"V{size}", bytes(size) + data, strides=(1,))
+    rows = windows[ends].view(np.uint8).reshape(-1, size)  # what stands before each end
+    if len(sizes) and sizes.min() < size:
+        rows[np.arange(size) < (size - sizes)[:, None]] = ord("0")
+    return rows

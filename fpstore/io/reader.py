@@ -16,10 +16,8 @@ from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.digits import check_signed
-from fpstore.io.files import InputFile, at, located
-from fpstore.io.jsonl import JsonLines
-from fpstore.io.lines import LineRows
-from fpstore.io.packed import inner_name
+from fpstore.io.files import InputFile, at, inner_name, located
+from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdColumn, IdRule, IdType, Projection, RowSource
 

@@ -20,8 +20,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, counted, show
 from fpstore.io.check import MAX_U64, check_fingerprints, check_string_id, parse_integer_id
-from fpstore.io.columns import parse_integers, parse_texts
-from fpstore.io.digits import Digits, negative, of_signed, read_digits, too_large
+from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits, too_large
 from fpstore.io.encodings import check_encoding
 from fpstore.io.files import FileState, InputFile, at
 from fpstore.io.scores import rows_of_keys, score_key

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fpstore.errors import FpstoreError, counted
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.html import MainText, main_texts
-from fpstore.hashing.image_open import frames, refusals
+from fpstore.hashing.image import frames, refusals
 from fpstore.hashing.registry import from_description
 
 SHOWN_CHARACTERS = 300

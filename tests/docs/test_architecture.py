@@ -27,7 +27,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 # Where each of these may be imported from: paths relative to the package.
 OWNERS = {
     "lmdb": ("disk/sealed.py",),
-    "zstandard": ("io/packed.py", "building/strings.py", "format/strings.py"),
+    "zstandard": ("io/files.py", "building/strings.py", "format/strings.py"),
     "bitarray": ("format/huffman.py",),
     "charset_normalizer": ("io/encodings.py",),
     "click": ("cli/",),
@@ -36,11 +36,11 @@ OWNERS = {
     "pyarrow": ("io/arrow.py", "io/tables.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
-    "PIL": ("hashing/image.py", "hashing/image_open.py", "calibration/image_", "calibration/resemblance.py"),
+    "PIL": ("hashing/image.py", "calibration/image_", "calibration/resemblance.py"),
     "imagehash": ("hashing/image.py",),
     "pdqhash": ("hashing/image.py",),
-    "jieba": ("hashing/tokenizers.py",),
-    "regex": ("hashing/tokenizers.py",),
+    "jieba": ("hashing/features.py",),
+    "regex": ("hashing/features.py",),
     "trafilatura": ("hashing/html.py",),
     "resiliparse": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),

@@ -135,7 +135,7 @@ def test_public_names_are_documented():
     "name",
     [
         *("api", "store", "design.planner", "design.families", "hashing.text", "io.check", "io.reader", "io.writers"),
-        *("hashing.vectors", "hashing.bit_sample", "hashing.unary", "hashing.readers"),
+        *("hashing.vectors", "hashing.codes", "hashing.readers"),
         *("calibration.job", "calibration.comparison"),
         "hashing.image",
     ],

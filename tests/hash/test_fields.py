@@ -12,7 +12,7 @@ from simhash_oracle import sign_bits, weights_of
 
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.hashing import Fields, LongestSentences, SimHash, from_description
-from fpstore.hashing.batches import BATCH_CHARS
+from fpstore.hashing.base import BATCH_CHARS
 
 # Words, marks that are composed with what stands before them, and characters whose form is known to Python alone.
 PIECES = ["a", "b", "the fox", " ", "?!", "\u0301", "\u1100\u1161", "\u4e2d\u6587", "\u00e9", "\u03a3", "\ud800", "12"]

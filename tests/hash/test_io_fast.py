@@ -14,11 +14,10 @@ from speeds import SOME_WIDTHS
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import lines, open_reader
-from fpstore.io.columns import parse_block
 from fpstore.io.delimited import DelimitedText
-from fpstore.io.digits import Digits
+from fpstore.io.digits import Digits, parse_block
 from fpstore.io.files import InputFile
-from fpstore.io.jsonl import JsonLines
+from fpstore.io.lines import JsonLines
 
 
 def outcome(path, block_bytes, **options):

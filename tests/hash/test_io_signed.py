@@ -12,8 +12,7 @@ from inputs import put
 from fpstore.base.width import Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader, parse_fingerprint
-from fpstore.io.columns import parse_block
-from fpstore.io.digits import Digits
+from fpstore.io.digits import Digits, parse_block
 
 __all__ = ["folder", "prepared"]
 

@@ -15,7 +15,7 @@ from commandline import fine, run
 
 import fpstore
 from fpstore.errors import InputError
-from fpstore.hashing.walk import Walk
+from fpstore.hashing.documents import Walk
 
 HASHES = [0, 1, 0xFFFF_0000, 0xFFFF_0001]
 NAN = [5.0, math.nan, 1.0, 2.0]

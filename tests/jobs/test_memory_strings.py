@@ -16,7 +16,7 @@ VERB = (
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others take address space in advance
     import pyarrow, pyarrow.parquet
     import fpstore.calibration, fpstore.change.join, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.pairs
-    import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.joining, fpstore.io.jsonl, fpstore.io.delimited
+    import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.joining, fpstore.io.lines, fpstore.io.delimited
     from fpstore.cli import main
 
     limit(int(sys.argv[1]))

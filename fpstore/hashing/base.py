@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from itertools import chain
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeVar, overload
 
@@ -15,22 +16,14 @@ from fpstore.base.arguments import check_choice, is_iterable
 from fpstore.base.resources import parse_threads
 from fpstore.base.threads import in_order
 from fpstore.base.width import Width
-from fpstore.errors import InputError
+from fpstore.errors import InputError, show
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Flags = npt.NDArray[np.bool_]
 
 
 class Hashed(NamedTuple):
-    """The fingerprints of some items.
-
-    Attributes
-    ----------
-    rows : ndarray of uint64, shape (n,) or (n, words)
-        As `fpstore.base.width` describes them; zero for an item that has none.
-    known : ndarray of bool, shape (n,)
-        Whether an item has a fingerprint.
-    """
+    """The fingerprints of some items, rows of words, and which items have one: the row of any other is zero."""
 
     rows: Words
     known: Flags
@@ -63,21 +56,26 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         """Bits of a fingerprint: 32, 64, 128 or 256."""
 
     @property
-    @abstractmethod
     def parameters(self) -> dict[str, Any]:
         """The arguments that make an equal fingerprinter, as JSON values."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]  # all are dataclasses
+
+    def _keep(self, **values: Any) -> None:
+        """Set parameters in the form in which they are kept."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @abstractmethod
     def hashed(self, items: Sequence[Any], /) -> Hashed:
         """Return the fingerprints of some items that fit into memory together, of types that `batches` has checked."""
 
-    @abstractmethod
     def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
         """Cut items into batches that fit into memory; InputError names the position of an item of a wrong type."""
+        return batches_of_texts(items)
 
-    @abstractmethod
     def lack(self, item: Item_contra, /) -> str:
-        """Return why an item has no fingerprint, as the rest of a sentence that begins with the item."""
+        """Return the message that an item has no fingerprint."""
+        return f"the text {show(item)} has no words, and so no fingerprint: leave it out (is_empty() finds such texts)"
 
     @overload
     def fingerprint(self, item: Item_contra, /, *, empty: Literal["refuse"] = ...) -> int: ...
@@ -199,27 +197,22 @@ def refuse_item(item: object, place: int) -> NoReturn:
     raise not_text(item, f"item {place}: a text (str)")
 
 
-def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], Any] = refuse_item) -> Iterator[list[Any]]:
-    """Cut texts into batches of about a million characters. A null of a column is an empty text.
-
-    Parameters
-    ----------
-    items : iterable
-        Such as a list, or a column of strings of pyarrow, Polars, pandas or NumPy.
-    otherwise : callable
-        Takes an item that is no text, and its position; returns what takes its place, or raises InputError.
-
-    Raises
-    ------
-    InputError
-        `items` is one text, bytes, or no iterable.
-    """
-    if not is_iterable(items, str, Mapping):
+def check_items(items: object, kind: str, *single: type) -> None:
+    """Raise InputError for what is no iterable of items, or of a type of single ones."""
+    if not is_iterable(items, *single):
         raise InputError(
-            f"fingerprints() takes an iterable of texts, got {type(items).__name__}: "
-            "wrap a single text in a list or pass it to fingerprint()",
+            f"fingerprints() takes an iterable of {kind}, got {type(items).__name__}: "
+            f"wrap a single {kind[:-1]} in a list or pass it to fingerprint()",
             got=type(items),
         )
+
+
+def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], Any] = refuse_item) -> Iterator[list[Any]]:
+    """Cut texts, also a column of them, whose nulls are empty texts, into batches of about a million characters.
+
+    ``otherwise`` takes an item that is no text, and its position; it returns what takes its place, or raises InputError.
+    """
+    check_items(items, "texts", str, Mapping)
     texts = (
         item if isinstance(item, str) else "" if is_null(item) else otherwise(item, place)
         for place, item in enumerate(_values(items))

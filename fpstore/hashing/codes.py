@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.arguments import check_whole
 from fpstore.hashing.base import Flags
-from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, check_bits, check_dimension, check_seed, draws, packed
+from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, draws, packed
 
 MOST_BITS = 1 << 20
 
@@ -73,14 +73,7 @@ class BitSample(VectorFingerprinter):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", check_bits(self.width))
-        object.__setattr__(self, "dimension", check_dimension(self.dimension, self.width, MOST_BITS))
-        object.__setattr__(self, "seed", check_seed(self.seed))
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter."""
-        return asdict(self)
+        self._check(least=self.width, most=MOST_BITS)
 
     @property
     def _packed_bytes(self) -> int:
@@ -183,16 +176,9 @@ class Unary(VectorFingerprinter):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", check_dimension(self.dimension, 1))
-        object.__setattr__(self, "low", check_whole(self.low, -_MOST_VALUE, _MOST_VALUE - 1, "low"))
-        object.__setattr__(self, "high", check_whole(self.high, self.low + 1, _MOST_VALUE, "high"))
-        object.__setattr__(self, "width", check_bits(self.width))
-        object.__setattr__(self, "seed", check_seed(self.seed))
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter."""
-        return asdict(self)
+        self._check()
+        self._keep(low=check_whole(self.low, -_MOST_VALUE, _MOST_VALUE - 1, "low"))
+        self._keep(high=check_whole(self.high, self.low + 1, _MOST_VALUE, "high"))
 
     def _problem(self, values: Array) -> str:
         if values.dtype.kind not in "iu":

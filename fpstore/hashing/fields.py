@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import BATCH_CHARS, Fingerprinter, Hashed, batched, is_null, not_text
+from fpstore.hashing.base import BATCH_CHARS, Fingerprinter, Hashed, batched, check_items, is_null, not_text
 from fpstore.hashing.text import SimHash
 from fpstore.hashing.weights import MOST_WEIGHT
 
@@ -69,7 +69,7 @@ class Fields(Fingerprinter[Row]):
             )
         if not isinstance(self.weights, Mapping):
             raise InputError(f"the weights of fields are a mapping such as {{'title': 4, 'text': 1}}, got {show(self.weights)}")
-        object.__setattr__(self, "weights", checked_fields(self.weights))
+        self._keep(weights=checked_fields(self.weights))
 
     def __hash__(self) -> int:
         return hash((self.fingerprinter, frozenset(self.weights.items())))
@@ -121,12 +121,7 @@ class Fields(Fingerprinter[Row]):
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
         """Cut rows into batches of about a million characters."""
-        if not is_iterable(items, str, Mapping):
-            raise InputError(
-                f"fingerprints() takes an iterable of rows, got {type(items).__name__}: "
-                "wrap a single row in a list or pass it to fingerprint()",
-                got=type(items),
-            )
+        check_items(items, "rows", str, Mapping)
         rows = (self._texts(item, place) for place, item in enumerate(items))
         return batched(rows, lambda row: length_of(row) + 8 * len(row), BATCH_CHARS)
 
@@ -151,21 +146,11 @@ class Fields(Fingerprinter[Row]):
 
 def length_of(texts: str | Texts) -> int:
     """Return the characters of a text, or of all texts of a row."""
-    return len(texts) if isinstance(texts, str) else sum(len(text) for text in texts if text is not None)
+    return sum(map(len, filter(None, (texts,) if isinstance(texts, str) else texts)))
 
 
 def checked_fields(given: object) -> dict[str, int]:
-    """Return the names of columns of texts with their weights, 1 where none are given.
-
-    Parameters
-    ----------
-    given : str, sequence of str, or mapping of str to int
-
-    Raises
-    ------
-    InputError
-        There are none, one is named twice, or a name or a weight cannot be one.
-    """
+    """Return the names of columns of texts with their weights, 1 where none are given."""
     names = [given] if isinstance(given, str) else given
     if not is_iterable(names):
         raise _no_name(given)
@@ -187,25 +172,9 @@ def _no_name(got: object) -> InputError:
 
 
 def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fingerprinter[Any], str | tuple[str, ...]]:
-    """Return the fingerprinter of columns of texts, and the columns that it needs.
+    """Return the fingerprinter of columns of texts, and the columns that it needs: several become `Fields`.
 
-    Parameters
-    ----------
-    fingerprinter : Fingerprinter
-        Of texts, or `Fields`.
-    text : str, sequence of str, or mapping of str to int
-        The columns. One alone needs no weight. Those of `Fields` have the same names; weights may be left out.
-
-    Returns
-    -------
-    fingerprinter : Fingerprinter
-    columns : str or tuple of str
-        One column for a fingerprinter of texts, or those of `Fields`.
-
-    Raises
-    ------
-    InputError
-        The names or weights are not those of `Fields`, or the fingerprinter cannot weigh several fields.
+    Columns of given `Fields` have the names of the fields, and their weights or none.
     """
     weights = checked_fields(text)
     if isinstance(fingerprinter, Fields):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed, batches_of_texts
+from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.io.packages import import_package
 
 #: Packages that find the main text of a page: the first is the default, and finds more copies; the second is faster.
@@ -81,16 +81,12 @@ class MainText(Fingerprinter[str]):
         return {"fingerprinter": self.fingerprinter.describe(), "extractor": self.extractor}
 
     def lack(self, item: str) -> str:
-        """Return the message that a page has no main text."""
+        """Return the message."""
         return f"the page {show(item)} has no main text, and so no fingerprint: leave it out (is_empty() finds such pages)"
 
     def hashed(self, items: Sequence[str]) -> Hashed:
         """Return the fingerprints of some pages."""
         return self.fingerprinter.hashed(main_texts(items, self.extractor))
-
-    def batches(self, items: Iterable[str]) -> Iterator[Sequence[str]]:
-        """Cut pages into batches of about a million characters."""
-        return batches_of_texts(items)
 
 
 def of_pages(fingerprinter: Fingerprinter[Any], html: bool | str) -> Fingerprinter[Any]:

@@ -6,18 +6,18 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fpstore.base.aliases import Bytes
-from fpstore.base.arguments import check_choice, check_path, check_whole, is_iterable
+from fpstore.base.arguments import check_choice, check_path, check_whole
 from fpstore.base.width import Width, check_width
 from fpstore.disk.refusals import refused
 from fpstore.errors import FpstoreError, InputError, one_line, show
-from fpstore.hashing.base import Fingerprinter, Hashed, batched
+from fpstore.hashing.base import Fingerprinter, Hashed, batched, check_items
 from fpstore.io.packages import import_package
 
 if TYPE_CHECKING:
@@ -162,19 +162,8 @@ class ImageHash(Fingerprinter["Picture"]):
         if method != "color":
             usual = PDQ_QUALITY if method == "pdq" else DETAIL
             min_quality = check_whole(usual if min_quality is None else min_quality, 0, 100, "min_quality")
-        values = {
-            "method": method,
-            "width": _check_method_width(method, width),
-            "frame": check_choice(frame, FRAMES, "frame"),
-            "min_quality": min_quality,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter."""
-        return asdict(self)
+        check_choice(frame, FRAMES, "frame")
+        self._keep(method=method, width=_check_method_width(method, width), frame=frame, min_quality=min_quality)
 
     @property
     def usual_radius(self) -> int:
@@ -196,12 +185,7 @@ class ImageHash(Fingerprinter["Picture"]):
 
     def batches(self, items: Iterable[Picture]) -> Iterator[list[Any]]:
         """Cut pictures into batches of at most 16; images of Pillow are decoded here, since threads cannot share their files."""
-        if not is_iterable(items, str) or hasattr(items, "read"):
-            raise InputError(
-                f"fingerprints() takes an iterable of pictures, got {type(items).__name__}: "
-                "wrap a single picture in a list or pass it to fingerprint()",
-                got=type(items),
-            )
+        check_items(items, "pictures", str, io.IOBase)
         return batched((given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES)
 
     def of_frames(self, picture: Given, *, every: bool) -> list[int | Lack]:
@@ -301,15 +285,6 @@ def _check_method_width(method: str, width: object) -> int:
 
 
 _ORIENTATION = 0x0112  # the tag of Exif
-_TURNS = {  # the turn that makes a picture with this orientation upright
-    2: "FLIP_LEFT_RIGHT",
-    3: "ROTATE_180",
-    4: "FLIP_TOP_BOTTOM",
-    5: "TRANSPOSE",
-    6: "ROTATE_270",
-    7: "TRANSVERSE",
-    8: "ROTATE_90",
-}
 # Pillow reads these by starting another program, which must not happen to files of strangers.
 _PROGRAMS = {"EPS"}
 
@@ -335,15 +310,7 @@ def pillow() -> Any:
 
 
 def given(picture: object, place: int | None = None) -> Given:
-    """Return a picture in a form that threads can share, and a name with its place among others.
-
-    Raises
-    ------
-    InputError
-        It is not a picture, or an image that cannot be decoded.
-    StorageError
-        An open file cannot be read.
-    """
+    """Return a picture in a form that threads can share, and a name with its place among others."""
     if isinstance(picture, Given):
         return picture
     where = "" if place is None else f"item {place}: "
@@ -414,28 +381,20 @@ def _stream(source: Path | bytes) -> IO[bytes]:
 
 
 def upright(image: Image) -> Image:
-    """Return an image turned as its Exif data say; without such data, or with broken ones, the image itself.
-
-    The result has the pixels of ``PIL.ImageOps.exif_transpose``.
-    """
+    """Return an image turned as its Exif data say; without such data, or with broken ones, the image itself."""
     image.load()
     try:
-        turn = _TURNS.get(image.getexif().get(_ORIENTATION, 1))
+        turned = image.getexif().get(_ORIENTATION, 1) in range(2, 9)
     except Exception:  # Pillow's readers of metadata raise many kinds of errors for broken ones
-        turn = None
-    return image if turn is None else image.transpose(getattr(pillow().Transpose, turn))
+        turned = False
+    return import_package("PIL.ImageOps", "ImageHash").exif_transpose(image) if turned else image
 
 
 @contextmanager
 def refusals(name: str, path: Path | None = None) -> Iterator[None]:
     """Turn every error of Pillow inside the block into one of fpstore.
 
-    Raises
-    ------
-    InputError
-        Its attribute ``reason`` is "other" (no picture), "large" (for the limits of Pillow, or for the memory) or "broken".
-    StorageError
-        The system cannot read the file.
+    The attribute ``reason`` of an InputError is "other" (no picture), "large" (for Pillow's limits, or the memory) or "broken".
     """
     images = pillow()
     try:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fpstore.base.arguments import check_whole
 from fpstore.base.width import Width, check_width
-from fpstore.errors import show
-from fpstore.hashing.base import Fingerprinter, Hashed, batches_of_texts
+from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.features import rows_of
 from fpstore.hashing.normal import NormalForm
 
@@ -65,17 +64,11 @@ class LongestSentences(Fingerprinter[str]):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value in {
-            "n": check_whole(self.n, 1, _MOST_SENTENCES, "n"),
-            "width": check_width(self.width).bits,
-            "seed": check_whole(self.seed, 0, 2**64 - 1, "seed"),
-        }.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter."""
-        return asdict(self)
+        self._keep(
+            n=check_whole(self.n, 1, _MOST_SENTENCES, "n"),
+            width=check_width(self.width).bits,
+            seed=check_whole(self.seed, 0, 2**64 - 1, "seed"),
+        )
 
     def sentences(self, text: str) -> list[str]:
         """Return the sentences of a text that are hashed, in their normal form, the longest first."""
@@ -86,10 +79,6 @@ class LongestSentences(Fingerprinter[str]):
         """Return the hashed sentences, each with the weight 1."""
         return dict.fromkeys(self.sentences(text), 1)
 
-    def lack(self, item: str) -> str:
-        """Return the message that a text has no words."""
-        return f"the text {show(item)} has no words, and so no fingerprint: leave it out (is_empty() finds such texts)"
-
     def hashed(self, items: Sequence[str]) -> Hashed:
         """Return the fingerprints of some texts."""
         signatures = ["\n".join(self.sentences(text)) for text in items]
@@ -97,7 +86,3 @@ class LongestSentences(Fingerprinter[str]):
         rows = rows_of(signatures, "xxh64", self.seed, Width(self.width))
         rows[~known] = 0
         return Hashed(rows, known)
-
-    def batches(self, items: Iterable[str]) -> Iterator[Sequence[str]]:
-        """Cut texts into batches of about a million characters."""
-        return batches_of_texts(items)

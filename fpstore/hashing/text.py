@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -156,12 +156,12 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         check_choice(self.weighting, ("count", "log", "set"), "weighting")
         if not callable(self.hash):
             check_choice(self.hash, tuple(HASHES), "hash")
-        _set(self, size=check_whole(self.size, 1, _MAX_SIZE, "size"), seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
-        _set(self, width=check_width(self.width).bits)
+        self._keep(size=check_whole(self.size, 1, _MAX_SIZE, "size"), seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
+        self._keep(width=check_width(self.width).bits)
         check_hash(self.hash, self.width, self.seed)
-        _set(self, stop_words=_words(self.stop_words))
+        self._keep(stop_words=_words(self.stop_words))
         if isinstance(self.weights, Mapping):
-            _set(self, weights=FeatureWeights.of_json(self.weights))
+            self._keep(weights=FeatureWeights.of_json(self.weights))
         elif not isinstance(self.weights, FeatureWeights | None):
             raise InputError(f"weights must be a result of learn_weights(), got {show(self.weights)}", got=self.weights)
         if self.tokenizer is not None and not callable(self.tokenizer):
@@ -211,9 +211,8 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
                 raise InputError(
                     f"a {what} that is a function cannot be remembered: make the fingerprints yourself and pass them"
                 )
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
         weights = None if self.weights is None else self.weights.as_json()
-        return values | {"stop_words": list(self.stop_words), "weights": weights}
+        return super().parameters | {"stop_words": list(self.stop_words), "weights": weights}
 
     def features(self, text: str) -> dict[str, float]:
         """Return the features of a text with their weights.
@@ -407,12 +406,6 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             rows, weights = np.ascontiguousarray(rows[order]), weights[order]
         signs: Words = _kernel.simhash_weighted(rows, weights, batched, width.words)
         return signs & unused_mask(width) if width.bits < 64 else signs
-
-
-def _set(simhash: SimHash, **values: Any) -> None:
-    """Set parameters in the form in which they are kept."""
-    for name, value in values.items():
-        object.__setattr__(simhash, name, value)
 
 
 def _words(words: object) -> tuple[str, ...]:

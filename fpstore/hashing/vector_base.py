@@ -55,6 +55,12 @@ class VectorFingerprinter(Fingerprinter[Any]):
 
     items: ClassVar[str] = "vectors"
     dimension: int
+    seed: int
+
+    def _check(self, least: int = 1, most: int = MOST_DIMENSIONS) -> None:
+        self._keep(width=check_width(self.width).bits)
+        self._keep(dimension=check_whole(self.dimension, least, most, "dimension"))
+        self._keep(seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
 
     def hashed(self, items: Sequence[Any]) -> Hashed:
         """Return the fingerprints of some vectors: a block of `batches`, an array of rows, or a list."""
@@ -135,21 +141,6 @@ class VectorFingerprinter(Fingerprinter[Any]):
             if problem:
                 raise InputError(f"vector {first + place}: {problem}; got {show(vector)}", got=first + place)
         raise InputError(f"vectors {first} to {first + len(values) - 1} have different types: make them one array", got=first)
-
-
-def check_dimension(value: object, least: int, most: int = MOST_DIMENSIONS) -> int:
-    """Return a number of dimensions."""
-    return check_whole(value, least, most, "dimension")
-
-
-def check_seed(value: object) -> int:
-    """Return a seed."""
-    return check_whole(value, 0, 2**64 - 1, "seed")
-
-
-def check_bits(value: object) -> int:
-    """Return a width."""
-    return check_width(value).bits
 
 
 def packed(bits: Flags) -> npt.NDArray[np.uint8]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Flags
 from fpstore.hashing.hyperplanes import hyperplanes
-from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, check_bits, check_dimension, check_seed, packed
+from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, packed
 
 _SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost it to underflow
 
@@ -82,14 +82,7 @@ class HyperplaneHash(VectorFingerprinter):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", check_dimension(self.dimension, 1))
-        object.__setattr__(self, "width", check_bits(self.width))
-        object.__setattr__(self, "seed", check_seed(self.seed))
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments that make an equal fingerprinter."""
-        return asdict(self)
+        self._check()
 
     def lack(self, item: Any) -> str:
         """Return the message that a vector has no direction."""

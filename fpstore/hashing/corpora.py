@@ -51,20 +51,10 @@ def open_source(
     again: bool = True,
     unbuffered: bool = False,
 ) -> RowSource:
-    """Return the rows of files, or of a table.
+    """Return the rows of files of one format, of folders of them, or of a table, which is what has the Arrow C stream interface.
 
-    Parameters
-    ----------
-    source : path, iterable of paths, or table
-        Files of one format of :data:`FORMATS`, and folders of them; or what has the Arrow C stream interface.
-    format : str, optional
-        One of :data:`FORMATS`; by default from the extension.
-    encoding : str, optional
-        As for `RowFiles`.
-    again : bool
-        The rows are read more than once. Otherwise ``-`` is standard input, and a stream of record batches is a table, too.
-    unbuffered : bool
-        As for `LineRows`, of JSON lines.
+    ``again``: the rows are read more than once. Otherwise ``-`` is standard input, and a stream of batches is a table, too. JSON
+    lines may be ``unbuffered``: see `LineRows`.
     """
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else paths_of(source, again)

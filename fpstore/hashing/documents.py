@@ -85,17 +85,8 @@ class Document(NamedTuple):
 class DocumentFiles(RowSource):
     """Text files as rows: each is a document with a text, whose id is its path.
 
-    Parameters
-    ----------
-    walk : Walk
-        The files.
-    on_skip : callable, optional
-        Called with the path of each file that is skipped, and the reason.
-    on_note : callable, optional
-        Called with the path of a file that is read and what was guessed or replaced, as `DocumentReader` has it, or ``"tags"``
-        for one whose name says that it is a page of HTML.
-    html : bool
-        The files are pages of HTML, and nobody needs to be told of it.
+    ``on_skip`` is called with the path of each file that is skipped, and the reason; ``on_note`` with the path of a file that is
+    read and what was guessed or replaced, or ``"tags"`` for a page of HTML, unless ``html`` says that pages are expected.
     """
 
     def __init__(self, walk: Walk, on_skip: Notice | None = None, on_note: Notice | None = None, html: bool = False) -> None:

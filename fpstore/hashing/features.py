@@ -24,17 +24,9 @@ Hash = Callable[[bytes], bytes | int]  # a hash function of the caller
 
 
 def shingles(text: str, words: bool, size: int, stop_words: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the shingles of a text in its normal form, in order.
+    """Yield the shingles of a text in its normal form, in order: ``size`` words with spaces between them, or characters.
 
-    Parameters
-    ----------
-    text : str
-    words : bool
-        Whether units are words, with single spaces between them, rather than characters.
-    size : int
-        Units in a shingle. A text of fewer is one shingle, and an empty text has none.
-    stop_words : frozenset of str
-        If there are any, shingles without one of them are left out.
+    A text of fewer units is one shingle, and an empty text has none. If there are stop words, shingles without one are left out.
     """
     units: Sequence[str] = text.split() if words else text
     joint = " " if words else ""

@@ -59,13 +59,7 @@ def hyperplanes(dimension: int, width: int, seed: int) -> Hyperplanes:
 
 
 class Hyperplanes:
-    """Hyperplanes through the origin.
-
-    Parameters
-    ----------
-    normals : ndarray of float32, shape (width, dimension)
-        Their normal vectors, of whole numbers below 2^24.
-    """
+    """Hyperplanes through the origin; their normal vectors, shape (width, dimension), have whole numbers below 2^24."""
 
     def __init__(self, normals: npt.NDArray[np.float32]) -> None:
         self._normals = normals
@@ -76,18 +70,10 @@ class Hyperplanes:
         self._double_slack = 1.01 * longest * math.sqrt(self._dimension) * _most_error(self._dimension + 2, _DOUBLE)
 
     def sides(self, values: Floats, singles: npt.NDArray[np.float32], squares: npt.NDArray[np.float32], known: Sides) -> Sides:
-        """Return whether vectors lie on the positive sides, shape (n, width); a vector on a hyperplane does not.
+        """Return whether finite vectors lie on the positive sides, shape (n, width); a vector on a hyperplane does not.
 
-        Parameters
-        ----------
-        values : ndarray of float32 or float64, shape (n, dimension)
-            The vectors: all finite.
-        singles : ndarray of float32, shape (n, dimension)
-            The same, rounded.
-        squares : ndarray of float32, shape (n,)
-            The squared lengths of these, as computed in float32; infinite where they overflow.
-        known : ndarray of bool, shape (n,)
-            Which vectors have components other than 0; the sides of others are of no interest.
+        ``singles`` are the values rounded to float32, and ``squares`` their squared lengths as computed in float32, infinite
+        where they overflow. The sides of vectors that are not ``known`` are of no interest.
         """
         shape = (len(values), len(self._normals))
         found, sure = np.empty(shape, np.bool_), np.empty(shape, np.bool_)

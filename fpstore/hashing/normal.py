@@ -184,22 +184,9 @@ class CharMap:
         self._tables = CharTables(table, np.full(0x110000 // _PAGE, -1, np.int32), none, b"")
 
     def hashed(self, texts: Sequence[str], work: Work, fields: int = 1) -> tuple[Words, NDArray[np.bool_]]:
-        """Return the fingerprints that the kernel makes of the normal forms of rows of texts.
+        """Return the fingerprints that ``work`` has the kernel make of rows of texts, and which rows have features.
 
-        Parameters
-        ----------
-        texts : sequence of str
-            Those of the first row, of the second, and so on.
-        work : callable
-            Makes fingerprints of rows with tables.
-        fields : int
-            The texts of a row.
-
-        Returns
-        -------
-        rows : ndarray of uint64
-        known : ndarray of bool
-            Whether a row has features.
+        The texts are those of the first row, ``fields`` of them, of the second, and so on.
         """
         given = encoded(texts)
         while True:

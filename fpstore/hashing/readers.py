@@ -35,7 +35,7 @@ VECTOR_ROWS = 1 << 13  # of a chunk
 
 
 class HashingReader(Reader):
-    """A reader like those of `fpstore.io`, for building a store, which makes the fingerprints.
+    """A reader like those of `fpstore.io`, for building a store, which makes the fingerprints; every row has an id.
 
     Attributes
     ----------
@@ -43,10 +43,6 @@ class HashingReader(Reader):
         What makes the fingerprints: as it was given or, for pages of HTML, a `MainText`, and for several columns, `Fields`.
     rows : None
         Not known before the items are read, since some may have no fingerprint.
-    has_ids : bool
-        True.
-    bytes_total, bytes_done : int or None
-        As for `fpstore.io.Reader`. The size of files in folders comes from a walk at the first use.
     left_out : Counter
         How many files or rows were left out so far, by reason.
     """

@@ -143,21 +143,8 @@ def packed_weights(simhash: SimHash) -> bytes:
 def read_weights(path: str | os.PathLike[str], width: int) -> SimHash:
     """Return the fingerprinter in a file of learnt weights, for fingerprints of some width.
 
-    Parameters
-    ----------
-    path : path-like
-        What ``fpstore weights`` has written, or the JSON of ``SimHash(...).learn_weights(...).describe()``.
-    width : int
-        Bits of a fingerprint: 32, 64, 128 or 256. Hashes that the kernel does not make are others for each width above 64.
-
-    Raises
-    ------
-    InputError
-        The file is none of learnt weights, or was made for another width.
-    FormatVersionError
-        It is of a newer release.
-    StorageError
-        It cannot be read.
+    ``fpstore weights`` has written the file, or it is the JSON of ``SimHash(...).learn_weights(...).describe()``. Hashes that the
+    kernel does not make are others for each width above 64.
     """
     name, read = printable(path), check_path(path)
     with storage_errors(name), Path(read).open("rb") as file:

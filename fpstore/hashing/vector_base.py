@@ -24,13 +24,7 @@ _BLOCK_NUMBERS = 1 << 20  # of a block
 
 
 class Block(Sequence[Any]):
-    """Some vectors, one after the other, and the position of the first among all.
-
-    Parameters
-    ----------
-    values : ndarray, shape (n, numbers)
-    first : int
-    """
+    """Some vectors, as rows of an array, and the position of the first among all."""
 
     def __init__(self, values: Array, first: int = 0) -> None:
         self.values, self.first = values, first

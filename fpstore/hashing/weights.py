@@ -22,19 +22,10 @@ _STEPS = 16  # a weight grows by as much when half as many documents have the fe
 
 @dataclass(frozen=True, eq=False)
 class FeatureWeights:
-    """Weights of the most frequent features; all others weigh the same.
+    """Weights of the most frequent features, 1 to 65,535, by their hashes, which ascend; all others weigh the same.
 
     The weight of a feature is its inverse document frequency (Sparck Jones, *A statistical interpretation of term specificity*,
-    1972): 1 + 16 log2(N / documents that have it), rounded. Features are known by their hashes.
-
-    Attributes
-    ----------
-    hashes : ndarray of uint64, shape (n,)
-        Ascending.
-    weights : ndarray of uint32, shape (n,)
-        1 to 65,535.
-    other : int
-        The weight of all other features, 1 to 65,535.
+    1972): 1 + 16 log2(N / documents that have it), rounded.
     """
 
     hashes: Words
@@ -48,20 +39,7 @@ class FeatureWeights:
 
     @classmethod
     def learn(cls, documents: Iterable[Words], most: int) -> Self:
-        """Count documents.
-
-        Parameters
-        ----------
-        documents : iterable of ndarray of uint64
-            The hashes of the features of each document, in any order, each once.
-        most : int
-            Features to keep.
-
-        Raises
-        ------
-        InputError
-            There are no documents.
-        """
+        """Count documents, given as the hashes of their features, each once; the ``most`` frequent features are kept."""
         most = check_whole(most, 1, MOST_FEATURES, "most")
         hashes, counts, number = np.empty(0, np.uint64), np.empty(0, np.int64), 0
         held: list[Words] = []

@@ -121,13 +121,7 @@ def _without_views(schema: Any) -> Any:
 
 
 def without_views(schema: Any) -> Any:
-    """Return a schema whose columns are no views, of which pyarrow cannot take some rows.
-
-    Raises
-    ------
-    InputError
-        There is a column of another type of which it cannot.
-    """
+    """Return a schema whose columns are no views; InputError for another type of which pyarrow cannot take some rows."""
     import pyarrow
 
     schema = _without_views(schema)
@@ -152,19 +146,7 @@ def find_column(schema: Any, name: str) -> Any:
 
 
 class ArrowColumns:
-    """Turns record batches into rows.
-
-    Parameters
-    ----------
-    schema : pyarrow.Schema
-        Without views.
-    projection : Projection
-
-    Raises
-    ------
-    InputError
-        A column is missing, or has a type that it cannot have.
-    """
+    """Turns record batches of a schema without views into rows; InputError for a column that is missing, or of another type."""
 
     def __init__(self, schema: Any, projection: Projection) -> None:
         from pyarrow import types
@@ -419,16 +401,10 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
 
 
 def in_pieces(batch: Any, most: int, once: str | None = None) -> Iterator[tuple[int, Any]]:
-    """Cut a batch into pieces of a bounded size after decoding, with the row at which each piece begins.
+    """Cut a batch into pieces of a bounded size after decoding, with the row at which each piece begins; a longer row is alone.
 
-    A longer row is alone. A dictionary, of which a value may be long and each row a byte, is not decoded before.
-
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-    most : int
-    once : str, optional
-        A column of which each distinct value is decoded once in a piece, if it has a dictionary.
+    A dictionary, of which a value may be long and each row a byte, is not decoded before. Of the column ``once``, each distinct
+    value is decoded once in a piece, if it has a dictionary.
     """
     from pyarrow import types
 
@@ -460,14 +436,7 @@ def _array(values: npt.NDArray[Any]) -> Any:
 
 
 def arrays_of_column(column: Any, rows: int) -> Iterator[Array]:
-    """Yield the vectors of an array of Arrow as arrays of some rows, without copies where there are no nulls.
-
-    Raises
-    ------
-    InputError
-        The type is not that of lists of numbers, a vector or a number is null, or lists have different lengths; the message has
-        the position.
-    """
+    """Yield the vectors of an array of Arrow as arrays of some rows, without copies where there are no nulls."""
     done = 0
     for chunk in getattr(column, "chunks", [column]):
         for start in range(0, len(chunk), rows):

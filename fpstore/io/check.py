@@ -457,13 +457,7 @@ _NULLS = {"NoneType", "NAType", "NaTType", "float"}  # types that stand for a mi
 
 
 def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | None:
-    """Return an array, also of an object that converts itself (a column of pyarrow, polars or pandas); None for other values.
-
-    Raises
-    ------
-    InputError
-        Some values are masked or null; the message has the place of the first null.
-    """
+    """Return an array, also of a column of pyarrow, polars or pandas, without masked values or nulls; None for other values."""
     if isinstance(values, np.ndarray):
         return unmasked(values)
     if not hasattr(values, "__array__"):

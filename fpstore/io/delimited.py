@@ -33,19 +33,11 @@ _NO_ROWS = rb"(?:[ \t\r]*+%(end)s|#[^%(end)s]*+%(end)s)*+"
 
 
 class DelimitedText(LineParser):
-    """Takes delimited text apart: that of one file.
+    """Takes the delimited text of one file apart. Lines that end with a zero byte have one row each.
 
-    Parameters
-    ----------
-    name, end
-        As for `LineParser`. Lines that end with a zero byte have one row each.
-    dialect : {"tsv", "csv", "txt"}
-        Cells are separated by tabs, and are as they stand; or by commas, and may be quoted, with line breaks in them; or by tabs,
-        commas or blanks.
-    projection : Projection, optional
-        The file holds fingerprints, as `fpstore.io.open_reader` has them, with these columns: a header may be missing, and
-        lines of blanks or after a ``#`` are no rows. Otherwise, the file has a header.
-
+    Cells of TSV are separated by tabs, and are as they stand; those of CSV may be quoted, with line breaks in them; those of txt
+    are separated by tabs, commas or blanks. With a projection, the file holds fingerprints in these columns: a header may be
+    missing, and lines of blanks or after a ``#`` are no rows. Otherwise, the file has a header.
     """
 
     typed = False

@@ -23,16 +23,7 @@ _Places = npt.NDArray[np.int64]
 
 
 class Digits(NamedTuple):
-    """How fingerprints are written in digits.
-
-    Attributes
-    ----------
-    width : Width
-    decimal : bool
-        Decimal digits instead of hexadecimal ones.
-    signed : bool
-        Decimal digits after a minus are the bits of a signed integer of the width.
-    """
+    """How fingerprints are written in digits: signed ones after a minus are the bits of integers of the width."""
 
     width: Width = WIDTH_64
     decimal: bool = False

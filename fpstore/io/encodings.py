@@ -31,18 +31,7 @@ _MOST_REPLACED = 10  # at most one character in ten
 
 
 class Decoded(NamedTuple):
-    """A text, and how it was decoded.
-
-    Attributes
-    ----------
-    text : str
-    encoding : str
-        As Python calls it.
-    guessed : bool
-        Whether nothing but its bytes said so.
-    replaced : int
-        Characters U+FFFD that stand for bytes that are not UTF-8.
-    """
+    """A text, and how it was decoded: by a guess, or with some characters U+FFFD for bytes that are not UTF-8."""
 
     text: str
     encoding: str
@@ -79,12 +68,6 @@ def decoded(data: bytes, encoding: str | None = None) -> Decoded | None:
 
     Without a mark or a name, they are UTF-8 if they can be. Otherwise the encoding is what a page says of itself, or guessed. If
     there is no good guess and only a few bytes are not UTF-8, these are replaced by U+FFFD.
-
-    Parameters
-    ----------
-    data : bytes
-    encoding : str, optional
-        It is this one.
     """
     known = encoding or mark_of(data) or UTF8
     try:

@@ -52,16 +52,9 @@ class FileState(NamedTuple):
 
 
 class InputFile:
-    """A named file or standard input, checked before anything is read.
+    """A named file or standard input, checked before anything is read; a stream has no size.
 
-    Attributes
-    ----------
-    name : str
-        What messages call it.
-    size : int or None
-        Bytes, None for streams.
-    arrives : bool
-        Whether it is a pipe, a socket or a terminal, whose bytes come when another program or a person sends them.
+    It ``arrives`` if it is a pipe, a socket or a terminal, whose bytes come when another program or a person sends them.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

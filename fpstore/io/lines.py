@@ -37,31 +37,14 @@ class Row(NamedTuple):
 
 
 class LineParser(ABC):
-    """Takes the lines of one file apart, in one reading.
+    """Takes the lines of one file apart, in one reading; a line ends with a line feed or a zero byte."""
 
-    Parameters
-    ----------
-    name : str
-        The file, for messages.
-    end : bytes
-        The end of a line: a line feed or a zero byte.
-
-    Attributes
-    ----------
-    typed : bool
-        Whether ids have a type of their own.
-    header : Row, optional
-        The first row, where it must have the names of the columns.
-    found : set of str
-        Of several columns of texts, those that some row has.
-    """
-
-    typed = True
-    header: Row | None = None
+    typed = True  # ids have a type of their own
+    header: Row | None = None  # the first row, where it must have the names of the columns
 
     def __init__(self, name: str, end: bytes = b"\n") -> None:
         self.name, self.end = name, end
-        self.found: set[str] = set()
+        self.found: set[str] = set()  # of several columns of texts, those that some row has
 
     def blocks(self, blocks: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
         """Yield blocks of whole rows below the header, and the number of the first line of each."""
@@ -90,18 +73,8 @@ class LineParser(ABC):
 class LineRows(RowFiles):
     """Files of lines: JSON lines or delimited text. Rows are copied byte for byte; a blank line is no row, and is not copied.
 
-    Parameters
-    ----------
-    paths : sequence of str
-    suffix : str
-        The extension of a file that is written.
-    parser : callable
-        Makes the `LineParser` of a file from its name.
-    again, encoding
-        As for `RowFiles`. The headers of files that are read again are checked at once.
-    unbuffered : bool
-        Yield the lines that have come through a pipe, a socket or a terminal, without waiting for others, and those before a bad
-        one.
+    ``parser`` makes the `LineParser` of a file from its name. ``unbuffered``: yield the lines that have come through a pipe, a
+    socket or a terminal, without waiting for others, and those before a bad one.
     """
 
     def __init__(

@@ -13,17 +13,7 @@ INSTALLED_AS = {"PIL": "pillow ImageHash", "trafilatura": "trafilatura lxml_html
 
 
 def import_package(name: str, what: str, path: str | None = None) -> Any:
-    """Return a module; MissingExtraError if its package is not installed, or cannot be imported.
-
-    Parameters
-    ----------
-    name : str
-        The module, such as ``pyarrow.parquet``.
-    what : str
-        What needs it, for the message.
-    path : str, optional
-        The input or output that needs it.
-    """
+    """Return a module; MissingExtraError if its package cannot be imported, with what needs it, and for which input or output."""
     try:
         return import_module(name)
     except ImportError as error:

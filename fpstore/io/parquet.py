@@ -195,13 +195,7 @@ def _groups_behind(metadata: Any, skip: Skip) -> tuple[list[int], int]:
 class TableRows(RowSource):
     """The rows of a table in memory, or of a stream of record batches, of which one is held at a time.
 
-    Parameters
-    ----------
-    table : object
-        A table, a record batch or a record batch reader of pyarrow, a data frame of Polars or pandas, or another object with
-        ``__arrow_c_stream__``.
-    again : bool
-        The rows are read more than once.
+    It has ``__arrow_c_stream__``: a table of pyarrow, a data frame of Polars or pandas. Rows that are read ``again`` are held.
     """
 
     names, suffix = ("the table",), ".parquet"

@@ -22,26 +22,11 @@ Complete = Callable[[Path], None]  # called with the temporary name of what is c
 
 
 class Sink:
-    """The target of a writer.
+    """The target of a writer: a path, a stream, or ``-`` for standard output.
 
-    A path is written under a temporary name beside it and renamed by `commit`; devices and pipes are written
-    directly. A stream is flushed, never closed.
-
-    Parameters
-    ----------
-    target : path or stream
-        ``"-"`` is standard output. A text stream receives UTF-8 through its binary buffer if it has one.
-    complete : Complete, optional
-        Called with the temporary name of a file; not for devices, pipes and streams.
-
-    Attributes
-    ----------
-    name : str
-        The name in messages.
-    file : binary or text stream
-        The stream that is open for writing.
-    seekable : bool
-        Whether the start can be overwritten at the end.
+    A path is written under a temporary name beside it and renamed by `commit`, before which ``complete`` is called with the
+    temporary name; devices and pipes are written directly. A stream is flushed, never closed. A text stream gets UTF-8 through
+    its binary buffer if it has one. The start of a ``seekable`` sink can be overwritten at the end.
     """
 
     def __init__(self, target: str | os.PathLike[str] | IO[Any], complete: Complete | None = None) -> None:

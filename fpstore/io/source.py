@@ -19,7 +19,7 @@ from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, counted, show
-from fpstore.io.check import MAX_U64, check_fingerprints, check_string_id, parse_integer_id
+from fpstore.io.check import check_fingerprints, check_id, parse_integer_id
 from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits, too_large
 from fpstore.io.encodings import check_encoding
 from fpstore.io.files import FileState, InputFile, at
@@ -59,25 +59,9 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Projection:
-    """The columns that are read, None for those that are not wanted, and how fingerprints are written.
+    """The columns that are read, None for those that are not wanted, and how fingerprints are written."""
 
-    Several columns of texts are a tuple: a text of a row is then a tuple, with None where a column is null.
-
-    Attributes
-    ----------
-    decimal, signed : bool
-        How fingerprints are written: see `Digits`.
-    strict : bool
-        A fingerprint or an id that is null is an error. Otherwise, such a row is not known.
-    optional_id : bool
-        The column of ids may be missing.
-    named : bool
-        The caller has named a column, so that delimited text of fingerprints must have a header.
-    alike_scores : bool
-        A number has one key as a score, whatever its type.
-    """
-
-    text: str | tuple[str, ...] | None = None
+    text: str | tuple[str, ...] | None = None  # of several, a row has a tuple, with None where a column is null
     fingerprint: str | None = None
     id: str | None = None
     score: str | None = None
@@ -85,10 +69,10 @@ class Projection:
     width: Width = WIDTH_64
     decimal: bool = False
     signed: bool = False
-    strict: bool = False
-    optional_id: bool = False
-    named: bool = True
-    alike_scores: bool = False
+    strict: bool = False  # a fingerprint or an id that is null is an error; otherwise, such a row is not known
+    optional_id: bool = False  # the column of ids may be missing
+    named: bool = True  # the caller has named a column, so that delimited text of fingerprints must have a header
+    alike_scores: bool = False  # a number has one key as a score, whatever its type
 
     @property
     def digits(self) -> Digits:
@@ -114,45 +98,20 @@ class Projection:
 
 
 class Batch(NamedTuple):
-    """Some rows of a source, in order: a value in each column for each row that is known.
-
-    Attributes
-    ----------
-    fingerprints : Words
-        As `fpstore.base.width` describes rows.
-    ids : ndarray of uint64 or StringColumn, optional
-    known : ndarray of bool, shape (rows,), optional
-        False for a row whose text, fingerprint or id is null, or whose text has no words; by default all are known.
-    texts : list of str, or of tuples of str and None, optional
-    text_of_row : ndarray of intp, optional
-        Which of the texts is that of each known row; by default each has its own.
-    scores : Words, optional
-        The keys of `fpstore.io.scores`.
-    vectors : ndarray, shape (rows, dimension), optional
-    given : ndarray of bool, shape (rows,), optional
-        The rows that have a text, with words or without.
-    chars : int
-        The length of the texts that the fingerprints were made of.
-    paths : list of Path, optional
-        Of rows that are files each.
-    wrong : callable, optional
-        Makes the error of a known row.
-    at_once : bool
-        Whether the rows are wanted before others come.
-    """
+    """Some rows of a source, in order: a value in each column for each row that is known."""
 
     fingerprints: Words = np.empty(0, np.uint64)
     ids: IdColumn = None
-    known: Flags | None = None
-    texts: list[Any] | None = None
-    text_of_row: npt.NDArray[np.intp] | None = None
-    scores: Words | None = None
+    known: Flags | None = None  # not a row whose text, fingerprint or id is null, or whose text has no words; None: all are
+    texts: list[Any] | None = None  # str, or tuples of str and None
+    text_of_row: npt.NDArray[np.intp] | None = None  # which of the texts each known row has; None: each has its own
+    scores: Words | None = None  # keys of `fpstore.io.scores`
     vectors: npt.NDArray[Any] | None = None
-    given: Flags | None = None
-    chars: int = 0
-    paths: list[Path] | None = None
+    given: Flags | None = None  # the rows that have a text, with words or without
+    chars: int = 0  # the length of the texts that the fingerprints were made of
+    paths: list[Path] | None = None  # of rows that are files each
     wrong: Wrong | None = None
-    at_once: bool = False
+    at_once: bool = False  # the rows are wanted before others come
 
     @property
     def string_bytes(self) -> int:
@@ -172,14 +131,11 @@ class Batch(NamedTuple):
 
 @dataclass
 class IdRule:
-    """Whether one reading has ids, and whether they are integers or strings. The first rows decide.
-
-    ``kind`` is None until it is decided; ``asked`` is the caller's choice.
-    """
+    """Whether one reading has ids, and whether they are integers or strings. The first rows decide."""
 
     asked: IdType = "auto"
     has_ids: bool | None = None
-    kind: IdKind | None = None
+    kind: IdKind | None = None  # None until it is decided
 
     def __post_init__(self) -> None:
         if self.asked != "auto":
@@ -187,11 +143,10 @@ class IdRule:
 
     def expect(self, has_ids: bool) -> None:
         """Refuse a mixture of rows with and without ids."""
-        if self.has_ids is None:
-            self.has_ids = has_ids
-        elif self.has_ids != has_ids:
+        if self.has_ids not in (None, has_ids):
             now, before = ("an id", "none") if has_ids else ("no id", "one")
             raise InputError(f"{now} here, but earlier rows have {before}")
+        self.has_ids = has_ids
 
     def expect_each(self, has_ids: list[bool], wrong: Wrong) -> None:
         """Refuse a mixture among some rows."""
@@ -238,47 +193,20 @@ def mixed_ids(kind: str) -> str:
 
 
 class RowSource(ABC):
-    """Rows that are read in order, for some of their columns; most can be read again, to copy some of them as they are.
+    """Rows that are read in order, for some of their columns; most can be read again, to copy some of them as they are."""
 
-    Attributes
-    ----------
-    names : sequence of str
-        The files, for messages.
-    paths : sequence of str
-        The paths of the files.
-    folders : sequence of Path
-        Those in which the files were found: a file that is written there would be read by the next run.
-    suffix : str, optional
-        The extension of a file that is written.
-    encoding : str, optional
-        That of the files, if it was named.
-    typed : bool
-        Whether ids have a type of their own; in delimited text, all are strings.
-    arrives : bool
-        Whether rows are wanted as they come.
-    absent : collection of str
-        Of several columns of texts, those that no row has that the reading under way has met: a row of JSON may lack some.
-    tagged : bool
-        Whether most of the first texts look like pages of HTML, and are taken as plain texts.
-    rows : int or None
-        The number of rows, if it is known before they are read.
-    bytes_total : int or None
-    bytes_done : int
-        How much the reading under way has read.
-    """
-
-    names: Sequence[str] = ()
+    names: Sequence[str] = ()  # the files, for messages
     paths: Sequence[str] = ()
-    folders: Sequence[Path] = ()
-    suffix: str | None = None
-    encoding: str | None = None
-    typed = True
-    arrives = False
-    absent: Collection[str] = ()
-    tagged = False
-    rows: int | None = None
+    folders: Sequence[Path] = ()  # those in which the files were found: what is written there would be read by the next run
+    suffix: str | None = None  # of a file that is written
+    encoding: str | None = None  # of the files, if it was named
+    typed = True  # ids have a type of their own; in delimited text, all are strings
+    arrives = False  # rows are wanted as they come
+    absent: Collection[str] = ()  # of several columns of texts, those that no row met so far has: a row of JSON may lack some
+    tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
+    rows: int | None = None  # if the number is known before they are read
     bytes_total: int | None = None
-    bytes_done: int = 0
+    bytes_done: int = 0  # by the reading under way
 
     @property
     def label(self) -> str:
@@ -293,13 +221,8 @@ class RowSource(ABC):
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Read from the start; InputError for a value of another type, or a column that is not there.
 
-        Parameters
-        ----------
-        projection : Projection
-        rule : IdRule, optional
-            Makes ids those of one type; by default, each batch has its own, and integers among strings are strings.
-        skipped : int
-            Rows at the beginning that are only counted, and not taken apart where that can be avoided.
+        A rule makes ids those of one type; by default, each batch has its own, and integers among strings are strings. Rows
+        that are skipped at the beginning are only counted, and not taken apart where that can be avoided.
         """
 
     def states(self) -> list[FileState]:
@@ -319,16 +242,7 @@ class RowSource(ABC):
 
 
 class RowFiles(RowSource):
-    """Rows of one or more files.
-
-    Parameters
-    ----------
-    paths : sequence of str
-    again : bool
-        They are read more than once, which only regular files can be; otherwise ``-`` is standard input.
-    encoding : str, optional
-        That of files of lines; by default UTF-8, or what a byte order mark says.
-    """
+    """Rows of files, which are regular if they are read ``again``; otherwise ``-`` is standard input."""
 
     def __init__(self, paths: Sequence[str], again: bool = False, encoding: str | None = None) -> None:
         self.encoding = check_encoding(encoding)
@@ -517,10 +431,6 @@ def _fingerprint(value: object, digits: Digits) -> int:
 
 
 def _id(value: object) -> int | str:
-    if type(value) is str:
-        return check_string_id(value)
-    if type(value) is not int:
+    if type(value) not in (int, str):
         raise InputError(f"the id {show_json(value)} is neither an integer nor a string")
-    if not 0 <= value <= MAX_U64:
-        raise InputError(f"the id {show(value)} is out of range 0 to 2^64-1")
-    return value
+    return check_id(value)

@@ -68,14 +68,9 @@ class Tabular(ABC):
 
 
 def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) -> Any:
-    """Return the columns of at least one part as a ``pyarrow.Table``, with a chunk for each part.
+    """Return the columns of at least one part as a ``pyarrow.Table``, with a chunk for each part, and other names for some.
 
-    Parameters
-    ----------
-    parts : iterable of dict
-        Numbers in 1-D arrays, which are not copied; bytes of fixed size as uint8, shape (rows, bytes); strings in lists.
-    names : mapping of str to str, optional
-        Other names for some of the columns.
+    Numbers in 1-D arrays are not copied; uint8 of shape (rows, bytes) becomes bytes of fixed size, and lists become strings.
     """
     pyarrow = import_package("pyarrow", "a table")
     chunks: dict[str, list[Any]] = {}

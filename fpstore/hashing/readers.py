@@ -37,6 +37,8 @@ VECTOR_ROWS = 1 << 13  # of a chunk
 class HashingReader(Reader):
     """A reader like those of `fpstore.io`, for building a store, which makes the fingerprints; every row has an id.
 
+    Each iteration resets the counts and reads the input again.
+
     Attributes
     ----------
     fingerprinter : Fingerprinter
@@ -44,9 +46,12 @@ class HashingReader(Reader):
     rows : None
         Not known before the items are read, since some may have no fingerprint.
     left_out : Counter
-        How many files or rows were left out so far, by reason.
+        How many files, rows or frames were left out so far, by reason.
+    row_numbers : bool
+        Whether the ids are the numbers of the rows.
     """
 
+    row_numbers = False
     _first_row = 0
 
     def __init__(
@@ -55,13 +60,15 @@ class HashingReader(Reader):
         projection: Projection,
         fingerprinter: Fingerprinter[Any],
         chunk_rows: int,
-        id_type: IdType,
         on_notice: Any,
+        id_type: IdType = "auto",
     ) -> None:
         super().__init__(sources, projection, id_type, chunk_rows)
         self.fingerprinter: Any = fingerprinter
         self.rows = None
         self.left_out: Counter[str] = Counter()
+        if on_notice is not None and not callable(on_notice):
+            raise InputError(f"on_notice must be a function of (row or path, reason), got {show(on_notice)}")
         self._on_notice = on_notice
         self._done = 0  # rows of all sources
 
@@ -69,6 +76,31 @@ class HashingReader(Reader):
     def has_ids(self) -> bool:
         """True."""
         return True
+
+    @property
+    def next_row(self) -> int:
+        """The number of the row after those read so far, with those that are left out."""
+        return self._first_row + self._done
+
+    @property
+    def null(self) -> int:
+        """Rows left out so far because the text is null."""
+        return self.left_out["null"]
+
+    @property
+    def broken(self) -> int:
+        """Pictures in folders that were broken."""
+        return self.left_out["broken"]
+
+    @property
+    def empty(self) -> int:
+        """Texts without words, pages without a main text, and frames without a fingerprint."""
+        return sum(self.left_out[reason] for reason in ("empty", "html", "blank", "quality", "small"))
+
+    @property
+    def skipped(self) -> int:
+        """Files that were not read, or are no texts or pictures."""
+        return sum(self.left_out[reason] for reason in ("binary", "large", "damaged", "encoding", "rows", "other"))
 
     def columns(self) -> Iterator[Batch]:
         """Yield rows of words, with strings in columns."""
@@ -87,23 +119,28 @@ class HashingReader(Reader):
         labels = ", ".join(source.label for source in self._sources)
         return f"{labels}: no {item} to make a fingerprint of" + (f"; left out: {reasons}" if reasons else "")
 
+    def _hashed_rows(self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None) -> Iterator[Batch]:
+        """Yield rows with the fingerprints of their texts, after notices of those that have none."""
+        for batch in hashed_rows(source, projection, self.fingerprinter, threads, rule):
+            assert batch.given is not None
+            lack = "html" if isinstance(self.fingerprinter, MainText) else "empty"
+            for place in np.flatnonzero(~batch.flags).tolist():
+                which = self.next_row + place if batch.paths is None else batch.paths[place]
+                self._leave_out(which, lack if batch.given[place] else "null")
+            yield batch
+
     def _leave_out(self, which: Any, reason: str) -> None:
         self.left_out[reason] += 1
         self._notify(which, reason)
 
-    def _notify(self, which: Any, reason: str) -> None:
+    def _notify(self, *what: Any) -> None:
         if self._on_notice is not None:
-            self._on_notice(which, reason)
+            self._on_notice(*what)
 
 
 def _check_maker(fingerprinter: object, items: tuple[str, ...], example: str) -> None:
     if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in items:
         raise InputError(f"fingerprinter must be one of {items[0]}, such as {example}, got {type(fingerprinter).__name__}")
-
-
-def _check_notice(on_notice: object, arguments: str) -> None:
-    if on_notice is not None and not callable(on_notice):
-        raise InputError(f"on_notice must be a function of ({arguments}), got {show(on_notice)}")
 
 
 class TextReader(HashingReader):
@@ -152,12 +189,8 @@ class TextReader(HashingReader):
 
     Attributes
     ----------
-    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
+    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out, row_numbers, next_row
         As for all readers that make fingerprints: see `HashingReader`.
-    row_numbers : bool
-        Whether the ids are the numbers of the rows.
-    next_row : int
-        The number of the row after those read so far.
     absent : list of str
         Of several columns of texts, those that no row read so far has.
     tagged : bool
@@ -206,7 +239,6 @@ class TextReader(HashingReader):
     ) -> None:
         if not (id is None or (isinstance(id, str) and id)):
             raise InputError(f"id must be the name of a column, got {show(id)}", got=id)
-        _check_notice(on_notice, "row, reason")
         check_choice(id_type, get_args(IdType), "id_type")
         _check_maker(fingerprinter, ("texts", "rows"), "SimHash()")
         fingerprinter, columns = maker_of_columns(fingerprinter, text)
@@ -220,12 +252,7 @@ class TextReader(HashingReader):
         self.row_numbers = id is None
         self._places: deque[Words] | None = None  # of the rows that have a fingerprint, until they are asked for
         projection = Projection(text=columns, id=id, width=Width(fingerprinter.width), strict=True)
-        super().__init__([self._source], projection, fingerprinter, chunk_rows, id_type, on_notice)
-
-    @property
-    def next_row(self) -> int:
-        """The number of the row after those read so far."""
-        return self._first_row + self._done
+        super().__init__([self._source], projection, fingerprinter, chunk_rows, on_notice, id_type)
 
     @property
     def absent(self) -> list[str]:
@@ -237,27 +264,8 @@ class TextReader(HashingReader):
         """Whether most of the first texts look like pages of HTML, and are taken as plain texts."""
         return self._source.tagged
 
-    @property
-    def null(self) -> int:
-        """Rows left out so far because the text is null."""
-        return self.left_out["null"]
-
-    @property
-    def empty(self) -> int:
-        """Rows left out so far because the text has no words."""
-        return self.left_out["empty"] + self.left_out["html"]
-
     def placed(self) -> Iterator[tuple[Chunk, Words, int]]:
-        """Yield chunks with the numbers of their rows.
-
-        Yields
-        ------
-        chunk : Chunk
-        places : ndarray of uint64, shape (rows,)
-            The number of each row in the input, in which rows that are left out count.
-        end : int
-            The number of the next row that is not left out, as far as rows were read.
-        """
+        """Yield chunks, the number of each row in the input, and that of the next row that is not left out, as far as known."""
         held = self._places = deque[Words]()
         rest = np.empty(0, np.uint64)
         try:
@@ -270,15 +278,9 @@ class TextReader(HashingReader):
             self._places = None
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
-        for batch in hashed_rows(source, projection, self.fingerprinter, self._threads, rule):
-            known, given = batch.flags, batch.given
-            assert given is not None
-            if not known.all():
-                lack = "html" if isinstance(self.fingerprinter, MainText) else "empty"
-                for place in np.flatnonzero(~known).tolist():
-                    self._leave_out(self.next_row + place, lack if given[place] else "null")
-            places = np.flatnonzero(known).astype(np.uint64) + np.uint64(self.next_row)
-            self._done += len(known)
+        for batch in self._hashed_rows(source, projection, self._threads, rule):
+            places = np.flatnonzero(batch.flags).astype(np.uint64) + np.uint64(self.next_row)
+            self._done += len(batch.flags)
             if self._places is not None:
                 self._places.append(places)
             if self.row_numbers:
@@ -309,11 +311,10 @@ class DocumentReader(HashingReader):
     threads : int, optional
         Chunks of which fingerprints are made at the same time; by default one per processor. The result does not depend on it.
     on_notice : callable, optional
-        Called with the path of each skipped file and the reason: ``"binary"``, ``"large"``, ``"damaged"``, ``"encoding"`` or
-        ``"rows"`` as in `iter_documents`, or ``"empty"`` for a text without words, which has no fingerprint
-        (``"html"`` for a page without a main text). Also with the path
-        of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
-        not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
+        Called with the path of each skipped file and the reason: those of `iter_documents`, or ``"empty"`` for a text without
+        words, which has no fingerprint (``"html"`` for a page without a main text). Also with the path of a file that is read and
+        ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are not UTF-8, or ``"tags"``, if its
+        name ends with .html, .htm or .xhtml and it is taken as a plain text.
 
     Attributes
     ----------
@@ -357,31 +358,16 @@ class DocumentReader(HashingReader):
     ) -> None:
         chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
         _check_maker(fingerprinter, ("texts",), "SimHash()")
-        _check_notice(on_notice, "path, reason")
         walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
         self._threads = parse_threads(threads)
         maker = of_pages(fingerprinter, html)
         files = DocumentFiles(walk, self._leave_out, self._notify, isinstance(maker, MainText))
         projection = Projection(text="text", id="id", width=Width(maker.width), strict=True)
-        super().__init__([files], projection, maker, chunk_documents, "auto", on_notice)
-
-    @property
-    def skipped(self) -> int:
-        """Files that were not read, or are no texts."""
-        return self.left_out.total() - self.empty
-
-    @property
-    def empty(self) -> int:
-        """Texts without words, and pages without a main text."""
-        return self.left_out["empty"] + self.left_out["html"]
+        super().__init__([files], projection, maker, chunk_documents, on_notice)
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         rule.has_ids, rule.kind = True, "str"
-        for batch in hashed_rows(source, projection, self.fingerprinter, self._threads):
-            for place in np.flatnonzero(~batch.flags).tolist():
-                assert batch.paths is not None
-                self._leave_out(batch.paths[place], "html" if isinstance(self.fingerprinter, MainText) else "empty")
-            yield batch
+        return self._hashed_rows(source, projection, self._threads, None)
 
 
 class ImageReader(HashingReader):
@@ -456,28 +442,11 @@ class ImageReader(HashingReader):
     ) -> None:
         chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
         self._threads = parse_threads(threads)
-        if not isinstance(fingerprinter, ImageHash):
-            raise InputError(f"fingerprinter must be one of pictures, such as ImageHash(), got {type(fingerprinter).__name__}")
-        _check_notice(on_notice, "path, reason")
+        _check_maker(fingerprinter, ("pictures",), "ImageHash()")
         self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
         self._lack = ""
         projection = Projection(id="id", width=Width(fingerprinter.width))
-        super().__init__([DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, "auto", on_notice)
-
-    @property
-    def broken(self) -> int:
-        """Pictures in folders that were broken."""
-        return self.left_out["broken"]
-
-    @property
-    def skipped(self) -> int:
-        """Files in folders that were no pictures, or too large."""
-        return self.left_out["other"] + self.left_out["large"]
-
-    @property
-    def empty(self) -> int:
-        """Frames without a fingerprint."""
-        return self.left_out.total() - self.skipped - self.broken
+        super().__init__([DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, on_notice)
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         source.bytes_done, width = 0, Width(self.width)
@@ -540,12 +509,8 @@ class VectorReader(HashingReader):
 
     Attributes
     ----------
-    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out
+    rows, has_ids, fingerprinter, bytes_total, bytes_done, left_out, row_numbers, next_row
         As for all readers that make fingerprints: see `HashingReader`.
-    row_numbers : bool
-        Whether the ids are the numbers of the vectors, as of files without ids.
-    next_row : int
-        The number of the vector after those read so far, with those that are left out.
 
     Raises
     ------
@@ -584,7 +549,6 @@ class VectorReader(HashingReader):
         given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         if not is_iterable(given):
             raise InputError(f"paths must be a path or an iterable of paths, got {type(given).__name__}", got=type(given))
-        _check_notice(on_notice, "path, number")
         names = list(given)
         for path in names:
             check_path(path)
@@ -597,14 +561,8 @@ class VectorReader(HashingReader):
             vector=vector_field or "vector", id=id_field or "id", strict=True, optional_id=id_field is None, named=named
         )
         maker = _maker_of(fingerprinter, files[0], projection)
-        projection = replace(projection, width=Width(maker.width))
-        super().__init__(files, projection, maker, VECTOR_ROWS, id_type, on_notice)
+        super().__init__(files, replace(projection, width=Width(maker.width)), maker, VECTOR_ROWS, on_notice, id_type)
         self.row_numbers = self._projections[0].id is None
-
-    @property
-    def next_row(self) -> int:
-        """The number of the vector after those read so far."""
-        return self._first_row + self._done
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         done, (name,) = 0, source.names
@@ -617,13 +575,11 @@ class VectorReader(HashingReader):
                     rows, known = self.fingerprinter.hashed(block)
                 for place in np.flatnonzero(~known).tolist():
                     self.left_out["zero"] += 1
-                    if self._on_notice is not None:
-                        self._on_notice(name, block.first + place)
+                    self._notify(name, block.first + place)
                 start, stop = block.first - done, block.first - done + len(block)
-                places = np.arange(len(block), dtype=np.uint64) + np.uint64(self.next_row + start)
-                ids = places if batch.ids is None else batch.ids
+                ids: Any = np.arange(start, stop, dtype=np.uint64) + np.uint64(self.next_row)
                 if batch.ids is not None:
-                    ids = ids.slice(start, stop) if isinstance(ids, StringColumn) else ids[start:stop]
+                    ids = batch.ids.slice(start, stop) if isinstance(batch.ids, StringColumn) else batch.ids[start:stop]
                 ids = ids.filter(known) if isinstance(ids, StringColumn) else ids[known]
                 yield Batch(rows[known], ids, at_once=True)  # before a file behind this one is found to be wrong
             done += len(batch.vectors)

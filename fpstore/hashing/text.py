@@ -296,8 +296,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         """Return the fingerprints of some texts."""
         if self._in_kernel and all(isinstance(item, str) for item in items):
             return self._by_kernel(items, _ONE_FIELD)  # type: ignore[arg-type]
-        return self._of_features(self.features(item).items() if isinstance(item, str) else item for item in items)  # type:
-        ignore[misc]
+        return self._of_features(self.features(item).items() if isinstance(item, str) else item for item in items)  # type: ignore[misc]
 
     def hashed_fields(self, rows: Sequence[Sequence[str | None]], weights: Sequence[int]) -> Hashed:
         """Return the fingerprints of rows of several texts: see `fpstore.hashing.Fields`.

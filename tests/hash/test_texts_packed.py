@@ -17,7 +17,7 @@ import fpstore
 from fpstore import SimHash
 from fpstore.errors import InputError
 from fpstore.hashing import DocumentReader, TextReader, iter_documents
-from fpstore.io import open_reader, packed
+from fpstore.io import files, open_reader
 
 PACKERS = {".gz": partial(gzip.compress, mtime=0), ".zst": zstandard.ZstdCompressor().compress}
 ROWS = [{"text": f"the text of the page number {row} of many", "url": f"u{row}"} for row in range(3000)]
@@ -224,7 +224,7 @@ def test_bombs_take_no_memory(tmp_path, extension):
 
 def test_names_inside():
     names = {"a.txt.gz": "a.txt", "a.GZ": "a", ".gz": ".gz", "b/c.md.zst": "c.md", "a.gz.gz": "a.gz", "a.txt": "a.txt"}
-    assert {name: packed.inner_name(name) for name in names} == names
+    assert {name: files.inner_name(name) for name in names} == names
 
 
 def test_outputs_are_not_compressed_by_their_names(tmp_path, monkeypatch):

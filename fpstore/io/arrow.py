@@ -23,7 +23,6 @@ from fpstore.io.source import (
     Batch,
     Flags,
     IdColumn,
-    IdKind,
     IdRule,
     Projection,
     Wrong,
@@ -56,29 +55,7 @@ def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
     schema, plain = table.schema, _without_views(table.schema)
     if plain == schema:
         return table.filter(pyarrow.array(kept))
-    return with_schema(with_schema(table, plain).filter(pyarrow.array(kept)), schema)
-
-
-def with_schema(table: Any, schema: Any) -> Any:
-    """Return a table or a record batch with other types of its columns, also where only the values of a dictionary differ."""
-    import pyarrow
-    from pyarrow import types
-
-    if table.schema.equals(schema):
-        return table
-    columns = []
-    for column, field in zip(table.columns, schema, strict=True):
-        if types.is_dictionary(field.type) and column.type != field.type:  # pyarrow casts no dictionary of views
-            chunks = column.chunks if isinstance(column, pyarrow.ChunkedArray) else [column]
-            values = [
-                pyarrow.DictionaryArray.from_arrays(
-                    chunk.indices, chunk.dictionary.cast(field.type.value_type), ordered=field.type.ordered
-                )
-                for chunk in chunks
-            ]
-            column = pyarrow.chunked_array(values, field.type) if isinstance(column, pyarrow.ChunkedArray) else values[0]
-        columns.append(column.cast(field.type))
-    return type(table).from_arrays(columns, schema=schema)
+    return table.cast(plain).filter(pyarrow.array(kept)).cast(schema)
 
 
 def writable(schema: Any) -> Any:
@@ -160,7 +137,9 @@ class ArrowColumns:
         if projection.fingerprint is not None:
             check_fingerprint_type(projection.fingerprint, find_column(schema, projection.fingerprint), projection)
         if projection.id is not None:
-            id_kind(projection.id, find_column(schema, projection.id))
+            found = plain_type(find_column(schema, projection.id))
+            if not types.is_integer(found) and not is_text(found):
+                raise InputError(f"column {projection.id!r} has type {found}, ids must be integers or strings")
         if projection.vector is not None:
             self.dimension = list_size(find_column(schema, projection.vector))
         if projection.score is not None:
@@ -206,21 +185,16 @@ def check_fingerprint_type(name: str, column_type: Any, projection: Projection) 
 
     width, received = projection.width, f"column {name!r} has type {column_type}"
     column_type = plain_type(column_type)
-    bits = 0
     if is_text(column_type) or types.is_binary(column_type) or types.is_large_binary(column_type):
         return  # their lengths decide
-    if types.is_fixed_size_binary(column_type):
-        bits = 8 * column_type.byte_width
-    elif types.is_unsigned_integer(column_type) or (projection.signed and types.is_signed_integer(column_type)):
-        bits = column_type.bit_width
-        if (width.bits, bits) == (32, 64):
-            return  # their values decide
-    elif types.is_signed_integer(column_type):
+    if types.is_signed_integer(column_type) and not projection.signed:
         how = f'write it with table.column({name!r}).cast("uint64", safe=False)'
         if width.words == 1:
             how += ", or read it with signed=True (--signed)"
         raise InputError(f"{received}, fingerprints must be uint64; to keep the bits, {how}")
-    if bits == width.bits:
+    is_integer = types.is_integer(column_type)
+    bits = column_type.bit_width if is_integer or types.is_fixed_size_binary(column_type) else 0
+    if bits == width.bits or (is_integer and (width.bits, bits) == (32, 64)):  # of the latter, their values decide
         return
     if bits in WIDTHS:
         raise InputError(f"{received}: {wrong_width('fingerprints', bits, '', width)}")
@@ -254,18 +228,6 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
     if large is not None:
         raise wrong(large, f"the fingerprint does not fit: {too_large(int(values[large]), width)}")
     return rows_of_array(numbers, width)
-
-
-def id_kind(name: str, column_type: Any) -> IdKind:
-    """Return whether a column of ids holds integers or strings; InputError if neither."""
-    from pyarrow import types
-
-    column_type = plain_type(column_type)
-    if types.is_integer(column_type):
-        return "int"
-    if is_text(column_type):
-        return "str"
-    raise InputError(f"column {name!r} has type {column_type}, ids must be integers or strings")
 
 
 def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
@@ -309,18 +271,9 @@ def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray
             return dense(column).to_pylist(), None
         used, which = np.unique(codes_of(column), return_inverse=True)
         return dense(column.dictionary).take(_array(used)).to_pylist(), which
-    except UnicodeDecodeError as error:
-        reason = f"{name}: a text that is not valid UTF-8 ({error.reason})"
-    bad = next(place for place in range(len(column)) if not _is_utf8(column.slice(place, 1)))
-    raise wrong(bad, reason)
-
-
-def _is_utf8(column: Any) -> bool:
-    try:
-        dense(column).to_pylist()
     except UnicodeDecodeError:
-        return False
-    return True
+        string_column(dense(column).fill_null(""), "text", lambda place, message: wrong(place, f"{name}: {message}"))
+        raise
 
 
 def _given(column: Any) -> Flags:

@@ -22,7 +22,6 @@ from fpstore.io.arrow import (
     in_pieces,
     kept_rows,
     value_bytes,
-    with_schema,
     without_views,
     writable,
 )
@@ -142,7 +141,7 @@ class ParquetRows(RowFiles):
                 plain = without_views(self._schema)
                 for _, _, batch in self._batches(None):
                     for _, some in in_pieces(kept_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                        groups.add(with_schema(with_schema(some, plain), self._schema))
+                        groups.add(some.cast(plain).cast(self._schema))
                 flags.finish()
                 self.check_unchanged()
                 groups.flush()
@@ -229,7 +228,7 @@ class TableRows(RowSource):
         """Write the rows that are kept as Parquet."""
         with Sink(target, complete) as sink, sink.errors():
             rows = kept_rows(self._table, kept)
-            self._arrow.parquet.write_table(with_schema(rows, writable(rows.schema)), sink.file)
+            self._arrow.parquet.write_table(rows.cast(writable(rows.schema)), sink.file)
 
     def kept(self, kept: Flags) -> Any:
         """Return the rows that are kept, as a table of the kind that was given."""

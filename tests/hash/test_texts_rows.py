@@ -350,10 +350,10 @@ def test_folders_of_texts_have_fingerprints_of_every_width(tmp_path, monkeypatch
 
 def test_texts_that_are_not_utf_8_are_named():
     bad = pa.Array.from_buffers(pa.string(), 3, [None, *pa.array([b"a fox", b"\xff", b"b"], pa.binary()).buffers()[1:]])
-    with pytest.raises(InputError, match="row 2: t: a text that is not valid UTF-8"):
+    with pytest.raises(InputError, match="row 2: t: the text is not valid UTF-8"):
         list(TextReader(pa.table({"t": bad}), SimHash(), text="t"))
     rest = pa.table({"t": pa.chunked_array([pa.array(["c", None, "d"]), bad])})
-    with pytest.raises(InputError, match="row 5: t: a text that is not valid UTF-8"):
+    with pytest.raises(InputError, match="row 5: t: the text is not valid UTF-8"):
         list(TextReader(rest, SimHash(), text="t"))
     with pytest.raises(InputError, match="items 0 to 2: a text that is not valid UTF-8"):
         SimHash().fingerprints(bad)

@@ -23,10 +23,6 @@ from fpstore.io.packages import import_package
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from fpstore.hashing.image import Picture
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
     Picture = str | os.PathLike[str] | bytes | IO[bytes] | Image
 
 METHODS = ("average", "difference", "difference-vertical", "perceptual", "wavelet", "color", "pdq")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from fpstore.errors import InputError, counted, show
 from fpstore.io.digits import Digits, read_digits, rows_of_digits, too_large, wrong_width
 
 MAX_U64 = 2**64 - 1
+Value = TypeVar("Value")
+_NULLS = {"NoneType", "NAType", "NaTType", "float"}  # types that stand for a missing value; of floats NaN
 
 
 def parse_integer_id(text: str, plain: bool) -> int:
@@ -117,7 +119,7 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     """
     if type(value) is int and not value >> width.bits:
         return value
-    if isinstance(value, int | np.unsignedinteger) and not isinstance(value, bool):
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
         number = int(value)
         if not number >> width.bits:
             return number
@@ -214,7 +216,8 @@ def rows_of_array(array: npt.NDArray[Any], width: Width, first: int = 0, signed:
         if large is not None:
             number = int(array[large])
             raise InputError(f"the fingerprint at position {first + large} does not fit: {too_large(number, width)}", got=number)
-        return _shifted(np.ascontiguousarray(numbers, dtype=np.uint64), width)
+        words = np.ascontiguousarray(numbers, dtype=np.uint64)
+        return words << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else words
     if array.dtype.kind == "u" and array.dtype.itemsize == 8:
         return np.ascontiguousarray(array, dtype=np.uint64)
     if array.dtype.kind == "b":
@@ -239,51 +242,31 @@ def first_too_large(array: npt.NDArray[Any], width: Width) -> int | None:
     return int(np.argmax(large)) if large.any() else None
 
 
-def _rows_of_list(items: list[object], width: Width) -> Words:
+def _rows_of_list(items: list[Any], width: Width) -> Words:
     kinds = set(map(type, items))
-    if kinds <= {int}:
-        return _rows_of_numbers(cast(list[int], items), width)
-    if kinds == {bytes} and set(map(len, cast(list[bytes], items))) == {width.bytes}:
-        return width.from_bytes(np.frombuffer(b"".join(cast(list[bytes], items)), np.uint8))
-    if kinds and all(issubclass(kind, str) for kind in kinds):
-        return rows_of_digits(cast(list[str], items), width)
-    if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
-        return _rows_of_numbers(list(map(int, cast(list[int], items))), width)
-    parts: list[bytes] = []
-    for index, item in enumerate(items):
-        if isinstance(item, int | np.integer) and not isinstance(item, bool):
-            if item < 0 or int(item) >> width.bits:
-                raise _not_below(int(item), index, width)
-            parts.append(int(item).to_bytes(width.bytes, "big"))
-            continue
-        if isinstance(item, str):
-            parts.append(width.to_bytes(rows_of_digits([item], width, index)).tobytes())
-            continue
-        data = _as_bytes(item, width, f" at position {index}")
-        parts.append(_refuse_item(items, index, "fingerprint", width) if data is None else data)
-    return width.from_bytes(np.frombuffer(b"".join(parts), np.uint8))
+    if _are_integers(kinds):
+        with suppress(OverflowError):
+            return width.rows(map(int, items))
+    if kinds == {bytes} and set(map(len, items)) == {width.bytes}:
+        return width.from_bytes(np.frombuffer(b"".join(items), np.uint8))
+    if all(issubclass(kind, str) for kind in kinds):
+        return rows_of_digits(items, width)
+    return width.rows(_each(items, "fingerprint", lambda item: check_fingerprint(item, width)))
 
 
-def _rows_of_numbers(numbers: list[int], width: Width) -> Words:
-    with suppress(OverflowError):
-        if width.words > 1:
-            return width.rows(numbers)
-        array = np.array(numbers, dtype=np.uint64)
-        if first_too_large(array, width) is None:
-            return _shifted(array, width)
-    bad = next(index for index, number in enumerate(numbers) if number < 0 or number >> width.bits)
-    raise _not_below(numbers[bad], bad, width)
+def _are_integers(kinds: set[type]) -> bool:
+    return all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds)
 
 
-def _shifted(numbers: Words, width: Width) -> Words:
-    """Return numbers below 2^bits as rows of one word."""
-    return numbers << np.uint64(WORD_BITS - width.bits) if width.bits < WORD_BITS else numbers
-
-
-def _not_below(number: int, index: int, width: Width) -> InputError:
-    if number >= 0:
-        return InputError(f"the fingerprint at position {index} does not fit: {too_large(number, width)}", got=number)
-    return InputError(f"fingerprint {show(number)} at position {index} is out of range 0 to 2^{width.bits}-1", got=number)
+def _each(items: list[Any], what: str, check: Callable[[Any], Value]) -> list[Value]:
+    """Return checked items; the error has the position of the first one that is refused."""
+    checked = []
+    for place, item in enumerate(items):
+        try:
+            checked.append(check(item))
+        except InputError as error:
+            raise InputError(f"the {what} at position {place}: {error}", expected=error.expected, got=error.got) from None
+    return checked
 
 
 def is_image_hash(value: object) -> bool:
@@ -292,32 +275,30 @@ def is_image_hash(value: object) -> bool:
     return isinstance(bits, np.ndarray) and bits.dtype.kind == "b"
 
 
-def _as_bytes(value: Any, width: Width, where: str = "") -> bytes | None:
+def _as_bytes(value: Any, width: Width) -> bytes | None:
     """Return the bytes of a fingerprint that is bytes, a row of an array or an image hash; None if it is something else."""
     if is_image_hash(value) or (isinstance(value, np.ndarray) and value.dtype.kind == "b"):
         bits = unmasked(value if isinstance(value, np.ndarray) else value.hash)
         if bits.size != width.bits:
-            what = f" ({type(value).__name__}, shape {bits.shape}){where}"
+            what = f" ({type(value).__name__}, shape {bits.shape})"
             raise InputError(wrong_width("a fingerprint", bits.size, what, width), got=value)
         return np.packbits(bits).tobytes()
     if isinstance(value, np.ndarray):
         words = width.words > 1 and value.dtype.kind == "u" and value.dtype.itemsize == 8
         if value.ndim != 1 or not (words or value.dtype == np.uint8):
             return None
-        value = unmasked(value)
-        data: bytes = value.astype(">u8").tobytes() if words else value.tobytes()
+        data: bytes = unmasked(value).astype(">u8" if words else np.uint8).tobytes()
+        form = f"dtype {value.dtype}, shape {value.shape}"
     elif isinstance(value, bytes | bytearray | memoryview) or (isinstance(value, np.void) and value.dtype.names is None):
-        data = bytes(value) if isinstance(value, bytes | bytearray) else value.tobytes()
+        data = value.tobytes() if isinstance(value, np.void | memoryview) else bytes(value)
+        form = f"{type(value).__name__}, length {len(data)}"
     else:
         return None
     if len(data) == width.bytes:
         return data
-    form = f"{type(value).__name__}, length {len(data)}"
-    if isinstance(value, np.ndarray):
-        form = f"dtype {value.dtype}, shape {value.shape}"
     if 8 * len(data) in WIDTHS:
-        raise InputError(wrong_width("a fingerprint", 8 * len(data), f" ({form}){where}", width), got=value)
-    raise InputError(f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({form}){where}", got=value)
+        raise InputError(wrong_width("a fingerprint", 8 * len(data), f" ({form})", width), got=value)
+    raise InputError(f"a fingerprint of {width.bits} bits has {width.bytes} bytes, got {len(data)} ({form})", got=value)
 
 
 def check_ids(ids: object, count: int) -> Words | list[str]:
@@ -400,24 +381,24 @@ def _check_count(length: int, count: int) -> None:
         raise unequal(length, count)
 
 
-def _ids_of_list(items: list[object]) -> Words | list[str]:
+def _ids_of_list(items: list[Any]) -> Words | list[str]:
     if any(issubclass(kind, os.PathLike) for kind in set(map(type, items))):
         items = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in items]
-    strings = [item for item in items if isinstance(item, str)]
-    if not strings:
-        return _integer_ids(items)
-    if len(strings) != len(items):
-        other = next(item for item in items if not isinstance(item, str))
-        raise InputError(f"ids must be all integers or all strings, got {show(strings[0])} and {show(other)}")
-    if any(type(item) is not str for item in strings):
-        strings = [str(item) for item in strings]
-    try:
-        for some in string_spans(strings):
-            "".join(strings[some]).encode("utf-8")
-        clean = "" not in strings and max(map(len, strings)) * 4 <= MAX_ID_BYTES
-    except UnicodeEncodeError:
-        clean = False
-    return strings if clean else [check_string_id(item) for item in strings]
+    kinds = set(map(type, items))
+    if _are_integers(kinds):
+        with suppress(OverflowError):
+            return np.array(items, np.uint64)
+    strings = [issubclass(kind, str) for kind in kinds]
+    if any(strings) and not all(strings):
+        one, other = (next(item for item in items if isinstance(item, str) == kind) for kind in (True, False))
+        raise InputError(f"ids must be all integers or all strings, got {show(one)} and {show(other)}")
+    with suppress(UnicodeEncodeError):
+        if kinds == {str} and "" not in items and max(map(len, items)) * 4 <= MAX_ID_BYTES:
+            for some in string_spans(items):
+                "".join(items[some]).encode("utf-8")
+            return items
+    checked: list[Any] = _each(items, "id", check_id)
+    return checked if any(strings) else np.array(checked, np.uint64)
 
 
 def _as_list(values: object, what: str) -> list[object]:
@@ -426,34 +407,6 @@ def _as_list(values: object, what: str) -> list[object]:
     if isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview):
         return list(values)
     raise InputError(f"{what} must be an array or a list, got {type(values).__name__} {show(values)}", got=values)
-
-
-def _integer_ids(items: list[object]) -> Words:
-    if not set(map(type, items)) <= {int}:
-        for index, item in enumerate(items):
-            if isinstance(item, bool) or not isinstance(item, int | np.integer):
-                _refuse_item(items, index, "id")
-    numbers = cast(list[int], items)
-    try:
-        return np.array(numbers, dtype=np.uint64)
-    except OverflowError:
-        bad = next(i for i, number in enumerate(numbers) if not 0 <= number <= MAX_U64)
-    raise InputError(f"id {show(int(numbers[bad]))} at position {bad} is out of range 0 to 2^64-1", got=numbers[bad])
-
-
-def _refuse_item(items: list[object], index: int, what: str, width: Width = WIDTH_64) -> NoReturn:
-    item = items[index]
-    received = f"{type(item).__name__} {show(item)} at position {index}"
-    if isinstance(item, list | tuple | np.ndarray):
-        shape = f"({len(items)}, {len(item)})" if np.ndim(item) else f"({len(items)},)"
-        raise InputError(f"{what}s must be 1-D, got {received}: shape {shape}", got=item)
-    others = "strings" if what == "id" else f"{width.digits} hexadecimal digits or {width.bytes} bytes each, or image hashes"
-    raise InputError(
-        f"{what}s must be integers 0 to 2^{width.bits}-1, or {others}, got {received}, shape ({len(items)},)", got=item
-    )
-
-
-_NULLS = {"NoneType", "NAType", "NaTType", "float"}  # types that stand for a missing value; of floats NaN
 
 
 def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | None:
@@ -496,16 +449,11 @@ def texts_of(array: npt.NDArray[Any]) -> list[str] | None:
 def _fixed_size_binary(values: Any) -> npt.NDArray[Any] | None:
     """Return the bytes of a pyarrow column of type fixed_size_binary, shape (n, bytes), of which pyarrow itself makes objects."""
     of_pyarrow = type(values).__module__.partition(".")[0] == "pyarrow"
-    if not of_pyarrow or not str(getattr(values, "type", "")).startswith("fixed_size_binary"):
+    if not of_pyarrow or not str(getattr(values, "type", "")).startswith("fixed_size_binary") or values.null_count:
         return None
-    width = values.type.byte_width
-    if values.null_count or not width:
-        return None
-    parts = [np.empty((0, width), np.uint8)]
-    for part in getattr(values, "chunks", [values]):
-        data = np.frombuffer(part.buffers()[1] or b"", np.uint8)
-        parts.append(data[part.offset * width : (part.offset + len(part)) * width].reshape(-1, width))
-    return parts[1] if len(parts) == 2 else np.concatenate(parts)
+    size, column = values.type.byte_width, values.combine_chunks() if hasattr(values, "chunks") else values
+    data = np.frombuffer(column.buffers()[1] or b"", np.uint8)
+    return data[column.offset * size :][: len(column) * size].reshape(len(column), size)
 
 
 def _refuse_nulls(array: npt.NDArray[Any], what: str) -> None:

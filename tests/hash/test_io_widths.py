@@ -125,7 +125,8 @@ def test_image_hashes_read_as_they_print(size):
     with pytest.raises(InputError) as caught:
         check_fingerprints([0, hashes[0]], Width(wanted))
     assert str(caught.value).startswith(
-        f"a fingerprint of {size * size} bits (ImageHash, shape ({size}, {size})) at position 1, but the width is {wanted}: "
+        f"the fingerprint at position 1: a fingerprint of {size * size} bits (ImageHash, shape ({size}, {size})), "
+        f"but the width is {wanted}: "
     )
 
 
@@ -156,6 +157,17 @@ def other(what, bits, width):
 
 def unfit(place, shown, bits, width, then):
     return f"the fingerprint at position {place} does not fit: {shown} takes {bits} bits, but the width is {width}: {then}"
+
+
+AT = "the fingerprint at position {}: "
+
+
+def listed(place, shown, bits, width, then):
+    return AT.format(place) + f"the fingerprint does not fit: {shown} takes {bits} bits, but the width is {width}: {then}"
+
+
+def refused(place, bits, got):
+    return AT.format(place) + KINDS.format(bits, bits // 4, bits // 8, bits, got)
 
 
 ARRAYS = [
@@ -218,22 +230,22 @@ LISTS = [
         [2**256 - 1],
         unfit(0, f"0x{'f' * 64}", 256, 64, advice(256)),
     ),
-    (128, [0, 2**128], unfit(1, f"0x1{'0' * 32}", 129, 128, advice(256))),
+    (128, [0, 2**128], listed(1, f"0x1{'0' * 32}", 129, 128, advice(256))),
     (
         256,
         [0, 2**300],
-        unfit(1, "it", 301, 256, "there are widths of 32, 64, 128 and 256 bits"),
+        listed(1, "it", 301, 256, "there are widths of 32, 64, 128 and 256 bits"),
     ),
-    (32, [1, np.uint64(2**32)], unfit(1, "4294967296", 33, 32, advice(64))),
-    (128, [1, -1], "fingerprint -1 at position 1 is out of range 0 to 2^128-1"),
-    (256, [b"\0" * 32, -1], "fingerprint -1 at position 1 is out of range 0 to 2^256-1"),
-    (64, [1, np.int64(-1)], "fingerprint -1 at position 1 is out of range 0 to 2^64-1"),
-    (64, [b"\0" * 8, b"\0" * 32], other("a fingerprint of 256 bits (bytes, length 32) at position 1", 256, 64)),
-    (256, [b"\0" * 31], "a fingerprint of 256 bits has 32 bytes, got 31 (bytes, length 31) at position 0"),
+    (32, [1, np.uint64(2**32)], listed(1, "4294967296", 33, 32, advice(64))),
+    (128, [1, -1], refused(1, 128, "int -1")),
+    (256, [b"\0" * 32, -1], refused(1, 256, "int -1")),
+    (64, [1, np.int64(-1)], refused(1, 64, "int64 np.int64(-1)")),
+    (64, [b"\0" * 8, b"\0" * 32], AT.format(1) + other("a fingerprint of 256 bits (bytes, length 32)", 256, 64)),
+    (256, [b"\0" * 31], AT.format(0) + "a fingerprint of 256 bits has 32 bytes, got 31 (bytes, length 31)"),
     (
         64,
         [np.zeros(16, np.uint8)],
-        other("a fingerprint of 128 bits (dtype uint8, shape (16,)) at position 0", 128, 64),
+        AT.format(0) + other("a fingerprint of 128 bits (dtype uint8, shape (16,))", 128, 64),
     ),
     (
         128,
@@ -243,10 +255,7 @@ LISTS = [
     (
         256,
         [None],
-        (
-            "fingerprints must be integers 0 to 2^256-1, or 64 hexadecimal digits or 32 bytes each, or image hashes, "
-            "got NoneType None at position 0, shape (1,)"
-        ),
+        refused(0, 256, "NoneType None"),
     ),
 ]
 

@@ -25,7 +25,7 @@ from fpstore.calibration.samples import labelled_ids, labelled_texts, sample_of
 from fpstore.calibration.settings import Setting, parse_setting, usual_settings
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
-from fpstore.hashing.corpora import open_corpus, paths_of
+from fpstore.hashing.corpora import corpus_paths, open_corpus
 from fpstore.hashing.documents import Notice, Walk
 from fpstore.hashing.html import extractor_of
 from fpstore.io.source import Projection, RowSource
@@ -249,7 +249,7 @@ def calibrate(
     )  # fmt: skip
     corpus: RowSource | Walk | None = None
     if image:
-        corpus = Walk(paths_of(source), None, True, False, None)
+        corpus = Walk(corpus_paths(source), None, True, False, None)
     elif source is not None:
         corpus = open_corpus(source, text is True, None, on_notice, encoding, bool(html))
     return calibrated(wanted, corpus, Resources(0, parse_threads(threads), progress), on_notice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
@@ -11,15 +10,16 @@ from typing import Any, cast
 
 import numpy as np
 
-from fpstore.base.arguments import check_path, is_iterable, printable
+from fpstore.base.arguments import printable
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import in_order
-from fpstore.errors import InputError, show
+from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.fields import length_of
 from fpstore.hashing.html import MainText, are_pages
 from fpstore.io.delimited import DelimitedText, Dialect
+from fpstore.io.files import paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import format_of_input
@@ -40,7 +40,7 @@ def open_corpus(
     """Return rows that can be read more than once: those of :func:`open_source` or, with ``texts``, `DocumentFiles`."""
     if not texts:
         return open_source(source, encoding=encoding)
-    return DocumentFiles(Walk(paths_of(source), suffixes, True, False, None, encoding), on_notice, on_notice, html)
+    return DocumentFiles(Walk(corpus_paths(source), suffixes, True, False, None, encoding), on_notice, on_notice, html)
 
 
 def open_source(
@@ -57,7 +57,7 @@ def open_source(
     lines may be ``unbuffered``: see `LineRows`.
     """
     is_table = hasattr(source, "__arrow_c_stream__")
-    paths = [] if is_table else paths_of(source, again)
+    paths = [] if is_table else corpus_paths(source, again)
     files = [file for path in paths for file in _files(path)]
     forms = {"parquet"} if is_table else {format_of_input(file, format, FORMATS) for file in files}
     if len(forms) > 1:
@@ -76,24 +76,15 @@ def open_source(
     return made
 
 
-def paths_of(source: Any, again: bool = True) -> list[str]:
+def corpus_paths(source: Any, again: bool = True) -> list[str]:
     """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
-    if isinstance(source, str | os.PathLike):
-        source = [source]
-    if not is_iterable(source):
-        kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, polars, pandas)"
-        raise InputError(f"a corpus is {kinds}, got {type(source).__name__} {show(source)}", got=source)
-    paths = list(source)
+    kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, polars, pandas)"
+    paths = paths_of(source, f"a corpus is {kinds}")
     if not paths:
         raise InputError("no input was given")
-    for path in paths:
-        if not (isinstance(path, str) and path == "-"):
-            check_path(path)
-    if paths.count("-") > 1:
-        raise InputError("standard input is named more than once")
     if "-" in paths and again:
         raise InputError("a corpus is read more than once, which standard input cannot be: write it to a file")
-    return [os.fspath(path) for path in paths]
+    return paths
 
 
 def _files(given: str) -> list[str]:

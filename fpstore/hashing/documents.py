@@ -25,7 +25,7 @@ from fpstore.format.manifest import is_store
 from fpstore.hashing.base import batched
 from fpstore.io import SUFFIXES
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
-from fpstore.io.files import MOST_BYTES, FileState, inner_name, reading
+from fpstore.io.files import MOST_BYTES, FileState, inner_name, paths_of, reading
 from fpstore.io.sink import Complete
 from fpstore.io.source import Batch, Flags, IdRule, KeptRows, Projection, RowSource, Skip
 
@@ -445,16 +445,10 @@ def _holds_a_store(folder: Path) -> bool:
 
 
 def _check_paths(paths: Paths) -> list[Path]:
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
-    if not is_iterable(paths):
-        raise InputError(f"paths must be a path or an iterable of paths, got {type(paths).__name__}", got=type(paths))
-    checked = []
-    for path in paths:
-        check_path(path)
-        checked.append(Path(path))
-        mode = _stat(checked[-1]).st_mode
-        if _holds_a_store(checked[-1]):
+    checked = list(map(Path, paths_of(paths)))
+    for path in checked:
+        mode = _stat(path).st_mode
+        if _holds_a_store(path):
             raise InputError(f"{path}: is a store, not a folder of files to make fingerprints of", path=path)
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise InputError(f"{path}: neither a file nor a folder", path=path)

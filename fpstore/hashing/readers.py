@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import check_choice, check_flag, check_path, check_whole, is_iterable
+from fpstore.base.arguments import check_choice, check_flag, check_whole
 from fpstore.base.resources import parse_threads
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import in_order
@@ -24,7 +24,7 @@ from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import Given, ImageHash, Lack
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter
-from fpstore.io.files import located
+from fpstore.io.files import located, paths_of
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSource
 
@@ -546,13 +546,7 @@ class VectorReader(HashingReader):
         first_row: int = 0,
         on_notice: Callable[[str, int], object] | None = None,
     ) -> None:
-        given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        if not is_iterable(given):
-            raise InputError(f"paths must be a path or an iterable of paths, got {type(given).__name__}", got=type(given))
-        names = list(given)
-        for path in names:
-            check_path(path)
-        files = [open_vectors(path, VECTOR_ROWS) for path in names]
+        files = [open_vectors(path, VECTOR_ROWS) for path in paths_of(paths)]
         if not files:
             raise InputError("no files of vectors are given")
         self._first_row = check_whole(first_row, 0, 2**64 - 1, "first_row")

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from fpstore.base.arguments import printable
+from fpstore.base.arguments import check_path, is_iterable, printable
 from fpstore.disk.refusals import refused
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import InputError, StorageError, show
 
 STDIN_NAME = "<stdin>"
 MOST_BYTES = 1 << 30  # of a text, which is held as a whole
@@ -32,6 +32,21 @@ def located(name: str, line: int | None = None) -> Iterator[None]:
         yield
     except InputError as error:
         raise at(name, line, str(error)) from None
+
+
+def paths_of(given: object, expected: str = "paths must be a path or an iterable of paths") -> list[str]:
+    """Return the paths of a caller, of which one may be - for standard input; InputError for something else."""
+    if isinstance(given, str | os.PathLike):
+        given = [given]
+    if not is_iterable(given):
+        raise InputError(f"{expected}, got {type(given).__name__} {show(given)}", got=given)
+    paths = list(given)
+    for path in paths:
+        if path != "-":
+            check_path(path)
+    if paths.count("-") > 1:
+        raise InputError("standard input is named more than once")
+    return [os.fspath(path) for path in paths]
 
 
 class FileState(NamedTuple):

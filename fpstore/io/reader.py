@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from fpstore.base.arguments import check_choice, check_flag, check_path, check_whole, is_iterable, printable
+from fpstore.base.arguments import check_choice, check_flag, check_whole, printable
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
@@ -16,7 +16,7 @@ from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.check import is_plain_integer
 from fpstore.io.delimited import DelimitedText, Dialect
 from fpstore.io.digits import check_signed
-from fpstore.io.files import InputFile, at, inner_name, located
+from fpstore.io.files import InputFile, at, inner_name, located, paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
 from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdColumn, IdRule, IdType, Projection, RowSource
@@ -323,8 +323,6 @@ def open_reader(
     >>> [(chunk.fingerprints.tolist(), chunk.ids) for chunk in open_reader(path)]
     [([42, 43], ['doc', 'other'])]
     """
-    if isinstance(paths, str | os.PathLike):
-        paths = [paths]
     check_choice(id_type, get_args(IdType), "id_type")
     chunk_rows = check_whole(chunk_rows, 1, MOST_CHUNK_ROWS, "chunk_rows")
     decimal = check_flag(decimal, "decimal")
@@ -332,28 +330,17 @@ def open_reader(
     for what, field in (("fingerprint_field", fingerprint_field), ("id_field", id_field)):
         if field is not None and not (isinstance(field, str) and field):
             raise InputError(f"{what} must be the name of a column or field, got {show(field)}")
-    if not is_iterable(paths):
-        raise InputError(f"paths must be a path or an iterable of paths, got {show(paths)}")
-    names = list(paths)
+    names = paths_of(paths)
     if not names:
         raise InputError("no input was given")
-    for path in names:
-        if not (isinstance(path, str) and path == "-"):
-            check_path(path)
-    if sum(os.fspath(name) == "-" for name in names) > 1:
-        raise InputError("standard input is named more than once")
     unbuffered, end = check_flag(unbuffered, "unbuffered"), b"\0" if check_flag(null, "null") else b"\n"
     projection = Projection(
         fingerprint=fingerprint_field or "fingerprint", id=id_field or "id", width=known, decimal=decimal,
         signed=check_signed(signed, known), strict=True, optional_id=id_field is None,
         named=fingerprint_field is not None or id_field is not None,
     )  # fmt: skip
-    return Reader(
-        [_open(os.fspath(path), format, projection, chunk_rows, end, unbuffered) for path in names],
-        projection,
-        id_type,
-        chunk_rows,
-    )
+    sources = [_open(path, format, projection, chunk_rows, end, unbuffered) for path in names]
+    return Reader(sources, projection, id_type, chunk_rows)
 
 
 def _open(path: str, format_name: str | None, projection: Projection, rows: int, end: bytes, unbuffered: bool) -> RowSource:

@@ -2,16 +2,15 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from fpstore.base.aliases import NamedColumns
 from fpstore.base.arguments import check_flag, check_path
-from fpstore.base.width import WIDTH_64, Width, check_width
+from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
 from fpstore.io.binary import RAW_BITS, RawEncoder
 from fpstore.io.check import check_fingerprints, check_ids
@@ -151,30 +150,24 @@ class Writer:
 
     def _check(self, data: dict[str, Any]) -> NamedColumns:
         columns: NamedColumns = {}
-        count: int | None = None
+        count = len(next(iter(data.values())))
         for name, values in data.items():
-            length = len(values)
-            if count not in (None, length):
-                raise InputError(f"column {name!r} has {length} rows, the columns before it {count}")
-            count = length
+            if len(values) != count:
+                raise InputError(f"column {name!r} has {len(values)} rows, the columns before it {count}")
             kind = self._columns[name]
             try:
-                fingerprints = kind == "fingerprint"
-                columns[name] = check_fingerprints(values, self._width) if fingerprints else check_ids(values, length)
+                found = check_fingerprints(values, self._width) if kind == "fingerprint" else check_ids(values, count)
             except InputError as error:
                 raise InputError(f"column {name!r}: {error}") from None
             if kind == "distance":
-                columns[name] = _check_distances(name, columns[name], self._width)
-            strings = isinstance(columns[name], list)
+                if isinstance(found, list) or found.max(initial=0) > self._width.bits:
+                    raise InputError(f"column {name!r} must hold distances of 0 to {self._width.bits} bits")
+                found = found.astype(np.uint8 if self._width.bits < 256 else np.uint16)
+            strings = isinstance(found, list)
             if count and self._strings.get(name, strings) != strings:
                 raise InputError(f"column {name!r} mixes integers and strings")
+            columns[name] = found
         return columns
-
-
-def _check_distances(name: str, values: npt.NDArray[Any] | list[str], width: Width) -> npt.NDArray[Any]:
-    if isinstance(values, list) or (len(values) and values.max() > width.bits):
-        raise InputError(f"column {name!r} must hold distances of 0 to {width.bits} bits")
-    return values.astype(np.uint8 if width.bits < 256 else np.uint16)
 
 
 def open_writer(
@@ -260,102 +253,64 @@ def open_writer(
         refuse_without_lines(name)
     sink = Sink(path_or_stream)
     try:
-        encoder = _encoder(sink, name, new, known, "\0" if null else "\n", fingerprinter)
-        if isinstance(encoder, TextEncoder) and (header or names):
-            encoder.write_header()
+        if name == "npy" or name in RAW_BITS:
+            encoder: Encoder = RawEncoder(sink, name == "npy", known)
+        elif name == "parquet":
+            encoder = ParquetEncoder(sink, new, known, fingerprinter)
+        else:
+            encoder = lines = LineEncoder(sink, name, new, known, "\0" if null else "\n")
+            if header or names:
+                lines.write_header()
     except BaseException:
         sink.abort()
         raise
     return Writer(sink, encoder, kinds, known, list(new))
 
 
-def _encoder(
-    sink: Sink,
-    form: str,
-    columns: Mapping[str, ColumnKind],
-    width: Width,
-    end: str,
-    fingerprinter: Mapping[str, Any] | None,
-) -> Encoder:
-    if form == "npy" or form in RAW_BITS:
-        return RawEncoder(sink, form == "npy", width)
-    if form == "parquet":
-        return ParquetEncoder(sink, columns, width, fingerprinter)
-    if form == "jsonl":
-        return JsonlEncoder(sink, columns, width, end)
-    return TextEncoder(sink, form, columns, width, end)
+class LineEncoder(Encoder):
+    """Rows as lines of delimited text, with quotes only in CSV, or of JSON objects; fingerprints are hexadecimal digits."""
 
-
-class TextEncoder(Encoder):
-    """Rows as TSV, CSV or blank-separated text: fingerprints in hexadecimal, quoting only in CSV."""
-
-    def __init__(self, sink: Sink, dialect: str, columns: Mapping[str, str], width: Width = WIDTH_64, end: str = "\n") -> None:
-        self._sink = sink
-        self._width = width
-        self._dialect = dialect
-        self._columns = columns
-        self._delimiter = _DELIMITERS[dialect]
-        self._end = end
-        quotes_breaks = dialect == "csv" and end == "\n"
-        self._forbidden = _SEPARATORS[dialect] + ("" if quotes_breaks else _LINE_BREAKS[end])
+    def __init__(self, sink: Sink, form: str, columns: Mapping[str, ColumnKind], width: Width, end: str) -> None:
+        self._sink, self._form, self._columns, self._width, self._end = sink, form, columns, width, end
+        self._join: Callable[[Iterable[str]], str] = _DELIMITERS.get(form, "").join
+        if form == "jsonl":
+            template = ", ".join(_json(name).replace("%", "%%") + ": %s" for name in columns)
+            self._join = f"{{{template}}}".__mod__
+        quotes_breaks = form == "csv" and end == "\n"
+        self._forbidden = _SEPARATORS.get(form, "") + ("" if quotes_breaks or form == "jsonl" else _LINE_BREAKS[end])
 
     def write_header(self) -> None:
-        """Write the names of the columns."""
-        names = self._cells("the header", list(self._columns))
-        self._sink.write((self._delimiter.join(names) + self._end).encode("utf-8"))
+        """Write the names of the columns, which objects have anyway."""
+        if self._form != "jsonl":
+            self._write([self._join(self._cells("the header", list(self._columns)))])
 
     def write(self, data: NamedColumns) -> None:
         """Append rows."""
-        cells = [
-            values if isinstance(values, list) else _digits(values, self._columns[name], self._width)
-            for name, values in data.items()
-        ]
-        checked = [
-            self._cells(name, column) if isinstance(data[name], list) else column
-            for name, column in zip(data, cells, strict=True)
-        ]
-        lines = map(self._delimiter.join, zip(*checked, strict=True))
+        cells = []
+        for name, values in data.items():
+            if isinstance(values, list):
+                cells.append(self._cells(name, values))
+            elif self._columns[name] != "fingerprint":
+                cells.append(list(map(str, values.tolist())))
+            else:
+                digits = self._width.texts(values)
+                cells.append([f'"{text}"' for text in digits] if self._form == "jsonl" else digits)
+        self._write(map(self._join, zip(*cells, strict=True)))
+
+    def _write(self, lines: Iterable[str]) -> None:
         self._sink.write((self._end.join(lines) + self._end).encode("utf-8"))
 
     def _cells(self, name: str, values: list[str]) -> list[str]:
+        if self._form == "jsonl":
+            return list(map(_json, values))
         joined = "".join(values)
         if any(character in joined for character in self._forbidden):
             value = next(value for value in values if set(value) & set(self._forbidden))
             held = "a line break" if self._end == "\n" else "a zero byte"
             raise InputError(
-                f"{show(value)} in {name} cannot be written as {self._dialect}: it holds a separator or "
+                f"{show(value)} in {name} cannot be written as {self._form}: it holds a separator or "
                 f"{held}; write JSON lines (--json, or a file.jsonl) or Parquet (a file.parquet)"
             )
-        if self._dialect == "csv" and any(character in joined for character in _QUOTED):
-            return [_quote(value) if any(character in value for character in _QUOTED) else value for value in values]
+        if self._form == "csv" and any(character in joined for character in _QUOTED):
+            return ['"' + value.replace('"', '""') + '"' if set(value) & set(_QUOTED) else value for value in values]
         return values
-
-
-class JsonlEncoder(Encoder):
-    """Rows as one JSON object per line, with fingerprints as strings of hexadecimal digits."""
-
-    def __init__(self, sink: Sink, columns: Mapping[str, str], width: Width = WIDTH_64, end: str = "\n") -> None:
-        self._sink = sink
-        self._width = width
-        self._columns = columns
-        self._end = end
-        fields = [_json(name).replace("%", "%%") + ": %s" for name in columns]
-        self._template = "{" + ", ".join(fields) + "}"
-
-    def write(self, data: NamedColumns) -> None:
-        """Append rows."""
-        columns = []
-        for name, values in data.items():
-            kind = self._columns[name]
-            texts = list(map(_json, values)) if isinstance(values, list) else _digits(values, kind, self._width)
-            columns.append([f'"{text}"' for text in texts] if kind == "fingerprint" else texts)
-        lines = map(self._template.__mod__, zip(*columns, strict=True))
-        self._sink.write((self._end.join(lines) + self._end).encode("utf-8"))
-
-
-def _quote(cell: str) -> str:
-    return '"' + cell.replace('"', '""') + '"'
-
-
-def _digits(values: npt.NDArray[Any], kind: str, width: Width) -> list[str]:
-    return width.texts(values) if kind == "fingerprint" else [str(number) for number in values.tolist()]

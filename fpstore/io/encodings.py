@@ -144,19 +144,15 @@ def transcoded(read: Callable[[int], bytes], encoding: str | None, name: str) ->
     if known in (UTF8, "utf-8-sig"):
         return read_on
     decoder = codecs.getincrementaldecoder(known)("strict")
-    done = False
 
     def read_text(size: int) -> bytes:
-        nonlocal done
-        text = ""
-        while not text and not done:
+        while True:
             data = read_on(size)
-            done = not data
             try:
-                text = decoder.decode(data, final=done)
-                out = text.encode(UTF8)
+                out = decoder.decode(data, final=not data).encode(UTF8)
             except UnicodeError as error:
                 raise at(name, None, f"not valid {known}: {error}; name another --encoding (encoding=)") from None
-        return out if text else b""
+            if out or not data:
+                return out
 
     return read_text

@@ -13,7 +13,7 @@ from dataclasses import replace
 from decimal import Decimal, DecimalException
 from functools import partial
 from itertools import chain, compress
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from fpstore.base.aliases import Progress
 from fpstore.errors import InputError, show
@@ -181,11 +181,9 @@ def line_blocks(
     ``on_read`` is called with the bytes of each read of the file. With ``arrives``, the lines that have come are yielded without
     waiting for a block of them; otherwise, a file that is compressed is read as what it holds.
     """
-    line = 1
-    held: list[bytes] = []
-    held_bytes = 0
+    line, held, held_bytes = 1, list[bytes](), 0
     mark = _UTF8_BOM
-    with _came(file, on_read) if arrives else unpacked(file, on_read) as read:
+    with _arriving(file, on_read) if arrives else unpacked(file, on_read) as read:
         if not arrives:
             with storage_errors(file.name):
                 read = transcoded(read, encoding, file.name)
@@ -203,64 +201,37 @@ def line_blocks(
             if not data and block:
                 block += line_end
             if block:
-                block = block.removeprefix(mark)
+                yield block.removeprefix(mark), line
                 mark = b""
-                yield block, line
                 line += block.count(line_end)
             if not data:
                 return
-            held = [data[end:]]
-            held_bytes = len(held[0])
+            held, held_bytes = [data[end:]], len(data) - end
 
 
 @contextmanager
-def _came(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Callable[[int], bytes]]:
-    """Open a stream, and return the function that reads what has come."""
+def _arriving(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Callable[[int], bytes]]:
+    """Open a pipe, a socket or a terminal, and return the function that reads what has come, and waits only if nothing has.
+
+    A pipe is given room for a whole block, so that a program that is faster than its reader fills blocks.
+    """
     with file.open() as stream:
-        read_next = reading_what_came(stream)
+        descriptor = stream.fileno()
+        arrivals = select.poll()
+        arrivals.register(descriptor, select.POLLIN)
+        with suppress(OSError):  # not a pipe, or the system allows no more
+            if fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < BLOCK_BYTES:
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, BLOCK_BYTES)
 
         def read(size: int) -> bytes:
-            data = read_next(size)
+            data: bytes = stream.read1(size)  # type: ignore[attr-defined]  # of buffered streams
+            if not data and not os.get_blocking(descriptor):  # nothing has come, or this is the end
+                arrivals.poll()
+                data = stream.read1(size)  # type: ignore[attr-defined]
             on_read(len(data))
             return data
 
         yield read
-
-
-def reading_what_came(stream: BinaryIO) -> Callable[[int], bytes]:
-    """Return a function that reads the bytes that have come through a pipe, a socket or a terminal, up to a number.
-
-    It waits only while nothing has come, and returns no bytes at the end. A pipe is given room for a whole block, so that a
-    program that is faster than its reader fills blocks.
-    """
-    descriptor = stream.fileno()
-    arrivals = select.poll()
-    arrivals.register(descriptor, select.POLLIN)
-    with suppress(OSError):  # not a pipe, or the system allows no more
-        if fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) < BLOCK_BYTES:
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, BLOCK_BYTES)
-    ended = False
-
-    def read_once(size: int) -> bytes:
-        nonlocal ended
-        data: bytes = stream.read1(size)  # type: ignore[attr-defined]  # of buffered streams
-        if not data and not os.get_blocking(descriptor):  # nothing has come, or this is the end
-            arrivals.poll()
-            data = stream.read1(size)  # type: ignore[attr-defined]
-        ended = not data
-        return data
-
-    def read(size: int) -> bytes:
-        if ended:  # a terminal would go on after it
-            return b""
-        parts = [read_once(size)]
-        left = size - len(parts[0])
-        while not ended and left > 0 and arrivals.poll(0):
-            parts.append(read_once(left))
-            left -= len(parts[-1])
-        return b"".join(parts)
-
-    return read
 
 
 _BLANK = b" \t\r\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -39,10 +40,6 @@ _OF_PIECES = ("shingle", "size", "normalize", "case", "punctuation", "marks", "d
 _ONE_FIELD = np.ones(1, np.uint32)
 
 WeightedFeatures = Mapping[str, float] | Iterable[str | tuple[str, float]]
-
-
-class Features(list[tuple[str, float]]):
-    """Features with weights that were given in place of a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,15 +296,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         return self._of_features(self.features(item).items() if isinstance(item, str) else item for item in items)  # type: ignore[misc]
 
     def hashed_fields(self, rows: Sequence[Sequence[str | None]], weights: Sequence[int]) -> Hashed:
-        """Return the fingerprints of rows of several texts: see `fpstore.hashing.Fields`.
-
-        Parameters
-        ----------
-        rows : sequence of sequences of str or None
-            Rows that fit into memory together, each with a text or None for each field.
-        weights : sequence of int
-            That of each field, 1 to 65,535.
-        """
+        """Return the fingerprints of rows with a text or None for each field, of some weights: see `fpstore.hashing.Fields`."""
         if self._in_kernel:
             return self._by_kernel([text or "" for row in rows for text in row], np.array(weights, np.uint32))
         return self._of_features(
@@ -379,7 +368,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         """Yield the features of a text as they occur; a feature with a weight comes as a pair."""
         if callable(self.tokenizer) or self.tokenizer == "jieba":
             cut = self.tokenizer if callable(self.tokenizer) else tokenizer_named(self.tokenizer)
-            yield from map(_of_tokenizer, _iterated(cut(text)))
+            yield from _of_tokenizer(cut(text))
             return
         if self.tokenizer is not None:
             form = " ".join(tokenizer_named(self.tokenizer)(replace(self._form, units="words", punctuation="keep").of(text)))
@@ -418,55 +407,45 @@ def _words(words: object) -> tuple[str, ...]:
     return checked
 
 
-def _checked(item: object, place: int) -> Features:
-    """Return given features, or raise InputError with the position of the item."""
+def _checked(item: object, place: int) -> list[tuple[str, float]]:
+    """Return given features with their weights, or raise InputError with the position of the item."""
     if not is_iterable(item):
         raise not_text(item, f"item {place}: a text (str) or weighted features")
-    pairs = Features()
-    for i, pair in enumerate(item.items() if isinstance(item, Mapping) else item):
-        if isinstance(pair, str):
-            pairs.append((pair, 1))
-            continue
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not isinstance(pair[0], str):
+    pairs = []
+    for i, given in enumerate(item.items() if isinstance(item, Mapping) else item):
+        found = _feature(given)
+        if found is None:
             raise InputError(
-                f"item {place}: feature {i}: must be a str, or a pair of a str and a weight, got {show(pair)}; "
+                f"item {place}: feature {i}: must be a str, or a pair of a str and a finite number, got {show(given)}; "
                 "to fingerprint several texts call fingerprints()",
-                got=pair,
+                got=given,
             )
-        weight = _finite(pair[1])
-        if weight is None:
-            raise InputError(
-                f"item {place}: feature {show(pair[0])}: a weight must be a finite number, got {show(pair[1])}", got=pair[1]
-            )
-        pairs.append((pair[0], pair[1] if isinstance(pair[1], int) else weight))
+        pairs.append((found, 1) if isinstance(found, str) else found)
     return pairs
 
 
-def _iterated(found: object) -> Iterable[object]:
-    """Return the result of a tokenizer, which must be iterable and no text."""
+def _of_tokenizer(found: object) -> Iterator[str | tuple[str, float]]:
+    """Yield the features that a tokenizer returned, those with a weight as pairs."""
     if not is_iterable(found, str):
         raise InputError(f"the tokenizer must return an iterable of features, got {show(found)}", got=found)
-    return found
+    for given in found:
+        feature = _feature(given)
+        if feature is None:
+            raise InputError(
+                f"the tokenizer must return features (str), or pairs of a feature and a finite number, got {show(given)}",
+                got=given,
+            )
+        yield feature
 
 
-def _of_tokenizer(found: object) -> str | tuple[str, float]:
-    """Return a feature, or a pair of a feature and a weight, that a tokenizer returned."""
-    if isinstance(found, str):
-        return found
-    if isinstance(found, (tuple, list)) and len(found) == 2 and isinstance(found[0], str):
-        weight = _finite(found[1])
-        if weight is not None:
-            return found[0], found[1] if isinstance(found[1], int) else weight
-    raise InputError(
-        f"the tokenizer must return features (str), or pairs of a feature and a finite number, got {show(found)}", got=found
-    )
-
-
-def _finite(value: object) -> float | None:
-    if isinstance(value, (bool, str, bytes)):
+def _feature(given: object) -> str | tuple[str, float] | None:
+    """Return a feature, or a pair of a feature and a finite weight; None for something else."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not isinstance(given[0], str):
         return None
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
+    weight = given[1]
+    with suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(weight, (bool, str, bytes)) and math.isfinite(float(weight)):
+            return given[0], weight if isinstance(weight, int) else float(weight)
+    return None

@@ -187,7 +187,7 @@ def wrong_width(what: str, bits: int, where: str, width: Width) -> str:
 def parse_texts(texts: list[str], digits: Digits) -> Words | None:
     """Return fingerprints in digits as rows; None if one text may be none: `read_digits` finds out."""
     column = StringColumn.of(texts)
-    return _fingerprints(column.data + b"\n", *_places(column), digits)
+    return _fingerprints(column.data + b"\n\n", *_places(column), digits)
 
 
 def parse_integers(column: StringColumn, plain: bool) -> Words | None:
@@ -239,7 +239,7 @@ def _places(column: StringColumn) -> tuple[_Places, _Places]:
 
 
 def _fingerprints(data: bytes, starts: _Places, ends: _Places, digits: Digits) -> Words | None:
-    """Return the fingerprints in some places of a text, in which a byte follows each of them."""
+    """Return the fingerprints in some places of a text, in which two bytes follow the beginning of each."""
     width, buffer = digits.width, np.frombuffer(data, np.uint8)
     if not len(starts):
         return width.empty(0)

@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Progress, Words
-from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, counted, show
-from fpstore.io.check import check_fingerprints, check_id, parse_integer_id
+from fpstore.io.check import check_fingerprints, check_id, check_ids, parse_integer_id
 from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits, too_large
 from fpstore.io.encodings import check_encoding
 from fpstore.io.files import FileState, InputFile, at
@@ -365,39 +364,21 @@ def fingerprints_of(values: list[Any], digits: Digits, wrong: Wrong) -> Words:
 
 
 def ids_of(values: list[Any], rule: IdRule | None, wrong: Wrong, typed: bool = True) -> Words | StringColumn:
-    """Return integers and strings as ids, with the type that a rule asks for."""
-    ids = _ids_of_one_type(values)
-    if ids is None:
-        ids = _mixed(converted(values, _id, wrong), rule, wrong)
+    """Return integers and strings as ids, with the type that a rule asks for; without a rule, mixed ones are strings."""
+    try:
+        checked: Any = check_ids(values, len(values))
+    except InputError:  # of an id, which is named below, or because they are mixed
+        checked = converted(values, _id, wrong)
+        if rule is not None and rule.asked == "auto":
+            kinds = [type(value).__name__ for value in checked]
+            other = next((place for place, kind in enumerate(kinds) if kind != (rule.kind or kinds[0])), None)
+            if other is not None:
+                raise wrong(other, mixed_ids(kinds[other])) from None
+        checked = list(map(str, checked))
+    ids = StringColumn.of(checked) if isinstance(checked, list) else checked
     if rule is None or not values or (not typed and rule.kind is None):
         return ids
     return rule.settled(ids, wrong) if typed or rule.kind == "str" else rule.integers(cast(StringColumn, ids), wrong)
-
-
-def _ids_of_one_type(values: list[Any]) -> Words | StringColumn | None:
-    """Return integers or strings as ids; None if some are not, or cannot be."""
-    kinds = set(map(type, values))
-    with suppress(OverflowError, UnicodeEncodeError):
-        if kinds <= {int}:
-            return np.array(values, np.uint64)
-        if kinds == {str}:
-            strings = StringColumn.of(values)
-            return strings if strings.sizes.all() and strings.sizes.max() <= MAX_ID_BYTES else None
-    return None
-
-
-def _mixed(ids: list[int | str], rule: IdRule | None, wrong: Wrong) -> Words | StringColumn:
-    """Return ids of which some may be integers and others strings."""
-    if not any(isinstance(value, str) for value in ids):
-        return np.array(ids, np.uint64)
-    if rule is not None and rule.asked == "auto":
-        first: type = type(ids[0]) if rule.kind is None else int if rule.kind == "int" else str
-        for place, value in enumerate(ids):
-            if type(value) is not first:
-                raise wrong(place, mixed_ids(type(value).__name__))
-    elif rule is not None and rule.asked == "int":
-        return np.array(converted(ids, lambda value: value if type(value) is int else rule.integer(value), wrong), np.uint64)
-    return StringColumn.of(list(map(str, ids)))
 
 
 def scores_of(values: Iterable[Any], name: str, wrong: Wrong) -> Words:

@@ -16,7 +16,7 @@ from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
-from fpstore.hashing.documents import File, Notice, Skipped, Walk, id_of
+from fpstore.hashing.documents import File, Notice, Walk, id_of, reason_of
 from fpstore.hashing.image import DETAIL, detail, frames, opened, refusals
 from fpstore.hashing.readers import WAITING_FILES
 
@@ -121,26 +121,20 @@ def image_sample(walk: Walk, size: int, seed: int, on_notice: Notice | None, res
         if skipped is None:
             held.see(file)
         elif on_notice is not None:
-            on_notice(file.path, skipped.reason)
+            on_notice(file.path, skipped)
         if number % _REPORTED == 0:
             resources.report("reading", number + 1, None)
     return ImageSample(held.sample(), held.seen)
 
 
-def _no_picture(walk: Walk, file: File) -> Skipped | None:
+def _no_picture(walk: Walk, file: File) -> str | None:
     """Return why a file of a folder is skipped, if it is; InputError for a file that was named."""
     try:
         with refusals(str(file.path), file.path), opened(file.path):
-            return walk.too_large(file)
+            walk.check_size(file, file.size)
     except InputError as error:
-        return _skipped(file, error)
-
-
-def _skipped(file: File, error: InputError) -> Skipped:
-    reason = getattr(error, "reason", None)
-    if file.named or reason is None:
-        raise error
-    return Skipped(reason, str(error))
+        return reason_of(file, error)
+    return None
 
 
 class ImageWork(NamedTuple):
@@ -151,18 +145,18 @@ class ImageWork(NamedTuple):
     copies: int
     seed: int
 
-    def of(self, file: File, *, copied: bool) -> _Picture | Skipped:
+    def of(self, file: File, *, copied: bool) -> _Picture | str:
         """Decode a picture, change it in each way, and make the fingerprints of all forms."""
         try:
             with refusals(str(file.path), file.path):
                 (picture,) = (_plain(image) for image in frames(file.path, every=False))
         except InputError as error:
-            return _skipped(file, error)
+            return reason_of(file, error)
         shrunk = max(picture.size) > LARGEST
         if shrunk:
             picture.thumbnail((LARGEST, LARGEST))
         if detail(picture.convert("L")) < DETAIL:
-            return Skipped("blank", "is blank, or nearly so")
+            return "blank"
         found = views(picture)
         forms, names = [picture], list[str]()
         for change in self.changes if copied else ():
@@ -209,9 +203,9 @@ def look_at(sample: ImageSample, work: ImageWork, bound: float, on_notice: Notic
         if isinstance(one, _Picture):
             found.append(one)
             continue
-        blank, broken = blank + (one.reason == "blank"), broken + (one.reason != "blank")
+        blank, broken = blank + (one == "blank"), broken + (one != "blank")
         if on_notice is not None:
-            on_notice(file.path, one.reason)
+            on_notice(file.path, one)
     if len(found) < 2:
         told = f"a calibration compares pictures with each other: at least 2 that are not blank are needed, got {len(found)}"
         raise InputError(told, got=len(found))

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from glob import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -116,11 +117,13 @@ class DocumentFiles(RowSource):
         """Yield the documents behind some that are read only to see whether they are texts."""
         self.bytes_done, self._read = 0, []
         for file in self.walk.files():
-            found = self.walk.text(file)
             self.bytes_done += file.size
-            if isinstance(found, Skipped):
+            try:
+                found = self.walk.text(file)
+            except InputError as error:
+                reason = reason_of(file, error)
                 if self._on_skip is not None:
-                    self._on_skip(file.path, found.reason)
+                    self._on_skip(file.path, reason)
                 continue
             if self._on_note is not None and (found.guessed or found.replaced):
                 self._on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
@@ -278,21 +281,21 @@ class File(NamedTuple):
         return self.state.size
 
 
-class Skipped(NamedTuple):
-    """The reason why a file was not read, as a word and as a sentence."""
-
-    reason: str
-    sentence: str
-
-
 #: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. A .txt file may be a text.
 ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
-BINARY = Skipped("binary", "a NUL byte in its first 8 KiB: not a text in UTF-8")
-ROWS_SKIPPED = Skipped(
-    "rows",
+NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
+NO_ROWS = (
     "holds rows, not one text: --text-field NAME (TextReader in Python) makes a fingerprint of the text in each row; "
-    "rows of fingerprints are read without --text, or by insert with --fingerprints",
+    "rows of fingerprints are read without --text, or by insert with --fingerprints"
 )
+
+
+def reason_of(file: File, error: InputError) -> str:
+    """Return the word for why a file in a folder is skipped; raise the error again for a named file, or of another kind."""
+    reason = getattr(error, "reason", None)
+    if file.named or reason is None:
+        raise error
+    return str(reason)
 
 
 def is_binary(head: bytes | bytearray, encoding: str | None) -> bool:
@@ -340,55 +343,44 @@ class Walk:
             else:
                 yield File(path, FileState.of(str(path), found), named=True)
 
-    def text(self, file: File) -> Decoded | Skipped:
-        """Return the text of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
-        data = self.read(file)
-        if isinstance(data, Skipped):
-            return data
-        found = decoded(data, self.encoding)
-        if found is not None:
-            return found
-        known = self.encoding or mark_of(data)
-        tried = "no encoding that is known explains its bytes" if known is None else f"its bytes are not {known}"
-        return _skip(file, Skipped("encoding", f"{tried}: name its encoding (encoding=, --encoding)"))
-
-    def too_large(self, file: File) -> Skipped | None:
-        """Return why a file is skipped if it is larger than allowed; for a named file, raise InputError instead."""
-        if file.size <= self._max_bytes:
-            return None
-        return _skip(file, _large(file.size, self._max_bytes))
-
-    def read(self, file: File) -> bytes | Skipped:
-        """Return the content of a file, or why it is skipped; for a named file, raise InputError instead of skipping it."""
-        data: bytes | Skipped
+    def text(self, file: File) -> Decoded:
+        """Return the text of a file; the InputError of one that folders may have has a ``reason``."""
         if Path(inner_name(file.path)).suffix.lower() in ROWS and (file.named or self._suffixes is None):
-            return _skip(file, ROWS_SKIPPED)
+            raise _refused(file, "rows", NO_ROWS)
         try:
             with file.path.open("rb") as stream:
-                data = self._content(stream, file)
+                self.check_size(file, os.fstat(stream.fileno()).st_size)
+                data = b"".join(self._content(stream, file))
         except OSError as error:
             raise refused(file.path, error) from error
-        return _skip(file, data) if isinstance(data, Skipped) else data
+        found = decoded(data, self.encoding)
+        if found is None:
+            known = self.encoding or mark_of(data)
+            tried = "no encoding that is known explains its bytes" if known is None else f"its bytes are not {known}"
+            raise _refused(file, "encoding", f"{tried}: name its encoding (encoding=, --encoding)")
+        return found
 
-    def _content(self, stream: BinaryIO, file: File) -> bytes | Skipped:
-        """Return the content of a file, or why it is skipped; it is not read further than the limit."""
-        size = os.fstat(stream.fileno()).st_size
+    def check_size(self, file: File, size: int) -> None:
+        """Raise InputError for a file that is larger than allowed."""
         if size > self._max_bytes:
-            return _large(size, self._max_bytes)
+            raise _refused(file, "large", f"{size} bytes, more than max_bytes={self._max_bytes}")
+
+    def _content(self, stream: BinaryIO, file: File) -> Iterator[bytes]:
+        """Yield the content of a file, which is not read further than the limit."""
+        held, name = 0, printable(file.path)
         try:
-            read = reading(stream, printable(file.path), file.path, lambda _: None)
-            parts = [read(HEAD_BYTES)]
-            if is_binary(parts[0], self.encoding):
-                return BINARY
-            held = len(parts[0])
-            while parts[-1]:
+            read = reading(stream, name, file.path, lambda _: None)
+            for data in chain([read(HEAD_BYTES)], iter(lambda: read(_PART_BYTES), b"")):
+                if not held and is_binary(data, self.encoding):
+                    raise _refused(file, "binary", NOT_BINARY)
+                held += len(data)
                 if held > self._max_bytes:
-                    return Skipped("large", f"more than max_bytes={self._max_bytes} when decompressed")
-                parts.append(read(_PART_BYTES))
-                held += len(parts[-1])
+                    raise _refused(file, "large", f"more than max_bytes={self._max_bytes} when decompressed")
+                yield data
         except InputError as error:
-            return Skipped("damaged", str(error).removeprefix(f"{printable(file.path)}: "))
-        return b"".join(parts)
+            if hasattr(error, "reason"):
+                raise
+            raise _refused(file, "damaged", str(error).removeprefix(f"{name}: ")) from None
 
     def _folder(self, top: Path, found: os.stat_result) -> Iterator[File]:
         # A stack of open folders instead of a recursion: a tree may be deeper than Python's stack.
@@ -428,14 +420,8 @@ def _stat(path: Path, *, follow: bool = True) -> os.stat_result:
         raise refused(path, error) from error
 
 
-def _large(size: int, most: int) -> Skipped:
-    return Skipped("large", f"{size} bytes, more than max_bytes={most}")
-
-
-def _skip(file: File, skipped: Skipped) -> Skipped:
-    if file.named:
-        raise InputError(f"{file.path}: {skipped.sentence}", path=file.path)
-    return skipped
+def _refused(file: File, reason: str, sentence: str) -> InputError:
+    return InputError(f"{file.path}: {sentence}", path=file.path, reason=reason)
 
 
 def _holds_a_store(folder: Path) -> bool:

@@ -19,7 +19,7 @@ from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import hashed_rows, open_source
-from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Paths, Skipped, Walk, id_of
+from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Paths, Walk, id_of, reason_of
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import Given, ImageHash, Lack
@@ -453,8 +453,8 @@ class ImageReader(HashingReader):
         rule.has_ids, rule.kind = True, "str"
         for file, found in in_order(self._frames, self._walk.files(), self._threads, WAITING_FILES):
             source.bytes_done += file.size
-            if isinstance(found, Skipped):
-                self._leave_out(file.path, found.reason)
+            if isinstance(found, str):
+                self._leave_out(file.path, found)
                 continue
             numbers, ids, name = list[int](), list[str](), id_of(file.path)
             for number, value in enumerate(found):
@@ -466,19 +466,14 @@ class ImageReader(HashingReader):
                     ids.append(name if len(found) == 1 else f"{name}#{number}")
             yield Batch(width.rows(numbers), StringColumn.of(ids))
 
-    def _frames(self, file: File) -> list[int | Lack] | Skipped:
+    def _frames(self, file: File) -> list[int | Lack] | str:
         """Return what the frames of a file have as fingerprints, or why the file is skipped."""
-        skipped = self._walk.too_large(file)
-        if skipped is not None:
-            return skipped
         try:
+            self._walk.check_size(file, file.size)
             every = self.fingerprinter.frame == "all"
             found: list[int | Lack] = self.fingerprinter.of_frames(Given(file.path, os.fspath(file.path)), every=every)
         except InputError as error:
-            reason = getattr(error, "reason", None)
-            if file.named or reason is None:
-                raise
-            return Skipped(reason, str(error))
+            return reason_of(file, error)
         return found
 
     def _nothing_made(self) -> str:

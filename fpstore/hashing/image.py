@@ -67,7 +67,7 @@ class Lack(NamedTuple):
 _BLANK = Lack("blank", "is blank: all brightnesses that the method compares are equal")
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, kw_only=True)
 class ImageHash(Fingerprinter["Picture"]):
     """Perceptual hashes of pictures: similar pictures get fingerprints that differ in few bits.
 
@@ -145,21 +145,21 @@ class ImageHash(Fingerprinter["Picture"]):
     items: ClassVar[str] = "pictures"
 
     method: str = "perceptual"
-    width: int = 64
+    width: int = None  # type: ignore[assignment]  # that of the method
     frame: str = "first"
     min_quality: int | None = None
 
-    def __init__(
-        self, *, method: str = "perceptual", width: int | None = None, frame: str = "first", min_quality: int | None = None
-    ) -> None:
-        check_choice(method, METHODS, "method")
-        if method == "color" and min_quality is not None:
-            raise InputError("min_quality is for brightnesses, and the method color compares none: leave it out", got=min_quality)
-        if method != "color":
-            usual = PDQ_QUALITY if method == "pdq" else DETAIL
-            min_quality = check_whole(usual if min_quality is None else min_quality, 0, 100, "min_quality")
-        check_choice(frame, FRAMES, "frame")
-        self._keep(method=method, width=_check_method_width(method, width), frame=frame, min_quality=min_quality)
+    def __post_init__(self) -> None:
+        check_choice(self.method, METHODS, "method")
+        if self.method == "color":
+            if self.min_quality is not None:
+                reason = "min_quality is for brightnesses, and the method color compares none: leave it out"
+                raise InputError(reason, got=self.min_quality)
+        else:
+            usual = PDQ_QUALITY if self.method == "pdq" else DETAIL
+            self._keep(min_quality=check_whole(usual if self.min_quality is None else self.min_quality, 0, 100, "min_quality"))
+        self._keep(width=_check_method_width(self.method, self.width))
+        check_choice(self.frame, FRAMES, "frame")
 
     @property
     def usual_radius(self) -> int:
@@ -228,14 +228,12 @@ class ImageHash(Fingerprinter["Picture"]):
 
     def _is_blank(self, grey: Image) -> bool:
         """Whether all values that the method compares are equal, of a picture as it compares them."""
-        if self.method == "difference":
-            values: Bytes = np.asarray(grey)
-            return bool((values[:, 1:] == values[:, :-1]).all())
-        if self.method == "difference-vertical":
-            values = np.asarray(grey)
-            return bool((values[1:] == values[:-1]).all())
-        low, high = grey.getextrema()
-        return low == high
+        if not self.method.startswith("difference"):
+            low, high = grey.getextrema()
+            return low == high
+        values: Bytes = np.asarray(grey)
+        values = values if self.method == "difference" else values.T
+        return bool((values[:, 1:] == values[:, :-1]).all())
 
     def _pdq(self, image: Image) -> int | Lack:
         colours = image if image.mode == "RGB" else image.convert("RGB")  # convert() would copy

@@ -2,7 +2,9 @@
 
 import numpy as np
 
+from fpstore.base.width import Width
 from fpstore.io import open_reader
+from fpstore.io.digits import Digits, check_signed, read_digits
 
 MAX = 2**64 - 1
 
@@ -20,6 +22,11 @@ def read(paths, **options):
             assert len(chunk.ids) == len(chunk.fingerprints)
             ids = (ids or []) + list(chunk.ids if isinstance(chunk.ids, list) else chunk.ids.tolist())
     return fingerprints, ids
+
+
+def parse_fingerprint(text, decimal=False, width=64, signed=False):
+    """Return the fingerprint that is written in digits."""
+    return read_digits(text, Digits(Width(width), decimal, check_signed(signed, Width(width))))
 
 
 def put(folder, name, content):

@@ -291,30 +291,46 @@ class TextReader(HashingReader):
 
 
 class DocumentReader(HashingReader):
-    """Text files as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+    r"""Text files as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
 
     Each iteration resets the counts, walks the folders and reads the files again.
 
     Parameters
     ----------
     paths : path or iterable of paths
-        Files and folders, as in `iter_documents`.
+        Files and folders, in the order given; the files in a folder come in the order of their names. A path that is given twice
+        is read twice. A symbolic link that is named is followed. A store of fpstore inside a folder is skipped. Files that gzip
+        or zstandard compressed, such as ``a.txt.gz``, are read as what they hold. The id of a file is its path as given, or the
+        folder as given and the path from there, with ``/`` between the parts. Bytes of a name that are not UTF-8 read ``\xff``.
     fingerprinter : Fingerprinter
         A fingerprinter of texts, such as `SimHash`.
     chunk_documents : int
         The most documents in a chunk.
-    suffixes, recursive, follow_symlinks, max_bytes, encoding
-        As in `iter_documents`.
+    suffixes : iterable of str, optional
+        In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``; case does not matter. Files
+        that are named are always read.
+    recursive : bool
+        Whether to enter folders inside a folder.
+    follow_symlinks : bool
+        Whether to follow symbolic links found in folders; otherwise they are skipped. A folder inside itself is entered once.
+    max_bytes : int, optional
+        Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
+    encoding : str, optional
+        That of all files. By default, a byte order mark says which of UTF-8, UTF-16 and UTF-32 it is; without one it is UTF-8 if
+        it can be, and is guessed from the bytes otherwise. If there is no good guess, bytes that are not UTF-8 are replaced by
+        U+FFFD if they are few, at most one in ten characters, or the file is skipped.
     html : bool or str
         The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
         extractor.
     threads : int, optional
         Chunks of which fingerprints are made at the same time; by default one per processor. The result does not depend on it.
     on_notice : callable, optional
-        Called with the path of each skipped file and the reason: those of `iter_documents`, or ``"empty"`` for a text without
-        words, which has no fingerprint (``"html"`` for a page without a main text). Also with the path of a file that is read and
-        ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are not UTF-8, or ``"tags"``, if its
-        name ends with .html, .htm or .xhtml and it is taken as a plain text.
+        Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its first 8
+        KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot be decompressed), ``"encoding"`` (no encoding explains it)
+        or ``"rows"`` (the extension is that of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with
+        ``"empty"`` for a text without words, which has no fingerprint (``"html"`` for a page without a main text). Also with the
+        path of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
+        not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
 
     Attributes
     ----------
@@ -327,9 +343,11 @@ class DocumentReader(HashingReader):
 
     Raises
     ------
-    InputError, StorageError
-        As for `iter_documents`; also if `chunk_documents` is not a positive integer, or an iteration has found no text
-        with a fingerprint.
+    InputError
+        An argument has the wrong type, or a named file is binary, holds rows, is larger than `max_bytes` or is not a regular
+        file; or an iteration has found no text with a fingerprint.
+    StorageError
+        A file or folder is missing or cannot be read; `path` names it.
 
     Examples
     --------
@@ -373,20 +391,20 @@ class DocumentReader(HashingReader):
 class ImageReader(HashingReader):
     """Pictures as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
 
-    The id of a picture is its path, as in `iter_documents`. If the fingerprinter has ``frame="all"``, a file of several frames
+    The id of a picture is its path, as in `DocumentReader`. If the fingerprinter has ``frame="all"``, a file of several frames
     has a fingerprint of each, and the ids are ``path#0``, ``path#1`` and so on. Each iteration resets the counts, walks the
     folders and reads the files again.
 
     Parameters
     ----------
     paths : path or iterable of paths
-        Files and folders, as in `iter_documents`.
+        Files and folders, as in `DocumentReader`.
     fingerprinter : ImageHash
         The maker of the fingerprints.
     chunk_pictures : int
         The most fingerprints in a chunk.
     suffixes, recursive, follow_symlinks, max_bytes
-        As in `iter_documents`.
+        As in `DocumentReader`.
     threads : int, optional
         Files that are decoded at the same time; by default one per processor. The result does not depend on it.
     on_notice : callable, optional

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, format_fingerprint
-from fpstore.io.digits import parse_fingerprint
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids
 
 if TYPE_CHECKING:
     from fpstore.io.reader import Reader, open_reader
@@ -21,10 +20,8 @@ __all__ = [
     "check_fingerprints",
     "check_id",
     "check_ids",
-    "format_fingerprint",
     "open_reader",
     "open_writer",
-    "parse_fingerprint",
 ]
 
 _HOMES = {"Reader": "reader", "open_reader": "reader", "Writer": "writers", "open_writer": "writers"}

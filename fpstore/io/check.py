@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import string_spans
-from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width, check_width
+from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width
 from fpstore.errors import InputError, counted, show
 from fpstore.io.digits import Digits, read_digits, rows_of_digits, too_large, wrong_width
 
@@ -105,17 +105,8 @@ def is_row(value: npt.NDArray[Any], width: Width) -> bool:
 def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     """Return one fingerprint as a number below 2^bits.
 
-    Parameters
-    ----------
-    value : int, numpy unsigned integer, str, bytes, array or ImageHash
-        A number; or hexadecimal digits, ``width / 4`` of them or, after ``0x``, fewer; or big-endian bytes, as ``bytes`` or a
-        uint8 array; or bits, the most significant first: a bool array of any shape, or an object that has one as ``hash``.
-    width : Width
-
-    Raises
-    ------
-    InputError
-        It has another width, or is something else.
+    It is a number; or hexadecimal digits, ``width / 4`` of them or, after ``0x``, fewer; or big-endian bytes, also a uint8 array;
+    or bits, the most significant first: a bool array of any shape, or an object that has one as ``hash``, such as an ImageHash.
     """
     if type(value) is int and not value >> width.bits:
         return value
@@ -134,63 +125,13 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     raise InputError(f"a fingerprint is {kinds} of {width.bits} bits, got {type(value).__name__} {show(value)}", got=value)
 
 
-def format_fingerprint(value: int, width: int = 64) -> str:
-    """Write one fingerprint as ``width / 4`` lower-case hexadecimal digits.
-
-    Parameters
-    ----------
-    value : int
-        0 to 2**width - 1. Whatever else a store takes as one fingerprint is written too.
-    width : int
-        The bits of a fingerprint: 32, 64, 128 or 256.
-
-    Returns
-    -------
-    str
-        ``width / 4`` hexadecimal digits.
-
-    Raises
-    ------
-    InputError
-        The value is not a fingerprint of this width.
-
-    Examples
-    --------
-    >>> format_fingerprint(42), format_fingerprint(42, width=32)
-    ('000000000000002a', '0000002a')
-    """
-    known = check_width(width)
-    return known.text(check_fingerprint(value, known))
-
-
 def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
-    """Convert a caller's fingerprints to contiguous rows, as `fpstore.base.width` describes them.
+    """Return a caller's fingerprints as contiguous rows, which share memory with them if no conversion was needed.
 
-    Parameters
-    ----------
-    values : array or sequence
-        An array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64; bytes, most significant first, as
-        uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant first, as uint64 of shape
-        (n, bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or
-        an array of dtype object, of what `check_fingerprint` takes. Or a column of pyarrow, polars or pandas that converts itself
-        to one of these. Strings are hexadecimal digits. Nulls are refused.
-    width : Width
-
-    Returns
-    -------
-    numpy.ndarray
-        uint64, shape (n,) or (n, words), C-contiguous. It shares memory with ``values`` if no conversion was needed.
-
-    Raises
-    ------
-    InputError
-        For another width, and for signed arrays, floats, negatives, strings of anything else, and other shapes; the message
-        names dtype and shape.
-
-    Examples
-    --------
-    >>> check_fingerprints([1, 2**64 - 1])
-    array([                   1, 18446744073709551615], dtype=uint64)
+    They are an array of n fingerprints: uint32 or uint64, shape (n,), for widths of 32 and 64; bytes, most significant first, as
+    uint8 of shape (n, bits / 8) or as a bytes or void dtype, shape (n,); words, most significant first, as uint64 of shape (n,
+    bits / 64), for widths of 128 and 256; or bits as bool, shape (n, bits). Or a sequence, or an array of objects, of what
+    `check_fingerprint` takes. Or a column of pyarrow, polars or pandas that converts itself to one of these. Nulls are refused.
     """
     array = as_array(values)
     if array is None:
@@ -302,31 +243,10 @@ def _as_bytes(value: Any, width: Width) -> bytes | None:
 
 
 def check_ids(ids: object, count: int) -> Words | list[str]:
-    """Convert a caller's ids to one array of integers or one list of strings.
+    """Return a caller's ids as one array of uint64 or one list of strings; InputError if there are not ``count`` of them.
 
-    Parameters
-    ----------
-    ids : array or sequence
-        Unsigned 64-bit integers (an array of any integer dtype without negatives, or a sequence of ints), or
-        non-empty strings that UTF-8 can encode. Paths (``os.PathLike``) are taken as strings. Or a column of pyarrow, polars or
-        pandas of these, also one with a dictionary.
-    count : int
-        The number of fingerprints to which the ids belong.
-
-    Returns
-    -------
-    numpy.ndarray or list of str
-        uint64, shape (count,), or ``count`` strings.
-
-    Raises
-    ------
-    InputError
-        For another length, mixed types, negatives, floats, bools, empty strings and lone surrogates.
-
-    Examples
-    --------
-    >>> check_ids(("a", "b"), 2)
-    ['a', 'b']
+    They are integers without negatives, or non-empty strings that UTF-8 can encode. Paths (``os.PathLike``) are taken as strings.
+    They may be a column of pyarrow, polars or pandas, also one with a dictionary.
     """
     array = as_array(ids, "id")
     if array is None:
@@ -348,12 +268,7 @@ def check_ids(ids: object, count: int) -> Words | list[str]:
 
 
 def check_id(value: object) -> int | str:
-    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string, which may be given as a path.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return one id, an int from 0 to 2^64 - 1 or a non-empty string, which may be given as a path."""
     if type(value) is int and 0 <= value < 2**64:
         return value
     if type(value) is str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_flag
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width, check_width
+from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width
 from fpstore.errors import InputError, show
 
 _HEX = re.compile(r"(0[xX])?([0-9a-fA-F]+)")
@@ -30,43 +30,6 @@ class Digits(NamedTuple):
     signed: bool = False
 
 
-def parse_fingerprint(text: str, decimal: bool = False, width: int | Width = 64, signed: bool = False) -> int:
-    """Read one fingerprint from text.
-
-    Parameters
-    ----------
-    text : str
-        ``width / 4`` hexadecimal digits of either case, or at most as many after ``0x``; with ``decimal``, decimal digits.
-        Fewer digits without ``0x`` are refused: most often they are a decimal number, or cut off. Blanks around the digits
-        are ignored.
-    decimal : bool
-        Read decimal digits instead.
-    width : int
-        The bits of a fingerprint: 32, 64, 128 or 256.
-    signed : bool
-        Take decimal digits after a minus as the bits of a signed integer, in two's complement; widths of 32 and 64.
-
-    Returns
-    -------
-    int
-        0 to 2**width - 1.
-
-    Raises
-    ------
-    InputError
-        The text is not a fingerprint of this width, or signed integers do not have it.
-
-    Examples
-    --------
-    >>> parse_fingerprint("0x2A"), parse_fingerprint("42", decimal=True), parse_fingerprint("0000002a", width=32)
-    (42, 42, 42)
-    >>> hex(parse_fingerprint("-2", decimal=True, signed=True))
-    '0xfffffffffffffffe'
-    """
-    known = check_width(width)
-    return read_digits(text, Digits(known, decimal, check_signed(signed, known)))
-
-
 def check_signed(signed: object, width: Width) -> bool:
     """Return a flag; refuse it for widths that signed integers do not have."""
     if check_flag(signed, "signed") and width.words > 1:
@@ -75,10 +38,11 @@ def check_signed(signed: object, width: Width) -> bool:
 
 
 def read_digits(text: str, expected: Digits) -> int:
-    """Read one fingerprint; see `parse_fingerprint`."""
+    """Read one fingerprint: all hexadecimal digits of its width in either case, at most as many after ``0x``, or decimal ones.
+
+    Fewer digits without ``0x`` are refused: most often they are a decimal number, or cut off. Blanks around them are ignored.
+    """
     width, decimal, signed = expected
-    if not isinstance(text, str):
-        raise InputError(f"a fingerprint in text must be a str, got {type(text).__name__}", got=text)
     digits = text.strip(" \t\r\n")
     if decimal:
         below = signed and _NEGATIVE.fullmatch(digits)

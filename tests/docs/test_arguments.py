@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from inputs import parse_fingerprint
 
 import fpstore
 from fpstore import errors
 from fpstore.hashing import DocumentReader, HyperplaneHash, ImageReader, SimHash, TextReader, VectorReader
-from fpstore.io import open_reader, open_writer, parse_fingerprint
+from fpstore.io import open_reader, open_writer
 
 ODD = {
     "None": None,

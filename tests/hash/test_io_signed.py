@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine, folder, prepared
-from inputs import put
+from inputs import parse_fingerprint, put
 
 from fpstore.base.width import Width
 from fpstore.errors import InputError
-from fpstore.io import open_reader, parse_fingerprint
+from fpstore.io import open_reader
 from fpstore.io.digits import Digits, parse_block
 
 __all__ = ["folder", "prepared"]

@@ -264,7 +264,7 @@ def dedup(
         Signed integers are read as the bits of fingerprints.
     encoding : str, optional
         The encoding of files of lines and of texts, see :class:`fpstore.hashing.TextReader` and
-        :func:`fpstore.hashing.DocumentReader`.
+        :class:`fpstore.hashing.DocumentReader`.
         Lines are written in UTF-8.
     html : bool or str
         Texts are pages of HTML, which are compared by their titles and main texts: see :class:`fpstore.hashing.MainText`,

@@ -145,7 +145,7 @@ class ImageHash(Fingerprinter["Picture"]):
     items: ClassVar[str] = "pictures"
 
     method: str = "perceptual"
-    width: int = None  # type: ignore[assignment]  # that of the method
+    width: Any = None  # an int: by default that of the method
     frame: str = "first"
     min_quality: int | None = None
 

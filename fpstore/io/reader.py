@@ -26,20 +26,14 @@ MOST_CHUNK_ROWS = 1 << 30
 
 
 class Reader:
-    """The rows of one or more inputs, in order, as `Chunk` of at most ``chunk_rows`` rows.
+    """The rows of one or more inputs, in order, as `Chunk` of at most ``chunk_rows`` rows; made by `open_reader`.
 
-    Made by `open_reader`. Iterating again reads the files again; standard input can be read only once.
+    Iterating again reads the files again; standard input can be read only once.
 
     Attributes
     ----------
     rows : int or None
         The total number of rows, if every input has it before it is read (``.npy``, ``.u64``, ``.parquet``).
-    bytes_total : int or None
-        Size of all inputs in bytes; None if one is a stream.
-    bytes_done : int
-        Bytes read so far.
-    has_ids : bool or None
-        Whether rows have ids; None until the first row of a text input is read.
     width : int
         The bits of a fingerprint.
     fingerprinter : Fingerprinter, dict or None

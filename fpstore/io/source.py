@@ -41,19 +41,10 @@ Value = TypeVar("Value")
 
 
 class Chunk(NamedTuple):
-    """Some rows of an input, in input order.
+    """Some rows of an input, in input order, as users get them: `Width.outside` describes the fingerprints."""
 
-    Attributes
-    ----------
-    fingerprints : numpy.ndarray
-        uint32 or uint64, shape (rows,), for widths of 32 and 64; above, uint8, shape (rows, width / 8), big-endian. It may be a
-        read-only slice of a mapped file.
-    ids : numpy.ndarray, list of str or None
-        uint64, shape (rows,), or one string per row; None if the input has no ids.
-    """
-
-    fingerprints: npt.NDArray[Any]
-    ids: Ids
+    fingerprints: npt.NDArray[Any]  # it may be a read-only slice of a mapped file
+    ids: Ids  # uint64, or one string per row; None if the input has no ids
 
 
 @dataclass(frozen=True)

@@ -25,33 +25,13 @@ class Tabular(ABC):
         """Return the columns as a ``pyarrow.Table``."""
 
     def to_pandas(self, **options: Any) -> Any:
-        """Return the same as a ``pandas.DataFrame``; needs pyarrow too.
-
-        Parameters
-        ----------
-        **options
-            As for ``to_arrow``.
-
-        Raises
-        ------
-        InputError, MissingExtraError
-        """
+        """Return the same as a ``pandas.DataFrame``, with the options of ``to_arrow``; needs pyarrow too."""
         table = self.to_arrow(**options)
         import_package("pandas", "to_pandas")  # pyarrow imports it, and has a message of its own
         return table.to_pandas()
 
     def to_polars(self, **options: Any) -> Any:
-        """Return the same as a ``polars.DataFrame``; needs pyarrow too.
-
-        Parameters
-        ----------
-        **options
-            As for ``to_arrow``.
-
-        Raises
-        ------
-        InputError, MissingExtraError
-        """
+        """Return the same as a ``polars.DataFrame``, with the options of ``to_arrow``; needs pyarrow too."""
         table = self.to_arrow(**options)
         return import_package("polars", "to_polars").from_arrow(table)
 
@@ -59,10 +39,6 @@ class Tabular(ABC):
         """Return the columns of ``to_arrow()`` as a capsule of an Arrow C stream.
 
         See https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html.
-
-        Raises
-        ------
-        MissingExtraError
         """
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 

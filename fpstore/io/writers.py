@@ -43,11 +43,6 @@ class Writer:
     """Writes rows of named columns; made by `open_writer`.
 
     As a context manager, it commits at the end of the block. If the block raises, nothing is left at the target.
-
-    Attributes
-    ----------
-    rows : int
-        Rows written so far.
     """
 
     def __init__(
@@ -63,20 +58,10 @@ class Writer:
         self.rows = 0
 
     def write(self, data: Mapping[str, Any] | Chunk | Iterable[Sequence[Any]]) -> None:
-        """Append rows.
+        """Append rows: an array or list for each column, a `Chunk`, or tuples in the order of the columns.
 
-        Parameters
-        ----------
-        data : mapping, Chunk or iterable of tuples
-            One array or list per column, all of one length; or a `Chunk`; or tuples in column order.
-
-        Raises
-        ------
-        InputError
-            Columns are missing, unknown or of different lengths, or hold values that the format cannot. Nothing was
-            written.
-        StorageError
-            The system refused a write. Nothing is left at the target.
+        InputError if columns are missing, unknown or of different lengths, or hold values that the format cannot: then nothing
+        was written. After a StorageError, nothing is left at the target.
         """
         if self._closed:
             raise InputError(f"{self._sink.name}: the writer is closed")
@@ -101,12 +86,9 @@ class Writer:
             self._sink.flush()
 
     def close(self, complete: Complete | None = None) -> None:
-        """Finish the output, so that it appears under the target's name. A second call does nothing.
+        """Finish the output, so that it appears under the target's name; a second call does nothing.
 
-        Parameters
-        ----------
-        complete : callable, optional
-            Called with the temporary name of a complete file, before it is renamed.
+        ``complete`` is called with the temporary name of a complete file, before it is renamed.
         """
         if self._closed:
             return

@@ -11,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 
 from fpstore.base.arguments import printable
-from fpstore.base.strings import StringColumn
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
@@ -23,7 +22,7 @@ from fpstore.io.files import paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import format_of_input
-from fpstore.io.source import Batch, IdRule, Projection, RowSource
+from fpstore.io.source import Batch, IdRule, Projection, RowSource, some_ids
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
 _SUFFIXES = tuple(f".{name}" for name in FORMATS)
@@ -145,7 +144,7 @@ def _hashed(fingerprinter: Fingerprinter[Any], batch: Batch) -> Batch:
 
     return batch._replace(
         fingerprints=rows[filled],
-        ids=ids.filter(filled) if isinstance(ids, StringColumn) else None if ids is None else ids[filled],
+        ids=some_ids(ids, filled),
         scores=None if batch.scores is None else batch.scores[filled],
         known=known,
         wrong=of_filled,

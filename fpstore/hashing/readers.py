@@ -26,7 +26,7 @@ from fpstore.hashing.image import Given, ImageHash, Lack
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter
 from fpstore.io.files import located, paths_of
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
-from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSource
+from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSource, some_ids
 
 RowNotice = Callable[[int, str], None]
 
@@ -584,11 +584,10 @@ class VectorReader(HashingReader):
                     self.left_out["zero"] += 1
                     self._notify(name, block.first + place)
                 start, stop = block.first - done, block.first - done + len(block)
-                ids: Any = np.arange(start, stop, dtype=np.uint64) + np.uint64(self.next_row)
-                if batch.ids is not None:
-                    ids = batch.ids.slice(start, stop) if isinstance(batch.ids, StringColumn) else batch.ids[start:stop]
-                ids = ids.filter(known) if isinstance(ids, StringColumn) else ids[known]
-                yield Batch(rows[known], ids, at_once=True)  # before a file behind this one is found to be wrong
+                ids = some_ids(batch.ids, slice(start, stop))
+                if ids is None:
+                    ids = np.arange(start, stop, dtype=np.uint64) + np.uint64(self.next_row)
+                yield Batch(rows[known], some_ids(ids, known), at_once=True)  # before a file behind this one is found to be wrong
             done += len(batch.vectors)
             self._done += len(batch.vectors)
 

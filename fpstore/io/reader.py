@@ -19,7 +19,7 @@ from fpstore.io.digits import check_signed
 from fpstore.io.files import InputFile, at, inner_name, located, paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows
-from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdColumn, IdRule, IdType, Projection, RowSource
+from fpstore.io.source import FORMATS, LINE_FORMATS, Batch, Chunk, IdRule, IdType, Projection, RowSource, some_ids
 
 CHUNK_ROWS, CHUNK_BYTES = 1 << 18, 1 << 22  # of a chunk, the bytes of its string ids: whichever is reached first
 MOST_CHUNK_ROWS = 1 << 30
@@ -135,25 +135,17 @@ def _decide(held: list[Batch], rule: IdRule, rows: int) -> Iterator[Batch]:
     for batch in held:
         if isinstance(batch.ids, StringColumn):
             looked_at += batch.ids.slice(0, rows - len(looked_at)).texts()
-    rule.kind = "int" if all(map(is_plain_integer, looked_at)) else "str"
-    if rule.kind == "str":
-        _refuse_mixture(looked_at)
+    other = [text for text in looked_at if not is_plain_integer(text)]
+    rule.kind = "str" if other else "int"
+    if 0 < len(other) < len(looked_at) and all(text.isascii() and text.isdigit() and text[0] != "0" for text in other):
+        raise InputError(  # all would silently become strings
+            f"the id {show(other[0])} is over 2^64-1, but other ids are integers below it; "
+            "give the id type explicitly (id_type='str', --id-type str)"
+        )
     for batch in held:
         if rule.kind == "int" and isinstance(batch.ids, StringColumn) and batch.wrong is not None:
             batch = batch._replace(ids=rule.integers(batch.ids, batch.wrong))
         yield batch
-
-
-def _refuse_mixture(ids: list[str]) -> None:
-    """Refuse integers of which only some are below 2^64: all would silently become strings."""
-    if all(text.isascii() and text.isdigit() and (text[0] != "0" or text == "0") for text in ids) and any(
-        map(is_plain_integer, ids)
-    ):
-        large = next(text for text in ids if not is_plain_integer(text))
-        raise InputError(
-            f"the id {show(large)} is over 2^64-1, but other ids are integers below it; "
-            "give the id type explicitly (id_type='str', --id-type str)"
-        )
 
 
 def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch]:
@@ -164,8 +156,7 @@ def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch
         start, count = 0, len(batch.fingerprints)
         while start < count:
             stop = min(count, start + rows - held_rows)
-            ids = batch.ids.slice(start, stop) if isinstance(batch.ids, StringColumn) else batch.ids
-            held.append(Batch(batch.fingerprints[start:stop], ids[start:stop] if isinstance(ids, np.ndarray) else ids))
+            held.append(Batch(batch.fingerprints[start:stop], some_ids(batch.ids, slice(start, stop))))
             held_rows += stop - start
             held_bytes += held[-1].string_bytes
             start = stop
@@ -182,24 +173,14 @@ def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch
 def _join(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
-    fingerprints = np.concatenate([part.fingerprints for part in parts])
-    arrays = [part.ids for part in parts if isinstance(part.ids, np.ndarray)]
-    strings = [part.ids for part in parts if isinstance(part.ids, StringColumn)]
-    ids: IdColumn = None
-    if arrays:
-        ids = np.concatenate(arrays)
-    elif strings:
-        ids = StringColumn.joined(strings)
-    return Batch(fingerprints, ids)
+    ids: Any = [part.ids for part in parts]
+    join = StringColumn.joined if isinstance(ids[0], StringColumn) else np.concatenate
+    return Batch(np.concatenate([part.fingerprints for part in parts]), None if ids[0] is None else join(ids))
 
 
 def _total(values: Iterable[int | None]) -> int | None:
-    total = 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+    known = list(values)
+    return None if None in known else sum(known)  # type: ignore[arg-type]
 
 
 def format_of(path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS) -> str:

@@ -87,6 +87,13 @@ class Projection:
         return [*([self.texts] if self.texts else []), *((name,) for name in columns if name is not None)]
 
 
+def some_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:
+    """Return the ids of successive rows, or of those with a flag."""
+    if isinstance(ids, StringColumn):
+        return ids.slice(rows.start, rows.stop) if isinstance(rows, slice) else ids.filter(rows)
+    return None if ids is None else ids[rows]
+
+
 class Batch(NamedTuple):
     """Some rows of a source, in order: a value in each column for each row that is known."""
 

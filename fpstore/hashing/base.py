@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import chain
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeVar, overload
 
 import numpy as np
@@ -220,20 +219,18 @@ def batches_of_texts(items: Iterable[Any], otherwise: Callable[[object, int], An
     return batched(texts, lambda text: len(text) + 8, BATCH_CHARS)
 
 
-def _values(items: Any) -> Iterable[Any]:
+def _values(items: Any) -> Iterator[Any]:
     """Return the Python values of items: iteration over a column of pyarrow gives its scalars instead."""
     if not hasattr(items, "to_pylist"):
-        return items  # type: ignore[no-any-return]
-    return chain.from_iterable(_slice_of(items, start) for start in range(0, len(items), _SLICE))
-
-
-def _slice_of(column: Any, start: int) -> list[Any]:
-    try:
-        values: list[Any] = column.slice(start, _SLICE).to_pylist()
-    except UnicodeDecodeError as error:
-        end = min(start + _SLICE, len(column))
-        raise InputError(f"items {start} to {end - 1}: a text that is not valid UTF-8 ({error.reason})") from None
-    return values
+        yield from items
+        return
+    for start in range(0, len(items), _SLICE):
+        try:
+            values = items.slice(start, _SLICE).to_pylist()
+        except UnicodeDecodeError as error:
+            end = min(start + _SLICE, len(items))
+            raise InputError(f"items {start} to {end - 1}: a text that is not valid UTF-8 ({error.reason})") from None
+        yield from values
 
 
 def is_null(item: object) -> bool:

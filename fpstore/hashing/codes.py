@@ -93,20 +93,13 @@ class BitSample(VectorFingerprinter):
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
         values, places = block.values, _places(self.dimension, self.width, self.seed)
         if values.shape[1] == self.dimension:
-            _check_bits(block)
+            if values.dtype.kind != "b" and (wrong := (values != 0) & (values != 1)).any():
+                place, column = map(int, np.argwhere(wrong)[0])
+                raise block.refuse(place, f"component {column} is {values[place, column]}: bits are 0 or 1")
             bits = values[:, places] != 0
         else:
             bits = values[:, places >> 3] & (0x80 >> (places & 7)).astype(np.uint8) != 0
         return packed(bits), np.ones(len(values), np.bool_)
-
-
-def _check_bits(block: Block) -> None:
-    if block.values.dtype.kind == "b":
-        return
-    wrong = (block.values != 0) & (block.values != 1)
-    if wrong.any():
-        place, column = map(int, np.argwhere(wrong)[0])
-        raise block.refuse(place, f"component {column} is {block.values[place, column]}: bits are 0 or 1")
 
 
 @lru_cache(maxsize=8)

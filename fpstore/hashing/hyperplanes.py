@@ -85,26 +85,16 @@ class Hyperplanes:
             at_once = max(_SUMS // len(self._normals), 1)  # stay in the cache
             for start in range(0, len(values), at_once):
                 part = slice(start, start + at_once)
-                sums = self._products(singles[part])
+                sums: npt.NDArray[np.float32] = singles[part, :_PIECE] @ self._normals[:, :_PIECE].T
+                for column in range(_PIECE, self._dimension, _PIECE):
+                    sums += singles[part, column : column + _PIECE] @ self._normals[:, column : column + _PIECE].T
                 np.greater(sums, 0, out=found[part])
                 np.greater(np.abs(sums, out=sums), slack[part, None], out=sure[part])  # not if it is NaN
         rows, bits = np.divmod(np.flatnonzero(~sure), len(self._normals))
-        found[rows, bits] = self._sides_again(values, rows, bits)
-        return found
-
-    def _products(self, singles: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        sums: npt.NDArray[np.float32] = singles[:, :_PIECE] @ self._normals[:, :_PIECE].T
-        for start in range(_PIECE, self._dimension, _PIECE):
-            sums += singles[:, start : start + _PIECE] @ self._normals[:, start : start + _PIECE].T
-        return sums
-
-    def _sides_again(self, values: Floats, rows: npt.NDArray[np.intp], bits: npt.NDArray[np.intp]) -> Sides:
-        """Return the sides of single vectors and single hyperplanes."""
-        found = np.empty(len(rows), np.bool_)
         at_once = max(_PAIRS // self._dimension, 1)
         for start in range(0, len(rows), at_once):
             part = slice(start, start + at_once)
-            found[part] = self._sides_of_pairs(values[rows[part]], self._normals[bits[part]])
+            found[rows[part], bits[part]] = self._sides_of_pairs(values[rows[part]], self._normals[bits[part]])
         return found
 
     def _sides_of_pairs(self, vectors: Floats, normals: npt.NDArray[np.float32]) -> Sides:

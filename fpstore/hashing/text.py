@@ -167,7 +167,10 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         if self.stop_words and self.shingle == "chars":
             raise InputError("stop_words need shingles of words", got=self.stop_words)
         if self.tokenizer not in (None, "unicode"):
-            self._check_unused()
+            for name in _OF_PIECES:
+                if getattr(self, name) != getattr(type(self), name):
+                    reason = f"{name} has no effect on the features of this tokenizer: leave it out"
+                    raise InputError(reason, got=getattr(self, name))
         _ = self._form
         if self.stop_words and not self._stop_units:
             raise InputError(f"no word is left of the stop words {show(self.stop_words)}", got=self.stop_words)
@@ -274,11 +277,9 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     def learn_from_rows(self, rows: Iterable[Sequence[str | None]], most: int = 4096) -> SimHash:
         """Return a fingerprinter with weights from documents that have several texts: see `learn_weights`."""
         plain = replace(self, weights=None)
-        documents = (np.unique(plain._keys(found)) for row in rows if (found := plain._features_of(row)))
+        features = ({feature for text in row if text is not None for feature in plain.features(text)} for row in rows)
+        documents = (np.unique(plain._keys(found)) for found in features if found)
         return replace(self, weights=FeatureWeights.learn(documents, most))
-
-    def _features_of(self, row: Sequence[str | None]) -> dict[str, int]:
-        return {feature: 1 for text in row if text is not None for feature in self.features(text)}
 
     def lack(self, item: str | WeightedFeatures) -> str:
         """Return the message that a text has no features."""
@@ -332,12 +333,6 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             units=self.shingle, normalize=self.normalize, case=self.case, punctuation=self.punctuation, marks=self.marks,
             digits=self.digits, spaces=self.spaces,
         )  # fmt: skip
-
-    def _check_unused(self) -> None:
-        """Raise InputError for a parameter that has no effect on what a tokenizer returns."""
-        for name in _OF_PIECES:
-            if getattr(self, name) != getattr(type(self), name):
-                raise InputError(f"{name} has no effect on the features of this tokenizer: leave it out", got=getattr(self, name))
 
     @cached_property
     def _stop_units(self) -> frozenset[str]:

@@ -79,7 +79,12 @@ class VectorFingerprinter(Fingerprinter[Any]):
             arrays: Iterable[Any] = arrays_of_column(items, self._block_rows)
         elif isinstance(items, np.ndarray):
             items = unmasked(items)
-            self._check_shape(items)
+            if items.ndim < 2 and not (items.ndim == 1 and items.dtype.kind == "O"):
+                raise InputError(
+                    f"fingerprints() takes many vectors, an array of shape (n, {self.dimension}), got shape {items.shape}: "
+                    "pass a single vector to fingerprint()",
+                    got=items.shape,
+                )
             arrays = (items[start : start + self._block_rows] for start in range(0, len(items), self._block_rows))
         elif is_iterable(items, str, dict):
             arrays = _groups(items, self._block_rows)
@@ -109,14 +114,6 @@ class VectorFingerprinter(Fingerprinter[Any]):
     @abstractmethod
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
         """Return the bytes of the fingerprints, shape (n, width / 8), and which vectors have one."""
-
-    def _check_shape(self, values: Array) -> None:
-        if values.ndim < 2 and not (values.ndim == 1 and values.dtype.kind == "O"):
-            raise InputError(
-                f"fingerprints() takes many vectors, an array of shape (n, {self.dimension}), got shape {values.shape}: "
-                "pass a single vector to fingerprint()",
-                got=values.shape,
-            )
 
     def _checked(self, values: Any, first: int) -> Array:
         """Return vectors as an array of two dimensions; InputError names the position of the first that is wrong."""

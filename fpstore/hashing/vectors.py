@@ -144,7 +144,10 @@ class HyperplaneHash(VectorFingerprinter):
         >>> HyperplaneHash(dimension=384, width=256).radius(0.95, 0.99)
         38
         """
-        return least_radius(self.width, share_of_bits(cosine), recall)
+        if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
+            raise InputError(f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}", got=recall)
+        share = share_of_bits(cosine)
+        return next((radius for radius in range(self.width) if at_most(radius, self.width, share) >= float(recall)), self.width)
 
     def _problem(self, values: Array) -> str:
         kind, size = values.dtype.kind, values.dtype.itemsize
@@ -155,7 +158,9 @@ class HyperplaneHash(VectorFingerprinter):
         return ""
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
-        values = _as_floats(block.values)
+        kind, size = block.values.dtype.kind, block.values.dtype.itemsize
+        short = size <= (4 if kind == "f" else 2)  # float32 holds all of them
+        values = np.ascontiguousarray(block.values, np.float32 if short else np.float64)
         with np.errstate(all="ignore"):
             singles = values.astype(np.float32, copy=False)
             squares = np.vecdot(singles, singles)
@@ -171,13 +176,6 @@ class HyperplaneHash(VectorFingerprinter):
         return packed(sides), known
 
 
-def _as_floats(values: Array) -> Array:
-    """Return numbers as float32 where that holds all of them, else as float64; contiguous, in the byte order of the machine."""
-    kind, size = values.dtype.kind, values.dtype.itemsize
-    short = size <= (4 if kind == "f" else 2)
-    return np.ascontiguousarray(values, np.float32 if short else np.float64)
-
-
 def share_of_bits(cosine: object) -> float:
     """Return the probability that a bit differs, which is the angle in half turns; InputError if the value is no cosine."""
     if isinstance(cosine, bool) or not isinstance(cosine, Real) or not -1 <= float(cosine) <= 1:
@@ -189,10 +187,3 @@ def at_most(radius: int, width: int, share: float) -> float:
     """Return the probability that at most ``radius`` of ``width`` independent bits differ, each with this probability."""
     terms = (math.comb(width, count) * share**count * (1 - share) ** (width - count) for count in range(radius + 1))
     return min(math.fsum(terms), 1.0)
-
-
-def least_radius(width: int, share: float, recall: object) -> int:
-    """Return the least radius within which at least this share of pairs lies; InputError if the value is no share."""
-    if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
-        raise InputError(f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}", got=recall)
-    return next((radius for radius in range(width) if at_most(radius, width, share) >= float(recall)), width)

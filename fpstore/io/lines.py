@@ -283,7 +283,8 @@ class JsonLines(LineParser):
                 for place, row in enumerate(rows):
                     if not any(field in row for field in enough):
                         lacking = f"the field {show(name)} is" if len(enough) == 1 else f"the fields {', '.join(enough)} are"
-                        raise wrong(place, f"{lacking} missing{_fields_of(row)}")
+                        found = f"fields here: {', '.join(map(show, list(row)[:8]))}" if row else "the object is empty"
+                        raise wrong(place, f"{lacking} missing ({found})")
             if len(texts) > 1 and any(name in row for row in rows):
                 self.found.add(name)
         return batch_of_values(columns, projection, rule, wrong)
@@ -306,8 +307,3 @@ def _object(raw: bytes, exactly: bool) -> dict[str, Any]:
             raise InputError(f"expected a JSON object, got {show_json(row)}")
         return row
     raise InputError(f"{reason} {show(raw.decode('utf-8', 'backslashreplace'))}")
-
-
-def _fields_of(row: dict[str, Any]) -> str:
-    """Return the names of the fields of an object, for a message."""
-    return f" (fields here: {', '.join(map(show, list(row)[:8]))})" if row else " (the object is empty)"

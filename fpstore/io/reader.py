@@ -73,7 +73,9 @@ class Reader:
         return next((None if read.optional_id else read.id is not None for read in filled), None)
 
     def __iter__(self) -> Iterator[Chunk]:
-        return map(self._as_chunk, self.columns())
+        for batch in self.columns():
+            ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
+            yield Chunk(self._width.outside(batch.fingerprints), ids)
 
     def columns(self) -> Iterator[Batch]:
         """Yield the same as rows of words, with strings in columns."""
@@ -99,10 +101,6 @@ class Reader:
                 with located(source.label):
                     rule.expect(projection.id is not None)
             yield batch
-
-    def _as_chunk(self, batch: Batch) -> Chunk:
-        ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
-        return Chunk(self._width.outside(batch.fingerprints), ids)
 
     def _settled(self, rule: IdRule) -> Iterator[Batch]:
         """Yield batches with ids of their final type; textual ids are held back until there is a chunk of them."""

@@ -110,7 +110,7 @@ def check_fingerprint(value: object, width: Width = WIDTH_64) -> int:
     """
     if type(value) is int and not value >> width.bits:
         return value
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+    if isinstance(value, int | np.unsignedinteger) and not isinstance(value, bool):
         number = int(value)
         if not number >> width.bits:
             return number

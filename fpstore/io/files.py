@@ -43,7 +43,7 @@ def paths_of(given: object, expected: str = "paths must be a path or an iterable
         raise InputError(f"{expected}, got {type(given).__name__} {show(given)}", got=given)
     paths = list(given)
     for path in paths:
-        if path != "-":
+        if not (isinstance(path, str) and path == "-"):
             check_path(path)
     if paths.count("-") > 1:
         raise InputError("standard input is named more than once")

@@ -36,7 +36,7 @@ def test_import_brings_no_pyarrow(tmp_path):
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("name", ["check", "digits", "reader", "writers"])
+@pytest.mark.parametrize("name", ["reader", "writers"])
 def test_examples_of_the_docstrings(name):
     failed, attempted = doctest.testmod(importlib.import_module(f"fpstore.io.{name}"))
     assert attempted > 0

@@ -118,7 +118,7 @@ def test_small_writes_make_large_row_groups(tmp_path):
         ({"fingerprint": [1], "id": ["a"], "x": [1]}, "given"),
         ({"fingerprint": [1, 2], "id": ["a"]}, "'id' has 1 rows, the columns before it 2"),
         ({"fingerprint": [-1], "id": ["a"]}, "'fingerprint': .*-1"),
-        ({"fingerprint": [1], "id": [""]}, "'id': the id is empty"),
+        ({"fingerprint": [1], "id": [""]}, "'id': the id at position 0: the id is empty"),
         (
             {"fingerprint": [1], "id": ["a\tb"]},
             r"cannot be written as tsv: .*--json, or a file\.jsonl",

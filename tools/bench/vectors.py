@@ -49,10 +49,10 @@ def _share_again(hasher: fpstore.HyperplaneHash, vectors: np.ndarray) -> float:
     bits = 0
 
     class Counting(Hyperplanes):
-        def _sides_again(self, values: np.ndarray, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+        def _sides_of_pairs(self, vectors: np.ndarray, normals: np.ndarray) -> np.ndarray:
             nonlocal bits
-            bits += len(rows)
-            return super()._sides_again(values, rows, places)
+            bits += len(vectors)
+            return super()._sides_of_pairs(vectors, normals)
 
     squares = np.vecdot(vectors, vectors)
     Counting(weights(hasher.dimension, hasher.width, hasher.seed)).sides(vectors, vectors, squares, np.ones(len(vectors), bool))

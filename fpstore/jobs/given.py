@@ -18,7 +18,7 @@ from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.hashed_rows import hashed_rows
+from fpstore.hashing.corpora import hashed_rows
 from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one, is_plain_integer
 from fpstore.io.scores import joined_keys
 from fpstore.io.source import Batch, Flags, IdColumn, Projection, RowSource

@@ -366,12 +366,9 @@ def opened(source: Path | bytes) -> Iterator[Any]:
     """Open a picture of any format that needs no other program; only its head is read. Use it within `refusals`."""
     images = pillow()
     formats = [name for name in images.ID if name not in _PROGRAMS]
-    with _stream(source) as stream, images.open(stream, formats=formats) as image:
+    held = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    with held as stream, images.open(stream, formats=formats) as image:
         yield image
-
-
-def _stream(source: Path | bytes) -> IO[bytes]:
-    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
 
 
 def upright(image: Image) -> Image:

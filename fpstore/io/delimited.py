@@ -132,21 +132,17 @@ class DelimitedText(LineParser):
         for place, row in enumerate(rows):
             if len(row.cells) != self._cells and (self._cells is not None or len(row.cells) > 2):
                 raise wrong(place, self._other_cells(row.cells))
-        if self._loose is None:
-            columns: dict[str, list[Any]] = {name: [row.cells[self._places[name]] for row in rows] for name in projection.names}
-            filled = {*projection.texts, *((projection.fingerprint, projection.id) if projection.strict else ())}
-            for name in columns.keys() - filled:
-                columns[name] = [cell or None for cell in columns[name]]
-            return batch_of_values(columns, projection, rule, wrong, typed=False)
-        fingerprint, identifier = str(projection.fingerprint), str(projection.id)
-        columns = {fingerprint: [row.cells[self._places[fingerprint]] for row in rows]}
-        place_of_id = self._places.get(identifier)
-        has_ids = [place_of_id is not None and place_of_id < len(row.cells) for row in rows]
-        if rule is not None:
-            rule.expect_each(has_ids, wrong)
-        if not has_ids[0]:
-            return batch_of_values(columns, replace(projection, id=None), rule, wrong, typed=False)
-        columns[identifier] = [row.cells[place_of_id or 0] for row in rows]
+        if self._loose is not None:
+            place_of_id = self._places.get(str(projection.id))
+            has_ids = [place_of_id is not None and place_of_id < len(row.cells) for row in rows]
+            if rule is not None:
+                rule.expect_each(has_ids, wrong)
+            if not has_ids[0]:
+                projection = replace(projection, id=None)
+        columns: dict[str, list[Any]] = {name: [row.cells[self._places[name]] for row in rows] for name in projection.names}
+        filled = {*projection.texts, *((projection.fingerprint, projection.id) if projection.strict else ())}
+        for name in columns.keys() - filled:
+            columns[name] = [cell or None for cell in columns[name]]
         return batch_of_values(columns, projection, rule, wrong, typed=False)
 
     def _other_cells(self, cells: Sequence[str]) -> str:

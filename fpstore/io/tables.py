@@ -10,11 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import NamedColumns, Words
-from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError, show
 from fpstore.io.packages import import_package
-
-MOST_STRING_BYTES = (1 << 31) - 1  # in an array of the type string, whose offsets have 32 bits
 
 
 class Tabular(ABC):
@@ -55,8 +52,9 @@ def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) 
             chunks = {name: [] for name in part}
             new = renamed(list(part), names)
         for name, values in part.items():
-            chunks[name].append(_array(values))
-    return pyarrow.table([_joined(arrays) for arrays in chunks.values()], new)
+            array = _array(values)
+            chunks[name] += getattr(array, "chunks", [array])  # of more strings than the type holds, pyarrow makes several
+    return pyarrow.table([pyarrow.chunked_array(arrays) for arrays in chunks.values()], new)
 
 
 def values_at(values: npt.NDArray[Any] | list[str], places: npt.NDArray[Any]) -> npt.NDArray[Any] | list[str]:
@@ -86,20 +84,8 @@ def _array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
     import pyarrow
 
     if isinstance(values, list):
-        column = StringColumn.of(values)
-        large = len(column.data) > MOST_STRING_BYTES
-        offsets = np.concatenate([[0], column.ends]).astype(np.int64 if large else np.int32)
-        kind = pyarrow.LargeStringArray if large else pyarrow.StringArray
-        return kind.from_buffers(len(values), pyarrow.py_buffer(offsets), pyarrow.py_buffer(column.data))
+        return pyarrow.array(values, pyarrow.string())
     if values.ndim == 1:
         return pyarrow.array(values)
     data = pyarrow.py_buffer(np.ascontiguousarray(values))
     return pyarrow.FixedSizeBinaryArray.from_buffers(pyarrow.binary(values.shape[1]), len(values), [None, data])
-
-
-def _joined(arrays: list[Any]) -> Any:
-    """Return arrays as the chunks of a column; all have large offsets if one does."""
-    import pyarrow
-
-    large = any(array.type == pyarrow.large_string() for array in arrays)
-    return pyarrow.chunked_array([array.cast(pyarrow.large_string()) for array in arrays] if large else arrays)

@@ -10,7 +10,7 @@ import pytest
 
 import fpstore
 from fpstore.base.width import WIDTHS, Width
-from fpstore.io import check_fingerprints, check_ids, tables
+from fpstore.io import check_fingerprints, check_ids
 from fpstore.jobs.joining import PairColumns
 from fpstore.store import snapshot_of
 
@@ -198,16 +198,6 @@ def test_there_is_one_id_for_each_query(tmp_path):
         matches.to_arrow(query_ids=["a", "b", "c"])
     with pytest.raises(fpstore.InputError, match="position 1 is null"):
         matches.to_arrow(query_ids=pa.array(["a", None]))
-
-
-def test_many_strings_get_large_offsets(monkeypatch):
-    monkeypatch.setattr(tables, "MOST_STRING_BYTES", 4)
-    parts = [{"id": ["ab", "cd"]}, {"id": ["\u4e2dx", "long"]}, {"id": []}]
-    table = tables.arrow_table(parts, None)
-    assert table.schema.types == [pa.large_string()]
-    assert table["id"].to_pylist() == ["ab", "cd", "\u4e2dx", "long"]
-    assert tables.arrow_table(parts[:1], None).schema.types == [pa.string()]
-    table.validate(full=True)
 
 
 @pytest.mark.parametrize(

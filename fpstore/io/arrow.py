@@ -129,7 +129,6 @@ class ArrowColumns:
         from pyarrow import types
 
         self._projection = projection
-        self.shared = projection.text if isinstance(projection.text, str) else None  # of which distinct values are decoded once
         for name in projection.texts:
             found = plain_type(find_column(schema, name))
             if not is_text(found) and not (len(projection.texts) > 1 and str(found) == "null"):
@@ -353,33 +352,16 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
     return sizes.astype(np.int64)
 
 
-def in_pieces(batch: Any, most: int, once: str | None = None) -> Iterator[tuple[int, Any]]:
+def in_pieces(batch: Any, most: int) -> Iterator[tuple[int, Any]]:
     """Cut a batch into pieces of a bounded size after decoding, with the row at which each piece begins; a longer row is alone.
 
-    A dictionary, of which a value may be long and each row a byte, is not decoded before. Of the column ``once``, each distinct
-    value is decoded once in a piece, if it has a dictionary.
+    A dictionary, of which a value may be long and each row a byte, is not decoded before.
     """
-    from pyarrow import types
-
-    shared = batch.column(once) if once is not None and types.is_dictionary(batch.schema.field(once).type) else None
     sizes = np.full(batch.num_rows, np.dtype(np.uint64).itemsize)
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        sizes += 0 if shared is not None and name == once else value_bytes(column)
-    for rows in spans(lims_of(sizes), most) if shared is None else _spans_of_distinct(shared, sizes, most):
+    for column in batch.columns:
+        sizes += value_bytes(column)
+    for rows in spans(lims_of(sizes), most):
         yield rows.start, batch.slice(rows.start, rows.stop - rows.start)
-
-
-def _spans_of_distinct(column: Any, others: npt.NDArray[np.int64], most: int) -> Iterator[slice]:
-    """Yield slices of rows of a bounded size, if the values of a dictionary are decoded once in each slice."""
-    codes, sizes = codes_of(column), value_bytes(column)
-    order = np.argsort(codes, kind="stable")
-    before = np.full(len(codes), -1)  # the row before that has the same value
-    before[order[1:]] = np.where(np.diff(codes[order]), -1, order[:-1])
-    start = 0
-    while start < len(codes):
-        new = np.where(before[start:] < start, sizes[start:], 0)
-        rows = next(spans(lims_of(new + others[start:]), most))
-        yield slice(start, start := start + rows.stop)
 
 
 def _array(values: npt.NDArray[Any]) -> Any:

@@ -124,7 +124,7 @@ class ParquetRows(RowFiles):
         """Yield batches of rows in the order of the files."""
         columns = self._columns(projection)
         for name, done, batch in self._batches(projection.names, skipped):
-            for start, some in in_pieces(batch, PART_BYTES, columns.shared):
+            for start, some in in_pieces(batch, PART_BYTES):
                 with self._errors(name):
                     rows = columns.rows(some, name, done + start, rule)
                 yield rows
@@ -219,7 +219,7 @@ class TableRows(RowSource):
                 without_views(self._arrow.schema([stream.schema.field(name) for name in projection.names])), projection
             )
             for given in stream:
-                for start, some in in_pieces(given.select(projection.names), PART_BYTES, columns.shared):
+                for start, some in in_pieces(given.select(projection.names), PART_BYTES):
                     yield columns.rows(some, self.names[0], done + start, rule)
                 done += given.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)

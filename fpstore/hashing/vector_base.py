@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Flags, Hashed
+from fpstore.hashing.base import Fingerprinter, Flags, Hashed, batched
 from fpstore.io.check import has_masked, unmasked
 
 Array = npt.NDArray[Any]
@@ -83,7 +82,7 @@ class VectorFingerprinter(Fingerprinter[Any]):
                 )
             arrays = (items[start : start + self._block_rows] for start in range(0, len(items), self._block_rows))
         elif is_iterable(items, str, dict):
-            arrays = _groups(items, self._block_rows)
+            arrays = batched(items, lambda _: 1, self._block_rows)
         else:
             raise InputError(
                 f"fingerprints() takes an array of shape (n, {self.dimension}), a column of Arrow or an iterable of vectors, "
@@ -135,12 +134,6 @@ def packed(bits: Flags) -> npt.NDArray[np.uint8]:
     return np.packbits(np.ascontiguousarray(bits).reshape(-1)).reshape(len(bits), bits.shape[1] // 8)
 
 
-def _groups(items: Iterable[Any], count: int) -> Iterator[list[Any]]:
-    left = iter(items)
-    while group := list(islice(left, count)):
-        yield group
-
-
 def _as_array(values: Any) -> Array | None:
     try:
         if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "O":
@@ -152,20 +145,19 @@ def _as_array(values: Any) -> Array | None:
         return None
 
 
-_STEP = 0x9E3779B97F4A7C15
-_FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-_SHIFTS = (30, 27)
-_LAST_SHIFT = 31
-
-
 def mix(words: Words) -> Words:
-    """Return words whose bits are mixed; one-to-one."""
-    for shift, factor in zip(_SHIFTS, _FACTORS, strict=True):
+    """Return words whose bits are mixed by the finalizer of SplitMix64; one-to-one."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
-    return words ^ (words >> np.uint64(_LAST_SHIFT))
+    return words ^ (words >> np.uint64(31))
 
 
 def draws(seed: int, numbers: Words) -> Words:
-    """Return the random words with these numbers, of any shape."""
+    """Return the random words with these numbers, of any shape: the same on every platform, for ever.
+
+    Number k of seed s is ``mix(mix(s) + (k + 1) * 0x9E3779B97F4A7C15)`` modulo 2^64: output k + 1 of the generator of G. Steele,
+    D. Lea and C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014, section 5.2, from the state ``mix(s)``.
+    Each number is found by itself, so that the weights of a wide fingerprint begin with those of a narrow one.
+    """
     start = mix(np.array([seed], np.uint64))
-    return mix(start + (numbers + np.uint64(1)) * np.uint64(_STEP))
+    return mix(start + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))

@@ -62,7 +62,6 @@ def rows_of(features: Iterable[str], hash_: str | Hash, seed: int, width: Width)
 
 
 def _last_bytes(found: object, width: Width) -> bytes:
-    """Return the last bytes of the hash that a function returned."""
     if isinstance(found, int) and not isinstance(found, bool):
         return (found & ((1 << width.bits) - 1)).to_bytes(width.bytes, "big")
     if not isinstance(found, bytes) or len(found) < width.bytes:

@@ -222,7 +222,6 @@ class ImageHash(Fingerprinter["Picture"]):
         return int(str(function(scaled, hash_size=size)), 16)
 
     def _scaled(self, size: int) -> tuple[int, int]:
-        """Return the width and height to which the method scales a picture."""
         shapes = {"perceptual": (4 * size, 4 * size), "difference": (size + 1, size), "difference-vertical": (size, size + 1)}
         return shapes.get(self.method, (size, size))
 

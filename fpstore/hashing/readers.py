@@ -113,7 +113,6 @@ class HashingReader(Reader):
             raise InputError(self._nothing_made())
 
     def _nothing_made(self) -> str:
-        """Return that no item has a fingerprint."""
         reasons = ", ".join(f"{number:,} ({SENTENCES[reason]})" for reason, number in sorted(self.left_out.items()))
         item = self.fingerprinter.items.removesuffix("s").replace("row", "text")
         labels = ", ".join(source.label for source in self._sources)
@@ -495,7 +494,6 @@ class ImageReader(HashingReader):
         return found
 
     def _nothing_made(self) -> str:
-        """Return that no picture has a fingerprint; of a single one, why."""
         return f"{self._lack}, so it has no fingerprint" if self.empty == self.left_out.total() == 1 else super()._nothing_made()
 
 

@@ -80,7 +80,6 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
 
 
 def _inner(description: Any) -> Fingerprinter[Any]:
-    """Return the fingerprinter inside another fingerprinter."""
     name, version, parameters = _checked(description)
     if _kind(name, version) and "fingerprinter" in parameters:  # fingerprinters must not be nested further
         raise InputError(f"a fingerprinter in another one is one of texts, got {show(description)}", got=description)
@@ -99,7 +98,6 @@ def in_words(description: Mapping[str, Any]) -> str:
 
 
 def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:
-    """Return the name, the version and the parameters."""
     if not isinstance(description, Mapping) or set(description) != {"name", "version", "parameters"}:
         raise InputError(
             f"a fingerprinter is described by name, version and parameters: got {show(description)}",

@@ -94,7 +94,6 @@ class FeatureWeights:
 
 
 def _added(hashes: Words, counts: Any, held: list[Words]) -> tuple[Words, Any]:
-    """Return hashes and counts after the features of more documents were added."""
     found, number = np.unique(np.concatenate([hashes, *held]), return_counts=True)
     number[np.searchsorted(found, hashes)] += counts - 1
     return found, number

@@ -203,7 +203,6 @@ def check_fingerprint_type(name: str, column_type: Any, projection: Projection) 
 
 
 def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
-    """Return the fingerprints of an array."""
     from pyarrow import types
 
     width, column = projection.width, dense(column)
@@ -230,7 +229,6 @@ def _fingerprints(column: Any, projection: Projection, wrong: Wrong) -> Words:
 
 
 def _ids(column: Any, rule: IdRule | None, wrong: Wrong) -> IdColumn:
-    """Return the ids of an array."""
     column = dense(column)
     refuse_nulls(column, "id", wrong)
     if not is_text(column.type):

@@ -146,7 +146,6 @@ class DelimitedText(LineParser):
         return batch_of_values(columns, projection, rule, wrong, typed=False)
 
     def _other_cells(self, cells: Sequence[str]) -> str:
-        """Return that a row has another number of cells."""
         if self._loose is None:
             quoted = self._dialect == "tsv" and any(cell.startswith('"') for cell in cells)
             advice = ": TSV has no quoted cells, write CSV if texts have line breaks or tabs" if quoted else ""
@@ -191,7 +190,6 @@ class DelimitedText(LineParser):
             yield b"".join(held), held_line
 
     def _last_end(self, block: bytes, start: int) -> int:
-        """Return where the last row of a block of lines ends."""
         if not self._in_quotes or block.find(b'"', start) < 0:
             return len(block)
         found = (_CSV_ROWS_AND_COMMENTS if self._comments else _CSV_ROWS).match(block, start)

@@ -67,7 +67,6 @@ def read_digits(text: str, expected: Digits) -> int:
 
 
 def _why_not(digits: str, match: re.Match[str] | None, width: Width) -> str:
-    """Return why a text is not hexadecimal digits of a width."""
     if not match:
         expected = f"expected {width.digits} hexadecimal digits, or 0x and 1 to {width.digits}"
         if _NEGATIVE.fullmatch(digits):

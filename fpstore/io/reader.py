@@ -95,7 +95,6 @@ class Reader:
         return self.columns()
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
-        """Yield the rows of a source."""
         for batch in source.batches(projection, rule):
             if not projection.optional_id and len(batch.fingerprints):
                 with located(source.label):

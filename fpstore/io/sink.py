@@ -124,7 +124,6 @@ class Sink:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Commit at the end of the block, or abort if it raises."""
         if kind is not None:
             self.abort()
             return
@@ -148,7 +147,6 @@ def _write_all(file: IO[bytes], data: bytes) -> None:
 
 
 def _drop(path: Path, opened: list[IO[bytes]]) -> None:
-    """Remove an output that is not complete."""
     for file in opened:
         with suppress(OSError):
             file.close()

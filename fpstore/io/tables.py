@@ -80,7 +80,6 @@ def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str
 
 
 def _array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
-    """Return an Arrow array."""
     import pyarrow
 
     if isinstance(values, list):

@@ -46,28 +46,12 @@ def is_unspaced(char: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class NormalForm:
-    r"""The normal form of a text, which is cut into features.
+    """The normal form of a text, which is cut into features; `SimHash` describes the parameters.
 
-    In this order: NFKC (if `normalize`); case; then each character is a word character (``str.isalnum``, ``_``, or a mark), white
-    space (``str.isspace``) or punctuation (all others), and what stands for each is joined. Runs of spaces become one space, and
-    those at the ends none.
-
-    Parameters
-    ----------
-    units : {"auto", "words", "chars"}
-        With auto, spaces are put around each letter and mark of a script that is written without them, so that it is a word.
-    normalize : bool
-        Whether to apply NFKC.
-    case : {"fold", "lower", "keep"}
-        ``str.casefold``, ``str.lower``, or nothing.
-    punctuation : {"space", "keep", "remove"}
-        What stands for it: a space, itself, or nothing.
-    marks : {"keep", "punctuation"}
-        Whether marks (category M), such as vowel signs, are word characters or punctuation.
-    digits : {"keep", "zero"}
-        Decimal digits: themselves, or ``0``.
-    spaces : {"single", "remove"}
-        White space: a space, or nothing.
+    In this order: NFKC (if `normalize`); case; then each character is a word character (``str.isalnum``, ``_``, or a mark, which
+    is of category M), white space (``str.isspace``) or punctuation (all others), and what stands for each is joined. With the
+    units ``"auto"``, spaces are put around each letter and mark of a script that is written without them, so that it is a word.
+    Runs of spaces become one space, and those at the ends none.
     """
 
     units: str

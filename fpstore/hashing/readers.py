@@ -595,7 +595,7 @@ class VectorReader(HashingReader):
 
 
 def _maker_of(
-    fingerprinter: VectorFingerprinter | Callable[[int], VectorFingerprinter], first: Any, projection: Projection
+    fingerprinter: VectorFingerprinter | Callable[[int], VectorFingerprinter], first: RowSource, projection: Projection
 ) -> VectorFingerprinter:
     """Return the fingerprinter, which may have to be made for the dimension of the first file."""
     if isinstance(fingerprinter, VectorFingerprinter):
@@ -604,8 +604,8 @@ def _maker_of(
         raise InputError(
             f"fingerprinter must be one of vectors, such as HyperplaneHash(dimension=384), got {show(fingerprinter)}"
         )
-    dimension = first.dimension(first.resolved(projection))
+    batch = next(first.batches(replace(first.resolved(projection), id=None)), None)
     with located(first.label):
-        if dimension is None:
+        if batch is None or batch.vectors is None:
             raise InputError("no vectors, which would tell the dimension")
-        return fingerprinter(dimension)
+        return fingerprinter(batch.vectors.shape[1])

@@ -140,7 +140,7 @@ class ArrowColumns:
             if not types.is_integer(found) and not is_text(found):
                 raise InputError(f"column {projection.id!r} has type {found}, ids must be integers or strings")
         if projection.vector is not None:
-            self.dimension = list_size(find_column(schema, projection.vector))
+            check_lists(find_column(schema, projection.vector))
         if projection.score is not None:
             found = plain_type(find_column(schema, projection.score))
             number = types.is_integer(found) or types.is_floating(found) or types.is_decimal(found)
@@ -378,39 +378,33 @@ def arrays_of_column(column: Any, rows: int) -> Iterator[Array]:
             done += len(part)
 
 
-def list_size(column_type: Any) -> int | None:
-    """Return the length of vectors of an Arrow type, None if it has them of any length; InputError for other types."""
+def check_lists(column_type: Any) -> None:
+    """Raise InputError for an Arrow type other than lists of numbers."""
     from pyarrow import types
 
-    fixed = types.is_fixed_size_list(column_type)
-    if not (fixed or types.is_list(column_type) or types.is_large_list(column_type)):
+    kinds = (types.is_floating, types.is_integer, types.is_boolean)
+    is_list = types.is_fixed_size_list(column_type) or types.is_list(column_type) or types.is_large_list(column_type)
+    if not is_list or not any(is_kind(column_type.value_type) for is_kind in kinds):
         raise InputError(f"vectors must be lists of numbers, got a column of type {column_type}")
-    inner = column_type.value_type
-    if not (types.is_floating(inner) or types.is_integer(inner) or types.is_boolean(inner)):
-        raise InputError(f"vectors must be lists of numbers, got a column of type {column_type}")
-    return int(column_type.list_size) if fixed else None
 
 
 def array_of_lists(column: Any, done: int) -> Array:
     """Return an array of lists of numbers as an array of two dimensions; ``done`` vectors come before it."""
-    size = list_size(column.type)
-    if column.null_count:
-        place = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise InputError(f"vector {done + place}: is null: leave such rows out")
-    if size is None:
-        lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
-        size = int(lengths[0]) if len(lengths) else 0
-        other = np.flatnonzero(lengths != size)
-        if len(other):
-            place = int(other[0])
-            raise InputError(
-                f"vector {done + place}: has {int(lengths[place])} numbers, and vector {done} has {size}: "
-                "all must have as many as one another"
-            )
+    from pyarrow import compute
+
+    check_lists(column.type)
+    refuse_nulls(column, "", lambda place, _: InputError(f"vector {done + place}: is null: leave such rows out"))
+    sizes = np.asarray(compute.list_value_length(column))
+    size = int(sizes[0]) if len(sizes) else 0
+    other = np.flatnonzero(sizes != size)
+    if len(other):
+        raise InputError(
+            f"vector {done + int(other[0])}: has {int(sizes[other[0]])} numbers, and vector {done} has {size}: "
+            "all must have as many as one another"
+        )
     numbers = column.flatten()
-    if numbers.null_count:
-        place = int(np.argmax(numbers.is_null().to_numpy(zero_copy_only=False))) // max(size, 1)
-        raise InputError(f"vector {done + place}: holds a null: vectors have a number in every place")
+    hole = "holds a null: vectors have a number in every place"
+    refuse_nulls(numbers, "", lambda place, _: InputError(f"vector {done + place // size}: {hole}"))
     array: Array = numbers.to_numpy(zero_copy_only=False).reshape(len(column), size)
     return array
 

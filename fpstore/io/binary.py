@@ -51,10 +51,6 @@ class NpyRows(RowFiles):
             raise at(self.name, None, problem)
         return replace(projection, id=None, optional_id=False)
 
-    def dimension(self, projection: Projection) -> int | None:
-        """Return the numbers in a vector."""
-        return int(self._shape[1])
-
     def _mapped(self) -> npt.NDArray[Any]:
         shorter = "it is shorter than its header says"
         with storage_errors(self.name):

@@ -114,12 +114,6 @@ class ParquetRows(RowFiles):
         self._columns(projection)
         return projection
 
-    def dimension(self, projection: Projection) -> int | None:
-        """Return the numbers in a vector; None if there are no vectors that would say."""
-        size = self._columns(projection).dimension
-        first = next(self.batches(replace(projection, id=None)), None) if size is None else None
-        return size if first is None or first.vectors is None else first.vectors.shape[1]
-
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield batches of rows in the order of the files."""
         columns = self._columns(projection)

@@ -16,7 +16,7 @@ from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.strings import string_spans
 from fpstore.base.width import WIDTH_64, WIDTHS, WORD_BITS, Width
 from fpstore.errors import InputError, counted, show
-from fpstore.io.digits import Digits, read_digits, rows_of_digits, too_large, wrong_width
+from fpstore.io.digits import Digits, parse_texts, read_digits, too_large, wrong_width
 
 MAX_U64 = 2**64 - 1
 Value = TypeVar("Value")
@@ -136,12 +136,7 @@ def check_fingerprints(values: object, width: Width = WIDTH_64) -> Words:
     array = as_array(values)
     if array is None:
         return _rows_of_list(_as_list(values, "fingerprints"), width)
-    texts = array.tolist() if array.dtype.kind in "UT" and array.ndim == 1 else None
-    if texts is None and not isinstance(values, np.ndarray):
-        texts = texts_of(array)
-    if texts is not None:
-        return rows_of_digits(texts, width)
-    if array.dtype.kind == "O" and array.ndim == 1:
+    if array.dtype.kind in "OUT" and array.ndim == 1:
         return _rows_of_list(array.tolist(), width)
     return rows_of_array(array, width)
 
@@ -190,8 +185,9 @@ def _rows_of_list(items: list[Any], width: Width) -> Words:
             return width.rows(map(int, items))
     if kinds == {bytes} and set(map(len, items)) == {width.bytes}:
         return width.from_bytes(np.frombuffer(b"".join(items), np.uint8))
-    if all(issubclass(kind, str) for kind in kinds):
-        return rows_of_digits(items, width)
+    with suppress(UnicodeEncodeError):
+        if kinds == {str} and (rows := parse_texts(items, Digits(width))) is not None:
+            return rows
     return width.rows(_each(items, "fingerprint", lambda item: check_fingerprint(item, width)))
 
 
@@ -351,14 +347,6 @@ def has_masked(value: object) -> bool:
         return False
     # Records have a mask of their own kind, and are refused later whatever it says.
     return isinstance(value, np.ma.MaskedArray) and value.dtype.names is None and bool(np.ma.is_masked(value))
-
-
-def texts_of(array: npt.NDArray[Any]) -> list[str] | None:
-    """Return the strings of an array that holds nothing else; None for other arrays, and for empty ones of no type."""
-    if array.ndim != 1 or array.dtype.kind not in "OUT":
-        return None
-    items: list[Any] = array.tolist()
-    return items if set(map(type, items)) == {str} or (not items and array.dtype.kind != "O") else None
 
 
 def _fixed_size_binary(values: Any) -> npt.NDArray[Any] | None:

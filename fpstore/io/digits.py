@@ -97,19 +97,6 @@ def negative(expected: Digits) -> str:
     return "it is negative" + (" (for the bits of signed integers use signed=True, --signed)" if can else "")
 
 
-def rows_of_digits(texts: list[str], width: Width, first: int = 0) -> Words:
-    """Return fingerprints in hexadecimal digits as rows; an error names the place, from ``first``, of one that is none."""
-    if texts and (rows := parse_texts(texts, Digits(width))) is not None:
-        return rows
-    expected, numbers = Digits(width), []
-    for place, text in enumerate(texts, first):
-        try:
-            numbers.append(read_digits(text, expected))
-        except InputError as error:
-            raise InputError(f"the fingerprint at position {place}: {error}", got=text) from None
-    return width.rows(numbers)
-
-
 def is_like_fingerprint(text: str, expected: Digits) -> bool:
     """Return whether a cell has digits of a fingerprint, even too few of them, and so is not the name of a column."""
     digits = text.strip(" \t\r\n")

@@ -9,7 +9,7 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import SIGN, distinct_places
-from fpstore.base.width import empty_rows, words_of
+from fpstore.base.width import words_of
 from fpstore.errors import InputError, show
 
 Key = tuple[int, ...]
@@ -81,16 +81,10 @@ def keys_of_rows(rows: Words) -> list[Key]:
 def joined_keys(parts: Sequence[Words]) -> Words:
     """Return rows of keys, at least one part of them, as one."""
     most = max(map(words_of, parts))
-
-    def widened(part: Words) -> Words:
-        if words_of(part) == most:
-            return part
-        out = empty_rows(len(part), most)
-        out[:, : words_of(part)] = part.reshape(-1, words_of(part))
-        out[:, words_of(part) :] = SIGN
-        return out
-
-    return np.concatenate(list(map(widened, parts)))
+    if most == 1:
+        return np.concatenate(parts)
+    rows = (part.reshape(-1, words_of(part)) for part in parts)
+    return np.concatenate([np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=SIGN) for part in rows])
 
 
 def ranks_of_keys(rows: Words) -> Words:

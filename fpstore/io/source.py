@@ -18,8 +18,8 @@ from fpstore.base.aliases import Progress, Words
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.errors import InputError, counted, show
-from fpstore.io.check import check_fingerprints, check_id, check_ids, parse_integer_id
-from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits, too_large
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, parse_integer_id
+from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits
 from fpstore.io.encodings import check_encoding
 from fpstore.io.files import FileState, InputFile, at
 from fpstore.io.scores import rows_of_keys, score_key
@@ -404,9 +404,7 @@ def _fingerprint(value: object, digits: Digits) -> int:
         value = of_signed(value, digits.width)
     if value < 0:
         raise InputError(f"{show(value)} is not a fingerprint: {negative(digits)}")
-    if value >> digits.width.bits:
-        raise InputError(f"the fingerprint does not fit: {too_large(value, digits.width)}")
-    return value
+    return check_fingerprint(value, digits.width)
 
 
 def _id(value: object) -> int | str:

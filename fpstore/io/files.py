@@ -205,8 +205,7 @@ def _unpacking(raw: Read, name: str, kind: str) -> Read:
     def unpack(size: int) -> None:
         nonlocal frame, packed
         while len(ready) < size and (packed := packed or raw(_FED_BYTES[kind])):
-            if frame is None and kind == "gzip" and not packed.strip(b"\0"):
-                packed = b""  # zeros that fill up a block of a tape
+            if frame is None and kind == "gzip" and not (packed := packed.lstrip(b"\0")):  # zeros that fill up a block of a tape
                 continue
             frame = frame or make()
             ready.extend(frame.decompress(packed))

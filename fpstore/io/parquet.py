@@ -154,9 +154,8 @@ class ParquetRows(RowFiles):
             with self._errors(file.name):
                 parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
-                groups, done = _groups_behind(parquet.metadata, skip)
-                count = max(parquet.metadata.num_rows, 1)
-                rows = parquet.iter_batches(most, row_groups=groups, columns=names, use_threads=names is None)
+                done, count = 0, max(parquet.metadata.num_rows, 1)
+                rows = parquet.iter_batches(most, columns=names, use_threads=names is None)
                 while True:
                     with self._errors(file.name):
                         batch = next(rows, None)
@@ -174,15 +173,6 @@ class ParquetRows(RowFiles):
     def _errors(self, name: str) -> Iterator[None]:
         with parquet_errors(self._arrow, name):
             yield
-
-
-def _groups_behind(metadata: Any, skip: Skip) -> tuple[list[int], int]:
-    """Return the row groups of a file behind those that are passed over as a whole, and how many rows these have."""
-    first = done = 0
-    while first < metadata.num_row_groups and metadata.row_group(first).num_rows <= skip.left:
-        done += skip.of(metadata.row_group(first).num_rows)
-        first += 1
-    return list(range(first, metadata.num_row_groups)), done
 
 
 class TableRows(RowSource):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,7 @@ def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:
     """
     name, version, parameters = _checked(description)
     kind = _kind(name, version)
-    import inspect
-
-    known = list(inspect.signature(kind).parameters)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # all are dataclasses
     unknown = [key for key in parameters if key not in known]
     if unknown:
         raise FormatVersionError(

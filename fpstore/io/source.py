@@ -147,7 +147,7 @@ class IdRule:
 
     def expect_each(self, has_ids: list[bool], wrong: Wrong) -> None:
         """Refuse a mixture among some rows."""
-        for place in [0, has_ids.index(not has_ids[0])] if len(set(has_ids)) > 1 else [0] if has_ids else []:
+        for place in sorted(map(has_ids.index, set(has_ids))):
             try:
                 self.expect(has_ids[place])
             except InputError as error:

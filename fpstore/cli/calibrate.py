@@ -21,10 +21,9 @@ from fpstore.cli.output import print_facts, print_json, print_table
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import InputError, counted, one_line
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
-from fpstore.hashing.corpora import open_corpus, open_source, paths_of
-from fpstore.hashing.documents import DocumentFiles
+from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
+from fpstore.hashing.documents import DocumentFiles, Walk
 from fpstore.hashing.html import main_texts
-from fpstore.hashing.documents import Walk
 from fpstore.hashing.registry import packed_weights
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
@@ -133,7 +132,7 @@ def _calibration(given: Given) -> Calibration:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
         if not given.settings and {one.name for one in wanted.settings}.isdisjoint(PDQ_SETTINGS):
             given.note("method=pdq is not compared: pip install pdqhash")
-        source = Walk(paths_of(given.inputs), given.suffixes, True, False, None)
+        source = Walk(corpus_paths(given.inputs), given.suffixes, True, False, None)
     elif given.inputs:
         source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
     with given.bars(None if given.image else source) as bars:

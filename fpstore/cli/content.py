@@ -28,18 +28,16 @@ from fpstore.hashing import (
     from_description,
     iter_documents,
 )
-from fpstore.hashing.documents import SENTENCES
+from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.image import Lack
 from fpstore.hashing.image import Given as Picture
-from fpstore.hashing.documents import BINARY, HEAD_BYTES, is_binary
-from fpstore.hashing.weights import MOST_WEIGHT
+from fpstore.hashing.image import Lack
 from fpstore.hashing.registry import read_weights
+from fpstore.hashing.weights import MOST_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader
 from fpstore.io.encodings import decoded
-from fpstore.io.files import MOST_BYTES, InputFile
-from fpstore.io.files import unpacked
+from fpstore.io.files import MOST_BYTES, InputFile, unpacked
 from fpstore.store import Store
 
 FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
@@ -362,7 +360,7 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
     """Return the text that standard input is."""
     data = _read_stdin("text")
     if is_binary(data[:HEAD_BYTES], encoding):
-        raise InputError(f"standard input: {BINARY.sentence}", path="-")
+        raise InputError(f"standard input: {NOT_BINARY}", path="-")
     found = decoded(data, encoding)
     if found is None:
         raise InputError("standard input: no encoding explains its bytes: name it with --encoding", path="-")

@@ -73,9 +73,11 @@ class Reader:
         return next((None if read.optional_id else read.id is not None for read in filled), None)
 
     def __iter__(self) -> Iterator[Chunk]:
-        for batch in self.columns():
-            ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
-            yield Chunk(self._width.outside(batch.fingerprints), ids)
+        return map(self._as_chunk, self.columns())
+
+    def _as_chunk(self, batch: Batch) -> Chunk:
+        ids = batch.ids.texts() if isinstance(batch.ids, StringColumn) else batch.ids
+        return Chunk(self._width.outside(batch.fingerprints), ids)
 
     def columns(self) -> Iterator[Batch]:
         """Yield the same as rows of words, with strings in columns."""

@@ -28,7 +28,7 @@ from fpstore.store import Store
 
 if TYPE_CHECKING:
     from fpstore.care.reports import RepairReport, Report
-    from fpstore.change.writer import Deleted
+    from fpstore.change.decisions import Deleted
     from fpstore.design.estimates import Plan
     from fpstore.design.planner import plan
     from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, SimHash, Unary
@@ -47,7 +47,7 @@ __all__ = [
 
 _LATER = {
     "care.reports": ("RepairReport", "Report"),
-    "change.writer": ("Deleted",),
+    "change.decisions": ("Deleted",),
     "design.estimates": ("Plan",),
     "design.planner": ("plan",),
     "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "SimHash", "Unary"),

@@ -38,8 +38,8 @@ from fpstore.query.tracker import Tracker
 
 if TYPE_CHECKING:  # the others are imported where they are used: opening and probing a store need few modules
     from fpstore.care.reports import Report
-    from fpstore.change.writer import Deleted, StoreWriter
-    from fpstore.jobs.checkpoint import JobIdentity
+    from fpstore.change.decisions import Deleted
+    from fpstore.change.writer import StoreWriter
     from fpstore.jobs.clusters import Clusters
     from fpstore.jobs.pairs import Pairs
 
@@ -143,11 +143,6 @@ class Store:
         if self._closed:
             self._check()
         return self._tracker.snapshot()
-
-    def _identified_snapshot(self) -> tuple[Snapshot, JobIdentity]:
-        """Return the current snapshot, and the identity of this state."""
-        self._check()
-        return self._tracker.identified_snapshot() if self._writer is None else self._writer.identified_snapshot()
 
     # What it is
 
@@ -937,10 +932,10 @@ class Store:
     def stats(self) -> dict[str, Any]:
         """Return the contents and sizes of the store, by the keys that the page about the Python API lists."""
         snapshot, writer = self._snapshot(), self._writer
-        watched = self._tracker.watched(None if writer is None else writer.committer.log.number)
+        watched = self._tracker.watched(snapshot)
         state = None if writer is None else writer.state()
-        if writer is not None and writer.merging.error is not None:
-            watched["merge_error"] = writer.merging.error
+        if writer is not None and writer.merge_error is not None:
+            watched["merge_error"] = writer.merge_error
         from fpstore.care.stats import describe
 
         return {**describe(snapshot, self._tracker.log.file_bytes), **watched, "writer": state}

@@ -179,6 +179,34 @@ class Pool:
         self.shutdown()
 
 
+class Beside:
+    """A thread that does one piece of work beside its caller; without ``thread``, the caller does it at once."""
+
+    def __init__(self, thread: bool) -> None:
+        self._pool = Pool(1) if thread else None
+        self._job: Job[object] | None = None
+
+    def do(self, work: Callable[..., object], *arguments: Any) -> None:
+        """Do some work once the work before is done; raise the error of that."""
+        self.wait()
+        if self._pool is None:
+            work(*arguments)
+        else:
+            self._job = self._pool.submit(work, *arguments)
+
+    def wait(self) -> None:
+        """Wait for the work, and raise its error."""
+        job, self._job = self._job, None
+        if job is not None:
+            job.result()
+
+    def end(self) -> None:
+        """End the thread; work that has not begun is forgotten."""
+        if self._pool is not None:
+            self._pool.cancel()
+            self._pool.shutdown()
+
+
 def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, waiting: int = 1) -> Iterator[tuple[Item, T]]:
     """Yield each item with the result of some work, in order; threads do the work while items are taken.
 

@@ -137,22 +137,18 @@ class _Build:
             finish_store(self._folder, self._manifest(self._identity, writer.record(1, totals)))
 
     def _tables(self, sorter: Sorter) -> None:
-        """Sort the rows, choose the design, and write the tables, the ids and the index by id."""
         writer = self._writer
         self._identity = identity = self._sorted(sorter)
         identity.design = self._choose(identity.count, identity.sample())
         writer.begin(identity.design, identity.count, identity.summary.digest)
         self._work.start(PHASE_TABLES, identity.count * len(identity.design.tables))
-        if identity.free_memory:
-            self._all_tables(identity)
-        else:
+        if identity.table_first:
             self._first_table(identity)
-            self._all_tables(identity, first=1)
+        self._all_tables(identity)
         if self._strings is not None or self._options.index_ids:
             writer.write_places(self._memory)
 
     def _sorter(self, rows: int | None) -> Sorter:
-        """Return a sorter of rows, whose number may be known."""
         return Sorter(self._memory, self._temporary, rows, self._width.words, self._threads, self._work.stop)
 
     def _read(self, source: Any, ids: Any) -> Sorter:
@@ -199,15 +195,12 @@ class _Build:
     def _sorted(self, sorter: Sorter) -> _Identity:
         self._work.start(PHASE_SORT, sorter.rows)
         identity = _Identity(self._temporary if sorter.spilled else None, self._width.words)
-        part: SortedRows | None = None
         for part in sorter.groups(self._work.tick):
             identity.add(part)
-        if part is not None and not sorter.spilled:
-            identity.memory, identity.free_memory = part.memory, part.per_key is None
+            identity.table_first |= sorter.spilled or part.per_key is not None
         return identity
 
     def _first_table(self, identity: _Identity) -> None:
-        """Write the first table and the ids."""
         self._writer.write_identity(identity.summary.counts, identity.groups())
         identity.drop_ids(self._writer.folder / table_name(0))
 
@@ -221,23 +214,23 @@ class _Build:
             return choose(count, options.radius, required, sample).design
         return make_for(options.design, options.radius, count, Width(options.width), sample)
 
-    def _all_tables(self, identity: _Identity, first: int = 0) -> None:
-        """Write the tables from a number on, in as many threads as the budget has memory for."""
-        tables = range(max(first, 1), len(identity.design.tables))
-        most = min(self._threads, len(tables) + 1 - first)
+    def _all_tables(self, identity: _Identity) -> None:
+        """Write the tables that are left, in as many threads as the budget has memory for."""
+        tables = range(1, len(identity.design.tables))
+        most = min(self._threads, len(tables) + (not identity.table_first))
         if identity.table is not None:
             _kernel.trim()
             threads = min(most, most_threads(self._memory, self._width.words))
             each = Resources(self._memory, self._threads).for_each(max(threads, 1))
             parts = [partial(self._table_in_parts, identity, table, each) for table in tables]
         else:
-            # The sorted keys stay. One thread uses the memory of the pairs, each other one needs its own.
+            # The sorted keys stay. One thread has the memory that the sort had, each other one needs its own.
             taken = identity.count * sort_bytes(self._width.words)
             free = self._memory - 2 * taken
             threads = min(most, 1 + max(free, 0) // max(taken, 1))
-            workspaces = [_workspace(identity.take_memory(), identity.count * self._width.words)]
-            parts = [partial(self._table_in_memory, identity, table, workspaces) for table in tables]
-        if first == 0:
+            rooms: list[tuple[Words, Words]] = []  # which no thread uses
+            parts = [partial(self._table_in_memory, identity, table, rooms) for table in tables]
+        if not identity.table_first:
             parts.insert(0, partial(self._first_table, identity))
         if threads <= 1:
             for part in parts:
@@ -246,17 +239,15 @@ class _Build:
             self._work.share(threads, parts)
         identity.close()
 
-    def _table_in_memory(self, identity: _Identity, table: int, workspaces: list[tuple[Words, Words]]) -> None:
+    def _table_in_memory(self, identity: _Identity, table: int, rooms: list[tuple[Words, Words]]) -> None:
         self._work.tick()
         spec, n = identity.design.tables[table], identity.count
         words = n * spec.key_words
         try:
-            keys, scratch = workspaces.pop()
+            room = rooms.pop()
         except IndexError:  # all are in use
-            keys, scratch = _workspace(np.empty(0, np.uint64), words)
-        workspace = keys, scratch
-        shape = empty_rows(n, spec.key_words).shape
-        keys, scratch = keys[:words].reshape(shape), scratch[:words].reshape(shape)
+            room = sort_room(n * self._width.words, 1), sort_room(n * self._width.words, 1)
+        keys, scratch = (array[:words].reshape(empty_rows(n, spec.key_words).shape) for array in room)
         if spec.kind == REFERENCES:
             first = 0
             for piece in reference_keys(identity.in_memory, n, spec):
@@ -267,7 +258,7 @@ class _Build:
             permutation = np.frombuffer(spec.permutation, np.uint8)
             _kernel.permute_sort(identity.whole(), permutation, keys, scratch, spec.sort_bits, self._work.stop)
         self._writer.write_table(table, lambda: [keys])
-        workspaces.append(workspace)
+        rooms.append(room)
 
     def _table_in_parts(self, identity: _Identity, table: int, resources: Resources) -> None:
         self._work.tick()
@@ -278,27 +269,17 @@ class _Build:
         finally:
             keys.close()
 
-    def _auto(self, count: int) -> dict[str, Any] | None:
-        """If `auto` chose the design, return the facts by which a later merge chooses again."""
-        if self._options.design != "auto":
-            return self._options.auto
-        options = self._options
-        return {
-            "planned_for": count, "disk_budget": options.disk_budget, "storage": options.storage, "prefer": options.prefer,
-        }  # fmt: skip
-
     def _manifest(self, identity: _Identity, record: GenerationRecord) -> Manifest:
+        options = self._options
+        auto = options.auto
+        if options.design == "auto":  # the facts by which a later merge chooses again
+            auto = {
+                "planned_for": identity.count,
+                **{name: getattr(options, name) for name in ("disk_budget", "storage", "prefer")},
+            }
         return Manifest(
-            os.urandom(IDENTITY_BYTES), identity.design, *self._options.blocks, self._options.fingerprinter,
-            self._auto(identity.count), self._options.index_ids, record,
-        )  # fmt: skip
-
-
-def _workspace(memory: Words, words: int) -> tuple[Words, Words]:
-    """Return arrays of words for keys and for scratch, from some memory as far as it goes."""
-    if len(memory) >= 2 * words:
-        return memory[:words], memory[words : 2 * words]
-    return memory[:words] if len(memory) >= words else sort_room(words, 1), sort_room(words, 1)
+            os.urandom(IDENTITY_BYTES), identity.design, *options.blocks, options.fingerprinter, auto, options.index_ids, record
+        )
 
 
 class _Identity(SortedColumns):
@@ -308,8 +289,7 @@ class _Identity(SortedColumns):
 
     def __init__(self, folder: Path | None, words: int) -> None:
         super().__init__(folder, words)
-        self.memory: Words | None = None  # of the sort, free once the ids are written
-        self.free_memory = False  # or from the beginning
+        self.table_first = folder is not None  # whether the first table comes before others: they read it, or use its memory
         self.table: Path | None = None  # the table file from which to read the keys instead of the column
         self._sample = EvenRows(words)
 
@@ -329,11 +309,6 @@ class _Identity(SortedColumns):
         if self._in_files:
             self._keys.close()
             self.table = table
-
-    def take_memory(self) -> Words:
-        """Return the memory of the sort, for sorts of the same keys."""
-        memory, self.memory = self.memory, None
-        return np.empty(0, np.uint64) if memory is None else memory
 
     def keys(self) -> Iterator[Words]:
         """Start a pass over the fingerprints in ascending order."""

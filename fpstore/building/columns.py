@@ -100,16 +100,11 @@ class Column:
 
 
 class SortedRows(NamedTuple):
-    """Sorted rows: distinct keys, how many numbers each has, and all numbers in order; with memory that can be used again.
-
-    ``per_key``, which is None if each key has one number, lies in ``memory``: that may be overwritten only after the counts have
-    been used. Numbers have 32 or 64 bits.
-    """
+    """Sorted rows: distinct keys, how many numbers each has, and all numbers in order, of 32 or 64 bits."""
 
     keys: Words
-    per_key: Words | None
+    per_key: Words | None  # None if each key has one number
     ids: Words | npt.NDArray[np.uint32]
-    memory: Words
 
     @property
     def counts(self) -> Words:

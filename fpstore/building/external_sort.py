@@ -18,9 +18,7 @@ from fpstore.base.width import order_of, place_of, places_of, words_of
 from fpstore.building.columns import COPY_ROWS, SortedRows
 from fpstore.building.numbered import (
     MOST_NUMBER,
-    Digits,
     NumberedRows,
-    are_uneven,
     grouped,
     number_room,
     sort_room,
@@ -34,7 +32,6 @@ Array = npt.NDArray[Any]
 # they are moved to.
 PAIR_BYTES = 32
 SORT_BYTES = 16
-RUN_BITS = 8  # the leading bits by which a run is cut into parts
 SAMPLE_STEP = 512  # rows of a sorted run between two that are remembered
 
 
@@ -60,10 +57,9 @@ Slices = list[Slice]  # of all runs: a part, which no row of another part lies b
 
 
 class Runs:
-    """Runs of rows in a file without a name, which are taken together part by part.
+    """Sorted runs of rows in a file without a name, which are taken together part by part.
 
-    A run is sorted, or only in order of the leading RUN_BITS bits. Sorted runs are cut by bounds that are evenly chosen among
-    their keys, so that a part fits however the keys lie.
+    They are cut by bounds that are evenly chosen among their keys, so that a part fits however the keys lie.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -71,11 +67,10 @@ class Runs:
         self._places: list[list[tuple[int, np.dtype[Any]]]] = []  # of each run: where its arrays are
         self._sizes: list[int] = []
         self._samples: list[Words] = []
-        self._ends: list[Words] = []
         self._words = 1
 
-    def append(self, columns: Sequence[Array], ends: Words | None = None) -> None:
-        """Add a run of keys, which may have numbers; without ``ends``, which are of its parts, it is sorted."""
+    def append(self, columns: Sequence[Array]) -> None:
+        """Add a run of keys, which may have numbers."""
         keys = columns[0]
         self._words = words_of(keys)
         self._places.append([])
@@ -84,22 +79,16 @@ class Runs:
             for start in range(0, len(column), COPY_ROWS):
                 self._file.append(column[start : start + COPY_ROWS].reshape(-1).view(np.uint8))
         self._sizes.append(len(keys))
-        if ends is None:
-            self._samples.append(keys[::SAMPLE_STEP].copy())
-        else:
-            self._ends.append(ends)
+        self._samples.append(keys[::SAMPLE_STEP].copy())
 
     def parts(self, most: int) -> list[Slices]:
-        """Return the parts, in order; a part of sorted runs has at most ``most`` rows, unless all have one key."""
-        if self._ends:
-            cuts = [[0, *ends.tolist()] for ends in self._ends]
-        else:
-            samples = np.concatenate(self._samples)
-            samples = samples[order_of(samples)]
-            # Each run adds less than a step to the rows between two bounds, or has less: of many runs, as many add as have less.
-            step = max(most // SAMPLE_STEP - len(self._sizes), most // SAMPLE_STEP // 2, 1)
-            bounds = samples[step::step]
-            cuts = [[0, *self._places_of(run, bounds), size] for run, size in enumerate(self._sizes)]
+        """Return the parts, in order; a part has at most ``most`` rows, unless all have one key."""
+        samples = np.concatenate(self._samples)
+        samples = samples[order_of(samples)]
+        # Each run adds less than a step to the rows between two bounds, or has less: of many runs, as many add as have less.
+        step = max(most // SAMPLE_STEP - len(self._sizes), most // SAMPLE_STEP // 2, 1)
+        bounds = samples[step::step]
+        cuts = [[0, *self._places_of(run, bounds), size] for run, size in enumerate(self._sizes)]
         slices = [[Slice(run, *ends) for ends in pairwise(of_run)] for run, of_run in enumerate(cuts)]
         return [part for part in map(list, zip(*slices, strict=True)) if size_of(part)]
 
@@ -141,22 +130,15 @@ def unless_stopped(pieces: Iterator[Words], stop: _kernel.Stop | None) -> Iterat
 class Sorter:
     """Sorts rows of a key and a number in a budget: :meth:`add` them in any order, then iterate over :meth:`groups`, once.
 
-    Rows that do not fit into memory go to runs. Where keys lie evenly, a run is only in order of the leading bits: its parts are
-    sorted when they are taken together. ``rows`` is the number of rows that will be added, if it is known.
+    Rows that do not fit into memory go to sorted runs. ``rows`` is the number of rows that will be added, if it is known.
     """
 
     def __init__(
-        self,
-        memory: int,
-        folder: Path,
-        rows: int | None = None,
-        words: int = 1,
-        threads: int = 1,
+        self, memory: int, folder: Path, rows: int | None = None, words: int = 1, threads: int = 1,
         stop: _kernel.Stop | None = None,
-    ) -> None:
-        self._memory, self._folder, self._threads, self._stop = memory, folder, threads, stop
-        self._most = max(memory // pair_bytes(words), 1)
-        self._evenly = rows is None or rows >> RUN_BITS <= self._most  # whether runs are only in order of their leading bits
+    ) -> None:  # fmt: skip
+        self._folder, self._threads, self._stop = folder, threads, stop
+        self._most = max(memory // pair_bytes(words), 1)  # rows in memory
         self._words = words
         self._largest = 0  # of the numbers
         self._numbered = False  # whether numbers were given: they are those of the rows otherwise
@@ -177,16 +159,11 @@ class Sorter:
         if largest > MOST_NUMBER >= self._largest:
             self._largest = largest
             self._grow(len(self._keys))
-        for start in range(0, len(keys), COPY_ROWS):
-            piece = slice(start, min(start + COPY_ROWS, len(keys)))
-            self._add(keys[piece], None if numbers is None else numbers[piece])
-
-    def _add(self, keys: Words, numbers: Array | None) -> None:
         done = 0
         while done < len(keys):
             if self._held == self._most:
                 self._spill()
-            start, end = self._held, min(self._held + len(keys) - done, self._most)
+            start, end = self._held, min(self._held + len(keys) - done, self._held + COPY_ROWS, self._most)
             if end > len(self._keys):
                 self._grow(max(end, min(end * 3 // 2, self._most)))
             self._keys[start:end] = keys[done : done + end - start]
@@ -211,18 +188,12 @@ class Sorter:
         return NumberedRows(self._keys[: self._held], self._numbers[: self._held] if self._numbered else None, first)
 
     def _spill(self) -> None:
-        """Write what is in memory to a file."""
         rows = self._in_memory()
         out = rows.room()
-        digits = Digits(rows, 0, RUN_BITS, self._threads, self._stop)
+        sort_rows(rows, out, self._threads, self._stop)
         if self._runs is None:
             self._runs = Runs(self._folder)
-            self._evenly &= not are_uneven(digits.sizes, 1)
-        if self._evenly:
-            digits.scatter(out)
-        else:
-            sort_rows(rows, out, self._threads, self._stop)
-        self._runs.append(out, digits.ends if self._evenly else None)
+        self._runs.append(out)
         self._held = 0
 
     def groups(self, tick: Callable[[int], None]) -> Iterator[SortedRows]:
@@ -230,18 +201,16 @@ class Sorter:
         if self._runs is not None:
             yield from self._merged(self._runs, tick)
         elif self.rows:
-            yield self._sorted()
+            rows, (self._keys, self._numbers) = self._in_memory(), self._room(0)
+            yield self._grouped(rows, self._threads)
             tick(self.rows)
 
-    def _sorted(self) -> SortedRows:
-        rows = self._in_memory()
+    def _grouped(self, rows: NumberedRows, threads: int) -> SortedRows:
         out = rows.room()
-        sort_rows(rows, out, self._threads, self._stop)
-        (self._keys, self._numbers), self._held = self._room(0), 0
+        sort_rows(rows, out, threads, self._stop)
         return grouped(*out, rows.keys)
 
     def _merged(self, runs: Runs, tick: Callable[[int], None]) -> Iterator[SortedRows]:
-        """Yield the parts of the runs, each sorted."""
         if self._held:
             self._spill()
         self._keys, self._numbers = self._room(0)
@@ -249,33 +218,15 @@ class Sorter:
         parts = runs.parts(self._most // waiting)
         threads = self._threads if max(map(size_of, parts)) * waiting <= self._most else 1
         for part, rows in in_order(partial(self._part, runs, self._threads // threads), parts, threads):
-            yield from self._large_part(runs, part) if rows is None else [rows]
+            yield rows
             tick(size_of(part))
         runs.close()
 
-    def _part(self, runs: Runs, threads: int, part: Slices) -> SortedRows | None:
-        """Return a part of all runs, sorted; None if it must be taken apart first."""
-        size = size_of(part)
-        if size > self._most and self._evenly:
-            return None
-        keys, numbers = self._room(size)
+    def _part(self, runs: Runs, threads: int, part: Slices) -> SortedRows:
+        keys, numbers = self._room(size_of(part))
         start = 0
         for some in part:
             end = start + some.end - some.start
             runs.read(some, [keys[start:end], numbers[start:end]])
             start = end
-        rows = NumberedRows(keys, numbers)
-        out = rows.room()
-        sort_rows(rows, out, threads, self._stop)
-        return grouped(*out, keys)
-
-    def _large_part(self, runs: Runs, part: Slices) -> Iterator[SortedRows]:
-        again = Sorter(self._memory, self._folder, size_of(part), self._words, self._threads, self._stop)
-        again._evenly = False
-        for some in part:
-            for start in range(some.start, some.end, COPY_ROWS):
-                piece = some._replace(start=start, end=min(start + COPY_ROWS, some.end))
-                keys, numbers = self._room(piece.end - piece.start)
-                runs.read(piece, [keys, numbers])
-                again.add(keys, numbers)
-        yield from again.groups(lambda rows: None)
+        return self._grouped(NumberedRows(keys, numbers), threads)

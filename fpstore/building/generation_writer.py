@@ -51,7 +51,7 @@ class Work:
     def start(self, phase: str, total: int | None) -> None:
         """Begin a phase and report it."""
         self.expect(phase, total)
-        self._add(0)
+        self._report(0)
 
     def expect(self, phase: str, total: int | None) -> None:
         """Begin a phase; the first :meth:`tick` reports it."""
@@ -62,9 +62,13 @@ class Work:
         """Count rows, and raise InterruptedError once ``stop`` is set."""
         if self.stop.is_set():
             raise InterruptedError
-        self._add(rows)
+        self._report(rows)
 
-    def _add(self, rows: int) -> None:
+    def reach(self, done: int) -> None:
+        """Set how many rows are done."""
+        self._report(done - self._done)
+
+    def _report(self, rows: int) -> None:
         with self._lock:
             self._done += rows
             if self._progress:
@@ -149,7 +153,7 @@ class GenerationWriter:
     def write_identity(self, histogram: Words, groups: Iterable[Groups]) -> None:
         """Write the first table, whose keys have this histogram, and the ids: groups of (keys, ids of each, id numbers)."""
         names = table_name(0), IDS_FILE
-        self._ids_file, written = self._map(names, self._layout(0, histogram), self._counted(groups))
+        self._ids_file, written = self._map(names, self._layout(0, histogram), self._counted(groups), sync=False)
         self._rank_bits = bits_of_ranks(written.largest_block)
         self._sync(written.table)
 
@@ -159,26 +163,18 @@ class GenerationWriter:
             yield group
             self.work.tick(len(group[0]))
 
-    def _map(self, names: tuple[str, str], layout: TableLayout, groups: Iterable[Groups]) -> tuple[dict[str, int], MappingWriter]:
-        """Write a mapping; return the shape of its file of numbers, and the writer, whose table is to be made durable."""
+    def _map(
+        self, names: tuple[str, str], layout: TableLayout, groups: Iterable[Groups], sync: bool = True
+    ) -> tuple[dict[str, int], MappingWriter]:
+        """Write a mapping; return the shape of its file of numbers, and the writer; with ``sync``, its table is durable."""
         mapping = MappingWriter(self.folder / names[0], self.folder / names[1], layout, self._threads > 1)
         try:
             for keys, counts, numbers in groups:
                 mapping.add(keys, counts, numbers)
                 self.work.tick()
             shape = mapping.finish()
-        except BaseException:
-            mapping.abort()
-            raise
-        return shape, mapping
-
-    def _durable_map(
-        self, names: tuple[str, str], layout: TableLayout, groups: Iterable[Groups]
-    ) -> tuple[dict[str, int], MappingWriter]:
-        """Write a mapping, and make it durable; see :meth:`_map`."""
-        shape, mapping = self._map(names, layout, groups)
-        try:
-            mapping.table.sync()
+            if sync:
+                mapping.table.sync()
         except BaseException:
             mapping.abort()
             raise
@@ -220,7 +216,7 @@ class GenerationWriter:
         for piece in in_pieces(strings.hashes()):
             hashes.add(piece)
             self.work.tick()
-        numbers, written = self._durable_map(MAPPING_FILES, mapping_layout(hashes), strings.groups())
+        numbers, written = self._map(MAPPING_FILES, mapping_layout(hashes), strings.groups())
         expected = strings.count if used is None else int(np.count_nonzero(used))
         if (got := written.number_count) != expected:
             raise CorruptStoreError(
@@ -246,7 +242,7 @@ class GenerationWriter:
         columns = SortedColumns(self.folder if sorter.spilled else None)
         for part in sorter.groups(lambda rows: self.work.tick()):
             columns.add(part)
-        shape, _ = self._durable_map(PLACES_FILES, mapping_layout(columns.summary), columns.groups())
+        shape, _ = self._map(PLACES_FILES, mapping_layout(columns.summary), columns.groups())
         columns.close()
         self.places = {"ids": columns.count, "id_digest": columns.summary.digest, "rank_bits": self._rank_bits, "places": shape}
 
@@ -264,19 +260,11 @@ class GenerationWriter:
         )  # fmt: skip
 
 
-def create_generation_log(folder: Path, manifest: Manifest) -> None:
-    """Create the log of a generation whose other files are complete; the caller makes the names durable."""
-    create_log(folder / LOG_FILE, LogHeader.of(manifest))
-
-
 def finish_store(folder: Path, manifest: Manifest) -> None:
-    """Turn a folder that has the files of its first generation into a store."""
-    create_generation_log(folder / generation_folder(manifest.generation.number), manifest)
-    write_store_files(folder, manifest)
-
-
-def write_store_files(folder: Path, manifest: Manifest) -> None:
-    """Turn a folder that has all files of its generation, including the log, into a store."""
+    """Turn a folder that has the files of its generation into a store, with an empty log if the log is missing."""
+    log = folder / generation_folder(manifest.generation.number) / LOG_FILE
+    if not log.exists():
+        create_log(log, LogHeader.of(manifest))
     (folder / LOCK_FILE).touch(MODE)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -53,7 +53,6 @@ def chunks(source: Any, ids: Any, width: Width) -> Iterator[Piece]:
 
 
 def _of_parts(source: Iterable[Any], ids: Any, width: Width) -> Iterator[Piece]:
-    """Yield the parts of an iterable of arrays, or of a reader."""
     if ids is not None and not is_iterable(ids, np.ndarray, str):
         raise InputError("with an iterable of fingerprint arrays, ids must be an iterable of as many id arrays")
     id_parts = None if ids is None else iter(ids)
@@ -140,7 +139,6 @@ def _is_list_of_arrays(source: object, width: Width | None = None) -> bool:
 
 
 def _is_one_row(part: Any, width: Width) -> bool:
-    """Whether an item is an array, or an image hash, that is one fingerprint."""
     return is_row(part, width) if isinstance(part, np.ndarray) else is_image_hash(part)
 
 

@@ -89,15 +89,6 @@ class Digits:
         do_all(self._threads, work)
 
 
-def are_uneven(sizes: Words, threads: int) -> bool:
-    """Whether a part is so large that sorting it as one would take much memory, and other threads would wait."""
-    return int(sizes.max()) > _large(int(sizes.sum()), threads)
-
-
-def _large(count: int, threads: int) -> int:
-    return max(count // (LARGE_PART * threads), PART_ROWS)
-
-
 def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop | None = None, depth: int = 0) -> None:
     """Move rows to other arrays, sorted by their keys, stable; what they stood in may be in any order then.
 
@@ -113,7 +104,7 @@ def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop
     if depth == all_bits:
         return
     keys, numbers = out
-    large = np.flatnonzero(digits.sizes > _large(rows.size, threads)).tolist()
+    large = np.flatnonzero(digits.sizes > max(rows.size // (LARGE_PART * threads), PART_ROWS)).tolist()
     ends = digits.ends
     work: list[Callable[[], object]] = []
     step = max(rows.size // (4 * threads), 1)  # several for each thread: they do not take equally long
@@ -152,7 +143,6 @@ def _digits_at(rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop 
 
 
 def _shared_bits(keys: Words) -> int:
-    """Return in how many leading bits all keys agree."""
     columns = keys.reshape(len(keys), -1).T
     for word, column in enumerate(columns):
         if differing := int(column.min()) ^ int(column.max()):
@@ -164,9 +154,9 @@ def grouped(keys: Words, numbers: Numbers, memory: Words) -> SortedRows:
     """Return sorted rows by their distinct keys; ``memory`` is for how many numbers each key has."""
     memory = memory.reshape(-1)
     if _kernel.are_distinct_keys(keys):
-        return SortedRows(keys, None, numbers, memory)
+        return SortedRows(keys, None, numbers)
     key_count, number_count = _kernel.group_numbered(keys, numbers, memory)
-    return SortedRows(keys[:key_count], memory[:key_count], numbers[:number_count], memory)
+    return SortedRows(keys[:key_count], memory[:key_count], numbers[:number_count])
 
 
 def do_all(threads: int, work: Sequence[Callable[[], object]]) -> None:

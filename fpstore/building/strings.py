@@ -171,7 +171,6 @@ class StringSpool:
             raise
 
     def _spots(self) -> Iterator[StringColumn]:
-        """Yield the strings of some rows, in groups that are evenly spread."""
         size = SPOT_BYTES * self.rows // max(self._bytes, 1) + 1
         for first in range(0, self.rows, max(self.rows // SPOTS, size)):
             before = max(first - 1, 0)
@@ -198,7 +197,6 @@ class StringSpool:
             start, low = start + len(ends), int(ends[-1])
 
     def _pieces(self) -> Iterator[Words]:
-        """Yield the ends of strings that have about PIECE_BYTES together."""
         at = 0
         for ends in self._ends.pieces():
             while len(ends):

@@ -10,9 +10,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from fpstore.base.aliases import Progress
-from fpstore.building.generation_writer import write_store_files
+from fpstore.building.generation_writer import finish_store
 from fpstore.building.target import Target, lies_inside
-from fpstore.disk.files import missing, open_file, open_folder, read_at, write_all
+from fpstore.disk.files import data_ranges, missing, open_file, open_folder, read_at, write_all
 from fpstore.disk.refusals import refused
 from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, InputError, StoreNotFoundError
@@ -56,56 +56,36 @@ def back_up(tracker: Tracker, path: Path, overwrite: bool, progress: Progress | 
 
 def _open_files(generation: Generation, store: int, opened: ExitStack) -> dict[str, int]:
     """Open all files of a generation of an open folder, so that a merge cannot take them away; return their descriptors."""
-    names = [table_name(table) for table in range(len(generation.design.tables))] + [IDS_FILE, LOG_FILE]
-    if generation.dictionary is not None:
-        names += DICTIONARY_FILES
-    if generation.places is not None:
-        names += PLACES_FILES
-    folder = _open_folder(generation, store)
-    opened.callback(os.close, folder)
-    files = {}
-    for name in names:
-        file = generation.folder / name
-        descriptor = open_file(file, folder=folder)
-        opened.callback(os.close, descriptor)
-        files[name] = descriptor
-    _check_whole(generation, files)
-    for table in _whole_filters(generation):
-        file = generation.folder / filter_name(table)
-        with suppress(CorruptStoreError, StoreNotFoundError):
-            descriptor = open_file(file, folder=folder)
-            opened.callback(os.close, descriptor)
-            files[file.name] = descriptor
-    return files
-
-
-def _whole_filters(generation: Generation) -> list[int]:
-    """Return the tables whose filters are worth copying: a store is right without a filter."""
-    whole = []
-    for table, opened in generation.sound_filters.items():
-        with suppress(CorruptStoreError):
-            opened.check_size()
-            whole.append(table)
-    return whole
-
-
-def _open_folder(generation: Generation, store: int) -> int:
     try:
-        return open_folder(generation.folder, above=store)
+        folder = open_folder(generation.folder, above=store)
     except FileNotFoundError as error:
         raise missing(generation.folder) from error
     except OSError as error:
         raise refused(generation.folder, error) from error
+    opened.callback(os.close, folder)
+    files: dict[str, int] = {}
 
+    def take(name: str) -> None:
+        files[name] = open_file(generation.folder / name, folder=folder)
+        opened.callback(os.close, files[name])
 
-def _check_whole(generation: Generation, files: dict[str, int]) -> None:
-    """Refuse to copy a file that has become shorter; read nothing through a mapping, which could end the process."""
-    dictionary = generation.dictionary
-    for table in [*generation.tables, *([] if dictionary is None else [dictionary.mapping.table])]:
+    tables, dictionary = generation.tables, generation.dictionary
+    for name in (
+        *map(table_name, range(len(tables))), IDS_FILE, LOG_FILE,
+        *(DICTIONARY_FILES if dictionary is not None else ()), *(PLACES_FILES if generation.places is not None else ()),
+    ):  # fmt: skip
+        take(name)
+    # A file that has become shorter is refused; nothing is read through a mapping, which could end the process.
+    for table in (*tables, *(() if dictionary is None else (dictionary.mapping.table,))):
         table.check_size()
     for name, descriptor in files.items():
         if name.endswith(".mdb"):
             opened_seal(generation.folder / name, descriptor)
+    for number, filter_of in generation.sound_filters.items():
+        with suppress(CorruptStoreError, StoreNotFoundError):  # a store is right without a filter
+            filter_of.check_size()
+            take(filter_name(number))
+    return files
 
 
 def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: bool, progress: Progress | None) -> None:
@@ -123,7 +103,7 @@ def _copy(generation: Generation, files: dict[str, int], path: Path, overwrite: 
                 report(PHASE_COPY, done, total)
         set_end(target / LOG_FILE, end)
         filters = sorted(table for table in generation.filters if filter_name(table) in files)
-        write_store_files(folder, manifest._replace(generation=manifest.generation._replace(filters=filters)))
+        finish_store(folder, manifest._replace(generation=manifest.generation._replace(filters=filters)))
 
 
 def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]:
@@ -144,28 +124,13 @@ def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]
 
 def _copy_data(path: Path, source: int, target: int, size: int) -> Iterator[int]:
     """Copy the file without its holes; yield the end of each step."""
-    for at, end in _data(source, size):
+    for at, end in data_ranges(source, size):
         while at < end:
             copied = _copy_some(path, source, target, at, min(end - at, COPY_BYTES))
             if not copied:
                 raise CorruptStoreError(f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at)
             at += copied
             yield at
-
-
-def _data(source: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a file that are not holes."""
-    end = 0
-    while end < size:
-        try:
-            start = min(os.lseek(source, end, os.SEEK_DATA), size)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # only a hole is left
-                return
-            yield end, size  # the file system does not know its holes
-            return
-        end = min(os.lseek(source, start, os.SEEK_HOLE), size)  # a log goes on behind what is copied of it
-        yield start, end
 
 
 def _copy_some(path: Path, source: int, target: int, at: int, count: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_byt
 from fpstore.design.covering import Effort, covers
 from fpstore.design.families import Design
 from fpstore.design.tables import BLOCKS, COPIES, ROWS, TAG_BITS, TableSpec, identity, spread
-from fpstore.disk.files import opened, read_at, read_if_possible
+from fpstore.disk.files import disk_bytes, opened, read_at, read_if_possible
 from fpstore.disk.sealed import opened_seal
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
 from fpstore.format import huffman
@@ -37,6 +38,7 @@ from fpstore.format.table import Table, open_of_any_kind
 DAMAGE = (CorruptStoreError, StoreNotFoundError, FormatVersionError)  # other errors are not the store's
 CODE_OFFSET = 384  # in the header of a table of blocks
 MOST_DIRECTORY_BITS = 32
+MOST_SPARSE = 64  # a sealed file is at most this many times as large as it should be, or as its blocks on disk
 
 
 class DamagedStore:
@@ -55,67 +57,51 @@ class DamagedStore:
             manifest = read_manifest(path)
         except (CorruptStoreError, StoreNotFoundError) as error:
             report.note(error)
-        logs = {number: _Log(path / generation_folder(number) / LOG_FILE) for number in numbers}
+        logs = {number: _read_log(path / generation_folder(number) / LOG_FILE) for number in numbers}
         number = manifest.generation.number if manifest is not None else 0
         if number not in numbers:
+            # A log that is not superseded has all changes: of two such, the later belongs to a merge that has not ended.
             number = min(numbers, key=lambda n: (logs[n].is_over, -n if logs[n].is_over else n))
-        self.folder, self._log = path / generation_folder(number), logs[number]
-        self._intact: list[Table] = []
+        self.folder, log = path / generation_folder(number), logs[number]
         self._headless: list[int] = []
-        self._open_tables()
-        self.manifest: Manifest | None = None
-        self.settings: Manifest | None = None
-        if manifest is not None:
-            self._compare(path, manifest, number)
-        later = self._log.superseded or (self.settings is not None and self.settings.generation.number > number)
-        if self.manifest is None and later:
+        self._intact = list(self._opened_tables())
+        # What no merge changes is the same in an older or a newer manifest of the store.
+        self.settings = None if manifest is None or not self._is_ours(manifest, log.header, number) else manifest
+        self.manifest = manifest if self.settings is not None and manifest and manifest.generation.number == number else None
+        if manifest is not None and self.manifest is None:
+            what = "the manifest of another store: nothing was taken from it"
+            if self.settings is not None:
+                what = f"names generation {manifest.generation.number}, which is missing; generation {number} was found"
+            refuse(report, path / MANIFEST_FILE, what)
+        if self.manifest is None and (log.superseded or (self.settings and self.settings.generation.number > number)):
             report.losses.append(
                 "the current generation: the new store holds what an earlier one held, without what was inserted or deleted later"
             )
-        self.count, self.digest, self._width = self._find_set(path)
-        self.log_end = self._log.end
-        self.log = self._find_log(number)
+        self.count, self.digest, width = self._held(path)
+        self.log_end = log.end  # None: its header does not say
+        self.log = self._checked_log(log, number, width)  # None: nothing tells its records from records of another store
         self.design = self._find_design()
         self.blocks = self._find_blocks()
         self.tables = [*filter(self._fits, self._intact), *self._with_new_headers()]
         self.index_ids = self._has_index() if self.settings is None else self.settings.index_ids
 
-    # The manifest
-
-    def _compare(self, path: Path, manifest: Manifest, number: int) -> None:
-        """Take the settings of this store from the manifest."""
-        file, named = path / MANIFEST_FILE, manifest.generation.number
-        if not self._is_ours(manifest, named == number):
-            refuse(self._report, file, "the manifest of another store: nothing was taken from it")
-            return
-        self.settings = manifest
-        if named == number:
-            self.manifest = manifest
-        else:
-            refuse(self._report, file, f"names generation {named}, which is missing; generation {number} was found")
-
-    def _is_ours(self, manifest: Manifest, current: bool) -> bool:
-        """Whether a manifest is of this store: another one with the same fingerprints has the same tables, but not log or ids."""
-        header = self._log.header
+    def _is_ours(self, manifest: Manifest, header: LogHeader | None, number: int) -> bool:
+        """Whether a manifest is of this store, by the log, or by the set of the tables and the files of ids and strings."""
         if header is not None and header.identity == manifest.identity:
             return True
         record = manifest.generation
-        strings = record.dictionary["strings"] if record.dictionary else record.ids_file
-        digests = [
-            (found, shape["digest"])
-            for name, shape in ((IDS_FILE, record.ids_file), (STRINGS_FILE, strings))
-            if (found := seal_digest(self.folder / name)) is not None
-        ]
-        if not current or digests:
-            return current and all(found == expected for found, expected in digests)
-        return not self._intact or any(
-            set_of(table) == (record.fingerprints, record.set_digest, manifest.design.width.bits) for table in self._intact
-        )
+        held = record.fingerprints, record.set_digest, manifest.design.width.bits
+        if record.number != number or (self._intact and held not in map(set_of, self._intact)):
+            return False
+        strings = None if record.dictionary is None else record.dictionary["strings"]
+        for name, shape in ((IDS_FILE, record.ids_file), (STRINGS_FILE, strings)):
+            with suppress(*DAMAGE):
+                if seal_digest(self.folder / name, shape) != (shape and shape["digest"]):
+                    return False
+        return True
 
-    # The log
-
-    def _find_log(self, number: int) -> LogHeader | None:
-        log, expected = self._log, None if self.manifest is None else LogHeader.of(self.manifest)
+    def _checked_log(self, log: _Log, number: int, width: int) -> LogHeader | None:
+        expected = None if self.manifest is None else LogHeader.of(self.manifest)
         if log.fault is not None:
             self._report.note(log.fault)
         if log.header is None:
@@ -123,7 +109,7 @@ class DamagedStore:
         try:
             if expected is not None:
                 log.header.check_belongs(log.path, expected)
-            elif (log.header.generation, log.header.totals.fingerprints, log.header.width) != (number, self.count, self._width):
+            elif (log.header.generation, log.header.totals.fingerprints, log.header.width) != (number, self.count, width):
                 raise CorruptStoreError(f"{log.path}: the log of another store or generation", path=log.path)
         except CorruptStoreError as error:
             self._report.note(error)
@@ -132,7 +118,7 @@ class DamagedStore:
 
     # Tables
 
-    def _open_tables(self) -> None:
+    def _opened_tables(self) -> Iterator[Table]:
         for file in sorted(self.folder.glob("table-*.fpt")):
             try:
                 table = open_of_any_kind(file)
@@ -142,12 +128,12 @@ class DamagedStore:
                     self._headless.append(int(file.stem.removeprefix("table-")))
                 continue
             if file.name == table_name(table.header.table):
-                self._intact.append(table)
+                yield table
             else:
                 refuse(self._report, file, f"it is table {table.header.table}")
 
-    def _find_set(self, path: Path) -> tuple[int, int, int]:
-        """Return the count, the digest and the width of the set that the tables hold, and keep the tables that hold it."""
+    def _held(self, path: Path) -> tuple[int, int, int]:
+        """Return the identity of the set that the tables hold, and keep the tables that hold it."""
         if self.manifest is not None:
             record = self.manifest.generation
             held = record.fingerprints, record.set_digest, self.manifest.design.width.bits
@@ -169,32 +155,29 @@ class DamagedStore:
         if recorded is not None and (self.manifest is not None or all(_is_of(recorded, table) for table in self._intact)):
             return recorded
         specs = [table.spec for table in sorted(self._intact, key=lambda table: table.header.table)]
-        radius, effort = -1, Effort()
+        radius, effort = 0, Effort()
         with suppress(InputError):  # it would take too long to find out
-            while True:
-                if radius >= specs[0].width.bits or not covers(specs, radius + 1, effort):
+            for more in range(specs[0].width.bits + 1):
+                if not covers(specs, more, effort):
                     break
-                radius += 1
+                radius = more
         if self._intact[0].header.table_count > len(specs):
             self._report.losses.append("the tables that are missing: the new store has those that are left")
         if all(table.header.table for table in self._intact):
             specs.insert(0, _first_table(specs[0]))
-        radius = max(radius, 0)
         ring = [place for place, spec in enumerate(specs) if spec.in_ring]
         for place, flips in zip(ring, spread(len(ring), radius) if ring else (), strict=True):  # of another number of tables
             specs[place] = replace(specs[place], flips=flips)
-        made = Design("custom", radius, tuple(specs))
-        self._report.actions.append(f"took the design from the tables: {len(specs)}, which cover radius {made.radius}")
+        self._report.actions.append(f"took the design from the tables: {len(specs)}, which cover radius {radius}")
         if recorded is None:
             self._report.losses.append("the settings: what made the fingerprints is not known, nor the radius that was asked for")
-        return made
+        return Design("custom", radius, tuple(specs))
 
     def _find_blocks(self) -> Blocks:
         blocks = Blocks(default_block_bytes(self.design.width.bits)) if self.settings is None else self.settings.blocks
-        for table in self._intact:
-            if isinstance(table, PackedTable):
-                codec = HUFFMAN if any(table.header.code_bits) else ELIAS_FANO
-                return blocks._replace(bytes=table.header.block_bytes, codec=codec)
+        headers = [table.header for table in self._intact if isinstance(table, PackedTable)]
+        for header in headers[:1]:
+            blocks = blocks._replace(bytes=header.block_bytes, codec=HUFFMAN if any(header.code_bits) else ELIAS_FANO)
         return blocks
 
     def _fits(self, table: Table) -> bool:
@@ -241,35 +224,36 @@ class DamagedStore:
         return True
 
 
-class _Log:
-    """The header of a log: its fields, why it cannot be read, where the log ends, whether another generation is current."""
+class _Log(NamedTuple):
+    """The header of a log: its fields, where the log ends, whether another generation is current, and what is wrong with it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.header: LogHeader | None = None
-        self.end: int | None = None
-        self.fault: FpstoreError | None = None
-        self.superseded = False
-        try:
-            with opened(path) as descriptor:
-                data = read_if_possible(descriptor, path, 0, HEADER_BYTES)
-            word = int.from_bytes(data[8 * END : 8 * END + 8], "little")
-            try:
-                self.end = told_end(word, path)
-                self.superseded = bool(word & SUPERSEDED)
-            except CorruptStoreError as error:
-                self.fault = error.with_traceback(None)  # whose frames would keep all files open
-            self.header = parse_header(data, path)
-        except DAMAGE as error:
-            self.fault = error.with_traceback(None)
+    path: Path
+    header: LogHeader | None
+    end: int | None
+    superseded: bool
+    fault: FpstoreError | None
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing says that its generation is the current one.
-
-        A log that is not superseded has all changes: of two such, the later belongs to a merge that has not ended.
-        """
+        """Whether nothing says that its generation is the current one."""
         return self.header is None or self.superseded
+
+
+def _read_log(path: Path) -> _Log:
+    header, end, superseded = None, None, False
+    fault: FpstoreError | None = None
+    try:
+        with opened(path) as descriptor:
+            data = read_if_possible(descriptor, path, 0, HEADER_BYTES)
+        word = int.from_bytes(data[8 * END : 8 * END + 8], "little")
+        try:
+            end, superseded = told_end(word, path), bool(word & SUPERSEDED)
+        except CorruptStoreError as error:
+            fault = error.with_traceback(None)  # whose frames would keep all files open
+        header = parse_header(data, path)
+    except DAMAGE as error:
+        fault = error.with_traceback(None)
+    return _Log(path, header, end, superseded, fault)
 
 
 def refuse(report: RepairReport, path: Path, what: str) -> None:
@@ -283,17 +267,17 @@ def set_of(table: Table) -> tuple[int, int, int]:
     return header.fingerprint_count, header.set_digest, header.width
 
 
-def seal_digest(path: Path) -> int | None:
-    """Return the digest of a sealed file whose own checksums are right, else None."""
-    try:
-        with opened(path) as descriptor:
-            return opened_seal(path, descriptor).digest
-    except DAMAGE:
-        return None
+def seal_digest(path: Path, shape: dict[str, int] | None) -> int:
+    """Return the digest of a sealed file, which should have this shape; CorruptStoreError if it is mostly a hole."""
+    with opened(path) as descriptor:
+        status = os.fstat(descriptor)
+        most = MOST_SPARSE * max(shape["bytes"] if shape else 0, disk_bytes(status))
+        if status.st_size > most:  # its checksums would take memory
+            raise CorruptStoreError(f"{path}: {status.st_size:,} bytes, of which most are a hole", path=path, got=status.st_size)
+        return opened_seal(path, descriptor).digest
 
 
 def _is_of(design: Design, table: Table) -> bool:
-    """Whether a table has its place in a design."""
     number = table.header.table
     return table.header.table_count == len(design.tables) and design.tables[number] == table.spec
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.width import comparable, empty_rows
-from fpstore.disk.files import opened, read_if_possible, write_all
+from fpstore.disk.files import data_ranges, opened, read_if_possible, write_all
 from fpstore.disk.refusals import refusing
 from fpstore.format.log import HEADER_BYTES, LogFile, LogHeader, Records, can_be_id
-from fpstore.format.record import ADD, KIND_MASK, WIPE, Change, Totals
+from fpstore.format.record import ADD, KIND_MASK, WIPE, Change
 
 NONE = np.empty(0, np.uint64)
 PAGE_BYTES = 4096  # what the page cache reads at least
@@ -50,11 +50,6 @@ class IntactLog:
                 f"log records after {expected - 1}{perhaps}: what they inserted is missing, what they deleted is back"
             )
 
-    @property
-    def totals(self) -> Totals | None:
-        """What the store held after the last record."""
-        return self.pieces[-1].change.totals if self.pieces else None
-
 
 def _found(log: LogFile, end: int | None) -> Iterator[Records]:
     """Yield all whole records, in order of their numbers.
@@ -78,10 +73,9 @@ def _found(log: LogFile, end: int | None) -> Iterator[Records]:
 def _readable(path: Path, folder: Path) -> Iterator[int]:
     """Yield a descriptor of a copy of a file, with zeros where the disk cannot read it."""
     with opened(path) as descriptor, refusing(folder), (folder / "log").open("w+b", buffering=0) as copy:
-        size = os.fstat(descriptor).st_size
-        copy.truncate(size)
-        for start in range(0, size, PAGE_BYTES):
-            write_all(copy.fileno(), read_if_possible(descriptor, path, start, PAGE_BYTES), start)
+        for first, end in data_ranges(descriptor, os.fstat(descriptor).st_size):
+            for start in range(first - first % PAGE_BYTES, end, PAGE_BYTES):
+                write_all(copy.fileno(), read_if_possible(descriptor, path, start, PAGE_BYTES), start)
         yield copy.fileno()
 
 
@@ -150,5 +144,4 @@ class LogChanges:
 
 
 def _pairs(places: npt.NDArray[np.intp], ids: Words) -> npt.NDArray[Any]:
-    """Return pairs as NumPy compares them."""
     return comparable(np.column_stack([places.astype(np.uint64), ids]))

@@ -19,10 +19,11 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
+from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width, comparable, empty_rows, row_of_number, rows_to_numbers
+from fpstore.building.columns import Column
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.files import open_file, read_if_possible
-from fpstore.disk.refusals import refusing
 from fpstore.disk.sealed import Item, left_items
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.mapping import record_seed
@@ -32,41 +33,34 @@ FOUND_AT_ONCE = 1 << 12
 
 
 class RowFile:
-    """Rows of words in a temporary file: append them all, then read and search them. They take no memory of the budget."""
+    """Rows of words in a file without a name: append them all, then read and search them. They take no memory of the budget."""
 
-    def __init__(self, path: Path, words: int = 1) -> None:
-        self._path, self._words = path, words
-        self._count = 0
-        self._type = comparable(empty_rows(0, words)).dtype
-        self._rows: npt.NDArray[Any] | None = None
+    def __init__(self, folder: Path, words: int = 1) -> None:
+        self._column, self._words = Column(folder), words
 
     def append(self, rows: Words) -> None:
         """Add rows at the end; for a search they have to ascend."""
-        with refusing(self._path.parent), self._path.open("ab") as file:
-            file.write(comparable(rows).tobytes())
-        self._count += len(rows)
+        self._column.append(comparable(rows))
 
     def __len__(self) -> int:
-        return self._count
+        return self._column.rows
 
+    @cached_property
     def _mapped(self) -> npt.NDArray[Any]:
-        if self._rows is None:
-            with refusing(self._path.parent):
-                self._rows = np.memmap(self._path, self._type, "r") if self._count else np.empty(0, self._type)
-        return self._rows
+        return self._column.mapped() if len(self) else comparable(empty_rows(0, self._words))
 
     def read(self, start: int, end: int) -> Words:
         """Return the rows from ``start`` to before ``end``."""
-        part = np.array(self._mapped()[start:end])
+        part = np.array(self._mapped[start:end])
         return part if self._words == 1 else part.view(">u8").astype(np.uint64).reshape(-1, self._words)
 
     def take(self, places: npt.NDArray[np.integer]) -> Words:
         """Return the words at some places."""
-        return np.array(self._mapped()[places])
+        return np.array(self._mapped[places])
 
     def places(self, rows: Words, inclusive: bool = False) -> npt.NDArray[np.intp]:
         """Return how many rows are less than each of some rows; with ``inclusive``, not greater."""
-        found: npt.NDArray[np.intp] = np.searchsorted(self._mapped(), comparable(rows), "right" if inclusive else "left")
+        found: npt.NDArray[np.intp] = np.searchsorted(self._mapped, comparable(rows), "right" if inclusive else "left")
         return found
 
     def below(self, number: int, inclusive: bool = False) -> int:
@@ -78,18 +72,23 @@ class RowFile:
         places = self.places(rows)
         return places, self.places(rows, inclusive=True) > places
 
+    def close(self) -> None:
+        """Drop the rows."""
+        self.__dict__.pop("_mapped", None)
+        self._column.close()
+
 
 class IntactRecords(ABC):
     """The intact records of an LMDB file (None: nothing of it can be trusted), by number, in the order of their ``keys``.
 
-    ``words`` are those of a key.
+    ``shape`` is what the manifest says of the file, if there is one; ``words`` are those of a key.
     """
 
-    def __init__(self, path: Path | None, words: int, folder: Path, memory: int) -> None:
+    def __init__(self, path: Path | None, shape: dict[str, int] | None, words: int, folder: Path, memory: int) -> None:
         self._path = path or Path()
+        self._longest = None if shape is None else shape["largest"]
         self._width = Width(WORD_BITS * words)
-        name = self._path.stem
-        self.keys, self._places = RowFile(folder / f"{name}-keys", words), RowFile(folder / f"{name}-places", 1)
+        self.keys, self._places = RowFile(folder, words), RowFile(folder)
         self._descriptor = -1
         if path is not None:
             with suppress(StoreNotFoundError, CorruptStoreError):
@@ -103,7 +102,7 @@ class IntactRecords(ABC):
 
     def _find(self, folder: Path, memory: int) -> None:
         """Sort the found records by key; of copies on pages that are not in use, the first counts."""
-        found = RowFile(folder / f"{self._path.stem}-found")  # of each record, where it starts and its size
+        found = RowFile(folder)  # of each record, where it starts and its size
         sorter = Sorter(memory, folder, words=self._width.words)
         records = self._intact()
         for batch in iter(lambda: list(islice(records, FOUND_AT_ONCE)), []):
@@ -113,9 +112,10 @@ class IntactRecords(ABC):
             self.keys.append(group.keys)
             firsts = group.ids[np.cumsum(group.counts) - group.counts].astype(np.intp)
             self._places.append(found.take(np.add.outer(2 * firsts, [0, 1])).reshape(-1))
+        found.close()
 
     def _intact(self) -> Iterator[Item]:
-        for item in left_items(self._path, self._descriptor, self._width.bytes):
+        for item in left_items(self._path, self._descriptor, self._width.bytes, self._longest):
             value = read_if_possible(self._descriptor, self._path, item.start, item.size)
             if self._is_intact(int.from_bytes(item.key, "big"), value):
                 yield item
@@ -135,7 +135,9 @@ class IntactRecords(ABC):
         return (next(values) if there else None for there in found.tolist())
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the files back."""
+        self.keys.close()
+        self._places.close()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -144,9 +146,11 @@ class IntactRecords(ABC):
 class IdRecords(IntactRecords):
     """The intact records of ``ids.mdb``: the key of each is the last fingerprint of its block."""
 
-    def __init__(self, path: Path | None, words: int, set_digest: int, folder: Path, memory: int) -> None:
+    def __init__(
+        self, path: Path | None, shape: dict[str, int] | None, words: int, set_digest: int, folder: Path, memory: int
+    ) -> None:
         self._digest = set_digest
-        super().__init__(path, words, folder, memory)
+        super().__init__(path, shape, words, folder, memory)
 
     def _is_intact(self, key: int, value: bytes) -> bool:
         return self._unpacked(key, value) is not None
@@ -166,8 +170,8 @@ class IdRecords(IntactRecords):
 class StringRecords(IntactRecords):
     """The intact records of ``strings.mdb``; ``end`` is above the numbers of all strings that are left."""
 
-    def __init__(self, path: Path | None, folder: Path, memory: int) -> None:
-        super().__init__(path, 1, folder, memory)
+    def __init__(self, path: Path | None, shape: dict[str, int] | None, folder: Path, memory: int) -> None:
+        super().__init__(path, shape, 1, folder, memory)
         layout = parse_layout(self.of_keys(np.array(LAYOUT_KEYS, np.uint64)))
         self._reader = None if layout is None else RecordReader(layout)
         self._per_record = 1 if layout is None else layout.per_record

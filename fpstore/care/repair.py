@@ -6,21 +6,20 @@ import fcntl
 import glob
 import itertools
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fpstore.base.resources import Resources
 from fpstore.building.target import Target, refuse_inside_store, sorting_folder
 from fpstore.care.damaged_store import DAMAGE, DamagedStore
-from fpstore.care.loss_list import LossList
-from fpstore.care.recovered_rows import RecoveredRows
+from fpstore.care.recovered import LossList, RecoveredRows
 from fpstore.care.reports import RepairReport
 from fpstore.care.verify import verify_store
-from fpstore.disk.files import open_file, opened
+from fpstore.disk.files import open_file
 from fpstore.disk.folders import ASIDE, exchange, remove_tree, short_name, sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock, process_name
 from fpstore.disk.refusals import NOTHING_CHANGED, refusing
-from fpstore.disk.sealed import opened_seal
 from fpstore.errors import (
     CorruptStoreError,
     InputError,
@@ -30,10 +29,9 @@ from fpstore.errors import (
     StoreNotFoundError,
     counted,
 )
-from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.manifest import looks_like_store, not_a_store
-from fpstore.format.mapping import IDS_FILE, PLACES_FILES
-from fpstore.format.strings import STRINGS_FILE
+from fpstore.format.record import Totals
+from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
 NUMBER_ROOM = 8  # bytes of a name for a number behind it
@@ -65,7 +63,7 @@ def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | N
                 stack.callback(WriterLock(path).release)
         else:
             _keep_writers_away(path, stack)
-        report = _Repair(path, target, in_place, resources).run(lost)
+        report = _repaired(path, target, in_place, lost, resources)
         if in_place and not report.sound:
             _exchange(target, path)
             report.output, report.damaged = str(path), str(target)
@@ -118,111 +116,93 @@ def _keep_writers_away(path: Path, stack: ExitStack) -> None:
         raise StoreLockedError(f"{path}: {holder} has it open for writing: close it there first", path=path, got=holder) from None
 
 
-class _Repair:
-    def __init__(self, path: Path, target: Path, in_place: bool, resources: Resources) -> None:
-        self._path, self._target, self._in_place, self._resources = path, target, in_place, resources
-        self._report = RepairReport()
-
-    def run(self, lost: Path) -> RepairReport:
-        report, target = self._report, self._target
-        store = DamagedStore(self._path, report)
-        if self._is_sound(store):
-            report.sound = True
-            return report
-        if target.exists() or target.is_symlink():
-            raise StoreExistsError(
-                f"{target} exists: move it away, choose another path (output=, -o), or repair in place (in_place=True, --yes)",
-                path=target,
-            )
-        if not target.parent.is_dir():
-            raise StorageError(f"{target.parent}: no such folder", path=target.parent)
-        losses = LossList(lost)
-        try:
-            with Target(target, overwrite=False) as new:
-                with sorting_folder(target) as folder:
-                    self._write(store, new, folder, losses)
-                if losses.finish():  # before the store is there: whoever has the store has the list
-                    report.lost_file = str(losses.path)
-                    report.actions.append(
-                        f"wrote {losses.path}: what is known of what was lost (kind, fingerprint, id); "
-                        "an id there may have been deleted before"
-                    )
-        finally:
-            losses.abort()
+def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: Resources) -> RepairReport:
+    report = RepairReport()
+    store = DamagedStore(path, report)
+    if not report.faults:
+        with _noted(report):
+            report.faults += _verified(path, resources)[1]
+    if not report.faults:
+        report.sound = True
         return report
+    if target.exists() or target.is_symlink():
+        raise StoreExistsError(
+            f"{target} exists: move it away, choose another path (output=, -o), or repair in place (in_place=True, --yes)",
+            path=target,
+        )
+    if not target.parent.is_dir():
+        raise StorageError(f"{target.parent}: no such folder", path=target.parent)
+    losses = LossList(lost)
+    try:
+        with Target(target, overwrite=False) as new:
+            with sorting_folder(target) as folder:
+                rows = RecoveredRows(store, folder, resources.memory, report, losses)
+                try:
+                    _write(store, rows, new, resources)
+                    snapshot, faults = _verified(new, resources)
+                    if faults:
+                        raise CorruptStoreError(f"{target}: the new store is damaged: {faults[0]}", path=target)
+                    _tell(report, snapshot, losses, rows.expected, "a new store" if in_place else str(target))
+                    rows.list_unseen()
+                finally:
+                    rows.close()
+            report.output = str(target)
+            if losses.finish():  # before the store is there: whoever has the store has the list
+                report.lost_file = str(losses.path)
+                report.actions.append(
+                    f"wrote {losses.path}: what is known of what was lost (kind, fingerprint, id); "
+                    "an id there may have been deleted before"
+                )
+    finally:
+        losses.abort()
+    return report
 
-    def _is_sound(self, store: DamagedStore) -> bool:
-        report = self._report
-        # First these, each as a whole: the rest of a store that cannot be opened is not looked at.
-        for file in (store.folder / name for name in (IDS_FILE, STRINGS_FILE, NUMBERS_FILE, PLACES_FILES[1])):
-            try:
-                if file.name == IDS_FILE or file.exists():
-                    with opened(file) as descriptor:
-                        opened_seal(file, descriptor).check_all()
-            except DAMAGE as error:
-                report.note(error)
-        if report.faults:
-            return False
-        try:
-            tracker = Tracker(self._path)
-            try:
-                found = verify_store(tracker.snapshot(), tracker.log, self._resources.progress)
-            finally:
-                tracker.close()
-        except DAMAGE as error:
-            report.note(error)
-            return False
-        report.faults += [fault["message"] for fault in found.faults]
-        return found.ok
 
-    def _write(self, store: DamagedStore, new: Path, folder: Path, losses: LossList) -> None:
-        """Write the new store, and the list of losses."""
-        from fpstore.building.builder import Options, build_into
+@contextmanager
+def _noted(report: RepairReport) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
+        report.note(error)
 
-        rows = RecoveredRows(store, folder, self._resources.memory, self._report)
-        settings = store.settings
-        options = Options(
-            radius=store.design.radius, width=store.design.width.bits, design=store.design, memory=self._resources.memory,
-            threads=self._resources.threads, block_bytes=store.blocks.bytes, codec=store.blocks.codec, filter=store.blocks.filter,
-            fingerprinter=None if settings is None else settings.fingerprinter, progress=self._resources.progress,
-            id_kind=rows.id_kind, rows=rows.next_row, auto=None if settings is None else settings.auto,
-            index_ids=store.index_ids,
-        ).checked()  # fmt: skip
-        options.reserved = rows.reserved
-        try:
-            build_into(new, rows.rows(options, losses, self._resources.progress), None, options)
-            self._check(new, rows, losses)
-            rows.list_unseen()
-        finally:
-            rows.close()
 
-    def _check(self, folder: Path, rows: RecoveredRows, losses: LossList) -> None:
-        """Verify the new store, and report its content and the losses."""
-        report, target = self._report, self._target
-        tracker = Tracker(folder)
-        try:
-            snapshot = tracker.snapshot()
-            found = verify_store(snapshot, tracker.log, self._resources.progress)
-        finally:
-            tracker.close()
-        if not found.ok:
-            raise CorruptStoreError(f"{target}: the new store is damaged: {found.faults[0]['message']}", path=target)
-        totals, filters = snapshot.totals, snapshot.generation.record.filters
-        what = "a new store" if self._in_place else str(target)  # whose place is only for now
-        report.output = str(target)
-        report.fingerprints, report.ids = totals.fingerprints, totals.ids
-        whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"
-        whole += f", {counted(len(filters), 'filter')} made anew" if filters else ""
-        report.actions.append(f"wrote {what}: {whole}, and verified it")
-        kinds, expected = losses.counts, rows.expected
-        for kind, noun, text in (
-            ("fingerprint", "fingerprint", "with no id left, and so not in the new store"),
-            ("ids", "fingerprint", "that lost some ids"),
-            ("name", "id", "with a lost string"),
-        ):
-            if kinds[kind]:
-                report.losses.append(f"{counted(kinds[kind], noun)} {text}")
-        for what, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
-            held = None if expected is None else getattr(expected, what)
-            if held not in (None, got):
-                report.losses.append(f"the store held {held:,} {what}, the new one has {got:,}")
+def _verified(path: Path, resources: Resources) -> tuple[Snapshot, list[str]]:
+    """Return a store's snapshot, whose files are closed, and what is wrong with it."""
+    tracker = Tracker(path)
+    try:
+        snapshot = tracker.snapshot()
+        return snapshot, [fault["message"] for fault in verify_store(snapshot, tracker.log, resources.progress).faults]
+    finally:
+        tracker.close()
+
+
+def _write(store: DamagedStore, rows: RecoveredRows, new: Path, resources: Resources) -> None:
+    from fpstore.building.builder import Options, build_into
+
+    settings = store.settings
+    options = Options(
+        radius=store.design.radius, width=store.design.width.bits, design=store.design, memory=resources.memory,
+        threads=resources.threads, block_bytes=store.blocks.bytes, codec=store.blocks.codec, filter=store.blocks.filter,
+        fingerprinter=None if settings is None else settings.fingerprinter, progress=resources.progress,
+        id_kind=rows.id_kind, rows=rows.next_row, reserved=rows.reserved, auto=None if settings is None else settings.auto,
+        index_ids=store.index_ids,
+    ).checked()  # fmt: skip
+    build_into(new, rows.rows(options, resources.progress), None, options)
+
+
+def _tell(report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals | None, what: str) -> None:
+    totals, filters = snapshot.totals, snapshot.generation.record.filters
+    report.fingerprints, report.ids = totals.fingerprints, totals.ids
+    whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"
+    whole += f", {counted(len(filters), 'filter')} made anew" if filters else ""
+    report.actions.append(f"wrote {what}: {whole}, and verified it")
+    for kind, noun, text in (
+        ("fingerprint", "fingerprint", "with no id left, and so not in the new store"),
+        ("ids", "fingerprint", "that lost some ids"),
+        ("name", "id", "with a lost string"),
+    ):
+        if losses.counts[kind]:
+            report.losses.append(f"{counted(losses.counts[kind], noun)} {text}")
+    for what, got in (("fingerprints", totals.fingerprints), ("ids", totals.ids)):
+        if expected is not None and (held := getattr(expected, what)) != got:
+            report.losses.append(f"the store held {held:,} {what}, the new one has {got:,}")

@@ -25,14 +25,14 @@ TELLING = 4096  # with fewer fingerprints, headers, pages and last blocks domina
 
 def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
     """Return the figures of ``Store.stats``."""
-    generation = snapshot.generation
-    manifest, record, design = generation.manifest, generation.record, generation.design
-    sizes, stored = _sizes(generation, log_bytes), snapshot.totals.fingerprints
+    generation, totals = snapshot.generation, snapshot.totals
+    manifest, design = generation.manifest, generation.design
     filter_bits = generation.filter_bits
-    looks = {look.table: look for look in design.lookups(generation.count, filter_bits=filter_bits)}
+    looks = {look.table: look.variant_count for look in design.lookups(generation.count, filter_bits=filter_bits)}
+    sizes = _sizes(generation, log_bytes)
     return {
-        "fingerprints": stored,
-        "ids": snapshot.totals.ids,
+        "fingerprints": totals.fingerprints,
+        "ids": totals.ids,
         "radius": design.radius,
         "width": design.width.bits,
         "design": {
@@ -43,35 +43,36 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
                     "prefix_bits": t.prefix_bits,
                     "tag_bits": t.tag_bits,
                     "flips": t.flips,
-                    "lookups": looks[number].variant_count if number in looks else 0,
+                    "lookups": looks.get(number, 0),
                     "filter_bits": filter_bits.get(number, 0),
                 }
                 for number, t in enumerate(design.tables)
             ],
         },
         "bytes": sizes,
-        "bytes_per_fingerprint": {kind: sizes[kind] / stored if stored else 0.0 for kind in ("tables", "keys", "ids", "total")},
+        "bytes_per_fingerprint": {
+            kind: sizes[kind] / totals.fingerprints if totals.fingerprints else 0.0 for kind in ("tables", "keys", "ids", "total")
+        },
         "delta": _delta(snapshot),
         **_compression(generation),
         "block_bytes": manifest.block_bytes,
         "codec": manifest.codec,
         "filter": manifest.filter,
-        "id_kind": snapshot.totals.id_kind,
-        "generation": record.number,
+        "id_kind": totals.id_kind,
+        "generation": generation.record.number,
         "format_version": FORMAT_VERSION,
         "fingerprinter": manifest.fingerprinter,
     }
 
 
 def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
-    """Return the bytes of each kind of file, and of the parts of tables that stay in memory."""
     files = {
         "tables": sum(table.kernel.file_bytes for table in generation.tables),
         "filters": sum(opened.kernel.file_bytes for opened in generation.sound_filters.values()),
         "keys": sum(table.index_bytes for table in generation.tables),  # in the files of the tables
         "ids": generation.ids.file_bytes,
-        "strings": generation.strings_bytes,
-        "id_index": generation.places_bytes,
+        "strings": 0 if generation.dictionary is None else generation.dictionary.file_bytes,
+        "id_index": 0 if generation.places is None else generation.places.all_bytes,
         "delta": log_bytes,
         "metadata": manifest_bytes(generation.path),
     }
@@ -84,13 +85,13 @@ def _delta(snapshot: Snapshot) -> dict[str, int]:
         "fingerprints": delta.entries if changed else 0,
         "changes": delta.operations if changed else 0,
         "memory": delta.memory_bytes if changed else 0,
-        "tables": snapshot.generation.record.fingerprints,
+        "tables": snapshot.generation.count,
     }
 
 
 def _compression(generation: Generation) -> dict[str, float | None]:
     """Compare a table that holds the fingerprints with the least size of the set; references do not hold them."""
-    fingerprints, width = generation.record.fingerprints, generation.design.width.bits
+    fingerprints, width = generation.count, generation.design.width.bits
     holding = [table.kernel for table in generation.tables if not (isinstance(table, ColumnTable) and table.is_reference)]
     bits = sum(kernel.file_bytes for kernel in holding) * 8 / fingerprints / len(holding) if fingerprints else 0.0
     limit = limit_bits(fingerprints, width)
@@ -112,60 +113,29 @@ def distribution(table: Table) -> dict[str, Any]:
 
 
 def _of_columns(table: ColumnTable) -> dict[str, Any]:
-    skew = _Skew()
+    skew = np.zeros(1 << SKEW_BITS, np.int64)
     for values, _ in table.pieces():
-        skew.add(values)
+        skew += _prefixes(values)
     entries = np.diff(table.directory.astype(np.int64))
     return {
         "buckets": len(entries),
         "empty_buckets": int(np.count_nonzero(entries == 0)),
         "entries_per_bucket": _spread(entries),
-        "skew": skew.told(),
-    }
-
-
-class _Skew:
-    """How many fingerprints have the same leading bits."""
-
-    def __init__(self) -> None:
-        self._runs = np.zeros(1 << SKEW_BITS, np.int64)
-
-    def add(self, values: Words) -> None:
-        prefixes = leading_words(values) >> np.uint64(WORD_BITS - SKEW_BITS)
-        self._runs += np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
-
-    def told(self) -> dict[str, Any]:
-        runs, n = self._runs, int(self._runs.sum())
-        largest = np.argsort(runs)[::-1][:5]
-        return {
-            "prefix_bits": SKEW_BITS,
-            "distinct_prefixes": int(np.count_nonzero(runs)),
-            "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
-            "largest_share": float(runs.max() / n) if n else 0.0,
-        }
-
-
-def _spread(counts: npt.NDArray[Any]) -> dict[str, Any]:
-    some = len(counts) > 0
-    return {
-        "least": int(counts.min()) if some else 0,
-        "mean": float(counts.mean()) if some else 0.0,
-        "most": int(counts.max()) if some else 0,
+        "skew": _skew_of(skew),
     }
 
 
 def _of_blocks(table: PackedTable) -> dict[str, Any]:
     width = Width(table.kernel.width)
-    histogram = np.zeros(huffman.SYMBOLS, np.uint64)
+    histogram, skew = np.zeros(huffman.SYMBOLS, np.uint64), np.zeros(1 << SKEW_BITS, np.int64)
     last = width.empty(0)
-    skew = _Skew()
-    entry_counts: list[npt.NDArray[np.uint32]] = []
+    entry_counts = [np.empty(0, np.uint32)]
     for values, counts in table.pieces():
         _kernel.histogram(np.concatenate([last, values]), histogram)
         last = values[-1:]
-        skew.add(values)
+        skew += _prefixes(values)
         entry_counts.append(counts)
-    entries = np.concatenate(entry_counts) if entry_counts else np.empty(0, np.uint32)
+    entries = np.concatenate(entry_counts)
     n = int(entries.sum())
     code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
     coded = bool(code_bits.any())  # otherwise Elias-Fano
@@ -180,5 +150,26 @@ def _of_blocks(table: PackedTable) -> dict[str, Any]:
         "entries_per_block": _spread(entries),
         # The bits of a block's first entry count as header; the codes of h at block bounds are not stored.
         "fill": (min(used / payload, 1.0) if payload else 0.0) if coded else None,
-        "skew": skew.told(),
+        "skew": _skew_of(skew),
     }
+
+
+def _prefixes(values: Words) -> npt.NDArray[np.int64]:
+    prefixes = leading_words(values) >> np.uint64(WORD_BITS - SKEW_BITS)
+    return np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
+
+
+def _skew_of(runs: npt.NDArray[np.int64]) -> dict[str, Any]:
+    n, largest = int(runs.sum()), np.argsort(runs)[::-1][:5]
+    return {
+        "prefix_bits": SKEW_BITS,
+        "distinct_prefixes": int(np.count_nonzero(runs)),
+        "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
+        "largest_share": float(runs.max() / n) if n else 0.0,
+    }
+
+
+def _spread(counts: npt.NDArray[Any]) -> dict[str, Any]:
+    if not len(counts):
+        return {"least": 0, "mean": 0.0, "most": 0}
+    return {"least": int(counts.min()), "mean": float(counts.mean()), "most": int(counts.max())}

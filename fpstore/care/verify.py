@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Progress, Words
+from fpstore.building.generation_writer import Work
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
 from fpstore.format.column_table import ColumnTable, check_references
@@ -20,58 +21,35 @@ from fpstore.format.record import LAST_ROW
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
-PHASE_TABLES = "tables"
-PHASE_REFERENCES = "references"
-PHASE_IDS = "ids"
-PHASE_STRINGS = "strings"
-PHASE_PLACES = "index by id"
-PHASE_LOG = "changes"
-
-
-class _Phase:
-    """The rows done in one phase, reported to the caller's callback."""
-
-    def __init__(self, callback: Progress | None, name: str, total: int | None) -> None:
-        self._callback = callback
-        self._name, self._total = name, total
-        self.reach(0)
-
-    def tick(self, rows: int) -> None:
-        """Add to the rows done."""
-        self.reach(self._done + rows)
-
-    def reach(self, done: int) -> None:
-        """Report how many rows are done."""
-        self._done = done
-        if self._callback:
-            self._callback(self._name, done, self._total)
+PHASE_TABLES, PHASE_REFERENCES, PHASE_IDS, PHASE_STRINGS = "tables", "references", "ids", "strings"
+PHASE_PLACES, PHASE_LOG = "index by id", "changes"
 
 
 def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None = None) -> Report:
     """Read every table, id record, string and log record; continue after a fault, to name all damaged parts."""
     generation = snapshot.generation
-    report = Report(fingerprints=generation.count)
+    report, work = Report(fingerprints=generation.count), Work(progress)
     _check_manifest(generation, report)
-    _check_tables(generation, report, progress)
-    _check_ids(generation, report, _Phase(progress, PHASE_IDS, report.fingerprints))
+    _check_tables(generation, report, work)
+    _check_ids(generation, report, work)
     has_string: npt.NDArray[np.bool_] | None = None
     if generation.dictionary is not None:
         total = VERIFY_PASSES * generation.dictionary.strings.count
-        phase = _Phase(progress, PHASE_STRINGS, total)
+        work.start(PHASE_STRINGS, total)
         with _noted(report):
-            has_string = generation.dictionary.verify(phase.tick)
-            phase.reach(total)  # a number that is not in use has nothing to check
+            has_string = generation.dictionary.verify(work.tick)
+            work.reach(total)  # a number that is not in use has nothing to check
     if generation.places is not None and report.ok:  # it is compared with tables and ids that are sound
-        phase = _Phase(progress, PHASE_PLACES, None)
+        work.start(PHASE_PLACES, None)
         with _noted(report):
-            generation.places.verify_with(generation.ids, phase.tick)
-    phase = _Phase(progress, PHASE_LOG, None)
+            generation.places.verify_with(generation.ids, work.tick)
+    work.start(PHASE_LOG, None)
     with _noted(report):
         for records in log.read(HEADER_BYTES, 1):
-            phase.tick(len(records.change.kinds))
+            work.tick(len(records.change.kinds))
     if report.ok and (snapshot.version or snapshot.totals.id_kind == "string"):
         with _noted(report):
-            check_totals(snapshot, has_string, phase.tick)
+            _check_totals(snapshot, has_string, work)
             report.fingerprints, report.ids = snapshot.totals.fingerprints, snapshot.totals.ids
     return report
 
@@ -93,35 +71,35 @@ def _check_manifest(generation: Generation, report: Report) -> None:
             raise CorruptStoreError(f"{generation.path / MANIFEST_FILE}: it has changed since it was read", path=generation.path)
 
 
-def _check_tables(generation: Generation, report: Report, progress: Progress | None) -> None:
-    phase = _Phase(progress, PHASE_TABLES, report.fingerprints * len(generation.tables))
+def _check_tables(generation: Generation, report: Report, work: Work) -> None:
+    work.start(PHASE_TABLES, report.fingerprints * len(generation.tables))
     references: list[tuple[ColumnTable, int]] = []
     rows: ColumnTable | None = None
     for number, table in enumerate(generation.tables):
         with _noted(report):
             if not isinstance(table, ColumnTable):
-                keys = table.verified_keys(phase.tick)
+                keys = table.verified_keys(work.tick)
                 if number in generation.record.filters:
                     with _noted(report):
                         _check_filter(generation, number, keys)
                 for _ in keys:  # what is left of the table behind a fault of its filter
                     pass
             elif table.is_reference:
-                references.append((table, table.verify(phase.tick)))
+                references.append((table, table.verify(work.tick)))
             else:
-                table.verify(phase.tick)
+                table.verify(work.tick)
                 rows = table
         report.tables += 1
         report.blocks += table.kernel.block_count
-        phase.reach(report.fingerprints * report.tables)
+        work.reach(report.fingerprints * report.tables)
     if references and rows is not None:  # they are compared with rows that are sound
+        work.start(PHASE_REFERENCES, report.fingerprints)
         with _noted(report):
-            for fault in check_references(references, rows, _Phase(progress, PHASE_REFERENCES, report.fingerprints).tick):
+            for fault in check_references(references, rows, work.tick):
                 report.note(fault)
 
 
 def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) -> None:
-    """Compare the filter of a table with its keys."""
     opened = generation.filters.get(number)
     if opened is None:  # it was left out when the generation was opened, and what is wrong with it is an error here
         opened = FilterReader(generation.folder / filter_name(number))
@@ -129,22 +107,27 @@ def _check_filter(generation: Generation, number: int, keys: Iterator[Words]) ->
     opened.verify(generation.design, keys)
 
 
-def _check_ids(generation: Generation, report: Report, phase: _Phase) -> None:
+def _check_ids(generation: Generation, report: Report, work: Work) -> None:
     ids, expected = generation.ids, generation.record.ids
+    work.start(PHASE_IDS, report.fingerprints)
     with _noted(report):
-        report.ids = ids.verify_numbers((counts for _, counts in generation.tables[0].pieces()), phase.tick)
+        report.ids = ids.verify_numbers((counts for _, counts in generation.tables[0].pieces()), work.tick)
         if report.ids != expected:
             raise CorruptStoreError(
                 f"{ids.path}: {report.ids} ids, the manifest says {expected}", path=ids.path, expected=expected, got=report.ids
             )
 
 
-def check_totals(snapshot: Snapshot, has_string: npt.NDArray[np.bool_] | None, tick: Callable[[int], None]) -> None:
-    """Count the content of tables and delta together, and compare the counts with the last record."""
+def _check_totals(snapshot: Snapshot, has_string: npt.NDArray[np.bool_] | None, work: Work) -> None:
     totals, path = snapshot.totals, snapshot.generation.folder
     bound = totals.next_row if totals.id_kind == "row" and totals.next_row < LAST_ROW else 2**64
-    if totals.id_kind == "string":
-        has_string = _has_string(snapshot, has_string)
+    if totals.id_kind == "string":  # its number may be of the dictionary or of the delta
+        delta, in_dictionary = snapshot.delta, has_string
+        has_string = np.zeros(delta.next_string, bool)
+        if in_dictionary is not None:
+            known = in_dictionary[: delta.first_string]
+            has_string[: len(known)] = known
+        has_string[delta.first_string :] = [bool(string) for string in delta.strings]
         bound = len(has_string)
     fingerprints = ids = 0
     for keys, _, numbers in snapshot.groups():
@@ -156,20 +139,9 @@ def check_totals(snapshot: Snapshot, has_string: npt.NDArray[np.bool_] | None, t
         if totals.id_kind == "string" and has_string is not None and not (known := has_string[numbers]).all():
             number = int(numbers[~known][0])
             raise CorruptStoreError(f"{path}: id number {number} is in use, but has no string", path=path, got=number)
-        tick(len(keys))
+        work.tick(len(keys))
     for what, expected, got in (("fingerprints", totals.fingerprints, fingerprints), ("ids", totals.ids, ids)):
         if expected != got:
             raise CorruptStoreError(
                 f"{path}: tables and delta hold {got} {what}, the log says {expected}", path=path, expected=expected, got=got
             )
-
-
-def _has_string(snapshot: Snapshot, in_dictionary: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
-    """Return which numbers have a string, in the dictionary or in the delta."""
-    delta = snapshot.delta
-    out = np.zeros(delta.next_string, bool)
-    if in_dictionary is not None:
-        known = in_dictionary[: delta.first_string]
-        out[: len(known)] = known
-    out[delta.first_string :] = [bool(string) for string in delta.strings]
-    return out

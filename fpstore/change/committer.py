@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from fpstore.base.arguments import check_sync
@@ -28,7 +27,7 @@ from fpstore.errors import FpstoreError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
 from fpstore.format.log_writer import LogWriter, supersede_log
 from fpstore.format.manifest import MANIFEST_FILE, TEMPORARY, Manifest, generation_folder, is_generation_name, read_manifest
-from fpstore.format.record import Change, Totals, pack_change
+from fpstore.format.record import Totals
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
@@ -65,15 +64,10 @@ class Committer:
         snapshot.delta.check_room(1, self.path)
         return snapshot, sync
 
-    def make(self, snapshot: Snapshot, change: Change, sync: str) -> Snapshot:
-        """Make a change. After an error it has not happened, neither in the log nor in memory."""
-        apply = partial(snapshot.delta.apply, change)
-        return self.commit(snapshot, pack_change(change), change.totals, len(change.kinds), sync, apply)
-
     def commit(
-        self, snapshot: Snapshot, payload: bytes, totals: Totals, rows: int, sync: str, apply: Callable[[], None]
+        self, snapshot: Snapshot, sync: str, payload: bytes, totals: Totals, rows: int, apply: Callable[[], None]
     ) -> Snapshot:
-        """Log a change, apply it to the delta, and show it, in the order above.
+        """Log a change, apply it to the delta, and show it, in the order above; after an error it has not happened.
 
         An interrupt may come anywhere. Whether the change has happened is then what the log says: see :meth:`settle`.
         """
@@ -89,7 +83,7 @@ class Committer:
                 raise
             if sync == "commit":
                 self._note_durable()
-            after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals)
+            after = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, totals, log.number)
             self.tracker.show(after)
             self.unsettled, self._applied = False, log.number
         except BaseException:
@@ -185,7 +179,6 @@ class Committer:
             raise
 
     def _adopt(self, manifest: Manifest) -> None:
-        """Adopt the generation of a manifest, from its files."""
         tracker, number = self.tracker, manifest.generation.number
         remove_obsolete(tracker.here(), number)
         folder = tracker.here() / generation_folder(number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import ahead
-from fpstore.base.width import leading_words, place_of, row_of_number, rows_like
+from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like
 from fpstore.building.columns import COPY_ROWS, in_pieces
 from fpstore.building.external_sort import unless_stopped
 from fpstore.building.generation_writer import GenerationWriter
@@ -32,52 +32,57 @@ WORD_BYTES = 8  # of a word of the sorted keys that are kept
 T = TypeVar("T")
 
 
-class SortedSource(Protocol):
-    """Content that can be read in order any number of times."""
+class SnapshotContent:
+    """The content of a snapshot, any number of times: each table is brought up to date with the delta while it is decoded.
+
+    ``renumber`` maps id numbers to other numbers. With a ``part`` (bits, prefix), it has only fingerprints that begin so.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, renumber: Callable[[Words], Words] | None = None, part: tuple[int, int] | None = None
+    ) -> None:
+        self._snapshot, self._renumber = snapshot, renumber
+        changed, added = snapshot.changed
+        self._drop, self._add = changed[~snapshot.still_stored(changed)], added[0]
+        self._bounds: tuple[Words, Words] | None = None
+        if part is not None:
+            (bits, prefix), words = part, snapshot.width.words
+            step = 1 << WORD_BITS * words - bits
+            self._bounds = row_of_number(prefix * step, words), row_of_number((prefix + 1) * step - 1, words)
 
     def groups(self) -> Iterator[Groups]:
         """Start a pass over (fingerprints, number of ids of each, id numbers), ascending."""
+        for group in self._snapshot.groups():
+            if self._bounds is not None:
+                first, last = self._bounds
+                if not place_of(group[0][:1], last, "right"):
+                    return
+                group, _ = cut_groups(cut_groups(group, first, "left")[1], last, "right")
+                if not len(group[0]):
+                    continue
+            keys, counts, ids = group
+            yield group if self._renumber is None else _in_order(keys, counts, self._renumber(ids))
 
     def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
         """Start a pass over the permuted fingerprints, ascending; None if no table has them in this order.
 
-        Each piece is valid until the next.
-
-        When another thread sets ``stop``, the pass ends soon with InterruptedError.
+        Each piece is valid until the next. When another thread sets ``stop``, the pass ends soon with InterruptedError.
         """
-
-    def shape(self) -> tuple[int, int] | None:
-        """Return the number of fingerprints and their digest; None if that takes a pass."""
-
-
-class SnapshotContent:
-    """The content of a snapshot: each table is brought up to date with the delta while it is decoded."""
-
-    def __init__(self, snapshot: Snapshot, renumber: Callable[[Words], Words] | None = None) -> None:
-        self._snapshot = snapshot
-        self._renumber = renumber
-        changed, added = snapshot.changed
-        self._drop, self._add = changed[~snapshot.still_stored(changed)], added[0]
-
-    def groups(self) -> Iterator[Groups]:
-        """Start a pass over everything, with ids."""
-        if self._renumber is None:
-            yield from self._snapshot.groups()
-            return
-        for keys, counts, ids in self._snapshot.groups():
-            yield _in_order(keys, counts, self._renumber(ids))
-
-    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over the table with this permutation, if there is one."""
         if spec.kind == REFERENCES:
             return None  # the numbers of the rows change
         tables = self._snapshot.generation.tables
         places = (i for i, own in enumerate(self._snapshot.generation.design.tables) if own.kind != REFERENCES)
         table = next((tables[i] for i in places if tables[i].kernel.permutation == spec.permutation), None)
-        return None if table is None else self._updated(table, np.frombuffer(spec.permutation, np.uint8), stop)
+        if table is None:
+            return None
+        permutation = np.frombuffer(spec.permutation, np.uint8)
+        keys = self._updated(table, permutation, stop)
+        return keys if self._bounds is None else self._selected(keys, permutation, *map(leading_words, self._bounds))
 
-    def shape(self) -> tuple[int, int]:
-        """Return the number of fingerprints and their digest."""
+    def shape(self) -> tuple[int, int] | None:
+        """Return the number of fingerprints and their digest; None if that takes a pass."""
+        if self._bounds is not None:
+            return None
         record = self._snapshot.generation.record
         added, dropped = (_kernel.digest(keys) for keys in (self._add, self._drop))
         count = record.fingerprints + len(self._add) - len(self._drop)
@@ -103,11 +108,19 @@ class SnapshotContent:
                 yield keys
         yield from (add[i : i + COPY_ROWS] for i in range(added, len(add), COPY_ROWS))
 
+    @staticmethod
+    def _selected(keys: Iterator[Words], permutation: npt.NDArray[np.uint8], low: Words, high: Words) -> Iterator[Words]:
+        for piece in keys:
+            leads = leading_words(_kernel.permute(piece, permutation, inverse=True))
+            kept = piece[(leads >= low) & (leads <= high)]
+            if len(kept):
+                yield kept
+
 
 class JoinedContent:
-    """Several sources as one; a fingerprint in several of them has the ids of all."""
+    """The content of several snapshots as one; a fingerprint in several of them has the ids of all."""
 
-    def __init__(self, sources: Sequence[SortedSource]) -> None:
+    def __init__(self, sources: Sequence[SnapshotContent]) -> None:
         self._sources = sources
 
     def groups(self) -> Iterator[Groups]:
@@ -128,40 +141,7 @@ class JoinedContent:
         """Return None: the overlap of the sources is not known beforehand."""
 
 
-class PrefixContent:
-    """The fingerprints of a snapshot of which the first ``bits`` bits are ``prefix``."""
-
-    def __init__(self, snapshot: Snapshot, bits: int, prefix: int) -> None:
-        self._content = SnapshotContent(snapshot)
-        all_bits = 64 * snapshot.width.words
-        self.first = row_of_number(prefix << (all_bits - bits), snapshot.width.words)
-        self.last = row_of_number(((prefix + 1) << (all_bits - bits)) - 1, snapshot.width.words)
-
-    def groups(self) -> Iterator[Groups]:
-        """Start a pass over the part, with ids."""
-        for group in self._content.groups():
-            if not place_of(group[0][:1], self.last, "right"):
-                return
-            _, rest = cut_groups(group, self.first, "left")
-            part, _ = cut_groups(rest, self.last, "right")
-            if len(part[0]):
-                yield part
-
-    def keys(self, spec: TableSpec, stop: _kernel.Stop | None = None) -> Iterator[Words] | None:
-        """Start a pass over the entries of a table that belong to the part."""
-        keys = self._content.keys(spec, stop)
-        return None if keys is None else self._selected(keys, np.frombuffer(spec.permutation, np.uint8))
-
-    def shape(self) -> None:
-        """Return None: that takes a pass."""
-
-    def _selected(self, keys: Iterator[Words], permutation: npt.NDArray[np.uint8]) -> Iterator[Words]:
-        for piece in keys:
-            plain = _kernel.permute(piece, permutation, inverse=True)
-            leads = leading_words(plain)
-            kept = piece[(leads >= leading_words(self.first)) & (leads <= leading_words(self.last))]
-            if len(kept):
-                yield kept
+Content = SnapshotContent | JoinedContent
 
 
 def _union_all(
@@ -226,7 +206,7 @@ def _in_order(keys: Words, counts: Words, ids: Words) -> Groups:
 
 
 def write_sorted(
-    writer: GenerationWriter, source: SortedSource, design: Design, resources: Resources, used: npt.NDArray[np.bool_] | None
+    writer: GenerationWriter, source: Content, design: Design, resources: Resources, used: npt.NDArray[np.bool_] | None
 ) -> None:
     """Write the tables and the ids of sorted content, and make them durable; note in ``used`` which id numbers occur."""
     with writer:
@@ -235,7 +215,7 @@ def write_sorted(
 
 
 class _Stream:
-    def __init__(self, writer: GenerationWriter, source: SortedSource, design: Design, resources: Resources) -> None:
+    def __init__(self, writer: GenerationWriter, source: Content, design: Design, resources: Resources) -> None:
         self._writer, self._source, self._design = writer, source, design
         self._work = writer.work
         self._threads = resources.threads
@@ -263,7 +243,6 @@ class _Stream:
         return keys
 
     def _counted(self) -> KeySummary:
-        """Return the facts that a pass over the fingerprints finds."""
         summary = KeySummary()
         for piece in in_pieces(self._sorted()):
             summary.add(piece)
@@ -295,8 +274,12 @@ class _Stream:
             finally:
                 made.close()
         elif count * WORD_BYTES * spec.width.words <= self._each.memory:
-            room = self._room(count)
-            writer.write_table(number, _Kept(keys, room))
+            room, rows = self._room(count), 0
+            for piece in in_pieces(keys):
+                room[rows : rows + len(piece)] = piece
+                rows += len(piece)
+                self._work.tick()
+            writer.write_table(number, lambda: [room[:rows]])
             self._rooms.append(room)
         else:
             writer.write_table(number, lambda: self._source.keys(spec, stop) or ())
@@ -306,24 +289,3 @@ class _Stream:
             return self._rooms.pop()
         except IndexError:  # all are in use
             return sort_room(count, self._design.width.words)
-
-
-class _Kept:
-    """Starts passes over keys that come only once: the first keeps them in an array of this length, which the next ones read."""
-
-    def __init__(self, keys: Iterable[Words], room: Words) -> None:
-        self._keys: Iterable[Words] | None = keys
-        self._room, self._rows = room, 0
-
-    def __call__(self) -> Iterator[Words]:
-        """Start a pass."""
-        if self._keys is None:
-            return in_pieces([self._room[: self._rows]])
-        keys, self._keys = self._keys, None
-        return self._keeping(keys)
-
-    def _keeping(self, keys: Iterable[Words]) -> Iterator[Words]:
-        for piece in in_pieces(keys):
-            self._room[self._rows : self._rows + len(piece)] = piece
-            self._rows += len(piece)
-            yield piece

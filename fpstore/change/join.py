@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from fpstore.building.generation_writer import GenerationWriter, Work, finish_st
 from fpstore.building.strings import StringSpool
 from fpstore.building.target import Target, refuse_inside_store
 from fpstore.change.committer import Committer, remove_generation
-from fpstore.change.content import PHASE_MERGE, JoinedContent, PrefixContent, SnapshotContent, SortedSource, write_sorted
+from fpstore.change.content import PHASE_MERGE, Content, JoinedContent, SnapshotContent, write_sorted
 from fpstore.change.merge import Merge
 from fpstore.change.merged_strings import MergedStrings
 from fpstore.disk.files import RUN_REPAIR
@@ -40,10 +41,8 @@ class Join(Merge):
 
     keeps_the_turn = True
 
-    def __init__(
-        self, committer: Committer, others: Sequence[Snapshot], renumber: bool, resources: Resources, design: str | None = None
-    ) -> None:
-        super().__init__(committer, resources, design)
+    def __init__(self, committer: Committer, others: Sequence[Snapshot], renumber: bool, resources: Resources) -> None:
+        super().__init__(committer, resources)
         self._others, self._renumber = others, renumber
 
     def _run(self) -> None:
@@ -92,8 +91,8 @@ class Join(Merge):
             raise InputError("string ids cannot be renumbered: leave renumber out")
         return kind or snapshot.totals.id_kind
 
-    def _sources(self, snapshot: Snapshot) -> SortedSource:
-        sources: list[SortedSource] = [SnapshotContent(snapshot)]
+    def _sources(self, snapshot: Snapshot) -> Content:
+        sources = [SnapshotContent(snapshot)]
         end_of_ids = _end_of_ids(snapshot) if self._renumber else 0
         delta = snapshot.delta
         if self._kind == "string":
@@ -148,7 +147,7 @@ class Join(Merge):
     def _has_strings(self, snapshot: Snapshot) -> bool:
         return self._kind == "string"
 
-    def _source(self, snapshot: Snapshot) -> SortedSource:
+    def _source(self, snapshot: Snapshot) -> Content:
         return self._joined
 
     def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
@@ -175,7 +174,6 @@ def _unknown(store: Snapshot, number: int) -> CorruptStoreError:
 
 
 def _end_of_ids(snapshot: Snapshot) -> int:
-    """Return a number that is greater than all ids."""
     if snapshot.totals.id_kind == "row" and snapshot.totals.next_row < LAST_ROW:  # the last one does not count further
         return snapshot.totals.next_row
     return max((int(ids.max(initial=0)) + 1 for _, _, ids in snapshot.groups()), default=0)
@@ -192,19 +190,24 @@ def split_store(snapshot: Snapshot, folder: Path, bits: int, overwrite: bool, re
     """Write one store per value of the leading bits; return their paths."""
     bits = check_whole(bits, 1, MOST_BITS, "bits")
     refuse_inside_store(folder / "0.fps")
-    with refusing(folder, NOTHING_CHANGED):
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.absolute().parent)
-    paths = []
-    for prefix in range(1 << bits):
-        path = folder / f"{prefix:0{bits}b}.fps"
-        with Target(path, overwrite) as temporary:
-            _write_part(snapshot, PrefixContent(snapshot, bits, prefix), temporary, resources)
-        paths.append(path)
+    new = not folder.exists()
+    paths = [folder / f"{prefix:0{bits}b}.fps" for prefix in range(1 << bits)]
+    try:
+        with refusing(folder, NOTHING_CHANGED):
+            folder.mkdir(exist_ok=True)
+            sync_folder(folder.absolute().parent)
+        for prefix, path in enumerate(paths):
+            with Target(path, overwrite) as temporary:
+                _write_part(snapshot, SnapshotContent(snapshot, part=(bits, prefix)), temporary, resources)
+    except BaseException:
+        if new:
+            with suppress(OSError):  # a part is complete
+                folder.rmdir()
+        raise
     return paths
 
 
-def _write_part(snapshot: Snapshot, part: PrefixContent, folder: Path, resources: Resources) -> None:
+def _write_part(snapshot: Snapshot, part: SnapshotContent, folder: Path, resources: Resources) -> None:
     generation, manifest = folder / generation_folder(1), snapshot.generation.manifest
     generation.mkdir()
     delta, totals = snapshot.delta, snapshot.totals

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes, Progress, Words
 from fpstore.base.resources import Resources
-from fpstore.building.generation_writer import GenerationWriter, Work, create_generation_log
+from fpstore.building.generation_writer import GenerationWriter, Work
 from fpstore.building.strings import StringSpool
 from fpstore.change.committer import Committer, remove_generation
-from fpstore.change.content import SnapshotContent, SortedSource, write_sorted
+from fpstore.change.content import Content, SnapshotContent, write_sorted
 from fpstore.change.merged_strings import MergedStrings
 from fpstore.design.dealing import make_for
 from fpstore.design.estimates import Requirements
@@ -28,7 +28,7 @@ from fpstore.disk.refusals import is_of_the_system, refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError
 from fpstore.format.dictionary import DICTIONARY_FILES
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader, LogReader
-from fpstore.format.log_writer import LogWriter
+from fpstore.format.log_writer import LogWriter, create_log
 from fpstore.format.manifest import (
     MANIFEST_FILE,
     TEMPORARY,
@@ -109,15 +109,12 @@ class Merge:
         return snapshot
 
     def _has_strings(self, snapshot: Snapshot) -> bool:
-        """Whether the ids are strings."""
         return snapshot.totals.id_kind == "string"
 
-    def _source(self, snapshot: Snapshot) -> SortedSource:
-        """Return the content of the new generation."""
+    def _source(self, snapshot: Snapshot) -> Content:
         return SnapshotContent(snapshot)
 
     def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
-        """Return the totals of the new generation."""
         totals = snapshot.totals
         if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
             raise CorruptStoreError(
@@ -127,7 +124,6 @@ class Merge:
         return totals
 
     def _replace(self, snapshot: Snapshot) -> None:
-        """Write the new generation, and replace that of this snapshot."""
         number = snapshot.generation.record.number + 1
         self._old_manifest_file = self._manifest_file()
         folder = self._tracker.inside() / generation_folder(number)
@@ -191,11 +187,9 @@ class Merge:
         return np.concatenate([evenly(stored, SAMPLE_SIZE - from_added), evenly(added, from_added)])
 
     def _expected(self, snapshot: Snapshot) -> int:
-        """Return the approximate number of fingerprints afterwards."""
         return snapshot.totals.fingerprints
 
     def _finish(self, snapshot: Snapshot, temporary: Path, folder: Path, number: int) -> None:
-        """Write the dictionary and the log, and make the generation current."""
         written = self._written
         assert written is not None
         kept = None
@@ -203,7 +197,7 @@ class Merge:
             kept = self._dictionary(snapshot, temporary, self._used, written)
         manifest = self._manifest._replace(generation=written.record(number, self._totals_at_start))
         (temporary / LOG_FILE).unlink(missing_ok=True)
-        create_generation_log(temporary, manifest)
+        create_log(temporary / LOG_FILE, LogHeader.of(manifest))
         sync_folder(temporary)
         temporary.rename(folder)
         sync_folder(folder.parent)
@@ -253,7 +247,7 @@ class Merge:
             try:
                 committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
                 publish_manifest(tracker.folder)
-                committer.switch(Snapshot(generation, delta, delta.version, self._carried[2]), log, reader)
+                committer.switch(Snapshot(generation, delta, delta.version, self._carried[2], log.number), log, reader)
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
@@ -270,7 +264,6 @@ class Merge:
             return None
 
     def _is_current(self) -> bool:
-        """Whether the manifest names the new generation."""
         return self._manifest_file() != self._old_manifest_file
 
     def _carry_over(

@@ -134,7 +134,6 @@ class MergedStrings:
         return sample.layout(self._in_use_count)
 
     def _all(self) -> Iterator[StringColumn]:
-        """Yield the strings in order of their numbers."""
         if self._old is not None:
             yield from (column for _, column in self._old.strings.columns())
         yield from self._fresh()

@@ -1,69 +1,88 @@
-"""The single writer of a store: which rows a change adds or removes, and the life of the right to change."""
+"""The single writer of a store: it makes changes and starts merges, one after the other, as long as it has the lock."""
 
 from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import compress
-from typing import NamedTuple
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.diagnostics import logger
-from fpstore.base.resources import Resources
+from fpstore.base.resources import Resources, parse_memory, parse_threads
 from fpstore.base.threads import Worker, is_held
-from fpstore.base.width import distinct, distinct_counts, is_in, rows_to_numbers
 from fpstore.change.committer import Committer, remove_obsolete
-from fpstore.change.merging import Merging
-from fpstore.change.new_rows import (
+from fpstore.change.decisions import (
+    Deleted,
+    FewRows,
     NewRows,
-    RowsInOrder,
     absent,
-    change_of,
-    count_absent,
     count_distinct,
-    kind_with,
+    deletion_of_fingerprints,
+    deletion_of_ids,
+    deletion_of_pairs,
+    insertion,
     last_of_each,
-    leaving,
     new_pairs,
     numbered,
-    numbered_one,
+    packed,
     probe_insert_in_order,
-    repeats,
-    replaced,
+    probed_insertion_of_one,
+    replacement,
+    replacement_of_one,
 )
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import LOCK_FILE, WriterLock
-from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused
-from fpstore.errors import ClosedStoreError, FpstoreError, ReadOnlyError, StoreLockedError, StoreNotFoundError
+from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, with_path
+from fpstore.errors import ClosedStoreError, FpstoreError, InputError, ReadOnlyError, StoreLockedError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, LogHeader
 from fpstore.format.log_writer import LogWriter
-from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
+from fpstore.format.manifest import set_merge_error
+from fpstore.format.record import ADD, IN_BASE, Change, pack_change
 from fpstore.query.batches import MatchColumns
-from fpstore.query.ids import number_of, numbers_of
 from fpstore.query.matches import MatchList
 from fpstore.query.snapshot import Snapshot
 from fpstore.query.tracker import Tracker
 
+if TYPE_CHECKING:
+    from fpstore.change.merge import Merge
 
-class Deleted(NamedTuple):
-    """The result of :meth:`fpstore.Store.delete`.
+T = TypeVar("T")
+Ids = Words | list[str]
+LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
+_advised: set[bytes] = set()  # the stores of which this process has logged that a merge is due
+MOST_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
 
-    Attributes
-    ----------
-    removed : int
-        Pairs of fingerprint and id that are gone.
-    missing : int
-        Of the ids, fingerprints or pairs that were given, how many were not stored. One that was given twice counts once.
-    """
 
-    removed: int
-    missing: int
+def changes_due(snapshot: Snapshot, share: float) -> int:
+    """Return how many changes since the last merge are a share of the fingerprints in the tables, and worth a merge."""
+    return ceil(max(min(share * snapshot.generation.count, MOST_CHANGES), LEAST_CHANGES))
+
+
+def merge_advice(snapshot: Snapshot, path: Path | str) -> str | None:
+    """Return why to merge, once there are as many changes as fingerprints in the tables, and enough for a merge."""
+    changes = snapshot.delta.kernel.operations
+    if changes < changes_due(snapshot, 1.0):
+        return None
+    megabytes = snapshot.delta.kernel.memory_bytes / 1e6
+    return (
+        f"{path}: {changes:,} changes since the last merge, for {snapshot.generation.count:,} fingerprints in the tables: each "
+        f"process that opens the store reads them and keeps them in memory ({megabytes:,.0f} MB). Merge it: fpstore merge, or "
+        "Store.merge()"
+    )
+
+
+def _is_due(snapshot: Snapshot, share: float) -> bool:
+    changes: int = snapshot.delta.kernel.operations
+    return changes >= changes_due(snapshot, share)
 
 
 class StoreWriter:
@@ -72,10 +91,14 @@ class StoreWriter:
     def __init__(self, tracker: Tracker, lock: WriterLock, log: LogWriter, sync: str, merge_at: float | None) -> None:
         self.path = tracker.path
         self.committer = Committer(tracker, log, sync)
-        self.merging = Merging(self.committer, merge_at)
         self.turn = self.committer.turn
-        self._lock = lock
-        self._closed = False
+        self.under_way: Merge | None = None
+        self.merge_error: str | None = None  # of the last merge: the system may have refused to write it into the store
+        self._tracker, self._lock = tracker, lock
+        self._merge_at, self._merge_lock = merge_at, threading.RLock()  # held during a merge
+        self._worker: Worker | None = None
+        self._retry_at = 0
+        self._closing = self._closed = False
 
     # What every change does
 
@@ -108,78 +131,77 @@ class StoreWriter:
 
     def is_nested(self, waits_for_merge: bool = False) -> bool:
         """Whether :meth:`refuse_nested` refuses."""
-        return is_held(self.turn) or self.merging.would_deadlock(waits_for_merge)
+        merge = self.under_way
+        telling = merge is not None and threading.get_ident() in merge.telling  # the merge waits for this thread
+        keeps_the_turn = merge is not None and merge.keeps_the_turn
+        waits = (telling and keeps_the_turn) or (waits_for_merge and (telling or is_held(self._merge_lock)))
+        return is_held(self.turn) or waits
 
     def _begin(self, sync: str | None) -> tuple[Snapshot, str]:
         if self._closed:  # by another thread just now
             self.check()
         return self.committer.begin(sync)
 
-    def _make(self, snapshot: Snapshot, change: Change, sync: str) -> None:
-        self.merging.start_if_due(self.committer.make(snapshot, change, sync))
-
-    def _make_rows(self, snapshot: Snapshot, totals: Totals, rows: list[Row], strings: list[bytes], sync: str) -> None:
-        if len(rows) > 1:
-            self._make(snapshot, change_of(totals, rows, strings, snapshot.width.words), sync)
-            return
-        payload = pack_one(totals, rows[0], strings, snapshot.width.words)
-        self._commit(snapshot, payload, totals, 1, sync, partial(snapshot.delta.apply_one, rows[0], strings))
-
-    def _commit(
-        self, snapshot: Snapshot, payload: bytes, totals: Totals, rows: int, sync: str, apply: Callable[[], None]
-    ) -> Snapshot:
-        after = self.committer.commit(snapshot, payload, totals, rows, sync, apply)
-        self.merging.start_if_due(after)
-        return after
+    def _change(self, sync: str | None, decide: Callable[[Snapshot], tuple[Change | FewRows | None, T]]) -> T:
+        with self.turn:
+            snapshot, sync = self._begin(sync)
+            change, result = decide(snapshot)
+            if change is None:
+                self.committer.make_nothing(sync)
+            else:
+                self._start_if_due(self.committer.commit(snapshot, sync, *packed(snapshot, change)))
+            return result
 
     def flush(self) -> None:
         """Make all changes durable and publish them."""
         self.committer.flush()
 
-    # Adding
+    # Changes
 
-    def _rows(self, snapshot: Snapshot, fingerprints: Words, ids: Words | Sequence[int | str] | None) -> NewRows:
-        return numbered(snapshot, self.path, fingerprints, ids, self.merging.note_reused)
+    def _rows(self, snapshot: Snapshot, fingerprints: Words, ids: Ids | None) -> NewRows:
+        return numbered(snapshot, self.path, fingerprints, ids, self._note_reused)
 
-    def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
+    def _note_reused(self, number: int) -> None:
+        """Note that a new row has an old string, which the new dictionary must keep."""
+        merge = self.under_way
+        if merge is not None:
+            merge.numbers_in_use.add(number)
+
+    def insert(self, fingerprints: Words, ids: Ids | None, sync: str | None) -> int:
         """Add pairs; return the number of new ones."""
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            rows = self._rows(snapshot, fingerprints, ids)
-            in_base = snapshot.delta.in_base(rows.fingerprints)
-            new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
-            kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
-            if not len(kept):
-                self.committer.make_nothing(sync)
-                return 0
-            totals = rows.totals._replace(
-                fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
-                ids=snapshot.totals.ids + len(kept),
-            )
-            self._make(snapshot, Change(totals, ADD + IN_BASE * in_base, kept, kept_ids, rows.strings), sync)
-            return len(kept)
+        return self._change(sync, lambda snapshot: insertion(snapshot, self._rows(snapshot, fingerprints, ids)))
+
+    def upsert(self, fingerprints: Words, ids: Ids, sync: str | None) -> int:
+        """Add pairs, and remove all others that have these ids; return the number of ids that changed."""
+        last = last_of_each(fingerprints, ids)
+        return self._change(sync, lambda snapshot: replacement(snapshot, self._rows(snapshot, *last)))
+
+    def upsert_one(self, fingerprint: int, identifier: int | str, sync: str | None) -> int:
+        """Do :meth:`upsert` for one row."""
+        return self._change(
+            sync, lambda snapshot: replacement_of_one(snapshot, self.path, fingerprint, identifier, self._note_reused)
+        )
+
+    def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> Deleted:
+        """Remove fingerprints with all their ids."""
+        return self._change(sync, lambda snapshot: deletion_of_fingerprints(snapshot, fingerprints))
+
+    def delete_ids(self, ids: Ids, sync: str | None) -> Deleted:
+        """Remove every pair that has one of these ids."""
+        return self._change(sync, lambda snapshot: deletion_of_ids(snapshot, ids))
+
+    def delete_pairs(self, fingerprints: Words, ids: Ids | None, sync: str | None) -> Deleted:
+        """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
+        assert ids is not None
+        return self._change(sync, lambda snapshot: deletion_of_pairs(snapshot, fingerprints, ids))
 
     def probe_insert_one(self, value: int, identifier: int | str, radius: int, always: bool, sync: str | None) -> MatchList:
         """Probe, and insert if nothing matched."""
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            kind = kind_with(snapshot, self.path, (identifier,))
-            matches = snapshot.probe(value, radius)
-            if matches and not always:
-                self.committer.make_nothing(sync)
-                return matches
-            number, strings = numbered_one(snapshot, identifier, self.merging.note_reused)
-            known, in_base = bool(matches) and matches[0].distance == 0, False
-            # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
-            if known or snapshot.delta.kernel.removals:
-                ids, in_base = snapshot.id_numbers_of_one(value)
-                if number in ids:
-                    self.committer.make_nothing(sync)
-                    return matches
-            before = snapshot.totals
-            totals = Totals(before.fingerprints + (not known), before.ids + 1, before.next_row, kind).counting(number)
-            self._make_rows(snapshot, totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings, sync)
-            return matches
+
+        def decide(snapshot: Snapshot) -> tuple[FewRows | None, MatchList]:
+            return probed_insertion_of_one(snapshot, self.path, value, identifier, radius, always, self._note_reused)
+
+        return self._change(sync, decide)
 
     def probe_insert(
         self, fingerprints: Words, ids: Words | list[str] | None, radius: int, always: bool, threads: int, sync: str | None
@@ -193,11 +215,13 @@ class StoreWriter:
             in_base = delta.in_base(fingerprints)
             dropped = ~new_pairs(snapshot, rows.fingerprints, rows.ids, in_base) if always else np.zeros(len(fingerprints), bool)
             missing = absent(snapshot, fingerprints, in_base)
-            batch = RowsInOrder(fingerprints, rows.ids, in_base, missing & (in_base != 0), dropped, near)
+            returning = missing & (in_base != 0)
             delta.check_room(len(fingerprints) + 1, self.path)
             self.committer.unsettled = True  # each row meets those before it, so the delta has them before the log
             try:
-                columns, mask = probe_insert_in_order(delta, batch, radius, always)
+                columns, mask = probe_insert_in_order(
+                    delta, fingerprints, rows.ids, in_base, returning, dropped, near, radius, always
+                )
             except BaseException:
                 self.committer.recover()
                 raise
@@ -216,138 +240,11 @@ class StoreWriter:
             used = set(kept_ids.tolist()) if rows.strings else ()
             strings = [string if number in used else b"" for number, string in enumerate(rows.strings, delta.next_string)]
             payload = pack_change(Change(totals, ADD + IN_BASE * in_base[mask], kept, kept_ids, strings))
-            after = self._commit(snapshot, payload, totals, count, sync, partial(delta.note_strings, strings))
+            after = self.committer.commit(snapshot, sync, payload, totals, count, partial(delta.note_strings, strings))
+            self._start_if_due(after)
             return after, columns, mask
 
-    def upsert(self, fingerprints: Words, ids: Words | list[str], sync: str | None) -> int:
-        """Add pairs, and remove all others that have these ids; return the number of ids that changed."""
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            fingerprints, ids = last_of_each(fingerprints, ids)
-            rows = self._rows(snapshot, fingerprints, ids)
-            in_base = snapshot.delta.in_base(rows.fingerprints)
-            new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
-            gone, gone_ids = replaced(snapshot, rows)
-            added, added_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
-            if not len(added) and not len(gone):
-                self.committer.make_nothing(sync)
-                return 0
-            dying = self._left_without_ids(snapshot, gone, added)
-            stays = ~is_in(gone, dying)
-            # A fingerprint that dies gets no pair, so the order of the rows does not matter.
-            removed, removed_ids = np.concatenate([dying, gone[stays]]), gone_ids[stays]
-            kinds = np.repeat(np.array([ADD, WIPE, REMOVE], np.uint8), [len(added), len(dying), len(removed_ids)])
-            kinds += IN_BASE * np.concatenate([in_base, snapshot.delta.in_base(removed)])
-            before = snapshot.totals
-            totals = rows.totals._replace(
-                fingerprints=before.fingerprints + count_absent(snapshot, added, in_base) - len(dying),
-                ids=before.ids + len(added) - len(gone),
-            )
-            columns = np.concatenate([added, removed]), np.concatenate([added_ids, np.zeros(len(dying), np.uint64), removed_ids])
-            self._make(snapshot, Change(totals, kinds, *columns, rows.strings), sync)
-            return len(np.union1d(added_ids, gone_ids))
-
-    def upsert_one(self, fingerprint: int, identifier: int | str, sync: str | None) -> int:
-        """Do :meth:`upsert` for one row."""
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            kind = kind_with(snapshot, self.path, (identifier,))
-            number, strings = numbered_one(snapshot, identifier, self.merging.note_reused)
-            found = [] if strings else snapshot.fingerprints_of_one(number)
-            others = [other for other in found if other != fingerprint]
-            is_new = len(others) == len(found)
-            if not is_new and not others:
-                self.committer.make_nothing(sync)
-                return 0
-            rows, dying = leaving(snapshot, others, number)
-            before = snapshot.totals
-            count = before.fingerprints - dying
-            if is_new:
-                ids, in_base = snapshot.id_numbers_of_one(fingerprint)
-                rows.append((ADD | IN_BASE if in_base else ADD, fingerprint, number))
-                count += not ids
-            totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(number)
-            self._make_rows(snapshot, totals, rows, strings, sync)
-            return 1
-
-    def _left_without_ids(self, snapshot: Snapshot, gone: Words, added: Words) -> Words:
-        """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
-        unique, counts = distinct_counts(gone)
-        lims, _ = snapshot.id_numbers(unique)
-        dying: Words = unique[(np.diff(lims) == counts) & ~is_in(unique, added)]
-        return dying
-
-    # Deleting
-
-    def delete_fingerprints(self, fingerprints: Words, sync: str | None) -> Deleted:
-        """Remove fingerprints with all their ids."""
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            unique = distinct(fingerprints)
-            stored = unique[~absent(snapshot, unique, snapshot.delta.in_base(unique))]
-            lims, _ = snapshot.id_numbers(stored)
-            removed = self._remove(snapshot, stored, int(lims[-1]), unique[:0], np.empty(0, np.uint64), sync)
-            return Deleted(removed, len(unique) - len(stored))
-
-    def delete_ids(self, ids: Words | list[str], sync: str | None) -> Deleted:
-        """Remove every pair that has one of these ids."""
-        if len(ids) == 1:
-            return self._delete_id(ids[0] if isinstance(ids, list) else int(ids[0]), sync)
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
-            numbers, known = numbers_of(snapshot, unique)
-            fingerprints, found = snapshot.with_ids(numbers[known])
-            return Deleted(self._remove_pairs(snapshot, fingerprints, found, sync), len(unique) - len(np.unique(found)))
-
-    def _delete_id(self, identifier: int | str, sync: str | None) -> Deleted:
-        """Remove every pair that has one id."""
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            number = number_of(snapshot, identifier)
-            found = [] if number is None else snapshot.fingerprints_of_one(number)
-            if number is None or not found:
-                self.committer.make_nothing(sync)
-                return Deleted(0, 1)
-            rows, dying = leaving(snapshot, found, number)
-            before = snapshot.totals
-            totals = before._replace(fingerprints=before.fingerprints - dying, ids=before.ids - len(found))
-            self._make_rows(snapshot, totals, rows, [], sync)
-            return Deleted(len(found), 0)
-
-    def delete_pairs(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> Deleted:
-        """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
-        assert ids is not None
-        with self.turn:
-            snapshot, sync = self._begin(sync)
-            numbers, known = numbers_of(snapshot, ids)
-            unknown = fingerprints[~known]  # their ids are strings that the store has never seen
-            missing = len(set(zip(rows_to_numbers(unknown), compress(ids, ~known), strict=True)))
-            fingerprints, numbers = fingerprints[known], numbers[known]
-            once = ~repeats(fingerprints, numbers)
-            fingerprints, numbers = fingerprints[once], numbers[once]
-            gone = new_pairs(snapshot, fingerprints, numbers, snapshot.delta.in_base(fingerprints))
-            removed = self._remove_pairs(snapshot, fingerprints[~gone], numbers[~gone], sync)
-            return Deleted(removed, missing + int(gone.sum()))
-
-    def _remove_pairs(self, snapshot: Snapshot, fingerprints: Words, ids: Words, sync: str) -> int:
-        """Remove distinct pairs that are stored."""
-        dying = self._left_without_ids(snapshot, fingerprints, fingerprints[:0])
-        stays = ~is_in(fingerprints, dying)
-        return self._remove(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], sync)
-
-    def _remove(self, snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, sync: str) -> int:
-        if not pairs:
-            self.committer.make_nothing(sync)
-            return 0
-        kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
-        fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
-        kinds += IN_BASE * snapshot.delta.in_base(fingerprints)
-        totals = snapshot.totals._replace(fingerprints=snapshot.totals.fingerprints - len(dying), ids=snapshot.totals.ids - pairs)
-        self._make(snapshot, Change(totals, kinds, fingerprints, ids, []), sync)
-        return pairs
-
-    # Merging
+    # Merges
 
     def merge(
         self,
@@ -357,9 +254,80 @@ class StoreWriter:
         design: str | None = None,
         at: float | None = None,
     ) -> None:
-        """Fold the delta, and other stores, into a new generation; with ``at`` only if the delta has this share of the tables."""
+        """Fold the delta, and other stores, into a new generation, when one in the background has ended.
+
+        With ``at``, only if the delta has this share of the tables.
+        """
+        from fpstore.change.join import Join
+        from fpstore.change.merge import Merge
+
         self.refuse_nested(waits_for_merge=True)
-        self.merging.merge(resources, others, renumber, design, at)
+        with self._merge_lock:
+            if self._closing:
+                raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
+            if at is not None and not _is_due(self._tracker.snapshot(), at):
+                return
+            committer = self.committer
+            try:
+                self.under_way = Join(committer, others, renumber, resources) if others else Merge(committer, resources, design)
+                if self._closing:  # close may not have seen this merge yet
+                    self.under_way.stop()
+                logger().info("%s: merge begins, generation %d", self.path, self._tracker.manifest.generation.number)
+                self.under_way.run()
+            except FpstoreError as error:
+                plain = with_path(error, self._tracker.inside(), self.path)  # a merge goes through the open folder
+                self._note_outcome(plain)
+                raise plain from error
+            except Exception as error:
+                self._note_outcome(error)
+                raise
+            finally:
+                self.under_way = None
+            self._note_outcome(None)
+
+    def _note_outcome(self, error: Exception | None) -> None:
+        """Store the outcome of a merge where every process finds it, and log it."""
+        if error is None:
+            self.merge_error = None
+            set_merge_error(self._tracker.folder, None)
+            record = self._tracker.manifest.generation
+            logger().info("%s: merged, generation %d: %d fingerprints", self.path, record.number, record.fingerprints)
+        elif isinstance(error, ClosedStoreError):
+            logger().info("%s: merge stopped, as the store is closed; the delta stays as it was", self.path)
+        elif not isinstance(error, InputError):
+            self.merge_error = f"{type(error).__name__}: {error}"
+            set_merge_error(self._tracker.folder, self.merge_error)
+            unforeseen = None if isinstance(error, FpstoreError) else error
+            logger().error("%s: merge failed, the delta stays as it was: %s", self.path, error, exc_info=unforeseen)
+
+    def _start_if_due(self, snapshot: Snapshot) -> None:
+        """Start a merge in the background if the delta has become large; without ``merge_at``, log once that one is due."""
+        changes = snapshot.delta.kernel.operations
+        if self._merge_at is None:
+            identity = self._tracker.manifest.identity
+            if changes >= LEAST_CHANGES and identity not in _advised and (advice := merge_advice(snapshot, self.path)):
+                _advised.add(identity)
+                logger().warning("%s", advice)
+            return
+        if self._worker is not None and self._worker.is_alive():
+            return
+        if changes < self._retry_at or not _is_due(snapshot, self._merge_at):
+            return
+        self._worker = Worker(self._merge_in_background)
+        try:
+            self._worker.start()
+        except RuntimeError as error:  # the system has no more threads
+            self._retry_at = 2 * changes
+            self._note_outcome(error)
+
+    def _merge_in_background(self) -> None:
+        try:
+            self.merge(Resources(parse_memory(None), parse_threads(None)))
+            self._retry_at = 0
+        except BaseException:
+            self._retry_at = 2 * self._tracker.snapshot().delta.kernel.operations if not self._closing else 0
+        finally:
+            self._worker = None
 
     # Life cycle
 
@@ -369,13 +337,8 @@ class StoreWriter:
             "process": self._lock.owner,
             "sync": self.committer.sync,
             "waiting_rows": self.committer.waiting_rows,
-            "merging": self.merging.under_way is not None,
+            "merging": self.under_way is not None,
         }
-
-    def identified_snapshot(self) -> tuple[Snapshot, dict[str, object]]:
-        """Return the current snapshot and the identity of its state, as `Tracker.identified_snapshot` does."""
-        with self.committer.turn:
-            return self.committer.tracker.identified_snapshot(self.committer.log.number)
 
     def close(self) -> None:
         """Make all changes durable, and release the lock."""
@@ -384,8 +347,13 @@ class StoreWriter:
             return
         self.refuse_nested(waits_for_merge=True)
         try:
-            self.merging.stop()
-            with self.merging.lock, self.turn:
+            self._closing = True
+            merge, worker = self.under_way, self._worker
+            if merge is not None:
+                merge.stop()
+            if worker is not None:
+                worker.wait()
+            with self._merge_lock, self.turn:
                 try:
                     if not self._closed:
                         self.flush()
@@ -396,8 +364,7 @@ class StoreWriter:
                     finally:
                         self._lock.release()
         finally:
-            if not self._closed:
-                self.merging.allow()
+            self._closing = self._closed
         self.committer.wait()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import fpstore
 from fpstore.base.arguments import printable
 from fpstore.base.width import Width
-from fpstore.change.merging import changes_due, merge_advice
+from fpstore.change.writer import changes_due, merge_advice
 from fpstore.cli import answers, content, options
 from fpstore.cli.answers import QUERY_ID, ROW, Asked
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices

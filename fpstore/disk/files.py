@@ -150,6 +150,20 @@ def read_if_possible(descriptor: int, path: Path, start: int, count: int) -> byt
         return b""
 
 
+def data_ranges(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of the first bytes of a file that are not holes."""
+    end = 0
+    while end < size:
+        try:
+            start = min(os.lseek(descriptor, end, os.SEEK_DATA), size)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # the file system does not know its holes
+                yield end, size
+            return  # otherwise only a hole is left
+        end = min(os.lseek(descriptor, start, os.SEEK_HOLE), size)  # a log goes on behind what is copied of it
+        yield start, end
+
+
 def disk_bytes(status: os.stat_result) -> int:
     """Return the bytes that a file takes on disk: without its holes, and without what the disk adds to its end."""
     return min(status.st_size, status.st_blocks * 512)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fpstore.base.aliases import Bytes
-from fpstore.base.threads import Job, Pool
+from fpstore.base.threads import Beside
 from fpstore.disk.files import write_all
 from fpstore.disk.pages import own_pages
 
@@ -27,8 +27,7 @@ class Output:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         self._buffer, self._other = np.empty(0, np.uint8), np.empty(0, np.uint8)
         self._filled = self._written = 0  # bytes of the buffer, and those in the pieces before
-        self._pool = Pool(1) if beside else None
-        self._job: Job[None] | None = None
+        self._beside = Beside(True) if beside else None
 
     def room(self, size: int) -> Bytes:
         """Return memory behind the written bytes, of at least this size; valid until the next call."""
@@ -58,28 +57,23 @@ class Output:
         """Write full pieces, or have the thread write them once it has written the pieces before."""
         size = self._filled // PIECE_BYTES * PIECE_BYTES
         pieces, rest = self._buffer[:size], self._buffer[size : self._filled]
-        if self._pool is None:
+        if self._beside is None:
             write_all(self._descriptor, pieces.data, self._written)
             self._buffer[: len(rest)] = rest  # it is shorter than a piece
         else:
-            self._wait()
+            self._beside.wait()
             if len(self._other) < len(self._buffer):
                 self._other = own_pages(len(self._buffer))
             self._other[: len(rest)] = rest
-            self._job = self._pool.submit(write_all, self._descriptor, pieces.data, self._written)
+            self._beside.do(write_all, self._descriptor, pieces.data, self._written)
             self._buffer, self._other = self._other, self._buffer
         self._filled, self._written = len(rest), self._written + size
 
-    def _wait(self) -> None:
-        job, self._job = self._job, None
-        if job is not None:
-            job.result()
-
     def finish(self, start: bytes) -> None:
         """Write the rest, and other bytes over the start of the file: the file is complete, but not durable."""
-        self._wait()
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._beside is not None:
+            self._beside.wait()
+            self._beside.end()
         write_all(self._descriptor, self._buffer[: self._filled].data, self._written)
         write_all(self._descriptor, start, 0)
         self._buffer = self._other = np.empty(0, np.uint8)
@@ -91,9 +85,8 @@ class Output:
 
     def close(self) -> None:
         """Close the file, finished or not."""
-        if self._pool is not None:
-            self._pool.cancel()
-            self._pool.shutdown()
+        if self._beside is not None:
+            self._beside.end()
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

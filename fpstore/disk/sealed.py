@@ -26,7 +26,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import rows_to_numbers, words_of
-from fpstore.disk.files import RUN_REPAIR, close_file, disk_bytes, missing, open_file, read_at, read_if_possible
+from fpstore.disk.files import RUN_REPAIR, close_file, data_ranges, disk_bytes, missing, open_file, read_at, read_if_possible
 from fpstore.disk.refusals import NOTHING_CHANGED, TOO_MANY_FILES, refused, refusing
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
 
@@ -129,6 +129,7 @@ PAGE_HEAD, NODE_HEAD = 16, 8  # bytes of a page before its pointers, and of a no
 PAGE_SIZE_AT = 40  # in a metadata page
 PAGE_SIZES = (4096, 8192, 16384, 32768, 65536)
 LEAF = b"\x02\x00"
+MOST_SPARSE = 4  # by this a value may be larger than all blocks on disk: a file system may compress them
 BIG = 1  # flag of a node: its value lies on pages of its own
 
 
@@ -140,21 +141,25 @@ class Item(NamedTuple):
     size: int
 
 
-def left_items(path: Path, descriptor: int, key_bytes: int) -> Iterator[Item]:
-    """Yield the items with keys of this size on every page that can be read, in use or not; nothing vouches for them."""
-    size = os.fstat(descriptor).st_size
-    page_bytes = _page_bytes(path, descriptor)
-    for number in range(size // page_bytes + 1):
-        data = read_if_possible(descriptor, path, number * page_bytes, page_bytes)
-        if len(data) < PAGE_HEAD or data[10:12] != LEAF:
-            continue
-        for key, start, length, big in _left_nodes(data):
-            at = number * page_bytes + start
-            if big:
-                (first,) = struct.unpack_from("<Q", data, start)
-                at = first * page_bytes + PAGE_HEAD
-            if len(key) == key_bytes and at + length <= size:
-                yield Item(key, at, length)
+def left_items(path: Path, descriptor: int, key_bytes: int, longest: int | None) -> Iterator[Item]:
+    """Yield the items with keys of this size on every page that can be read, in use or not; nothing vouches for them.
+
+    Values above the longest size that is expected are left out; if that is not known, values that are mostly a hole of the file.
+    """
+    status, page_bytes = os.fstat(descriptor), _page_bytes(path, descriptor)
+    longest = MOST_SPARSE * disk_bytes(status) if longest is None else longest
+    for data_start, data_end in data_ranges(descriptor, status.st_size):
+        for page in range(data_start // page_bytes, -(-data_end // page_bytes)):
+            data = read_if_possible(descriptor, path, page * page_bytes, page_bytes)
+            if len(data) < PAGE_HEAD or data[10:12] != LEAF:
+                continue
+            for key, start, length, big in _left_nodes(data):
+                at = page * page_bytes + start
+                if big:
+                    (first,) = struct.unpack_from("<Q", data, start)
+                    at = first * page_bytes + PAGE_HEAD
+                if len(key) == key_bytes and length <= longest and at + length <= status.st_size:
+                    yield Item(key, at, length)
 
 
 def _left_nodes(data: bytes) -> Iterator[tuple[bytes, int, int, bool]]:

@@ -18,7 +18,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Counts, Groups, Lims, Words
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import lims_of
-from fpstore.base.threads import Job, Pool
+from fpstore.base.threads import Beside
 from fpstore.base.width import WIDTH_64, Width, rows_to_numbers
 from fpstore.design.blocks import Blocks
 from fpstore.design.families import design as make_design
@@ -86,8 +86,7 @@ class MappingWriter:
     """
 
     def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool = False) -> None:
-        self._pool = Pool(1) if beside else None
-        self._job: Job[None] | None = None
+        self._beside = Beside(beside)
         self._digest = layout.set_digest
         self.largest_block = self.number_count = 0  # the most entries of a block, and the numbers, so far
         # Keys that are not in a written record, and the entry counts of complete blocks
@@ -105,20 +104,11 @@ class MappingWriter:
         """Append distinct keys: how many numbers each has, and all numbers in order."""
         self.number_count += len(numbers)
         entry_counts = self._counted(self.table.feed(keys))
-        self._wait()
-        if self._pool is None:
-            self._put((keys, counts, numbers), entry_counts)
-        else:
-            self._job = self._pool.submit(self._put, (keys, counts, numbers), entry_counts)
+        self._beside.do(self._put, (keys, counts, numbers), entry_counts)
 
     def _counted(self, entry_counts: Counts) -> Counts:
         self.largest_block = max(self.largest_block, int(entry_counts.max(initial=0)))
         return entry_counts
-
-    def _wait(self) -> None:
-        job, self._job = self._job, None
-        if job is not None:
-            job.result()
 
     def _put(self, group: Groups, entry_counts: Counts) -> None:
         self._groups.append(group)
@@ -147,22 +137,17 @@ class MappingWriter:
     def finish(self) -> dict[str, int]:
         """Complete the files and return the shape of that of the numbers, which is durable; the table is so after its sync."""
         entry_counts = self._counted(self.table.finish())
-        self._wait()
-        self._end_thread()
+        self._beside.wait()
+        self._beside.end()
         self._counts.append(entry_counts)
         self._flush()
         return self._records.finish()
 
     def abort(self) -> None:
         """Close the files without finishing."""
-        self._end_thread()
+        self._beside.end()
         self.table.abort()
         self._records.abort()
-
-    def _end_thread(self) -> None:
-        if self._pool is not None:
-            self._pool.cancel()
-            self._pool.shutdown()
 
 
 class Mapping:

@@ -57,8 +57,8 @@ class Limits(NamedTuple):
         """Return a :class:`fpstore.Store` as it is now, what tells this state and the radius from any other, and the limits."""
         resources = checked_resources(self.memory, self.threads, self.progress)
         radius: int = store.radius if self.radius is None else check_radius(self.radius, store.width)
-        snapshot, identity = store._identified_snapshot()
-        return snapshot, {"radius": radius, **_named("store", identity)}, radius, resources
+        snapshot, identity = _identified("store", store)
+        return snapshot, {"radius": radius, **identity}, radius, resources
 
 
 def pairs_job(store: Any, limits: Limits, duplicates: bool) -> StoreJob:
@@ -109,10 +109,16 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
         raise InputError("ids are for fingerprints: a store has its own")
     if other.width != store.width:
         raise InputError(f"this store holds {store.width} bits, and the other one {other.width}")
-    snapshot, identity = other._identified_snapshot()
-    return snapshot, lambda: _named("other store", identity)
+    snapshot, identity = _identified("other store", other)
+    return snapshot, lambda: identity
 
 
-def _named(what: str, identity: JobIdentity) -> JobIdentity:
-    """Return the identity of one of several things, with its name."""
-    return {f"{what} {name}": value for name, value in identity.items()}
+def _identified(what: str, store: Any) -> tuple[Snapshot, JobIdentity]:
+    """Return a :class:`fpstore.Store` as it is now, and what tells this state from any other, under a name of the store."""
+    snapshot: Snapshot = store._snapshot()
+    manifest = snapshot.generation.manifest
+    facts = {
+        "path": str(store.path), "identity": manifest.identity.hex(), "generation": manifest.generation.number,
+        "log records": snapshot.record,
+    }  # fmt: skip
+    return snapshot, {f"{what} {name}": value for name, value in facts.items()}

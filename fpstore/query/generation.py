@@ -243,16 +243,6 @@ class Generation:
         tables = [table for table in self.tables if isinstance(table, ColumnTable)]
         return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
 
-    @property
-    def strings_bytes(self) -> int:
-        """Bytes that the dictionary takes on disk."""
-        return 0 if self.dictionary is None else self.dictionary.file_bytes
-
-    @property
-    def places_bytes(self) -> int:
-        """Bytes that the index by id takes on disk."""
-        return 0 if self.places is None else self.places.all_bytes
-
     def sample(self, count: int) -> Words:
         """Return about ``count`` fingerprints or fewer, evenly spread over the sorted set: at most one of a block."""
         table = self.tables[0]

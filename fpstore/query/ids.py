@@ -102,7 +102,6 @@ def numbers_of(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.N
 
 
 def _translated(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Words, npt.NDArray[np.bool_]]:
-    """Return the numbers of ids, and a mask of the ids that have a number: a string may have none."""
     if isinstance(ids, np.ndarray):
         return ids, np.ones(len(ids), bool)
     numbers = snapshot.numbers_of_strings([name.encode() for name in ids])
@@ -116,7 +115,6 @@ def _check_kind(snapshot: Snapshot, strings: bool) -> None:
 
 
 def _listed(ids: Any) -> Any:
-    """Return ids as a collection that has a length."""
     if hasattr(ids, "__len__") and getattr(ids, "shape", None) != ():
         return ids
     try:

@@ -52,14 +52,15 @@ FEW_STRINGS = 4  # up to this many are looked up one by one
 class Snapshot:
     """One consistent state of a store; later inserts, deletes and merges do not affect it.
 
-    ``version`` is the number of the last change that belongs to it: a number of this process's delta, not of the log.
+    ``version`` is the number of the last change that belongs to it in this process's delta, ``record`` in the log.
     """
 
-    def __init__(self, generation: Generation, delta: Delta, version: int, totals: Totals) -> None:
+    def __init__(self, generation: Generation, delta: Delta, version: int, totals: Totals, record: int) -> None:
         self.generation = generation
         self.delta = delta
         self.version = version
         self.totals = totals
+        self.record = record
         self.width = generation.design.width
         # Without changes there is nothing to look up.
         self._delta_kernel: _kernel.Delta | None = delta.kernel if version else None
@@ -87,7 +88,6 @@ class Snapshot:
         return base
 
     def _base_matches(self, value: int, radius: int) -> MatchList:
-        """Return the matches in the tables, with their id numbers."""
         generation = self.generation
         found = generation.prober(radius).probe_one(value, radius, generation.identity)
         return MatchList(Match(f, distance, generation.ids.get_at(block, rank)) for f, distance, block, rank in found)
@@ -139,7 +139,6 @@ class Snapshot:
     def _combined(
         self, found: MatchColumns, queries: Words, radius: int, threads: int, stop: _kernel.Stop | None
     ) -> MatchColumns:
-        """Join the matches in the tables and in the delta."""
         assert self._delta_kernel is not None
         changes = partial(self._delta_kernel.probe, radius=radius, version=self.version)
         if threads == 1:

@@ -65,18 +65,16 @@ class _Opened(NamedTuple):
     log: LogReader
     snapshot: Snapshot
     place: int  # the end of the read part of the log
-    number: int  # the number of the last record
     seen: int  # the word at END before the log was read
 
     def read_on(self) -> _Opened:
         """Return the generation with the new records of the log. After an error, a part of a record may have been applied."""
         seen = self.log.word
-        snapshot, place, number = self.snapshot, self.place, self.number
-        for records in self.log.read(place, number + 1):
-            snapshot.delta.apply(records.change)
-            snapshot = Snapshot(snapshot.generation, snapshot.delta, snapshot.delta.version, records.change.totals)
-            place, number = records.end, records.last
-        return self._replace(snapshot=snapshot, place=place, number=number, seen=seen)
+        snapshot, place, delta = self.snapshot, self.place, self.snapshot.delta
+        for records in self.log.read(place, snapshot.record + 1):
+            delta.apply(records.change)
+            snapshot, place = Snapshot(self.generation, delta, delta.version, records.change.totals, records.last), records.end
+        return self._replace(snapshot=snapshot, place=place, seen=seen)
 
     def close(self) -> None:
         """Close the files."""
@@ -145,7 +143,7 @@ class Tracker:
         self._current: _Current | None = None
         self._generation: Generation | None = None
         self._coming: _Coming | None = None
-        self._place, self._number = HEADER_BYTES, 0  # the end of what was read of the log, and the number of the last record
+        self._place = HEADER_BYTES  # the end of what was read of the log
         try:
             self.folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -228,9 +226,8 @@ class Tracker:
         """Apply the new records of the log; the next question does so if the word is no longer ``seen``."""
         snapshot = self._shown()
         try:
-            known = _Opened(self.manifest, snapshot.generation, self.log, snapshot, self._place, self._number, end)
-            read = known.read_on()
-            self._place, self._number = read.place, read.number
+            read = _Opened(self.manifest, snapshot.generation, self.log, snapshot, self._place, end).read_on()
+            self._place = read.place
             self._current = self.log.words, seen, read.snapshot
         except BaseException:
             self._current = None  # half of a record may have been applied: read the log again
@@ -261,7 +258,6 @@ class Tracker:
             time.sleep(PAUSE_SECONDS)
 
     def _open(self, manifest: Manifest) -> None:
-        """Make the generation of a manifest current."""
         coming, self._coming = self._coming, None
         opened = None if coming is None else coming.take()
         if opened is not None and (opened.manifest != manifest or not opened.log.is_there):
@@ -293,8 +289,7 @@ class Tracker:
             raise
 
     def _take(self, opened: _Opened) -> None:
-        """Make a generation current."""
-        self.manifest, self._generation, self.log, snapshot, self._place, self._number, seen = opened
+        self.manifest, self._generation, self.log, snapshot, self._place, seen = opened
         # The next question finds out whether there is another generation meanwhile.
         self._current = self.log.words, seen & ~SUPERSEDED, snapshot
 
@@ -334,25 +329,13 @@ class Tracker:
         except OSError:
             return False
 
-    def watched(self, appended: int | None = None) -> dict[str, object]:
-        """Return the state of log and merges for ``stats``; ``appended`` is the number of records of the log in a writer."""
+    def watched(self, snapshot: Snapshot) -> dict[str, object]:
+        """Return the state of log and merges for ``stats``."""
         return {
-            "log": {"bytes": self.log.file_bytes, "records": self._number if appended is None else appended},
+            "log": {"bytes": self.log.file_bytes, "records": snapshot.record},
             "generation_since": manifest_time(self.folder),
             "merge_error": merge_error(self.folder),
         }
-
-    def identified_snapshot(self, appended: int | None = None) -> tuple[Snapshot, dict[str, object]]:
-        """Return the current snapshot, and what tells its state from any other: store, generation, records of the log.
-
-        ``appended`` is as for :meth:`watched`.
-        """
-        with self._lock:
-            snapshot = self._refresh()
-            manifest = snapshot.generation.manifest
-            records = self._number if appended is None else appended
-            state = {"identity": manifest.identity.hex(), "generation": manifest.generation.number, "log records": records}
-            return snapshot, {"path": str(self.path), **state}
 
     # For the writer
 
@@ -405,10 +388,8 @@ def _loaded(
     seen, header = log.word, log.header
     delta = new_delta(generation, header, before)
     last = delta.load(changes)
-    if last is None:
-        return _Opened(manifest, generation, log, Snapshot(generation, delta, 0, header.totals), HEADER_BYTES, 0, seen)
-    snapshot = Snapshot(generation, delta, delta.version, last.change.totals)
-    return _Opened(manifest, generation, log, snapshot, last.end, last.last, seen)
+    totals, record, place = (header.totals, 0, HEADER_BYTES) if last is None else (last.change.totals, last.last, last.end)
+    return _Opened(manifest, generation, log, Snapshot(generation, delta, delta.version, totals, record), place, seen)
 
 
 def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None = None) -> Delta:

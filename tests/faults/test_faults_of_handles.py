@@ -33,7 +33,7 @@ def test_a_store_that_is_renamed_while_it_is_open_is_joined_with_others_and_not_
 def test_a_store_that_is_dropped_in_the_thread_of_its_own_merge_gives_its_lock_back(tmp_path, monkeypatch):
     """The garbage collector may run in any thread; a close in that of the merge would wait for itself."""
     path = build(tmp_path / "s", 0, 100)
-    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 1)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 1)
     freeze, dropped, collected = Merge._freeze, threading.Event(), threading.Event()
 
     def collecting(self):

@@ -334,10 +334,10 @@ MEMORY = 64 << 20
 @pytest.fixture
 def in_pieces(tiny, monkeypatch):  # noqa: F811
     """Cut all work into small pieces."""
-    monkeypatch.setattr("fpstore.care.recovered_set.PIECE_ROWS", 5)
+    monkeypatch.setattr("fpstore.care.recovered.PIECE_ROWS", 5)
     monkeypatch.setattr("fpstore.care.intact_records.FOUND_AT_ONCE", 3)
-    monkeypatch.setattr("fpstore.care.recovered_rows.BATCH_ROWS", 30)
-    monkeypatch.setattr("fpstore.care.recovered_rows.BATCH_STRINGS", 7)
+    monkeypatch.setattr("fpstore.care.recovered.BATCH_ROWS", 30)
+    monkeypatch.setattr("fpstore.care.recovered.BATCH_STRINGS", 7)
 
 
 @pytest.mark.parametrize(

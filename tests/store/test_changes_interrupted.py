@@ -166,7 +166,7 @@ CALLS_OF_A_MERGE = {
     "supersede": LogWriter,
     "close": LogWriter,
     "remove_generation": merging,
-    "create_generation_log": merging,
+    "create_log": merging,
 }
 
 

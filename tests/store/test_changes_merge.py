@@ -136,7 +136,7 @@ def test_what_a_dead_writer_left_is_removed(path):
 PLACES = {
     "before the write": (Merge, "_write", True),
     "after the write": (Merge, "_write", False),
-    "before the log": ("fpstore.change.merge", "create_generation_log", True),
+    "before the log": ("fpstore.change.merge", "create_log", True),
     "after the first copy": (Merge, "_carry_over", False),
 }
 
@@ -252,7 +252,7 @@ def test_a_dictionary_that_is_in_use_is_taken_over(named):
 
 
 def test_merges_in_the_background(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.1) as store, fpstore.open(path) as other:
         before = len(store)
         for value in range(1000, 1400):
@@ -268,7 +268,7 @@ def test_merges_in_the_background(path, monkeypatch):
 
 
 def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     with fpstore.open(path, "r+") as store:
         count = len(store)
         for at, inserted, generation in (
@@ -287,7 +287,7 @@ def test_a_merge_of_a_delta_that_is_large_enough(path, monkeypatch):
 
 
 def test_a_merge_of_a_large_delta_waits_for_the_one_in_the_background(path, monkeypatch):
-    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     held = hold(monkeypatch, "before the write")
     with fpstore.open(path, "r+", merge_at=0.01) as store:
         store.insert(words(range(1000, 1100)))
@@ -300,7 +300,7 @@ def test_a_merge_of_a_large_delta_waits_for_the_one_in_the_background(path, monk
 
 @pytest.mark.parametrize("background", [True, False])
 def test_closing_gives_up_a_merge(path, monkeypatch, background):
-    monkeypatch.setattr("fpstore.change.merging.LEAST_CHANGES", 50)
+    monkeypatch.setattr("fpstore.change.writer.LEAST_CHANGES", 50)
     reached = threading.Event()
     original = Work.tick
 
@@ -316,7 +316,7 @@ def test_closing_gives_up_a_merge(path, monkeypatch, background):
     merging = None if background else in_a_thread(store.merge)
     assert reached.wait(30)
     store.insert(5)
-    merger = store._writer.merging._worker
+    merger = store._writer._worker
     assert (merger is not None and merger.is_alive()) == background
     store.close()
     if merging is not None:

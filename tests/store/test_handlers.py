@@ -103,7 +103,7 @@ def test_a_handler_in_the_middle_of_a_merge_is_refused_and_does_not_wait_for_its
         store.merge()
 
     def in_the_merge():
-        if store._writer.merging.under_way is not None:
+        if store._writer.under_way is not None:
             getattr(store, use)()
 
     assert "in the middle of a change" in until_refused(change, in_the_merge)

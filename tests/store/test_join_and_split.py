@@ -238,3 +238,18 @@ def test_parts_are_what_begins_with_their_bits(tmp_path, kind, bits):
         store.absorb(*rest, threads=1)
         assert content_of(store) == content
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_split_that_is_stopped_leaves_no_empty_folder(tmp_path, there):
+    out = tmp_path / "out"
+    if there:
+        out.mkdir()
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with fpstore.build(tmp_path / "s", [1, 2, 3]) as store, pytest.raises(KeyboardInterrupt):
+        store.split(out, 1, progress=stop)
+    assert out.exists() == there
+    assert not there or not list(out.iterdir())

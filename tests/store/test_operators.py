@@ -11,7 +11,8 @@ import pytest
 from commandline import failure, fine
 
 import fpstore
-from fpstore.change import merge, merging
+from fpstore.change import merge
+from fpstore.change import writer as writing
 
 ROWS = np.arange(0, 1 << 40, 1 << 30, dtype=np.uint64)
 
@@ -31,11 +32,11 @@ def fill_the_disk(patch):
 
 def failed_in_the_background(path, patch):
     """Insert until a merge in the background has begun, and wait until it has failed."""
-    patch.setattr(merging, "LEAST_CHANGES", 1)
+    patch.setattr(writing, "LEAST_CHANGES", 1)
     fill_the_disk(patch)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         store.insert([5])
-        merger = store._writer.merging._worker
+        merger = store._writer._worker
         if merger is not None:
             merger.wait()
         return store.stats()
@@ -62,25 +63,25 @@ def test_a_merge_in_the_background_that_fails_is_seen_by_every_process(path, mon
 
 def test_a_merge_that_failed_puts_off_the_next_and_no_other(path, monkeypatch):
     """The next waits until there are twice as many changes; when it has ended, all is as before."""
-    monkeypatch.setattr(merging, "LEAST_CHANGES", 50)
+    monkeypatch.setattr(writing, "LEAST_CHANGES", 50)
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         for number, (inserted, fails, generation) in enumerate([(50, True, 1), (49, False, 1), (1, False, 2), (50, False, 3)]):
             with monkeypatch.context() as patch:
                 if fails:
                     fill_the_disk(patch)
                 store.insert(np.arange(inserted, dtype=np.uint64) + np.uint64(1000 * (number + 1)))
-                merger = store._writer.merging._worker
+                merger = store._writer._worker
                 if merger is not None:
                     merger.wait()
             assert store.stats()["generation"] == generation
 
 
 def test_a_merge_that_finds_no_thread_is_told_once_until_there_are_twice_as_many_changes(path, monkeypatch, caplog):
-    monkeypatch.setattr(merging, "LEAST_CHANGES", 2)
+    monkeypatch.setattr(writing, "LEAST_CHANGES", 2)
     told = []
     with fpstore.open(path, "r+", merge_at=0.0001) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(merging.Worker, "start", refuse_a_thread)
+            patch.setattr(writing.Worker, "start", refuse_a_thread)
             for number in range(1, 9):
                 store.insert([1000 + number])
                 told.append(sum("merge failed" in record.message for record in caplog.records))
@@ -105,7 +106,7 @@ def test_a_failed_merge_whose_reason_found_no_room_is_seen(path):
 
 
 def test_a_delta_that_outgrows_the_tables_is_logged_once_for_each_store(path, monkeypatch, caplog):
-    monkeypatch.setattr(merging, "LEAST_CHANGES", 10)
+    monkeypatch.setattr(writing, "LEAST_CHANGES", 10)
     changes = len(ROWS) + 2
     with caplog.at_level(logging.WARNING, "fpstore"):
         with fpstore.open(path, "r+") as store:

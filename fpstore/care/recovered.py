@@ -1,0 +1,414 @@
+"""The rows of a repaired store: what is intact of tables, ids and strings, changed by the rest of the log.
+
+The fingerprints are those of the intact blocks of the first table, and what other tables have in its gaps.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Progress, Words
+from fpstore.base.arrays import lims_of
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import comparable, row_of_number, rows_to_numbers
+from fpstore.building.external_sort import Sorter
+from fpstore.care.damaged_store import DAMAGE, DamagedStore, refuse, seal_digest
+from fpstore.care.intact_log import IntactLog, LogChanges
+from fpstore.care.intact_records import IdRecords, RowFile, StringRecords
+from fpstore.care.reports import RepairReport
+from fpstore.design.tables import REFERENCES, ROWS, identity
+from fpstore.errors import CorruptStoreError, InputError, StorageError, counted
+from fpstore.format.column_table import ColumnTable, block_counts
+from fpstore.format.log import LOG_FILE, LogHeader
+from fpstore.format.mapping import IDS_FILE
+from fpstore.format.packed_table import PackedTable
+from fpstore.format.record import LAST_ROW
+from fpstore.format.strings import STRINGS_FILE
+from fpstore.format.table import Table
+from fpstore.io.sink import Sink
+from fpstore.io.source import Batch
+
+if TYPE_CHECKING:
+    from fpstore.building.builder import Options
+
+PHASE_RECOVER = "recovering"
+PIECE_ROWS = BATCH_ROWS = 1 << 16
+BATCH_STRINGS = 1 << 8
+NONE = np.empty(0, np.uint64)
+LOST_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
+Record = tuple[Words, Words]  # how many ids each fingerprint of a block has, and the ids
+
+
+class LossList:
+    """The list of losses: rows of a kind, a fingerprint and an id, each of which may be empty; without rows, there is no file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()  # of each kind
+        try:
+            self._sink = Sink(path)
+        except (InputError, StorageError) as error:  # it names a folder, or cannot be made
+            advice = "choose another place for the list of losses (lost=, --lost)"
+            raise StorageError(f"{path}: {error}: {advice}", path=path) from error
+        self.abort = self._sink.abort  # removes the file, unless it is finished
+
+    def add(self, kind: str, fingerprints: Iterable[str], ids: Iterable[str]) -> None:
+        """Append rows of a kind."""
+        lines = [f"{kind}\t{fingerprint}\t{identifier}\n" for fingerprint, identifier in zip(fingerprints, ids, strict=True)]
+        self.counts[kind] += len(lines)
+        self._sink.write("".join(lines).encode())
+
+    def finish(self) -> bool:
+        """Make the file durable under its final name; return whether there is a file."""
+        if self.counts.total():
+            self._sink.commit()
+        return self.counts.total() > 0
+
+
+# The set
+
+
+class IntactBlocks(NamedTuple):
+    """Successive intact blocks of a table: the number of the first, their entries, how many each has."""
+
+    first: int
+    values: Words
+    counts: npt.NDArray[np.uint32]
+
+
+class Gap(NamedTuple):
+    """Damaged blocks of the first table: their numbers, and the least and the greatest fingerprint they may have held.
+
+    The fingerprints are numbers of whole words, as the kernel knows them.
+    """
+
+    first: int
+    end: int
+    low: int
+    high: int
+
+
+class IdentifiedRows(NamedTuple):
+    """Successive fingerprints, the number of ids of each, the ids; without ``known``, their ids in the tables are lost."""
+
+    values: Words
+    counts: Words
+    ids: Words
+    known: bool
+
+
+def rows_of(values: Words, record: Record | None) -> IdentifiedRows:
+    """Return a block with its ids, if its record is intact."""
+    if record is None or len(record[0]) != len(values):
+        return IdentifiedRows(values, np.zeros(len(values), np.uint64), NONE, False)
+    return IdentifiedRows(values, *record, True)
+
+
+class RecoveredSet:
+    """The fingerprints of the tables: intact blocks of the first table, and the entries of other tables in its gaps."""
+
+    def __init__(self, store: DamagedStore, folder: Path, memory: int) -> None:
+        words, first = store.design.width.words, identity(store.design.width.bits)
+        self._identity = next((table for table in store.tables if table.header.permutation == first), None)
+        self.block_count = None if self._identity is None else self._identity.header.block_count  # None: not known
+        self._words, self._highest = words, 2 ** (64 * words) - 1
+        self.count = self._digest = 0
+        self.fillers = RowFile(folder, words)  # what other tables have in the gaps
+        lows, highs = array("Q"), array("Q")
+        for part in self._parts():
+            if isinstance(part, IntactBlocks):
+                self._note(part.values)
+            else:
+                lows.extend(row_of_number(part.low, words).reshape(-1).tolist())
+                highs.extend(row_of_number(part.high, words).reshape(-1).tolist())
+        self.has_gaps = bool(lows)
+        if self.has_gaps:
+            self._fill(store, lows, highs, Sorter(memory, folder, words=words))
+        self.complete = (self.count, self._digest) == (store.count, store.digest)  # whether it is all that the store held
+
+    def _note(self, values: Words) -> None:
+        self.count += len(values)
+        self._digest = (self._digest + _kernel.digest(values)) % 2**64
+
+    def _parts(self) -> Iterator[IntactBlocks | Gap]:
+        """Yield the intact blocks of the first table, and the gaps between them."""
+        block, low = 0, 0
+        for piece in () if self._identity is None else intact_blocks(self._identity):
+            first, last = rows_to_numbers(piece.values[[0, -1]])
+            if piece.first > block:
+                yield Gap(block, piece.first, low, first - 1)
+            yield piece
+            block, low = piece.first + len(piece.counts), last + 1
+        if self.block_count is None or block < self.block_count:
+            yield Gap(block, self.block_count or 0, low, self._highest)
+
+    def _fill(self, store: DamagedStore, lows: array[int], highs: array[int], sorter: Sorter) -> None:
+        """Take the rows in the gaps from other tables, until one table had all its rows."""
+        shape = (-1,) if self._words == 1 else (-1, self._words)
+        least, greatest = (comparable(np.array(bounds, np.uint64).reshape(shape)) for bounds in (lows, highs))
+        others = [table for table in store.tables if table is not self._identity and table.spec.kind != REFERENCES]
+        if isinstance(self._identity, ColumnTable):
+            others.insert(0, self._identity)  # of blocks of ids that are damaged in part
+        for table in others:
+            read = 0
+            for values in intact_rows(table):
+                compared = comparable(values)
+                place = np.searchsorted(least, compared, side="right") - 1
+                sorter.add(values[(place >= 0) & (compared <= greatest[np.maximum(place, 0)])], None)
+                read += len(values)
+            if read == store.count:
+                break
+        for group in sorter.groups(lambda rows: None):
+            self._note(group.keys)
+            self.fillers.append(group.keys)
+
+    def rows(self, records: IdRecords) -> Iterator[IdentifiedRows]:
+        """Yield everything with its ids, ascending, in blocks or in pieces of about the size of a block."""
+        placed = self._identity is not None and self._identity.spec.kind == ROWS and len(records) == self.block_count
+        for part in self._parts():
+            if isinstance(part, Gap):
+                yield from self._placed_rows(part, records) if placed else self._gap_rows(part, records)
+                continue
+            ends = np.cumsum(part.counts, dtype=np.int64)
+            numbers, found = records.keys.find(part.values[ends - 1])
+            for values, number, there in zip(np.split(part.values, ends[:-1]), numbers.tolist(), found.tolist(), strict=True):
+                yield rows_of(values, records.ids(number) if there else None)
+
+    def _placed_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
+        """Yield the rows of a row file that are left in a gap: each has its place, and so its ids in the record of its block.
+
+        It takes a record for each block of the file.
+        """
+        table, size = self._identity, _kernel.ROWS_IN_BLOCK
+        assert isinstance(table, ColumnTable)
+        for run in table.known[bisect_right(table.known, gap.first * size, key=lambda run: run.end) :]:
+            for block in range(max(run.first // size, gap.first), min(-(-run.end // size), gap.end)):
+                record = records.ids(block)
+                part = run._replace(first=max(run.first, block * size), end=min(run.end, (block + 1) * size))
+                for start, values in table.read_known(part):
+                    some = slice(start - block * size, start - block * size + len(values))
+                    if record is None or len(record[0]) < some.stop:
+                        yield rows_of(values, None)
+                        continue
+                    lims = lims_of(record[0])
+                    yield rows_of(values, (record[0][some], record[1][lims[some.start] : lims[some.stop]]))
+
+    def _gap_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
+        """Yield the rows that were found in a gap.
+
+        Where no fingerprint is missing, as many up to the key of a record as the record is for have its ids. Otherwise it takes
+        a record for each block of the gap: then all are known that lie between the keys of two blocks, and if their number is
+        right, none is missing.
+        """
+        start, end = self.fillers.below(gap.low), self.fillers.below(gap.high, inclusive=True)
+        numbers = range(records.keys.below(gap.low), records.keys.below(gap.high, inclusive=True))
+        for number in numbers if self.complete or len(numbers) == gap.end - gap.first else ():
+            record = records.ids(number)
+            stop = self.fillers.below(rows_to_numbers(records.keys.read(number, number + 1))[0], inclusive=True)
+            first = stop - (0 if record is None else len(record[0]))
+            if first < start or not (self.complete or first == start):
+                first, record = stop, None
+            yield from self._without_ids(start, first)
+            yield rows_of(self.fillers.read(first, stop), record)
+            start = stop
+        yield from self._without_ids(start, end)
+
+    def _without_ids(self, start: int, end: int) -> Iterator[IdentifiedRows]:
+        return (rows_of(self.fillers.read(at, min(at + PIECE_ROWS, end)), None) for at in range(start, end, PIECE_ROWS))
+
+
+def intact_blocks(table: Table) -> Iterator[IntactBlocks]:
+    """Yield every block of a table that can be read, in order; of a column table, blocks of ids."""
+    if isinstance(table, ColumnTable):
+        size, count = _kernel.ROWS_IN_BLOCK, table.header.count
+        for run in table.known:
+            first = -(-run.first // size) * size
+            end = run.end if run.end == count else run.end // size * size
+            for start, values in table.read_known(run._replace(first=first, end=max(end, first))):
+                yield IntactBlocks(start // size, values, block_counts(len(values)))
+        return
+    start, end, bad = 0, table.header.block_count, table.header.block_count
+    while start < end:
+        try:
+            values, counts, after = table.decode(start, bad)
+        except (CorruptStoreError, StorageError) as error:
+            found = error.block
+            bad = found if isinstance(found, int) and start <= found < bad else start
+        else:
+            yield IntactBlocks(start, values, counts)
+            start = after
+        if start == bad:
+            start, bad = bad + 1, end
+
+
+def intact_rows(table: Table) -> Iterator[Words]:
+    """Yield every fingerprint of a table that can be read, in the order of the table, in pieces."""
+    permutation = np.frombuffer(table.header.permutation, np.uint8)
+    if isinstance(table, PackedTable):
+        pieces = (piece.values for piece in intact_blocks(table))
+    else:
+        pieces = (values for run in table.known for _, values in table.read_known(run))
+    return (_kernel.permute(values, permutation, True) for values in pieces)
+
+
+# The rows
+
+
+class RecoveredRows:
+    """What is left of the current generation and of its log."""
+
+    def __init__(self, store: DamagedStore, folder: Path, memory: int, report: RepairReport, lost: LossList) -> None:
+        self._store, self._report, self._folder, self._lost = store, report, folder, lost
+        self._width = width = store.design.width
+        self._set = RecoveredSet(store, folder, memory // 2)
+        if self._set.complete:
+            whole = ", with the help of other tables" if self._set.has_gaps else ""
+            report.actions.append(f"recovered {store.count:,} of {counted(store.count, 'fingerprint')} of the tables{whole}")
+        else:
+            report.losses.append(
+                f"{store.count - self._set.count} of {store.count} fingerprints of the tables, which are not known"
+            )
+        record = None if store.manifest is None else store.manifest.generation
+        path, shape = self._ours(IDS_FILE, None if record is None else record.ids_file)
+        self._ids = IdRecords(path, shape, width.words, store.digest, folder, memory // 8)
+        blocks = self._set.block_count
+        if blocks is None or len(self._ids) < blocks:
+            report.actions.append(f"recovered {len(self._ids)}{'' if blocks is None else f' of {blocks}'} id records")
+        path, shape = self._ours(STRINGS_FILE, record.dictionary["strings"] if record and record.dictionary else None)
+        self._strings = StringRecords(path, shape, folder, memory // 8)
+        start = store.log if store.manifest is None else LogHeader.of(store.manifest)
+        log = self._read_log()
+        self._changes = LogChanges([] if log is None else log.pieces, width.words, None if start is None else start.first_string)
+        self.expected = None if start is None else start.totals  # what the store held, if that is known
+        if log is not None and log.pieces:
+            self.expected = log.pieces[-1].change.totals
+        if self.expected is None:
+            self.next_row, self.id_kind = 0, "string" if len(self._strings) else "integer"
+            report.losses.append(f"the kind of ids: taken for {self.id_kind}s")
+        else:
+            self.next_row, self.id_kind = self.expected.next_row, self.expected.id_kind
+        self._end = self._strings.end if self.id_kind == "string" else self.next_row if self.id_kind == "row" else 0
+        self._seen = np.zeros(self._end, bool) if self._end <= memory // 8 else None  # which numbers of ids occur
+        self.reserved = 0 if self._seen is None else self._end  # bytes of the budget
+
+    def _ours(self, name: str, shape: dict[str, int] | None) -> tuple[Path | None, dict[str, int] | None]:
+        """Return the path and the shape of a file of the generation; no path if it is known to be that of another store."""
+        path = self._store.folder / name
+        try:
+            digest = seal_digest(path, shape)
+        except DAMAGE as error:
+            if name == IDS_FILE or shape is not None or path.exists():
+                self._report.note(error)
+            return path, shape
+        if shape is not None and digest != shape["digest"]:
+            refuse(self._report, path, "a file of another store or of another time: nothing was taken from it")
+            return None, None
+        return path, shape
+
+    def _read_log(self) -> IntactLog | None:
+        store, report = self._store, self._report
+        if store.log is not None:
+            try:
+                log = IntactLog(store.folder / LOG_FILE, store.log, store.log_end, self._folder)
+            except DAMAGE as error:
+                report.note(error)
+            else:
+                report.losses += log.losses
+                if log.count:
+                    report.actions.append(f"applied {counted(log.count, 'log record')}")
+                return log
+        report.losses.append(LOST_LOG)
+        return None
+
+    def rows(self, options: Options, progress: Progress | None) -> Iterator[Batch]:
+        """Yield the rows of the new store, and note losses; a next row number that is lost too follows from the ids."""
+        changes = self._changes
+        done = highest = 0
+        for values, counts, ids, known in _together(self._set.rows(self._ids)):
+            self._note_seen(ids)
+            highest = max(highest, int(ids.max(initial=0)))
+            known_as = changes.numbers(values)
+            lost_ids, has_more = ~known & ~changes.wiped[known_as], changes.has_more[known_as]
+            for kind, which in (("ids", has_more), ("fingerprint", ~has_more)):
+                texts = self._width.texts(values[lost_ids & which])
+                self._lost.add(kind, texts, [""] * len(texts))
+            pairs = np.repeat(np.arange(len(values)), counts.astype(np.int64))
+            kept = ~changes.removes(known_as[pairs], ids)
+            yield from self._batches(values[pairs[kept]], ids[kept])
+            done += len(values)
+            if progress is not None:
+                progress(PHASE_RECOVER, done, self._set.count)
+        self._note_seen(changes.ids)
+        yield from self._batches(*changes.added)
+        if self.id_kind == "row" and self.expected is None:
+            options.rows = min(max(highest, int(changes.ids.max(initial=0))) + 1, LAST_ROW)
+
+    def _note_seen(self, ids: Words) -> None:
+        if self._seen is not None:
+            self._seen[ids[ids < len(self._seen)]] = True
+
+    def _batches(self, fingerprints: Words, ids: Words) -> Iterator[Batch]:
+        step = BATCH_STRINGS if self.id_kind == "string" else BATCH_ROWS
+        for start in range(0, len(ids), step):
+            rows, numbers = fingerprints[start : start + step], ids[start : start + step]
+            yield self._named(rows, numbers) if self.id_kind == "string" else Batch(rows, numbers)
+
+    def _named(self, fingerprints: Words, numbers: Words) -> Batch:
+        """Return rows with the strings of their ids, as far as these are left."""
+        logged = self._changes.strings
+        names = [logged.get(n) or name for n, name in zip(numbers.tolist(), self._strings.get(numbers), strict=True)]
+        has_name = np.array([name is not None for name in names], bool)
+        self._lost.add("name", self._width.texts(fingerprints[~has_name]), map(str, numbers[~has_name].tolist()))
+        return Batch(fingerprints[has_name], StringColumn.of([name for name in names if name is not None]))
+
+    def list_unseen(self) -> None:
+        """Add the ids that nothing has now, where some were lost whose fingerprints are not known, or the other way round.
+
+        Those deleted before the last merge are among them: a dictionary keeps their strings, and row numbers are not used again.
+        """
+        if self._set.complete and not (self._lost.counts["ids"] or self._lost.counts["fingerprint"]):
+            return
+        if self._seen is None:
+            self._report.losses.append(
+                f"which ids are lost: not listed, as that takes 8 bytes of memory (memory=, --memory) for each of {self._end:,}"
+            )
+            return
+        for start in range(0, self._end, BATCH_STRINGS):
+            unseen = np.flatnonzero(~self._seen[start : start + BATCH_STRINGS]).astype(np.uint64) + np.uint64(start)
+            if self.id_kind == "string":
+                names = [name.decode() for name in self._strings.get(unseen) if name is not None]
+            else:
+                names = list(map(str, unseen.tolist()))
+            self._lost.add("id", [""] * len(names), names)
+
+    def close(self) -> None:
+        """Give files back."""
+        for some in (self._set.fillers, self._ids, self._strings):
+            some.close()
+
+
+def _together(parts: Iterable[IdentifiedRows]) -> Iterator[tuple[Words, Words, Words, npt.NDArray[np.bool_]]]:
+    waiting: list[IdentifiedRows] = []
+    rows = 0
+    for part in parts:
+        waiting.append(part)
+        rows += len(part.values) + len(part.ids)
+        if rows >= BATCH_ROWS:
+            yield _joined(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: list[IdentifiedRows]) -> tuple[Words, Words, Words, npt.NDArray[np.bool_]]:
+    values, counts, ids = (np.concatenate(columns) for columns in list(zip(*parts, strict=True))[:3])
+    return values, counts, ids, np.repeat([part.known for part in parts], [len(part.values) for part in parts])

@@ -1,0 +1,415 @@
+"""What a change adds and removes, decided by a snapshot: each decision is the change, or None, and what the call returns."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import compress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Bytes, Words
+from fpstore.base.arrays import distinct_places
+from fpstore.base.width import comparable, distinct, distinct_counts, equal, is_in, order_of, row_of_number, rows_to_numbers
+from fpstore.errors import InputError
+from fpstore.format.dictionary import NO_NUMBER
+from fpstore.format.record import ADD, IN_BASE, REMOVE, WIPE, Change, Row, Totals, pack_change, pack_one
+from fpstore.query.batches import MatchColumns, joined, no_matches
+from fpstore.query.delta import ABSENT, PRESENT, Delta
+from fpstore.query.ids import number_of, numbers_of
+from fpstore.query.matches import MatchList
+from fpstore.query.snapshot import Snapshot
+
+KIND_WORDS = {"row": "row numbers or other integers", "integer": "integers", "string": "strings"}
+
+DROPPED = 2
+MANY_IDS = 64  # per row; if there are more, they are searched and not put into a set
+NONE = np.empty(0, np.uint64)
+Reused = Callable[[int], object]  # called with the number of each known string
+
+
+class Deleted(NamedTuple):
+    """The result of :meth:`fpstore.Store.delete`.
+
+    Attributes
+    ----------
+    removed : int
+        Pairs of fingerprint and id that are gone.
+    missing : int
+        Of the ids, fingerprints or pairs that were given, how many were not stored. One that was given twice counts once.
+    """
+
+    removed: int
+    missing: int
+
+
+class FewRows(NamedTuple):
+    """A change of a few rows, without arrays."""
+
+    totals: Totals
+    rows: list[Row]
+    strings: list[bytes]
+
+
+class NewRows(NamedTuple):
+    """Rows to be added, with their ids as numbers, new strings, and the totals afterwards."""
+
+    fingerprints: Words
+    ids: Words
+    strings: list[bytes]  # those that have no number yet
+    totals: Totals  # with the kind of ids and the next row after the change
+
+
+def packed(snapshot: Snapshot, change: Change | FewRows) -> tuple[bytes, Totals, int, Callable[[], None]]:
+    """Return the payload of a log record, the totals afterwards, the number of rows, and what applies the change to the delta."""
+    words, delta = snapshot.width.words, snapshot.delta
+    if isinstance(change, FewRows):
+        totals, rows, strings = change
+        if len(rows) == 1:
+            return pack_one(totals, rows[0], strings, words), totals, 1, partial(delta.apply_one, rows[0], strings)
+        kinds, fingerprints, ids = zip(*rows, strict=True)
+        values = np.concatenate([row_of_number(fingerprint, words) for fingerprint in fingerprints])
+        change = Change(totals, np.array(kinds, np.uint8), values, np.array(ids, np.uint64), strings)
+    return pack_change(change), change.totals, len(change.kinds), partial(delta.apply, change)
+
+
+# Adding
+
+
+def insertion(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
+    """Add pairs; the result is the number of new ones."""
+    in_base = snapshot.delta.in_base(rows.fingerprints)
+    new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
+    kept, kept_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
+    if not len(kept):
+        return None, 0
+    totals = rows.totals._replace(
+        fingerprints=snapshot.totals.fingerprints + count_absent(snapshot, kept, in_base),
+        ids=snapshot.totals.ids + len(kept),
+    )
+    return Change(totals, ADD + IN_BASE * in_base, kept, kept_ids, rows.strings), len(kept)
+
+
+def probed_insertion_of_one(
+    snapshot: Snapshot, path: Path, value: int, identifier: int | str, radius: int, always: bool, reused: Reused
+) -> tuple[FewRows | None, MatchList]:
+    """Probe, and add the row if nothing matched; the result is the matches."""
+    kind = kind_with(snapshot, path, (identifier,))
+    matches = snapshot.probe(value, radius)
+    if matches and not always:
+        return None, matches
+    number, strings = numbered_one(snapshot, identifier, reused)
+    known, in_base = bool(matches) and matches[0].distance == 0, False
+    # A fingerprint that the probe has not found is in the tables only if it was deleted from them.
+    if known or snapshot.delta.kernel.removals:
+        ids, in_base = snapshot.id_numbers_of_one(value)
+        if number in ids:
+            return None, matches
+    before = snapshot.totals
+    totals = Totals(before.fingerprints + (not known), before.ids + 1, before.next_row, kind).counting(number)
+    return FewRows(totals, [(ADD | IN_BASE if in_base else ADD, value, number)], strings), matches
+
+
+def replacement(snapshot: Snapshot, rows: NewRows) -> tuple[Change | None, int]:
+    """Add pairs, and remove all others that have these distinct ids; the result is the number of ids that changed."""
+    in_base = snapshot.delta.in_base(rows.fingerprints)
+    new = new_pairs(snapshot, rows.fingerprints, rows.ids, in_base)
+    added, added_ids, in_base = rows.fingerprints[new], rows.ids[new], in_base[new]
+    gone, gone_ids = snapshot.with_ids(rows.ids)
+    order = np.argsort(rows.ids)
+    other = ~equal(gone, rows.fingerprints[order][np.searchsorted(rows.ids[order], gone_ids)])
+    gone, gone_ids = gone[other], gone_ids[other]
+    if not len(added) and not len(gone):
+        return None, 0
+    dying = left_without_ids(snapshot, gone, added)
+    stays = ~is_in(gone, dying)
+    # A fingerprint that dies gets no pair, so the order of the rows does not matter.
+    removed, removed_ids = np.concatenate([dying, gone[stays]]), gone_ids[stays]
+    kinds = np.repeat(np.array([ADD, WIPE, REMOVE], np.uint8), [len(added), len(dying), len(removed_ids)])
+    kinds += IN_BASE * np.concatenate([in_base, snapshot.delta.in_base(removed)])
+    before = snapshot.totals
+    totals = rows.totals._replace(
+        fingerprints=before.fingerprints + count_absent(snapshot, added, in_base) - len(dying),
+        ids=before.ids + len(added) - len(gone),
+    )
+    columns = np.concatenate([added, removed]), np.concatenate([added_ids, np.zeros(len(dying), np.uint64), removed_ids])
+    return Change(totals, kinds, *columns, rows.strings), len(np.union1d(added_ids, gone_ids))
+
+
+def replacement_of_one(
+    snapshot: Snapshot, path: Path, fingerprint: int, identifier: int | str, reused: Reused
+) -> tuple[FewRows | None, int]:
+    """Do :func:`replacement` for one row."""
+    kind = kind_with(snapshot, path, (identifier,))
+    number, strings = numbered_one(snapshot, identifier, reused)
+    found = [] if strings else snapshot.fingerprints_of_one(number)
+    others = [other for other in found if other != fingerprint]
+    is_new = len(others) == len(found)
+    if not is_new and not others:
+        return None, 0
+    rows, dying = leaving(snapshot, others, number)
+    before = snapshot.totals
+    count = before.fingerprints - dying
+    if is_new:
+        ids, in_base = snapshot.id_numbers_of_one(fingerprint)
+        rows.append((ADD | IN_BASE if in_base else ADD, fingerprint, number))
+        count += not ids
+    totals = Totals(count, before.ids + is_new - len(others), before.next_row, kind).counting(number)
+    return FewRows(totals, rows, strings), 1
+
+
+# Deleting
+
+
+def deletion_of_fingerprints(snapshot: Snapshot, fingerprints: Words) -> tuple[Change | None, Deleted]:
+    """Remove fingerprints with all their ids."""
+    unique = distinct(fingerprints)
+    stored = unique[~absent(snapshot, unique, snapshot.delta.in_base(unique))]
+    lims, _ = snapshot.id_numbers(stored)
+    return _removal(snapshot, stored, int(lims[-1]), unique[:0], NONE, len(unique) - len(stored))
+
+
+def deletion_of_ids(snapshot: Snapshot, ids: Words | list[str]) -> tuple[Change | FewRows | None, Deleted]:
+    """Remove every pair that has one of these ids."""
+    if len(ids) == 1:
+        number = number_of(snapshot, ids[0] if isinstance(ids, list) else int(ids[0]))
+        of_one = [] if number is None else snapshot.fingerprints_of_one(number)
+        if number is None or not of_one:
+            return None, Deleted(0, 1)
+        rows, dying = leaving(snapshot, of_one, number)
+        before = snapshot.totals
+        totals = before._replace(fingerprints=before.fingerprints - dying, ids=before.ids - len(of_one))
+        return FewRows(totals, rows, []), Deleted(len(of_one), 0)
+    unique = list(dict.fromkeys(ids)) if isinstance(ids, list) else np.unique(ids)
+    numbers, known = numbers_of(snapshot, unique)
+    fingerprints, found = snapshot.with_ids(numbers[known])
+    return _removal_of_pairs(snapshot, fingerprints, found, len(unique) - len(np.unique(found)))
+
+
+def deletion_of_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words | list[str]) -> tuple[Change | None, Deleted]:
+    """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
+    numbers, known = numbers_of(snapshot, ids)
+    unknown = fingerprints[~known]  # their ids are strings that the store has never seen
+    missing = len(set(zip(rows_to_numbers(unknown), compress(ids, ~known), strict=True)))
+    fingerprints, numbers = fingerprints[known], numbers[known]
+    once = ~repeats(fingerprints, numbers)
+    fingerprints, numbers = fingerprints[once], numbers[once]
+    gone = new_pairs(snapshot, fingerprints, numbers, snapshot.delta.in_base(fingerprints))
+    return _removal_of_pairs(snapshot, fingerprints[~gone], numbers[~gone], missing + int(gone.sum()))
+
+
+def _removal_of_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words, missing: int) -> tuple[Change | None, Deleted]:
+    """Remove distinct pairs that are stored."""
+    dying = left_without_ids(snapshot, fingerprints, fingerprints[:0])
+    stays = ~is_in(fingerprints, dying)
+    return _removal(snapshot, dying, len(fingerprints), fingerprints[stays], ids[stays], missing)
+
+
+def _removal(
+    snapshot: Snapshot, dying: Words, pairs: int, fingerprints: Words, ids: Words, missing: int
+) -> tuple[Change | None, Deleted]:
+    if not pairs:
+        return None, Deleted(0, missing)
+    kinds = np.repeat(np.array([WIPE, REMOVE], np.uint8), [len(dying), len(fingerprints)])
+    fingerprints, ids = np.concatenate([dying, fingerprints]), np.concatenate([np.zeros(len(dying), np.uint64), ids])
+    kinds += IN_BASE * snapshot.delta.in_base(fingerprints)
+    totals = snapshot.totals._replace(fingerprints=snapshot.totals.fingerprints - len(dying), ids=snapshot.totals.ids - pairs)
+    return Change(totals, kinds, fingerprints, ids, []), Deleted(pairs, missing)
+
+
+def left_without_ids(snapshot: Snapshot, gone: Words, added: Words) -> Words:
+    """Return the fingerprints that have no id left when one pair is gone for each of ``gone``, and ``added`` get one."""
+    unique, counts = distinct_counts(gone)
+    lims, _ = snapshot.id_numbers(unique)
+    dying: Words = unique[(np.diff(lims) == counts) & ~is_in(unique, added)]
+    return dying
+
+
+# What is stored of some rows
+
+
+def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
+    """Return which pairs are equal to an earlier pair."""
+    again = np.zeros(len(fingerprints), bool)
+    if count_distinct(fingerprints) < len(fingerprints):
+        order = order_of(fingerprints, ids)
+        sorted_rows = fingerprints[order]
+        same = equal(sorted_rows[1:], sorted_rows[:-1]) & (np.diff(ids[order]) == 0)
+        again[order[1:][same]] = True  # lexsort is stable: the first of equal pairs comes first
+    return again
+
+
+def new_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
+    """Return which pairs are not stored yet; of equal rows, only the first counts."""
+    new = ~repeats(fingerprints, ids)
+    known = snapshot.delta.kernel.pairs(fingerprints, ids, snapshot.delta.version)
+    new &= known != PRESENT
+    ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
+    if len(ask):
+        unique, place = distinct_places(fingerprints[ask])
+        lims, numbers = snapshot.base_id_numbers(unique)
+        owner = np.repeat(np.arange(len(unique)), np.diff(lims))
+        stored = set(zip(owner.tolist(), numbers.tolist(), strict=True)) if len(numbers) < MANY_IDS * len(ask) else None
+        for row, at in zip(ask.tolist(), place.tolist(), strict=True):
+            if stored is not None:
+                new[row] = (at, int(ids[row])) not in stored
+            else:
+                part = numbers[lims[at] : lims[at + 1]]
+                found = int(np.searchsorted(part, ids[row]))
+                new[row] = found == len(part) or part[found] != ids[row]
+    return new
+
+
+def absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
+    """Return which fingerprints are not stored."""
+    states = snapshot.delta.kernel.states(fingerprints, snapshot.delta.version)
+    return np.asarray((states == ABSENT) | ((states == 0) & (in_base == 0)))
+
+
+def count_absent(snapshot: Snapshot, fingerprints: Words, in_base: Bytes) -> int:
+    """Return the number of distinct fingerprints that are not stored."""
+    return count_distinct(fingerprints[absent(snapshot, fingerprints, in_base)])
+
+
+def last_of_each(fingerprints: Words, ids: Words | list[str]) -> tuple[Words, Words | list[str]]:
+    """Return of the rows with the same id only the last."""
+    if isinstance(ids, list):
+        rows = list({identifier: row for row, identifier in enumerate(ids)}.values())
+        return fingerprints[rows], [ids[row] for row in rows]
+    distinct, places = np.unique(ids[::-1], return_index=True)
+    return fingerprints[::-1][places], distinct
+
+
+def leaving(snapshot: Snapshot, fingerprints: list[int], number: int) -> tuple[list[Row], int]:
+    """Return the rows by which one id leaves some fingerprints, and how many of these die."""
+    rows, dying = [], 0
+    for fingerprint in fingerprints:
+        ids, in_base = snapshot.id_numbers_of_one(fingerprint)
+        dies = len(ids) == 1
+        dying += dies
+        kind = WIPE if dies else REMOVE
+        rows.append((kind | IN_BASE if in_base else kind, fingerprint, 0 if dies else number))
+    return rows, dying
+
+
+def count_distinct(fingerprints: Words) -> int:
+    """Return the number of distinct fingerprints; for a few thousand, a sort is several times as fast as NumPy's hash table."""
+    values = np.sort(comparable(fingerprints))
+    return int(np.count_nonzero(values[1:] != values[:-1])) + 1 if len(values) else 0
+
+
+def is_fresh(snapshot: Snapshot) -> bool:
+    """Whether a store has no id, and remembers none, so that the next ids decide the kind.
+
+    After strings, integers can be the next, as no number of a string is in use. Strings after these wait for a merge: it forgets
+    the old numbers, and counts from 0 again.
+    """
+    totals, delta = snapshot.totals, snapshot.delta
+    if delta.strings or (delta.first_string and totals.id_kind != "string"):
+        return False
+    return totals.ids == 0 and totals.next_row == 0
+
+
+def numbered(
+    snapshot: Snapshot, path: Path, fingerprints: Words, ids: Words | Sequence[int | str] | None, reused: Callable[[int], object]
+) -> NewRows:
+    """Turn ids into numbers, and compute the totals afterwards; call ``reused`` with the number of each known string."""
+    totals = snapshot.totals
+    if ids is None:
+        if totals.id_kind != "row" and not is_fresh(snapshot):
+            raise InputError(f"{path}: its ids are {KIND_WORDS[totals.id_kind]}: give one for each row")
+        end = totals.next_row + len(fingerprints)
+        if end >= 2**64:
+            raise InputError(f"{path}: the row numbers are used up: give ids")
+        numbers = np.arange(totals.next_row, end, dtype=np.uint64)
+        return NewRows(fingerprints, numbers, [], totals._replace(next_row=end, id_kind="row"))
+    kind = kind_with(snapshot, path, ids)
+    if not len(ids) or not isinstance(ids[0], str):
+        numbers = np.asarray(ids, np.uint64)
+        totals = totals._replace(id_kind=kind)
+        return NewRows(fingerprints, numbers, [], totals.counting(int(numbers.max())) if len(numbers) else totals)
+    numbers, strings = _numbers(snapshot, ids, reused)  # type: ignore[arg-type]
+    return NewRows(fingerprints, numbers, strings, totals._replace(id_kind=kind))
+
+
+def kind_with(snapshot: Snapshot, path: Path, ids: Words | Sequence[int | str]) -> str:
+    """Return the kind of ids of the store once these are added; InputError for ids of another kind."""
+    had = snapshot.totals.id_kind
+    if not len(ids):
+        return had
+    strings = isinstance(ids[0], str)
+    if is_fresh(snapshot):
+        return "string" if strings else "integer"
+    if strings != (had == "string"):
+        got, hint = ("strings", "integers below 2^64") if strings else ("integers", "strings (--id-type str)")
+        raise InputError(f"{path}: its ids are {KIND_WORDS[had]}, got {got}: give {hint}")
+    return had
+
+
+def _numbers(snapshot: Snapshot, ids: Sequence[str], reused: Callable[[int], object]) -> tuple[Words, list[bytes]]:
+    encoded = [string.encode() for string in ids]
+    numbers = snapshot.numbers_of_strings(encoded)
+    known = numbers != NO_NUMBER
+    for number in numbers[known].tolist():
+        reused(number)
+    fresh: dict[bytes, int] = {}
+    following = snapshot.delta.next_string
+    for i in np.flatnonzero(~known).tolist():
+        numbers[i] = fresh.setdefault(encoded[i], following + len(fresh))
+    return numbers, list(fresh)
+
+
+def numbered_one(snapshot: Snapshot, identifier: int | str, reused: Callable[[int], object]) -> tuple[int, list[bytes]]:
+    """Return the number of one id, and a list with its string if that is new; see :func:`numbered`."""
+    if isinstance(identifier, int):
+        return identifier, []
+    encoded = identifier.encode()
+    number = snapshot.number_of(identifier)
+    if number is None:
+        return snapshot.delta.next_string, [encoded]
+    reused(number)
+    return number, []
+
+
+# Probes and inserts in order: the second of two near-duplicates finds the first
+
+
+def probe_insert_in_order(
+    delta: Delta, fingerprints: Words, ids: Words, in_base: Bytes, returning: npt.NDArray[np.bool_],
+    dropped: npt.NDArray[np.bool_], near_in_tables: MatchColumns, radius: int, always: bool,
+) -> tuple[MatchColumns, npt.NDArray[np.bool_]]:  # fmt: skip
+    """Probe and insert rows in the delta, at new versions; return the columns of their matches, and which were inserted.
+
+    A row that is ``returning`` is in the tables but deleted: once it is inserted, later rows find it in the tables again. One
+    that is ``dropped`` is never inserted. The matches in the tables are all, even those deleted since. With ``always``, rows that
+    have matches are inserted too.
+    """
+    ends = sorted({*(np.flatnonzero(returning) + 1).tolist(), len(fingerprints)})
+    parts: list[MatchColumns] = []
+    masks = [np.zeros(0, bool)]
+    start = 0
+    while start < len(fingerprints):
+        end = ends[bisect_right(ends, start)]
+        near = delta.kernel.combine(_part(near_in_tables, start, end), no_matches(fingerprints[start:end]), delta.version)
+        matched = (np.diff(near[0]) > 0).astype(np.uint8)
+        matched[dropped[start:end]] = DROPPED
+        version = delta.version + 1
+        lims, found, distances, inserted = delta.kernel.probe_insert(
+            fingerprints[start:end], ids[start:end], matched, in_base[start:end], radius, always, version
+        )
+        delta.version = version
+        taken = len(inserted)  # fewer than given, if a row has many matches
+        parts.append(delta.kernel.combine(_part(near, 0, taken), (lims, found, distances), version))
+        masks.append(inserted.astype(bool))
+        start += taken
+    return joined(parts or [no_matches(fingerprints)]), np.concatenate(masks)
+
+
+def _part(columns: MatchColumns, start: int, end: int) -> MatchColumns:
+    lims, fingerprints, distances = columns
+    a, b = lims[start], lims[end]
+    return lims[start : end + 1] - a, fingerprints[a:b], distances[a:b]

@@ -55,7 +55,7 @@ def tiny(monkeypatch):
     """Let the least budget hold 64 rows, so that a few thousand rows are spilled, split again and merged."""
     monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", MIB)
     monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", MIB)
-    for module in ("columns", "external_sort", "numbered"):
+    for module in ("columns", "external_sort"):
         monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 16)
     monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 96 * MIB)
     monkeypatch.setattr("fpstore.building.table_keys.THREAD_MEMORY", 1)

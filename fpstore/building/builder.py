@@ -20,10 +20,9 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.threads import ahead
 from fpstore.base.width import Width, check_width, empty_rows
 from fpstore.building.columns import Column, SortedColumns, SortedRows
-from fpstore.building.external_sort import Sorter, sort_bytes
+from fpstore.building.external_sort import Sorter, sort_bytes, sort_room
 from fpstore.building.generation_writer import GenerationWriter, Work, finish_store
 from fpstore.building.input import chunks, known_rows
-from fpstore.building.numbered import sort_room
 from fpstore.building.strings import StringSpool
 from fpstore.building.table_keys import TableKeys, most_threads, reference_keys
 from fpstore.building.target import Target

@@ -13,8 +13,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.building.columns import in_pieces
-from fpstore.building.external_sort import Runs, Slices, size_of, sort_bytes, unless_stopped
-from fpstore.building.numbered import sort_room
+from fpstore.building.external_sort import Runs, Slices, size_of, sort_bytes, sort_room, unless_stopped
 from fpstore.design.tables import REFERENCES, TableSpec
 
 LEAST_MEMORY = 4 << 20  # of a table, however small its share of the budget is

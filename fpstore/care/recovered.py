@@ -22,8 +22,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import comparable, row_of_number, rows_to_numbers
 from fpstore.building.external_sort import Sorter
 from fpstore.care.damaged_store import DAMAGE, DamagedStore, refuse, seal_digest
-from fpstore.care.intact_log import IntactLog, LogChanges
-from fpstore.care.intact_records import IdRecords, RowFile, StringRecords
+from fpstore.care.intact import NONE, IdRecords, IntactLog, LogChanges, RowFile, StringRecords
 from fpstore.care.reports import RepairReport
 from fpstore.design.tables import REFERENCES, ROWS, identity
 from fpstore.errors import CorruptStoreError, InputError, StorageError, counted
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 PHASE_RECOVER = "recovering"
 PIECE_ROWS = BATCH_ROWS = 1 << 16
 BATCH_STRINGS = 1 << 8
-NONE = np.empty(0, np.uint64)
 LOST_LOG = "the log: all that was inserted or deleted since the last merge, if anything was"
 Record = tuple[Words, Words]  # how many ids each fingerprint of a block has, and the ids
 

@@ -15,9 +15,8 @@ from fpstore.base.resources import Resources
 from fpstore.base.threads import ahead
 from fpstore.base.width import WORD_BITS, leading_words, place_of, row_of_number, rows_like
 from fpstore.building.columns import COPY_ROWS, in_pieces
-from fpstore.building.external_sort import unless_stopped
+from fpstore.building.external_sort import sort_room, unless_stopped
 from fpstore.building.generation_writer import GenerationWriter
-from fpstore.building.numbered import sort_room
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import Design
 from fpstore.design.tables import REFERENCES, TableSpec

@@ -16,9 +16,11 @@ from speeds import crossed, slow
 
 import fpstore
 from fpstore import _kernel
+from fpstore.care import intact
 from fpstore.format.dictionary import NUMBERS_FILE
 from fpstore.format.layout import table_name
 from fpstore.format.log import LOG_FILE
+from fpstore.format.manifest import MANIFEST_FILE
 from fpstore.format.mapping import IDS_FILE
 from fpstore.format.strings import LAYOUT_KEYS, STRINGS_FILE
 from fpstore.store import snapshot_of
@@ -335,7 +337,7 @@ MEMORY = 64 << 20
 def in_pieces(tiny, monkeypatch):  # noqa: F811
     """Cut all work into small pieces."""
     monkeypatch.setattr("fpstore.care.recovered.PIECE_ROWS", 5)
-    monkeypatch.setattr("fpstore.care.intact_records.FOUND_AT_ONCE", 3)
+    monkeypatch.setattr("fpstore.care.intact.FOUND_AT_ONCE", 3)
     monkeypatch.setattr("fpstore.care.recovered.BATCH_ROWS", 30)
     monkeypatch.setattr("fpstore.care.recovered.BATCH_STRINGS", 7)
 
@@ -383,3 +385,39 @@ def test_row_numbers_that_take_more_than_the_budget(tmp_path):
     next((tmp_path / "s").rglob(IDS_FILE)).unlink()
     report = fpstore.repair(tmp_path / "s", memory=MEMORY)
     assert "which ids are lost: not listed, as that takes 8 bytes of memory" in " ".join(report.losses)
+
+
+@pytest.mark.parametrize("name", [IDS_FILE, STRINGS_FILE])
+@pytest.mark.parametrize("with_manifest", [True, False])
+def test_a_file_that_is_mostly_a_hole(tmp_path, name, with_manifest):
+    """Of 8 TiB in name only, a repair read all, and held a checksum of each page."""
+    path = make(tmp_path / "s", "string", changes=False)
+    right = content(path)
+    os.truncate(path / GENERATION / name, 1 << 43)
+    if not with_manifest:
+        (path / MANIFEST_FILE).unlink()
+    report = fpstore.repair(path)
+    assert not report.sound
+    assert content(report.output) == right
+    if with_manifest:
+        assert f"{name}: 8,796,093,022,208 bytes, of which most are a hole" in " ".join(report.faults)
+
+
+def test_a_value_that_is_mostly_a_hole(tmp_path, monkeypatch):
+    """A record of any length can be forged where the file has nothing."""
+    path = make(tmp_path / "s", "string", changes=False)
+    file, asked = path / GENERATION / IDS_FILE, []
+    data = file.read_bytes()
+    page = next(at for at in range(8192, len(data), 4096) if data[at + 10 : at + 12] == b"\2\0")
+    node = page + int.from_bytes(data[page + 16 : page + 18], "little")
+    forged = (1 << 30).to_bytes(4, "little") + b"\1\0" + data[node + 6 : node + 16] + (1 << 20).to_bytes(8, "little")
+    with file.open("r+b") as opened:
+        opened.seek(node)
+        opened.write(forged)
+        opened.truncate(1 << 35)
+    read = intact.read_if_possible
+    monkeypatch.setattr(intact, "read_if_possible", lambda *where: asked.append(where[3]) or read(*where))
+    for _ in range(2):
+        assert not fpstore.repair(path, tmp_path / f"new {len(asked)}").complete
+        assert max(asked) < 1 << 20
+        (path / MANIFEST_FILE).unlink(missing_ok=True)

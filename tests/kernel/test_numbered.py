@@ -8,9 +8,8 @@ import pytest
 import fpstore
 from fpstore import _kernel
 from fpstore.base.width import rows_to_numbers
-from fpstore.building import external_sort, numbered
-from fpstore.building.external_sort import Sorter, pair_bytes
-from fpstore.building.numbered import NumberedRows, sort_rows
+from fpstore.building import external_sort
+from fpstore.building.external_sort import NumberedRows, Sorter, pair_bytes, sort_rows
 
 RNG = np.random.default_rng(7)
 
@@ -67,7 +66,7 @@ def sorted_by(threads, rows, stop=None):
 def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
     """Also where large parts are taken apart again."""
     for part_rows, counts in ((1 << 14, [0, 1, 2, 1000, 70_000]), (16, [1000, 3000])):
-        monkeypatch.setattr(numbered, "PART_ROWS", part_rows)
+        monkeypatch.setattr(external_sort, "PART_ROWS", part_rows)
         for count, words, number in itertools.product(counts, (1, 2, 4), (None, np.uint32, np.uint64)):
             keys = drawn(kind, count, words)
             numbers = None if number is None else RNG.integers(0, 2**32, count).astype(number)
@@ -85,7 +84,7 @@ def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, threads, 
     """Also of runs that are sorted, because keys begin alike."""
     monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
     for part_rows, given in itertools.product((16, 1 << 14), (None, 100, 2**64 - 1)):
-        monkeypatch.setattr(numbered, "PART_ROWS", part_rows)
+        monkeypatch.setattr(external_sort, "PART_ROWS", part_rows)
         keys = drawn(kind, 2000, words)
         numbers = np.arange(2000) if given is None else RNG.integers(0, given, 2000, dtype=np.uint64)
         sorter = Sorter(room * pair_bytes(words), tmp_path, None, words, threads)
@@ -101,7 +100,7 @@ def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, threads, 
 
 @pytest.mark.parametrize("kind", ["alike", "a crowd"])
 def test_parts_fit_however_the_keys_lie(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(numbered, "PART_ROWS", 16)
+    monkeypatch.setattr(external_sort, "PART_ROWS", 16)
     monkeypatch.setattr(external_sort, "SAMPLE_STEP", 4)
     sorter = Sorter(300 * pair_bytes(1), tmp_path, None, 1, 2)
     sorter.add(drawn(kind, 3000), None)
@@ -123,8 +122,7 @@ def test_numbers_of_more_bits(tmp_path, room, place):
 
 
 def test_rows_beyond_the_last_number_of_32_bits(tmp_path, monkeypatch):
-    for module in (numbered, external_sort):
-        monkeypatch.setattr(module, "MOST_NUMBER", 500)
+    monkeypatch.setattr(external_sort, "MOST_NUMBER", 500)
     keys = drawn("random", 1000)
     sorter = Sorter(300 * pair_bytes(1), tmp_path, None, 1, 2)
     for start in range(0, 1000, 100):

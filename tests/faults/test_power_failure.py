@@ -384,7 +384,8 @@ fingerprints = [number << 56 for number in range(200)]
 fpstore.build(root + "/s", fingerprints, [f"document {number}" for number in range(200)], design="flip-2", threads=1).close()
 with fpstore.open(root + "/s", "r+") as store:
     store.insert([5], ["five"])
-    store.backup(root + "/copy")
+    # What is inserted meanwhile moves the end of the log that is copied.
+    store.backup(root + "/copy", progress=lambda *_: len(store) > 201 or store.insert([6], ["six"]))
     store.split(root + "/parts", 1, threads=1)
 os._exit(0)
 """
@@ -399,7 +400,9 @@ def test_new_stores_are_durable_when_the_call_returns(recorder, tmp_path):
         disk.take(event)
     (tmp_path / "pool").mkdir()
     put_down(after_a_reboot(disk.image(random.Random(0), 0)), tmp_path / "image", tmp_path / "pool")
-    for name, pairs in (("s", 201), ("copy", 201), ("parts/0.fps", 129), ("parts/1.fps", 72)):
+    for name, pairs in (("s", 202), ("copy", 201), ("parts/0.fps", 130), ("parts/1.fps", 72)):
+        (log,) = (tmp_path / "image" / name).glob("*/log")
+        assert reference_log.parse_log_header(log.read_bytes()).end == log.stat().st_size, name
         with fpstore.open(tmp_path / "image" / name) as store:
             assert (name, len(rows_of(store))) == (name, pairs)
             assert store.verify().ok

@@ -98,7 +98,7 @@ def test_damage_at_every_byte_of_a_manifest(path):
 def test_another_version_is_told_apart_from_damage(path):
     content = json.loads((path / MANIFEST_FILE).read_bytes())
     for key, known in (("format_version", 1), ("width", (32, 64, 128, 256)), ("flags", 0)):
-        for value in (2, 65, 512, None, "1", -1):
+        for value in (2, 65, 512, None, "1", -1, True):
             (path / MANIFEST_FILE).write_bytes(sealed(content | {key: value}))
             with pytest.raises(FormatVersionError, match=key.replace("_", " ")) as caught:
                 fpstore.open(path)

@@ -197,22 +197,21 @@ NULL = option("-0 --null", "Lines of inputs and outputs end with a zero byte, as
 OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
 PAIR_RADIUS = option("-r --radius N", "Largest distance of a pair. By default the store's radius.", RADIUS)
 
-DISK_BUDGET = option("--disk-budget SIZE", "Disk space, such as 40GB, for the tables and ids of the chosen design.", BUDGET)
-STORED = option(
-    "--storage", "Compare designs by the time with tables in memory (hot) or read from disk (cold).", STORAGE, STORAGE[0]
-)
-PREFERRED = option(
-    "--prefer", "Of the designs that fit, auto takes a balance of speed and bytes, the fastest, or the smallest.",
-    PREFER, PREFER[0],
+PLANNING = (
+    option("--codec", "How tables of blocks are packed; elias-fano is smaller and faster.", CODECS, HUFFMAN),
+    option(
+        "--filter/--no-filter",
+        "Write a filter beside each table of blocks that gains from one, or none. By default, where filters pay for their bytes; "
+        "with --storage cold none.",
+        callback=lambda ctx, parameter, value: AUTO if value is None else value,
+    ),
+    option("--disk-budget SIZE", "Disk space, such as 40GB, for the tables and ids of the chosen design.", BUDGET),
+    option("--storage", "Compare designs by the time with tables in memory (hot) or read from disk (cold).", STORAGE, STORAGE[0]),
+    option(
+        "--prefer", "Of the designs that fit, auto takes a balance of speed and bytes, the fastest, or the smallest.",
+        PREFER, PREFER[0],
+    ),
 )  # fmt: skip
-CODEC = option("--codec", "How tables of blocks are packed; elias-fano is smaller and faster.", CODECS, HUFFMAN)
-FILTER = option(
-    "--filter/--no-filter",
-    "Write a filter beside each table of blocks that gains from one, or none. By default, where filters pay for their bytes; "
-    "with --storage cold none.",
-    callback=lambda ctx, parameter, value: AUTO if value is None else value,
-)  # fmt: skip
-PLANNING = (CODEC, FILTER, DISK_BUDGET, STORED, PREFERRED)
 RADIUS_OF_PROBES = option(
     "-r --radius N", "Largest radius of probes, 0 to the width. Above a quarter of the width, the only design is scan.",
     RADIUS, 3,

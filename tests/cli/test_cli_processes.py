@@ -163,6 +163,7 @@ def test_a_closed_pipe_is_quiet(folder: Path) -> None:
 EACH_IN_A_FORK = """
 import os, sys
 from fpstore.cli import main
+main.verbs()  # imports their modules
 for arguments in sys.argv[1:]:
     sys.stderr.write(f"{arguments}: ")
     sys.stderr.flush()

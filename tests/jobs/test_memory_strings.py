@@ -19,6 +19,7 @@ VERB = (
     import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.joining, fpstore.io.lines, fpstore.io.delimited
     from fpstore.cli import main
 
+    main.verbs()  # imports their modules
     limit(int(sys.argv[1]))
     main(sys.argv[2:], standalone_mode=False)
 """

@@ -58,6 +58,7 @@ BOMB = (
     import fpstore.calibration.job, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.dedup
     from fpstore.cli import main
 
+    main.verbs()  # imports their modules
     limit(int(sys.argv[1]))
     main(sys.argv[2:], standalone_mode=False)
 """

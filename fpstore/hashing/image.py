@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
     Picture = str | os.PathLike[str] | bytes | IO[bytes] | Image
 
-METHODS = ("average", "difference", "difference-vertical", "perceptual", "wavelet", "color", "pdq")
+# The functions of the package ImageHash, and radii at 64 bits that find nearly all copies that are scaled, compressed or blurred,
+# and about 1% of other pairs (tools/image_distances).
+_HASHES = {
+    "average": ("average_hash", 5),
+    "difference": ("dhash", 8),
+    "difference-vertical": ("dhash_vertical", 8),
+    "perceptual": ("phash", 10),
+    "wavelet": ("whash", 4),
+    "color": ("colorhash", 2),
+}
+METHODS = (*_HASHES, "pdq")
 FRAMES = ("first", "all")
 PDQ_QUALITY = 50  # the least quality that the authors of PDQ recommend
 DETAIL = 4  # grey levels; docs/images.md measures it on gradients, icons and photographs
 
-_FUNCTIONS = {
-    "average": "average_hash",
-    "difference": "dhash",
-    "difference-vertical": "dhash_vertical",
-    "perceptual": "phash",
-    "wavelet": "whash",
-    "color": "colorhash",
-}
 _WIDTHS = {"color": (64,), "pdq": (256,)}
 _SQUARES = (64, 256)  # the other methods have 8 x 8 and 16 x 16 bits
 _COLOR_BITS = 4  # for each of 14 shares of colours: 56 bits, the most below 64
-# These radii find nearly all copies that are scaled, compressed or blurred, and about 1% of other pairs (tools/image_distances).
-_RADII = {"average": 5, "difference": 8, "difference-vertical": 8, "perceptual": 10, "wavelet": 4, "color": 2}
 _PDQ_RADIUS = 31
 _SIDE = 32
 _ACROSS = np.arange(1 - _SIDE, _SIDE, 2)  # twice the distance of a row from the middle one
@@ -164,7 +164,7 @@ class ImageHash(Fingerprinter["Picture"]):
     @property
     def usual_radius(self) -> int:
         """A radius to begin with."""
-        return _PDQ_RADIUS if self.method == "pdq" else _RADII[self.method] * self.width // 64
+        return _PDQ_RADIUS if self.method == "pdq" else _HASHES[self.method][1] * self.width // 64
 
     def lack(self, item: Picture | Given) -> str:
         """Return why a picture has no fingerprint."""
@@ -204,7 +204,7 @@ class ImageHash(Fingerprinter["Picture"]):
         if self.method == "pdq":
             return self._pdq(image)
         package = import_package("imagehash", "ImageHash")
-        function = getattr(package, _FUNCTIONS[self.method])
+        function = getattr(package, _HASHES[self.method][0])
         if self.method == "color":
             return int(str(function(image, binbits=_COLOR_BITS)), 16)
         size = 8 if self.width == 64 else 16

@@ -1,4 +1,4 @@
-"""The interface of all fingerprinters."""
+"""The interface of all fingerprinters, and batches of texts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from fpstore.errors import InputError, show
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Flags = npt.NDArray[np.bool_]
+Item = TypeVar("Item")
+BATCH_CHARS = 1 << 20
+_SLICE = 1 << 10  # values of a column that become Python values together
 
 
 class Hashed(NamedTuple):
@@ -177,12 +180,6 @@ class Fingerprinter(ABC, Generic[Item_contra]):
     def _one(self, item: Item_contra) -> tuple[Sequence[Any], Hashed]:
         (batch,) = self.batches([item])
         return batch, self.hashed(batch)
-
-
-Item = TypeVar("Item")
-
-BATCH_CHARS = 1 << 20
-_SLICE = 1 << 10  # values of a column that become Python values together
 
 
 def not_text(got: object, wanted: str) -> InputError:

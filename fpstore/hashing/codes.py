@@ -1,4 +1,4 @@
-"""Bit sampling: fingerprints of binary vectors that are wider than a fingerprint."""
+"""Fingerprints of binary vectors and of vectors of small integers: bit samples and unary codes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from fpstore.hashing.base import Flags
 from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, draws, packed
 
 MOST_BITS = 1 << 20
+_MOST_VALUE = 1 << 31
+_FRACTION = 32  # bits behind the point
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +107,6 @@ class BitSample(VectorFingerprinter):
 @lru_cache(maxsize=8)
 def _places(dimension: int, width: int, seed: int) -> npt.NDArray[np.int64]:
     return np.argsort(draws(seed, np.arange(dimension, dtype=np.uint64)), kind="stable")[:width].astype(np.int64)
-
-
-_MOST_VALUE = 1 << 31
-_FRACTION = 32  # bits behind the point
 
 
 @dataclass(frozen=True, kw_only=True)

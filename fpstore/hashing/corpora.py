@@ -1,4 +1,4 @@
-"""What a caller gives as rows: files of rows, folders of them, folders of texts, or a table in memory."""
+"""What a caller gives as rows: files, folders of them or of texts, or a table; rows that are hashed while others are read."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from fpstore.io.source import Batch, IdRule, Projection, RowSource, some_ids
 
 FORMATS = ("parquet", "jsonl", "csv", "tsv")
 _SUFFIXES = tuple(f".{name}" for name in FORMATS)
+WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
 
 
 def open_corpus(
@@ -98,9 +99,6 @@ def _files(given: str) -> list[str]:
             f"{printable(path)}: no {names} in this folder; --text (text=True) makes a document of each file", path=path
         )
     return found
-
-
-WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
 
 
 def hashed_rows(

@@ -1,4 +1,4 @@
-"""Text files, and folders of them, as documents and as a source of rows."""
+"""Text files, and folders of them, always in the same order, as documents and as a source of rows."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from fpstore.io.files import MOST_BYTES, FileState, inner_name, paths_of, readin
 from fpstore.io.sink import Complete
 from fpstore.io.source import Batch, Flags, IdRule, KeptRows, Projection, RowSource, Skip
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Notice = Callable[[Path, str], None]
 
 BATCH_DOCUMENTS, BATCH_CHARS = 1024, 1 << 20
@@ -53,153 +54,15 @@ SENTENCES = {
     "small": "too few pixels",
     "zero": "all components 0",
 }
-
-
-class Document(NamedTuple):
-    """A text file: its id, which is its path as `DocumentReader` has it, the path to open it with, and the text."""
-
-    id: str
-    path: Path
-    text: str
-    encoding: str = "utf-8"  # as Python calls it
-    guessed: bool = False
-    replaced: int = 0  # characters U+FFFD that stand for bytes that are not UTF-8
-
-
-class DocumentFiles(RowSource):
-    """Text files as rows: each is a document with a text, whose id is its path.
-
-    ``on_skip`` is called with the path of each file that is skipped, and the reason; ``on_note`` with the path of a file that is
-    read and what was guessed or replaced, or ``"tags"`` for a page of HTML, unless ``html`` says that pages are expected.
-    """
-
-    def __init__(self, walk: Walk, on_skip: Notice | None = None, on_note: Notice | None = None, html: bool = False) -> None:
-        self.walk = walk
-        self._on_skip, self._on_note, self._html = on_skip, on_note, html
-        self._read: list[FileState] = []
-        self.names = [str(path) for path in walk.paths]
-        self.folders = [path for path in walk.paths if path.is_dir()]
-        self.encoding = walk.encoding
-
-    @cached_property
-    def paths(self) -> list[str]:  # type: ignore[override]
-        """The paths of all files, from a walk at the first use."""
-        return [str(file.path) for file in self.walk.files()]
-
-    @property
-    def label(self) -> str:
-        """The files and suffixes, for a message."""
-        return self.walk.names
-
-    @property
-    def bytes_total(self) -> int:  # type: ignore[override]
-        """The sizes of all files, from a walk at the first use."""
-        return self.walk.bytes_total
-
-    def documents(self, skip: Skip | None = None) -> Iterator[Document]:
-        """Yield the documents behind some that are read only to see whether they are texts."""
-        self.bytes_done, self._read = 0, []
-        for file in self.walk.files():
-            self.bytes_done += file.size
-            try:
-                found = self.walk.text(file)
-            except InputError as error:
-                reason = reason_of(file, error)
-                if self._on_skip is not None:
-                    self._on_skip(file.path, reason)
-                continue
-            if self._on_note is not None and (found.guessed or found.replaced):
-                self._on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
-            if self._on_note is not None and not self._html and inner_name(file.path).lower().endswith(_PAGES):
-                self._on_note(file.path, "tags")
-            self._read.append(file.state)  # before it was read
-            if skip is None or not skip.of(1):
-                yield Document(id_of(file.path), file.path, *found)
-
-    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
-        """Yield the texts and the ids of the files."""
-        skip = Skip(skipped)
-        for held in batched(
-            self.documents(skip), lambda document: len(document.text) + BATCH_CHARS // BATCH_DOCUMENTS, BATCH_CHARS
-        ):
-            ids = StringColumn.of([document.id for document in held])
-            texts, paths = [document.text for document in held], [document.path for document in held]
-            yield Batch(ids=ids, known=np.ones(len(held), bool), texts=texts, paths=paths)
-        skip.finish()
-
-    def states(self) -> list[FileState]:
-        """Return the state of each file, in order."""
-        return [FileState.of(str(file.path)) for file in self.walk.files()]
-
-    def check_names(self) -> None:
-        """Raise InputError for inputs of one name, whose copies would collide."""
-        names = [path.resolve().name for path in self.walk.paths]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(f"two inputs have the name {twice!r}, so their copies would collide: name a folder above them")
-
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
-        """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
-        flags = KeptRows(kept, progress)
-        folder = check_path(target, "the output").resolve()  # of a link, what it leads to
-        beginning = f".{short_name(folder.name, _TEMPORARY_BYTES)}."
-        try:
-            remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
-            with temporary_folder(folder.parent, beginning, ".tmp") as temporary:
-                for state in (state for state in self._read if flags.take(1)[0]):
-                    _copy(state, temporary / self._relative(Path(state.path)))
-                flags.finish()
-                if complete is not None:
-                    complete(temporary)
-                temporary.replace(folder)
-            sync_folder(folder.parent)
-        except StorageError:
-            raise
-        except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
-            raise refused(folder if full else Path(error.filename or folder), error) from error
-
-    def _relative(self, path: Path) -> Path:
-        """Return the place of a file below the folder that was given; of several folders, with their names."""
-        for given in self.walk.paths:
-            if path.is_relative_to(given):
-                inside = path.relative_to(given)
-                return inside if len(self.walk.paths) == 1 and inside.parts else Path(given.resolve().name) / inside
-        raise InputError(f"{path}: is in none of the folders", path=path)
-
-
-def _copy(state: FileState, place: Path) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(state.path, place)
-    if FileState.of(state.path) != state:
-        raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
-
-
-def id_of(path: Path) -> str:
-    """Return the id of a file."""
-    # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be stored.
-    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
-
-
-def iter_documents(
-    paths: Paths,
-    *,
-    suffixes: Iterable[str] | None = None,
-    recursive: bool = True,
-    follow_symlinks: bool = False,
-    max_bytes: int | None = None,
-    encoding: str | None = None,
-    on_skip: Notice | None = None,
-) -> Iterator[Document]:
-    """Yield the texts of files, and of those in folders in the order of their names: see `DocumentReader`."""
-    walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
-    return DocumentFiles(walk, on_skip=on_skip).documents()
-
-
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-
 HEAD_BYTES = 8192  # where a NUL byte is looked for
 _PART_BYTES = 1 << 20
+#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. A .txt file may be a text.
+ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
+NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
+NO_ROWS = (
+    "holds rows, not one text: --text-field NAME (TextReader in Python) makes a fingerprint of the text in each row; "
+    "rows of fingerprints are read without --text, or by insert with --fingerprints"
+)
 
 
 class File(NamedTuple):
@@ -213,15 +76,6 @@ class File(NamedTuple):
     def size(self) -> int:
         """Its bytes."""
         return self.state.size
-
-
-#: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. A .txt file may be a text.
-ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
-NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
-NO_ROWS = (
-    "holds rows, not one text: --text-field NAME (TextReader in Python) makes a fingerprint of the text in each row; "
-    "rows of fingerprints are read without --text, or by insert with --fingerprints"
-)
 
 
 def reason_of(file: File, error: InputError) -> str:
@@ -383,3 +237,144 @@ def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
         if not isinstance(suffix, str) or not suffix.startswith("."):
             raise InputError(f"a suffix must be a str such as '.txt', got {suffix!r:.80}", got=suffix)
     return tuple(suffix.lower() for suffix in checked)
+
+
+class Document(NamedTuple):
+    """A text file: its id, which is its path as `DocumentReader` has it, the path to open it with, and the text."""
+
+    id: str
+    path: Path
+    text: str
+    encoding: str = "utf-8"  # as Python calls it
+    guessed: bool = False
+    replaced: int = 0  # characters U+FFFD that stand for bytes that are not UTF-8
+
+
+class DocumentFiles(RowSource):
+    """Text files as rows: each is a document with a text, whose id is its path.
+
+    ``on_skip`` is called with the path of each file that is skipped, and the reason; ``on_note`` with the path of a file that is
+    read and what was guessed or replaced, or ``"tags"`` for a page of HTML, unless ``html`` says that pages are expected.
+    """
+
+    def __init__(self, walk: Walk, on_skip: Notice | None = None, on_note: Notice | None = None, html: bool = False) -> None:
+        self.walk = walk
+        self._on_skip, self._on_note, self._html = on_skip, on_note, html
+        self._read: list[FileState] = []
+        self.names = [str(path) for path in walk.paths]
+        self.folders = [path for path in walk.paths if path.is_dir()]
+        self.encoding = walk.encoding
+
+    @cached_property
+    def paths(self) -> list[str]:  # type: ignore[override]
+        """The paths of all files, from a walk at the first use."""
+        return [str(file.path) for file in self.walk.files()]
+
+    @property
+    def label(self) -> str:
+        """The files and suffixes, for a message."""
+        return self.walk.names
+
+    @property
+    def bytes_total(self) -> int:  # type: ignore[override]
+        """The sizes of all files, from a walk at the first use."""
+        return self.walk.bytes_total
+
+    def documents(self, skip: Skip | None = None) -> Iterator[Document]:
+        """Yield the documents behind some that are read only to see whether they are texts."""
+        self.bytes_done, self._read = 0, []
+        for file in self.walk.files():
+            self.bytes_done += file.size
+            try:
+                found = self.walk.text(file)
+            except InputError as error:
+                reason = reason_of(file, error)
+                if self._on_skip is not None:
+                    self._on_skip(file.path, reason)
+                continue
+            if self._on_note is not None and (found.guessed or found.replaced):
+                self._on_note(file.path, f"read as {found.encoding}" if found.guessed else "replaced")
+            if self._on_note is not None and not self._html and inner_name(file.path).lower().endswith(_PAGES):
+                self._on_note(file.path, "tags")
+            self._read.append(file.state)  # before it was read
+            if skip is None or not skip.of(1):
+                yield Document(id_of(file.path), file.path, *found)
+
+    def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
+        """Yield the texts and the ids of the files."""
+        skip = Skip(skipped)
+        for held in batched(
+            self.documents(skip), lambda document: len(document.text) + BATCH_CHARS // BATCH_DOCUMENTS, BATCH_CHARS
+        ):
+            ids = StringColumn.of([document.id for document in held])
+            texts, paths = [document.text for document in held], [document.path for document in held]
+            yield Batch(ids=ids, known=np.ones(len(held), bool), texts=texts, paths=paths)
+        skip.finish()
+
+    def states(self) -> list[FileState]:
+        """Return the state of each file, in order."""
+        return [FileState.of(str(file.path)) for file in self.walk.files()]
+
+    def check_names(self) -> None:
+        """Raise InputError for inputs of one name, whose copies would collide."""
+        names = [path.resolve().name for path in self.walk.paths]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"two inputs have the name {twice!r}, so their copies would collide: name a folder above them")
+
+    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+        """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
+        flags = KeptRows(kept, progress)
+        folder = check_path(target, "the output").resolve()  # of a link, what it leads to
+        beginning = f".{short_name(folder.name, _TEMPORARY_BYTES)}."
+        try:
+            remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
+            with temporary_folder(folder.parent, beginning, ".tmp") as temporary:
+                for state in (state for state in self._read if flags.take(1)[0]):
+                    _copy(state, temporary / self._relative(Path(state.path)))
+                flags.finish()
+                if complete is not None:
+                    complete(temporary)
+                temporary.replace(folder)
+            sync_folder(folder.parent)
+        except StorageError:
+            raise
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
+            raise refused(folder if full else Path(error.filename or folder), error) from error
+
+    def _relative(self, path: Path) -> Path:
+        """Return the place of a file below the folder that was given; of several folders, with their names."""
+        for given in self.walk.paths:
+            if path.is_relative_to(given):
+                inside = path.relative_to(given)
+                return inside if len(self.walk.paths) == 1 and inside.parts else Path(given.resolve().name) / inside
+        raise InputError(f"{path}: is in none of the folders", path=path)
+
+
+def _copy(state: FileState, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(state.path, place)
+    if FileState.of(state.path) != state:
+        raise InputError(f"{printable(state.path)}: changed while it was read", path=state.path)
+
+
+def id_of(path: Path) -> str:
+    """Return the id of a file."""
+    # The str of a name that is not UTF-8 has lone surrogates; an id has none, so that it can be stored.
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
+
+
+def iter_documents(
+    paths: Paths,
+    *,
+    suffixes: Iterable[str] | None = None,
+    recursive: bool = True,
+    follow_symlinks: bool = False,
+    max_bytes: int | None = None,
+    encoding: str | None = None,
+    on_skip: Notice | None = None,
+) -> Iterator[Document]:
+    """Yield the texts of files, and of those in folders in the order of their names: see `DocumentReader`."""
+    walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
+    return DocumentFiles(walk, on_skip=on_skip).documents()

@@ -1,4 +1,4 @@
-"""Features of texts: overlapping pieces, and the rows of their hashes."""
+"""Features of texts: overlapping pieces, words of tokenizers, and the rows of their hashes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from fpstore.io.packages import import_package
 HASHES = {"xxh64": WIDTHS[-1], "fnv1a": WIDTHS[-1], "md5": 128, "blake2b": WIDTHS[-1]}
 IN_KERNEL = ("xxh64", "fnv1a")
 SEEDED = ("xxh64", "blake2b")
+Tokenizer = Callable[[str], Iterable[Any]]
+_LEVELS = 5
+_KEYWORDS = 64
 
 Hash = Callable[[bytes], bytes | int]  # a hash function of the caller
 
@@ -86,12 +89,6 @@ def check_hash(name: str | Hash, width: int, seed: int) -> None:
         )
     if seed and name not in SEEDED:
         raise InputError(f"hash={name!r} has no seed: use xxh64 or blake2b, or seed=0", expected=0, got=seed)
-
-
-Tokenizer = Callable[[str], Iterable[Any]]
-
-_LEVELS = 5
-_KEYWORDS = 64
 
 
 def _unicode() -> Tokenizer:

@@ -1,4 +1,4 @@
-"""Perceptual hashes: fingerprints of pictures, by the packages ImageHash and pdqhash."""
+"""Perceptual hashes of pictures that Pillow reads, frame by frame, by the packages ImageHash and pdqhash."""
 
 from __future__ import annotations
 
@@ -55,6 +55,9 @@ _SURFACES = [  # polynomials that are orthogonal on the places
     )
 ]  # fmt: skip
 _BATCH_BYTES, _LEAST_BYTES = 1 << 26, 1 << 22
+_ORIENTATION = 0x0112  # the tag of Exif
+# Pillow reads these by starting another program, which must not happen to files of strangers.
+_PROGRAMS = {"EPS"}
 
 
 class Lack(NamedTuple):
@@ -275,11 +278,6 @@ def _check_method_width(method: str, width: object) -> int:
         known = " or ".join(map(str, widths))
         raise InputError(f"the method {method} has {known} bits{why}, got width={show(width)}", expected=widths, got=width)
     return bits
-
-
-_ORIENTATION = 0x0112  # the tag of Exif
-# Pillow reads these by starting another program, which must not happen to files of strangers.
-_PROGRAMS = {"EPS"}
 
 
 class Given(NamedTuple):

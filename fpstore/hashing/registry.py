@@ -1,4 +1,4 @@
-"""The fingerprinters that a store can remember by name."""
+"""The fingerprinters that a store, or a file of learnt weights, can remember by name."""
 
 from __future__ import annotations
 

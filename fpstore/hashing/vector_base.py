@@ -1,4 +1,4 @@
-"""What the fingerprinters of vectors have in common: arrays, columns of Arrow and iterables cut into blocks of rows."""
+"""What fingerprinters of vectors have in common: vectors cut into blocks, and random words that are the same everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fingerprints in text: hexadecimal digits, or decimal ones."""
+"""Fingerprints in text, one or a block of lines with ids: hexadecimal digits, or decimal ones."""
 
 import re
 from contextlib import suppress

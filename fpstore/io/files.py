@@ -1,4 +1,4 @@
-"""Files that are read: named or standard input, checked before anything is read, and errors that name them."""
+"""Files that are read: named or standard input, checked first; what gzip or zstandard compressed is read as what it holds."""
 
 from __future__ import annotations
 
@@ -18,6 +18,16 @@ from fpstore.errors import InputError, StorageError, show
 
 STDIN_NAME = "<stdin>"
 MOST_BYTES = 1 << 30  # of a text, which is held as a whole
+Read = Callable[[int], bytes]
+#: Extensions of compressed files, and the names of their formats.
+PACKED = {".gz": "gzip", ".zst": "zstandard"}
+_HEAD_BYTES = 4
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_SKIPPED = b"\x2a\x4d\x18"  # after one byte, 0x50 to 0x5f: a frame that holds no data
+_MOST_WINDOW_BYTES = 1 << 27  # that a file may ask for to be read: as zstd allows without --long
+_GZIP_BITS = 16 + zlib.MAX_WBITS
+_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10}  # at once: they may hold 32 MiB
 
 
 def at(name: str, line: int | None, message: str) -> InputError:
@@ -138,20 +148,6 @@ def storage_errors(name: str) -> Iterator[None]:
             raise
         # The error of open() and stat() for a path with a NUL character.
         raise StorageError(f"{name!r}: {error}", path=name) from error
-
-
-Read = Callable[[int], bytes]
-
-#: Extensions of compressed files, and the names of their formats.
-PACKED = {".gz": "gzip", ".zst": "zstandard"}
-
-_HEAD_BYTES = 4
-_GZIP = b"\x1f\x8b"
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_SKIPPED = b"\x2a\x4d\x18"  # after one byte, 0x50 to 0x5f: a frame that holds no data
-_MOST_WINDOW_BYTES = 1 << 27  # that a file may ask for to be read: as zstd allows without --long
-_GZIP_BITS = 16 + zlib.MAX_WBITS
-_FED_BYTES = {"gzip": 1 << 14, "zstandard": 1 << 10}  # at once: they may hold 32 MiB
 
 
 def inner_name(path: str | os.PathLike[str]) -> str:

@@ -1,4 +1,4 @@
-"""Files of lines as rows: blocks of whole lines, in bounded memory, which the parser of a format takes apart."""
+"""Files of lines as rows: blocks of whole lines, in bounded memory, which a parser takes apart, such as that of JSON lines."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from fpstore.io.source import Batch, Flags, IdRule, KeptRows, Projection, RowFil
 
 BLOCK_BYTES = 1 << 20  # that are read at a time
 MAX_LINE_BYTES = 16 << 20
+_BLANK = b" \t\r\n"
+_DECODERS = json.JSONDecoder(), json.JSONDecoder(parse_float=Decimal)
 
 _UTF8_BOM = b"\xef\xbb\xbf"
 
@@ -232,10 +234,6 @@ def _arriving(file: InputFile, on_read: Callable[[int], None]) -> Iterator[Calla
             return data
 
         yield read
-
-
-_BLANK = b" \t\r\n"
-_DECODERS = json.JSONDecoder(), json.JSONDecoder(parse_float=Decimal)
 
 
 class JsonLines(LineParser):

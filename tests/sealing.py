@@ -12,6 +12,12 @@ BRANCH, LEAF = 1, 2  # flags of a page
 COUNT = 20_000  # keys: as many as make a tree of three levels
 
 
+def tail_bytes(used):
+    """Return the size of the checksums at the end of a file, from the size of its pages."""
+    chunks = -(-used // 4096)
+    return 8 * (chunks + -(-chunks // 512) + 1)
+
+
 def key_of(number, words=1):
     """Return a key, which differs from the next one in its last word; not every number is one."""
     return number * (2**64 + 2**128 if words > 1 else 0) % 2 ** (64 * words) + number * 3_000_017 + 5

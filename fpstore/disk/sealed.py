@@ -26,7 +26,18 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.width import rows_to_numbers, words_of
-from fpstore.disk.files import RUN_REPAIR, close_file, data_ranges, disk_bytes, missing, open_file, read_at, read_if_possible
+from fpstore.disk.files import (
+    RUN_REPAIR,
+    close_file,
+    data_ranges,
+    disk_bytes,
+    missing,
+    open_file,
+    opened,
+    read_at,
+    read_if_possible,
+    write_all,
+)
 from fpstore.disk.refusals import NOTHING_CHANGED, TOO_MANY_FILES, refused, refusing
 from fpstore.errors import ClosedStoreError, CorruptStoreError, StorageError
 
@@ -263,36 +274,27 @@ os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(Fal
 
 def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
     """Pad a finished file after its ``used`` bytes, append their checksums, and return its size and its digest."""
-    groups, second = [], []
-    with os.fdopen(open_file(path, os.O_RDWR), "r+b") as file:
-        for start in range(0, used, PIECE_BYTES):
-            groups.append(_hashes(read_at(file.fileno(), path, start, min(used - start, PIECE_BYTES))))
-            second.append(xxhash.xxh64_intdigest(groups[-1]).to_bytes(HASH_BYTES, "little"))
-        level = b"".join(second)
-        digest = xxhash.xxh64_intdigest(level, used)
-        size = used + room + PAD_BYTES + tail_bytes(used)
-        file.truncate(used)
-        file.truncate(size)
-        file.seek(size - tail_bytes(used))
-        file.writelines([*groups, level, digest.to_bytes(DIGEST_BYTES, "little")])
-        file.flush()
-        os.fsync(file.fileno())
+    with opened(path, os.O_RDWR) as descriptor:
+        first = b"".join(
+            _hashes(read_at(descriptor, path, start, min(used - start, PIECE_BYTES)), CHUNK_BYTES)
+            for start in range(0, used, PIECE_BYTES)
+        )
+        second = _hashes(first, GROUP_CHUNKS * HASH_BYTES)
+        digest = xxhash.xxh64_intdigest(second, used)
+        tail = first + second + digest.to_bytes(DIGEST_BYTES, "little")
+        size = used + room + PAD_BYTES + len(tail)
+        os.ftruncate(descriptor, used)
+        os.ftruncate(descriptor, size)
+        write_all(descriptor, tail, size - len(tail))
+        os.fsync(descriptor)
     return size, digest
 
 
-def tail_bytes(used: int) -> int:
-    """Return the size of the checksums at the end of a file, from the size of its pages."""
-    chunks = -(-used // CHUNK_BYTES)
-    return HASH_BYTES * (chunks + -(-chunks // GROUP_CHUNKS)) + DIGEST_BYTES
-
-
-def _hashes(data: bytes) -> bytes:
-    """Return the XXH64 of each chunk."""
+def _hashes(data: bytes, each: int) -> bytes:
+    """Return the XXH64 of each part of some bytes."""
     view = memoryview(data)
-    return b"".join(
-        xxhash.xxh64_intdigest(view[at : at + CHUNK_BYTES]).to_bytes(HASH_BYTES, "little")
-        for at in range(0, len(data), CHUNK_BYTES)
-    )
+    parts = (view[at : at + each] for at in range(0, len(data), each))
+    return b"".join(xxhash.xxh64_intdigest(part).to_bytes(HASH_BYTES, "little") for part in parts)
 
 
 @contextmanager

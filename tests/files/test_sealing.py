@@ -16,6 +16,7 @@ from sealing import (
     pages_of,
     resealed,
     rows,
+    tail_bytes,
     used_of,
     value_of,
     written,
@@ -23,7 +24,7 @@ from sealing import (
 
 import fpstore
 from fpstore.disk import files, sealed
-from fpstore.disk.sealed import DIGEST_BYTES, GROUP_CHUNKS, HASH_BYTES, PAD_BYTES, SealedReader, tail_bytes
+from fpstore.disk.sealed import DIGEST_BYTES, GROUP_CHUNKS, HASH_BYTES, PAD_BYTES, SealedReader
 
 HIGHEST = 2**64 - 1
 DAMAGED = fpstore.CorruptStoreError

@@ -1,5 +1,6 @@
 """`tools/bench images --smoke`: drawn pictures, the same fingerprints as the packages, and nothing left behind."""
 
+import argparse
 import importlib
 from pathlib import Path
 
@@ -21,12 +22,7 @@ def images(monkeypatch):
 @pytest.fixture
 def bench(images, tmp_path):
     harness = importlib.import_module("bench.harness")
-    return harness.Bench(
-        harness.Options(
-            log2=None, width=None, repeats=1, seed=3, folder=tmp_path, smoke=True, designs=None, kinds=(), codecs=(),
-            rivals=(), query_count=1, memory=None, texts=None, inputs=(), pictures=tmp_path, processor_time=False,
-        )
-    )  # fmt: skip
+    return harness.Bench(argparse.Namespace(repeats=1, seed=3, smoke=True), tmp_path)
 
 
 def test_the_smoke_run_reports_all_methods_and_removes_its_pictures(images, bench, tmp_path):

@@ -44,7 +44,7 @@ from bench import (
     single,
     vectors,
 )
-from bench.harness import Bench, Options, Result, machine, versions
+from bench.harness import Bench, Result, machine, versions
 from fpstore.design.blocks import CODECS
 
 OPERATIONS: dict[str, Callable[[Bench], Result]] = {
@@ -132,18 +132,11 @@ def main() -> None:
     if "all" in names:
         names = [name for name in OPERATIONS if args.smoke or name not in BY_NAME_ONLY]
     with tempfile.TemporaryDirectory(dir=args.folder, prefix="fpstore-bench-") as folder:
-        options = Options(
-            log2=args.log2, width=args.width, repeats=1 if args.smoke else args.repeats, seed=args.seed,
-            folder=Path(folder), smoke=args.smoke,
-            designs=args.designs, kinds=args.data, codecs=args.codecs, rivals=args.rivals,
-            query_count=args.queries, memory=args.memory, texts=args.texts, inputs=tuple(args.json_in),
-            pictures=Path(folder) if args.smoke else args.plots_to, processor_time=args.processor_time,
-        )  # fmt: skip
-        bench = Bench(options)
+        bench = Bench(args, Path(folder))
         command = re.sub(r" --(?:json-out|folder)[ =]\S+", "", shlex.join(["python", "tools/bench", *sys.argv[1:]]))
         bench.report.update(
             command=command, machine=machine(), versions=versions(), seed=args.seed,
-            log2=args.log2, width=args.width, repeats=options.repeats, smoke=args.smoke,
+            log2=args.log2, width=args.width, repeats=bench.repeats, smoke=args.smoke,
         )  # fmt: skip
         for name in names:
             print(f"{name} ...", file=sys.stderr, flush=True)

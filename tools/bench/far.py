@@ -164,7 +164,7 @@ def far(bench: Bench) -> Result:
 
 def _measure(bench: Bench, case: Case, rows: Bytes, design: str) -> Result:
     rng = np.random.default_rng([bench.seed, case.radius])
-    queries = near(rng, rows, 64 if bench.smoke else min(bench.options.query_count, MOST_QUERIES), case.radius)
+    queries = near(rng, rows, 64 if bench.smoke else min(bench.options.queries, MOST_QUERIES), case.radius)
     path = bench.folder / "far.fps"
     start = time.perf_counter()
     store = fpstore.build(path, rows, width=case.width, radius=case.radius, design=design, overwrite=True)

@@ -1,7 +1,8 @@
-"""The common parts of all operations: options, scratch folder, stores, clocks, and the description of the machine."""
+"""The common parts of all operations: scratch folder, stores, clocks, and the description of the machine."""
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import gc
 import importlib.metadata
@@ -14,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,43 +41,20 @@ TEMPORARY_BYTES = 26  # a row of a build that does not fit into memory: sorted c
 ARRAY_LOG2 = 26  # larger sets are generated in chunks
 
 
-@dataclass
-class Options:
-    """The command line."""
-
-    log2: int | None
-    width: int | None
-    repeats: int
-    seed: int
-    folder: Path
-    smoke: bool
-    designs: tuple[str, ...] | None
-    kinds: tuple[str, ...]
-    codecs: tuple[str, ...]
-    rivals: tuple[str, ...]
-    query_count: int
-    memory: str | None
-    texts: Path | None
-    inputs: tuple[Path, ...]
-    pictures: Path
-    processor_time: bool
-
-
 class Bench:
-    """Keys, queries and stores, made once; and clocks."""
+    """Keys, queries and stores, made once, in a scratch folder; and clocks."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.seed, self.repeats, self.smoke, self.folder = options.seed, options.repeats, options.smoke, options.folder
+    def __init__(self, options: argparse.Namespace, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.seed, self.repeats, self.smoke = options.seed, 1 if options.smoke else options.repeats, options.smoke
         self.report: Result = {}
         self._stores: dict[str, fpstore.Store] = {}
         self._keys: tuple[str, int, Words] | None = None
 
     def log2(self, default: int = 24) -> int:
         """Return the size asked for, or an operation's own."""
-        if self.options.log2 is not None:
-            return self.options.log2
-        return SMOKE_LOG2 if self.smoke else default
+        asked: int | None = self.options.log2
+        return asked if asked is not None else SMOKE_LOG2 if self.smoke else default
 
     def sizes(self, *default: int) -> tuple[int, ...]:
         """Return the one size asked for, or an operation's own."""
@@ -100,7 +77,7 @@ class Bench:
 
     def queries(self, kind: str, log2: int, count: int | None = None) -> Words:
         """Return stored keys with one to three bits flipped."""
-        count = self.options.query_count if count is None else count
+        count = self.options.queries if count is None else count
         if self.smoke:
             count = min(count, SMOKE_QUERIES)
         keys = data.sample(self.seed, log2, count) if kind == "uniform" else self.keys(kind, log2)

@@ -26,13 +26,13 @@ def plots(bench: Bench) -> Result:
         return {"missing": "matplotlib is missing: pip install matplotlib"}
     mpl.use("Agg")
     found: Result = {}
-    for path in bench.options.inputs:
+    for path in bench.options.json_in:
         found.update(json.loads(path.read_text(encoding="utf-8")))
     found.update(bench.report)
     drawn: dict[str, str] = {}
     for name, draw in (("growth", _growth), ("frontier", _frontier), ("radii", _radii)):
         if name in found:
-            path = bench.options.pictures / f"{name}.png"
+            path = (bench.folder if bench.smoke else bench.options.plots_to) / f"{name}.png"
             draw(found[name], path)
             drawn[name] = path.name
     return drawn or {"skipped": "no growth, frontier or radii, neither in this run nor with --json-in"}

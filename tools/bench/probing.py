@@ -156,7 +156,7 @@ def probe(bench: Bench) -> Result:
     """`probe_many`, radius 3: designs against the rivals, uniform and clustered keys, one and two threads."""
     log2 = bench.log2()
     out: Result = {"n": 1 << log2}
-    for kind in bench.options.kinds:
+    for kind in bench.options.data:
         field = Field(bench, kind, log2, bench.queries(kind, log2))
         designs: Result = {}
         others: Result = {}

@@ -36,8 +36,8 @@ def single(bench: Bench) -> Result:
     """`probe` one at a time from Python, with ids, page cache warm: one thread and eight, integer ids and URLs."""
     log2 = bench.log2()
     out: Result = {"n": 1 << log2}
-    for kind in bench.options.kinds:
-        queries = bench.queries(kind, log2, min(bench.options.query_count, SINGLE_QUERIES))
+    for kind in bench.options.data:
+        queries = bench.queries(kind, log2, min(bench.options.queries, SINGLE_QUERIES))
         out[kind] = {}
         for design in bench.designs("manku-4", "manku-10", "flip-2"):
             if reason := bench.no_room(design, log2):

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from calibration.baselines import PackageSimhash, TextDedupSimhash
+from calibration.baselines import TextDedupSimhash
 from calibration.corpora import CORPORA, texts_of
 from calibration.plots import draw
 from calibration.tails import tails_of
@@ -30,6 +30,7 @@ from fpstore.calibration.perturbations import CHANGES
 from fpstore.calibration.samples import LONGEST, TextSample
 from fpstore.calibration.seeded import Draws
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
+from fpstore.hashing import SimHash
 
 RATES = (1e-3, 1e-4, 1e-5)
 SHOWN_RATE = 1e-4
@@ -62,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.corpora:
             parser.error("--json-in has its corpora: name none")
         return _show(json.loads(options.json_in.read_text(encoding="utf-8")), options)
-    settings = [*map(parse_setting, options.setting or SETTINGS), *_baselines()]
+    baselines = Setting("simhash-package", SimHash.of_simhash_package()), Setting("text-dedup", TextDedupSimhash())
+    settings = [*map(parse_setting, options.setting or SETTINGS), *baselines]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,10 +84,6 @@ def _show(found: dict[str, dict[str, Any]], options: argparse.Namespace) -> int:
         draw(found, options.plots_to)
     print(json.dumps(found, indent=1)) if options.json else _print(found)
     return 0
-
-
-def _baselines() -> list[Setting]:
-    return [Setting(made.name, made) for made in (PackageSimhash(), TextDedupSimhash())]
 
 
 def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argparse.Namespace) -> dict[str, Any]:

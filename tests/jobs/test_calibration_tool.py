@@ -87,19 +87,12 @@ def rows_of(page, heading):
 def test_the_page_says_what_its_tables_show():
     page = (TOOLS.parent / "docs" / "calibration.md").read_text(encoding="utf-8")
     table = rows_of(page, "where one in ten thousand pairs")
-    assert len(table) == 11
+    assert len(table) == 7
     narrow = [row for setting, row in table.items() if "width=128" not in setting]
     best = [max(column) for column in zip(*narrow, strict=True)]
     wide = {setting: row for setting, row in table.items() if "width=128" in setting}
+    assert all(map(float.__gt__, wide["shingle=auto,size=2,width=128"], table["shingle=auto,size=2"]))
     for setting, row in wide.items():
-        assert all(map(float.__gt__, row, table[setting.removesuffix(",width=128")]))
         assert all(map(float.__gt__, row[2:], best[2:])), setting
     assert all(map(float.__gt__, wide["shingle=chars,size=4,width=128"], best))
     assert any(row[0] < best[0] for row in wide.values())
-    near = rows_of(page, "At a radius of 3, in brackets")
-    words = near["shingle=auto,size=1"]
-    for other in ("shingle=auto,size=2", "shingle=chars,size=5"):
-        assert all(map(float.__gt__, words, near[other]))
-    more = [four - one for four, one in zip(near["shingle=chars,size=4"], words, strict=True)]
-    assert all(0.5 < points < 4.5 for points in more[:3])
-    assert all(-26.5 < points < -1.5 for points in more[3:])

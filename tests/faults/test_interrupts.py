@@ -215,8 +215,9 @@ def test_a_close_that_is_interrupted_gives_the_lock_back(tmp_path):
 
     class Interrupted:
         def close(self):
-            mapped.close()
-            raise KeyboardInterrupt
+            if not mapped.closed:
+                mapped.close()
+                raise KeyboardInterrupt
 
     store._writer.committer.log._mapped = Interrupted()
     with pytest.raises(KeyboardInterrupt):

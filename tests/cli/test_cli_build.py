@@ -1,16 +1,20 @@
-"""The verb build: its inputs, what it prints, and the options that it passes on."""
+"""The verb build: its inputs and widths, what it prints, and the options that it passes on."""
 
 import json
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import NEAR, failure, fine, run
+from speeds import SOME_WIDTHS
+from wide import numbers
 
 import fpstore
+from fpstore.base.width import Width
 
 
 def test_build_says_what_it_made(folder: Path) -> None:
@@ -23,102 +27,66 @@ def test_build_says_what_it_made(folder: Path) -> None:
         assert (store.radius, store.design.name) == (1, "blocks-4-1")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "stdin"),
-    [
+def test_build_reads_every_text_format(folder: Path) -> None:
+    fields = ["--fingerprint-field", "hash", "--id-field", "url"]
+    for arguments, stdin in (
         (["crawl.tsv"], None),
         (["crawl.csv", "--decimal"], None),
-        (["crawl.jsonl", "--fingerprint-field", "hash", "--id-field", "url"], None),
+        (["crawl.jsonl", *fields], None),
         (["-"], "crawl.tsv"),
         (["-", "--format", "csv", "--decimal"], "crawl.csv"),
-        (["-", "--format", "jsonl", "--fingerprint-field", "hash", "--id-field", "url"], "crawl.jsonl"),
-    ],
-)
-def test_build_reads_every_text_format(arguments: list[str], stdin: str | None, folder: Path) -> None:
-    fine("build", "x.fps", *arguments, "-q", stdin=stdin and Path(stdin).read_text())
-    with fpstore.open("x.fps") as store:
-        assert sorted(store[NEAR]) == ["a", "a again"]
-        assert store[42] == ["small"]
+        (["-", "--format", "jsonl", *fields], "crawl.jsonl"),
+    ):
+        fine("build", "x.fps", *arguments, "-q", "--force", stdin=stdin and Path(stdin).read_text())
+        with fpstore.open("x.fps") as store:
+            assert sorted(store[NEAR]) == ["a", "a again"]
+            assert store[42] == ["small"]
+    fine("build", "n.fps", "a.npy", "b.npy")
+    assert sorted(fpstore.open("n.fps")[NEAR]) == [0, 7]
+    Path("n.tsv").write_text("0x1\t10\n0x2\t11\n")
+    fine("build", "n.fps", "n.tsv", "--id-type", "str", "-q", "--force")
+    assert fpstore.open("n.fps")[1] == ["10"]
 
 
-def test_build_without_ids_numbers_the_rows(folder: Path) -> None:
-    fine("build", "x.fps", "a.npy", "b.npy")
-    with fpstore.open("x.fps") as store:
-        assert sorted(store[NEAR]) == [0, 7]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "made"),
-    [
+def test_an_empty_store_is_inserted_into(folder: Path) -> None:
+    made: list[tuple[list[str], Any]] = [
         ([], None),
         (["--text", "--digits", "zero", "--html"], fpstore.hashing.MainText(fpstore.SimHash(width=256, digits="zero"))),
         (["--image", "--image-hash", "pdq"], fpstore.hashing.ImageHash(method="pdq")),
-    ],
-)
-def test_an_empty_store_is_inserted_into(arguments: list[str], made: Any, folder: Path) -> None:
-    out = fine("build", "x.fps", "--empty", "--width", 256, "--radius", 24, *arguments)
-    assert out.startswith("x.fps: 0 fingerprints, 0 ids, radius 24, ")
-    assert run("insert", "x.fps", "-", "--fingerprints", "--quiet", stdin=f"{5:064x}\tname\n").exit_code == 0
-    with fpstore.open("x.fps") as store:
-        assert (store.width, store.radius, store[5]) == (256, 24, ["name"])
-        assert store.fingerprinter == (made and made.describe())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+    ]
+    for arguments, maker in made:
+        out = fine("build", "x.fps", "--empty", "--width", 256, "--radius", 24, "--force", *arguments)
+        assert out.startswith("x.fps: 0 fingerprints, 0 ids, radius 24, ")
+        assert run("insert", "x.fps", "-", "--fingerprints", "--quiet", stdin=f"{5:064x}\tname\n").exit_code == 0
+        with fpstore.open("x.fps") as store:
+            assert (store.width, store.radius, store[5]) == (256, 24, ["name"])
+            assert store.fingerprinter == (maker and maker.describe())
+    for arguments, said in (
         (["--empty", "crawl.tsv"], "--empty takes no INPUT"),
         ([], "give an INPUT, or --empty"),
         (["--empty", "--vector"], "--vector does not go with --empty"),
         (["--empty", "--format", "tsv"], "--format does not go with --empty"),
-        (
-            ["--empty", "--shingle-size", "2"],
-            "texts (--text or --text-field), not for fingerprints",
-        ),
-    ],
-)
-def test_what_an_empty_store_does_not_take(arguments: list[str], said: str) -> None:
-    assert said in failure("build", "x.fps", *arguments, code=2)
-
-
-def test_build_id_type(folder: Path) -> None:
-    Path("n.tsv").write_text("0x1\t10\n0x2\t11\n")
-    fine("build", "x.fps", "n.tsv", "--id-type", "str", "-q")
-    assert fpstore.open("x.fps")[1] == ["10"]
+        (["--empty", "--shingle-size", "2"], "texts (--text or --text-field), not for fingerprints"),
+    ):
+        assert said in failure("build", "y.fps", *arguments, code=2)
 
 
 def test_build_options_reach_the_library(folder: Path) -> None:
-    options = [
-        "--block-bytes",
-        1024,
-        "--memory",
-        "64MiB",
-        "--threads",
-        1,
-        "--storage",
-        "cold",
-        "--disk-budget",
-        "1GB",
-    ]
-    made = json.loads(fine("build", "x.fps", "crawl.tsv", "--json", *options))
-    assert made["block_bytes"] == 1024
+    options = ["--block-bytes", "1024", "--memory", "64MiB", "--threads", "1", "--storage", "cold", "--disk-budget", "1GB"]
+    assert json.loads(fine("build", "x.fps", "crawl.tsv", "--json", *options))["block_bytes"] == 1024
     assert "disk budget" in failure("build", "y.fps", "crawl.tsv", "--disk-budget", "10")
+    fine("build", "z.fps", "queries.npy", "--prefer", "space", "-r", 20)
+    with fpstore.open("z.fps") as store:
+        assert (store.radius, store.design.name) == (20, "scan")
 
 
 def test_build_notes_options_for_blocks_where_there_are_none(folder: Path) -> None:
     """They were taken without a word, and changed no byte of the tables."""
     options = ["--design", "columns-4", "--codec", "elias-fano"]
     result = run("build", "x.fps", "crawl.tsv", *options, "--block-bytes", 512)
-    assert result.stderr == (
-        "fpstore: columns-4 has no tables of blocks: --codec and --block-bytes change nothing until a merge takes a design that "
-        "has some\n"
-    )
-    one = run("build", "y.fps", "crawl.tsv", "--design", "columns-4", "--codec", "elias-fano")
-    assert "--codec changes nothing until" in one.stderr
-    fine("build", "z.fps", "crawl.tsv", "--design", "columns-4")
-    for number in range(4):
-        table = f"gen-00000001/table-{number:03}.fpt"
-        assert len(Path("y.fps", table).read_bytes()) == len(Path("z.fps", table).read_bytes())
+    told = "--codec and --block-bytes change nothing until a merge takes a design that has some\n"
+    assert result.stderr == f"fpstore: columns-4 has no tables of blocks: {told}"
+    assert "--codec changes nothing until" in run("build", "y.fps", "crawl.tsv", *options).stderr
     assert json.loads(fine("redesign", "y.fps", "flip-2", "--json"))["codec"] == "elias-fano"
     fine("build", "y.fps", "crawl.tsv", *options, "--quiet", "--force")
     fine("build", "y.fps", "crawl.tsv", "--design", "flip-2", "--codec", "elias-fano", "--force")
@@ -130,33 +98,23 @@ def test_build_text_remembers_the_fingerprinter(folder: Path) -> None:
         "fpstore: 1 file left out, binary, not text: notes/picture.txt\nfpstore: 1 file left out, no words: notes/empty.md\n"
     )
     with fpstore.open("x.fps") as store:
-        made = store.fingerprinter
-        assert made is not None
-        assert (made["name"], made["parameters"]["shingle"], made["parameters"]["size"]) == (
-            "simhash",
-            "chars",
-            7,
-        )
-        assert made["parameters"]["weighting"] == "set"
+        assert store.fingerprinter == fpstore.SimHash(shingle="chars", size=7, weighting="set").describe()
         assert len(store) == 2
 
 
-@pytest.mark.parametrize("name", ["pages.jsonl", "pages.csv", "pages.TSV", "pages.parquet", "pages.npy", "pages.u64"])
+@pytest.mark.parametrize("name", ["pages.jsonl", "pages.TSV", "pages.u64"])
 def test_a_file_of_rows_is_not_one_text(folder: Path, name: str) -> None:
     Path("more").mkdir()
     for path in (Path(name), Path("more", name)):
         path.write_text('{"text": "some words"}\n' * 3)
     for verb in (["build", "x.fps", name, "--text"], ["insert", "notes.fps", name], ["hash", "--text", name]):
         assert f"{name}: holds rows, not one text" in failure(*verb)
+    told = "more: no text to make a fingerprint of; left out: 1 (rows, not one text)"
+    assert told in failure("build", "x.fps", "more", "--text")
     assert not Path("x.fps").exists()
-    assert len(fpstore.open("notes.fps")) == 2
-    assert "more: no text to make a fingerprint of; left out: 1 (rows, not one text)" in failure(
-        "build", "x.fps", "more", "--text"
-    )
     Path("more/a.txt").write_text("some words")
     result = run("build", "x.fps", "more", "--text")
     assert result.stderr == f"fpstore: 1 file left out, rows, not one text: more/{name}\n"
-    assert len(fpstore.open("x.fps")) == 1
     if name.islower():
         fine("build", "x.fps", "more", "--text", "--suffix", Path(name).suffix, "--suffix", ".txt", "--force")
         assert len(fpstore.open("x.fps").ids) == 2
@@ -224,3 +182,39 @@ def test_metadata_that_is_no_fingerprinter_is_left_out_or_refused(folder: Path) 
             fine("build", "h.fps", "h.parquet", "--force")
         else:
             assert said in failure("build", "x.fps", "h.parquet")
+
+
+@pytest.mark.parametrize("bits", SOME_WIDTHS)
+def test_fingerprints_have_the_digits_of_their_width(bits, folder):
+    width, values = Width(bits), numbers(bits, 3)
+    words = width.texts(width.rows(values))
+    Path("more.txt").write_text("".join(f"{word}\n" for word in words))
+    fine("build", "x.fps", "more.txt", "--width", bits, "-r", 1, "-q")
+    out = fine("probe", "x.fps", *words[:2], "--input", "more.txt", "--json", "-r", 0)
+    found = list(map(json.loads, out.splitlines()))
+    assert [one["query"] for one in found] == [*words[:2], *words]
+    assert [one["matches"][0]["fingerprint"] for one in found] == [*words[:2], *words]
+    assert fine("probe", "x.fps", "--decimal", *values, "-r", 0) == fine("probe", "x.fps", *words, "-r", 0)
+    other = 32 if bits == 64 else 64
+    told = failure("probe", "x.fps", "f" * (other // 4), code=2)
+    assert f"a fingerprint of {other} bits, but this store holds {bits} bits" in told
+    assert fine("delete", "x.fps", "--fingerprints", words[0], "--input", "more.txt").startswith(f"x.fps: {len(words)} ")
+
+
+def test_files_of_another_width_are_named(folder: Path) -> None:
+    np.save("wide.npy", np.zeros((5, 32), np.uint8))
+    wide = "fpstore: wide.npy: fingerprints of 256 bits (dtype uint8, shape (5, 32))"
+    for arguments in (("probe", "crawl.fps", "--input"), ("insert", "crawl.fps")):
+        assert failure(*arguments, "wide.npy") == f"{wide}, but this store holds 64 bits\n"
+    assert failure("build", "x.fps", "wide.npy") == f"{wide}, but the width is 64: pass --width 256\n"
+    assert "but the width is 64: pass --width 32" in failure("build", "x.fps", "short.tsv")
+    narrow = failure("build", "x.fps", "crawl.tsv", "--width", 128)
+    assert "16 hexadecimal digits, a fingerprint of 64 bits, but the width is 128: pass --width 64" in narrow
+    assert not Path("x.fps").exists()
+
+
+def test_wide_fingerprints_without_a_radius_are_noted(tmp_path):
+    np.save(tmp_path / "hashes.npy", np.arange(320, dtype=np.uint8).reshape(10, 32))
+    build = ("build", tmp_path / "s", tmp_path / "hashes.npy", "--width", "256", "--force")
+    assert "the radius is 3: near-duplicates may differ in more bits" in run(*build).stderr
+    assert run(*build, "--radius", "3").stderr == run(*build, "--quiet").stderr == ""

@@ -33,26 +33,21 @@ NAMES = [*(f"photos/{seed}.png" for seed in range(6)), "photos/moving.gif"]
 NOTES = "fpstore: 1 file left out, broken pictures: photos/cut.jpg\nfpstore: 1 file left out, no picture: photos/notes.txt\n"
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--image-hash", "pdq", "--min-quality", 1), ("--image-hash", "average", "--width", 256)]
-)
-def test_hash_image_writes_what_build_reads(photos: Path, options: tuple[object, ...]) -> None:
-    result = run("hash", "--image", "photos", *options)
-    assert (result.exit_code, result.stderr) == (0, NOTES)
-    rows = [line.split("\t") for line in result.stdout.splitlines()]
-    assert [name for _, name in rows] == NAMES
-    hasher = ImageHash(
-        method={(): "perceptual"}.get(options) or str(options[1]),
-        width=256 if options else 64,
-        min_quality=1 if "pdq" in options else None,
-    )
-    assert [int(digits, 16) for digits, _ in rows] == [hasher.fingerprint(name) for name in NAMES]
-    assert {len(digits) for digits, _ in rows} == {hasher.width // 4}
-    Path("rows.tsv").write_text(result.stdout)
-    fine("build", "rows.fps", "rows.tsv", "--width", hasher.width, "-q")
-    assert fine("hash", "--image", "photos", *options, "--threads", 1, "-q") == result.stdout
-    objects = [json.loads(line) for line in fine("hash", "--image", "photos", *options, "--json", "-q").splitlines()]
-    assert [[each["fingerprint"], each["id"]] for each in objects] == rows
+def test_hash_image_writes_what_build_reads(photos: Path) -> None:
+    for options, hasher in (
+        ((), ImageHash()),
+        (("--image-hash", "pdq", "--min-quality", 1), ImageHash(method="pdq", min_quality=1)),
+        (("--image-hash", "average", "--width", 256), ImageHash(method="average", width=256)),
+    ):
+        result = run("hash", "--image", "photos", *options)
+        assert (result.exit_code, result.stderr) == (0, NOTES)
+        rows = [line.split("\t") for line in result.stdout.splitlines()]
+        assert rows == [[f"{hasher.fingerprint(name):0{hasher.width // 4}x}", name] for name in NAMES]
+        Path("rows.tsv").write_text(result.stdout)
+        fine("build", "rows.fps", "rows.tsv", "--width", hasher.width, "-q", "--force")
+        assert fine("hash", "--image", "photos", *options, "--threads", 1, "-q") == result.stdout
+        objects = [json.loads(line) for line in fine("hash", "--image", "photos", *options, "--json", "-q").splitlines()]
+        assert [[each["fingerprint"], each["id"]] for each in objects] == rows
 
 
 def test_hash_image_reads_standard_input(photos: Path) -> None:
@@ -60,12 +55,10 @@ def test_hash_image_reads_standard_input(photos: Path) -> None:
         data = Path(path).read_bytes()
         return subprocess.run([*COMMAND, "hash", "--image", *options], input=data, capture_output=True, check=False)
 
-    expected = fine("hash", "--image", "photos/1.png", "new.jpg", "photos/0.png").splitlines()
-    done = ask("new.jpg", "photos/1.png", "-", "photos/0.png")
-    assert done.stdout.decode().replace("\t-\n", "\tnew.jpg\n").splitlines() == expected
-    assert [line.split(b"\t")[1] for line in ask("photos/moving.gif", "-", "--frame", "all").stdout.splitlines()] == [
-        b"-#0", b"-#1", b"-#2",
-    ]  # fmt: skip
+    expected = fine("hash", "--image", "photos/1.png", "new.jpg", "photos/0.png")
+    assert ask("new.jpg", "photos/1.png", "-", "photos/0.png").stdout.decode().replace("\t-\n", "\tnew.jpg\n") == expected
+    frames = ask("photos/moving.gif", "-", "--frame", "all").stdout.splitlines()
+    assert [line.split(b"\t")[1] for line in frames] == [b"-#0", b"-#1", b"-#2"]
     refused = ask("photos/notes.txt", "-")
     assert (refused.returncode, refused.stdout) == (1, b"")
     assert refused.stderr.startswith(b"fpstore: standard input: is no picture of a format")
@@ -123,38 +116,20 @@ def test_what_does_not_go_together_is_a_usage_error(photos: Path) -> None:
     fine("build", "n.fps", "rows.npy", "-q")
     for words, message in (
         (("build", "x", "photos", "--image", "--text"), "--image does not go with --text"),
-        (("build", "x", "-", "--image"), "not from standard input"),
-        (("build", "x", "photos", "--image", "--decimal"), "--decimal is for fingerprints, not for pictures"),
-        (
-            ("build", "x", "photos", "--image", "--shingle", "chars"),
-            "(--text or --text-field), not for pictures",
-        ),
+        (("build", "x", "photos", "--image", "--shingle", "chars"), "(--text or --text-field), not for pictures"),
         (("build", "x", "rows.npy", "--image-hash", "pdq"), "--image-hash is for pictures (--image), not for fingerprints"),
         (("build", "x", "photos", "--image", "--image-hash", "pdq", "--width", 64), "the method pdq has 256 bits, got width=64"),
-        (("build", "x", "photos", "--image", "--image-hash", "color", "--min-quality", 3), "the method color compares none"),
         (("probe", "p.fps", "new.jpg", "--input", "rows.npy"), "--input does not go with pictures"),
-        (("probe", "p.fps", "new.jpg", "2a"), "'2a' is not a fingerprint"),
         (("probe", "p.fps", "0x2a", "new.jpg"), "give fingerprints or files, not both"),
-        (("probe", "p.fps", "new.jpg", "--fingerprints"), "'new.jpg' is not a fingerprint"),
         (("nearest", "n.fps", "new.jpg"), "pictures and vectors need a store that was built of such"),
         (("insert", "p.fps", "-"), "not from standard input"),
     ):
-        result = run(*words)
-        assert result.exit_code == 2
-        assert message in result.stderr, result.stderr
+        assert message in failure(*words, code=2)
     for words, message in (
         (("probe", "p.fps", "--input", "x.jsonl", "--text-field", "t"), "(image-hash), so it takes no columns of texts"),
-        (("insert", "p.fps", "x.jsonl", "--text-field", "t"), "were made of pictures (image-hash)"),
-        (("insert", "n.fps", "photos"), "is a folder; this store takes files of fingerprints"),
         (("insert", "n.fps", "x.jsonl", "--text-field", "t"), "give it fingerprints, or build it with --text-field"),
-        (("insert", "t.fps", "new.jpg"), "not a text"),
         (("probe", "t.fps", "new.jpg"), "not a text"),
-        (("probe", "p.fps", "photos/notes.txt"), "is no picture of a format that Pillow reads"),
-        (("hash", "--image", "photos/cut.jpg"), "the picture is broken"),
-        (
-            ("build", "x", "photos", "--image", "--suffix", ".txt"),
-            "no picture to make a fingerprint of; left out: 1 (no picture)",
-        ),
+        (("build", "x", "photos", "--image", "--suffix", ".txt"), "no picture to make a fingerprint of; left out: 1"),
     ):
         assert message in failure(*words)
     assert "--image of the pictures" in failure("build", "x", "photos")

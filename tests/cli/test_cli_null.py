@@ -1,12 +1,13 @@
 """Zero bytes as the ends of lines: ids may hold line breaks, and pass through grep -z and xargs -0."""
 
+import itertools
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commandline import FINGERPRINTS, failure, fine
+from commandline import FINGERPRINTS, failure, fine, run
 from conversation import Conversation
 
 import fpstore
@@ -28,23 +29,22 @@ def ids_of(form: str) -> list[str]:
 
 
 def stored(ids: list[str]) -> None:
-    fpstore.build("s.fps", [*FINGERPRINTS[: len(ids) - 1].tolist(), 0x77 << 50], ids=ids, radius=0).close()
+    fpstore.build("s.fps", [*FINGERPRINTS[: len(ids) - 1].tolist(), 0x77 << 50], ids=ids, radius=0, overwrite=True).close()
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("unbuffered", [False, True])
-def test_what_is_written_is_read(form: str, unbuffered: bool) -> None:
-    ids = ids_of(form)
-    values = list(range(7, 7 + len(ids)))
-    for count in range(1, len(ids) + 1):
-        with open_writer(f"a.{form}", columns=COLUMNS, null=True) as writer:
-            writer.write({"fingerprint": values[:count], "id": ids[:count]})
-        data = Path(f"a.{form}").read_bytes()
-        assert (data.count(b"\0"), data[-1:]) == (count, b"\0")
-        for text in (data, data[:-1], b"\0" + data.replace(b"\0", b"\0\0")):  # the last one needs no end; empty ones are nothing
-            Path(f"a.{form}").write_bytes(text)
-            (chunk,) = open_reader(f"a.{form}", null=True, unbuffered=unbuffered)
-            assert (chunk.fingerprints.tolist(), chunk.ids) == (values[:count], ids[:count])
+def test_what_is_written_is_read() -> None:
+    for form, unbuffered in itertools.product(FORMS, (False, True)):
+        ids = ids_of(form)
+        values = list(range(7, 7 + len(ids)))
+        for count in range(1, len(ids) + 1):
+            with open_writer(f"a.{form}", columns=COLUMNS, null=True) as writer:
+                writer.write({"fingerprint": values[:count], "id": ids[:count]})
+            data = Path(f"a.{form}").read_bytes()
+            assert (data.count(b"\0"), data[-1:]) == (count, b"\0")
+            for text in (data, data[:-1], b"\0" + data.replace(b"\0", b"\0\0")):  # the last needs no end; empty ones are nothing
+                Path(f"a.{form}").write_bytes(text)
+                (chunk,) = open_reader(f"a.{form}", null=True, unbuffered=unbuffered)
+                assert (chunk.fingerprints.tolist(), chunk.ids) == (values[:count], ids[:count])
 
 
 def test_a_header_and_a_bad_line() -> None:
@@ -85,24 +85,22 @@ def test_what_cannot_hold_zero_bytes_is_refused() -> None:
     assert "--null needs --input" in failure("delete", "s.fps", "a", "-0", code=2)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "verb", [("probe", "-r", 0), ("scan", "-r", 0), ("nearest", "--max-radius", 0)], ids=lambda verb: verb[0]
-)
-def test_queries_and_matches(form: str, verb: tuple[object, ...]) -> None:
-    ids = ids_of(form)
-    stored(ids)
-    fine("export", "s.fps", "--null", "-o", f"q.{form}")
-    rows = [(f, i) for f, many in zip(*all_of("s.fps"), strict=True) for i in many]
-    command = (verb[0], "s.fps", *verb[1:], "--input", f"q.{form}", "--null")
-    lines = fine(*command, "--json").split("\0")
-    assert lines.pop() == ""
-    assert [json.loads(line)["query_id"] for line in lines] == [i for _, i in rows]
-    fine(*command, "--with-queries", "-o", "m.tsv")
-    cells = [line.split("\t") for line in Path("m.tsv").read_bytes().decode().split("\0")[:-1]]
-    assert {(int(row), query) for *_, row, query in cells} == set(enumerate(i for _, i in rows))
-    of_id = {i: f for f, i in rows}
-    assert all(rows[int(row)][0] == of_id[name] for _, _, _, name, row, _ in cells)
+@pytest.mark.parametrize("verb", ["probe -r 0", "scan -r 0", "nearest --max-radius 0"])
+def test_queries_and_matches(verb: str) -> None:
+    name, *options = verb.split()
+    for form in FORMS:
+        stored(ids_of(form))
+        fine("export", "s.fps", "--null", "-o", f"q.{form}")
+        rows = [(f, i) for f, many in zip(*all_of("s.fps"), strict=True) for i in many]
+        command = (name, "s.fps", *options, "--input", f"q.{form}", "--null")
+        lines = fine(*command, "--json").split("\0")
+        assert lines.pop() == ""
+        assert [json.loads(line)["query_id"] for line in lines] == [i for _, i in rows]
+        fine(*command, "--with-queries", "-o", "m.tsv")
+        cells = [line.split("\t") for line in Path("m.tsv").read_bytes().decode().split("\0")[:-1]]
+        assert {(int(row), query) for *_, row, query in cells} == set(enumerate(i for _, i in rows))
+        of_id = {i: f for f, i in rows}
+        assert all(rows[int(row)][0] == of_id[name] for _, _, _, name, row, _ in cells)
 
 
 def all_of(store: str) -> tuple[list[int], list[list[str]]]:
@@ -124,12 +122,11 @@ def test_ids_and_deletions() -> None:
 
 def test_other_programs_take_the_lines() -> None:
     stored(IDS)
-    script = f"'{sys.executable}' -m fpstore export s.fps -0 | cut -z -f 2 | grep -z . | xargs -0 '{sys.executable}' -c '{PRINT}'"
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    written = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    script = f"cut -z -f 2 | grep -z . | xargs -0 '{sys.executable}' -c '{written}'"
+    out = run("export", "s.fps", "-0").stdout_bytes
+    done = subprocess.run(["sh", "-c", script], input=out, capture_output=True, check=True)
     assert sorted(json.loads(done.stdout)) == sorted(IDS)
-
-
-PRINT = "import json, sys; print(json.dumps(sys.argv[1:]))"
 
 
 def test_a_process_that_is_held_open() -> None:

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from commandline import failure, fine, folder, prepared
+from commandline import failure, fine
 
 from fpstore.errors import InputError
 from fpstore.io import open_reader, open_writer
-
-__all__ = ["folder", "prepared"]
 
 MATCHES = ["query", "fingerprint", "distance", "id"]
 PAIRS = ["a", "b", "distance", "id_a", "id_b"]
@@ -51,32 +49,31 @@ def test_columns_get_other_names(folder: Path, command: tuple[object, ...], colu
 
 
 @each_output
-@pytest.mark.parametrize("output", ["-", "m.parquet", "m.csv"])
-def test_wrong_names_are_errors(folder: Path, command: tuple[object, ...], columns: list[str], output: str) -> None:
+def test_wrong_names_are_errors(folder: Path, command: tuple[object, ...], columns: list[str]) -> None:
     here = f"(columns here: {', '.join(columns)})"
-    assert f"there is no column 'nothing' to rename {here}" in failure(*command, "-o", output, "--rename", "nothing=x", code=2)
-    assert "two columns would have one name" in failure(*command, "-o", output, "--rename", f"{columns[0]}={columns[1]}", code=2)
+    for output in ("-", "m.parquet", "m.csv"):
+        there = (*command, "-o", output, "--rename")
+        assert f"there is no column 'nothing' to rename {here}" in failure(*there, "nothing=x", code=2)
+        assert "two columns would have one name" in failure(*there, f"{columns[0]}={columns[1]}", code=2)
+        assert not Path(output).exists()
     for wrong in ("id", "=x", "id=", ""):
         assert "--rename: must be OLD=NEW, got" in failure(*command, "--rename", wrong, code=2)
     assert "renamed twice" in failure(*command, "--rename", "id=x", "--rename", "id=y", code=2)
-    assert not Path(output).exists()
 
 
 def test_names_may_be_exchanged(folder: Path) -> None:
     fine("export", "crawl.fps", "--rename", "fingerprint=id", "--rename", "id=fingerprint", "-o", "m.parquet")
     assert pq.read_table("m.parquet").column_names == ["id", "fingerprint"]
+    Path("none.tsv").write_text("")  # an empty input may have ids
+    fine("probe", "crawl.fps", "--input", "none.tsv", "--rename", "query_id=url", "-o", "m.parquet", code=1)
+    assert pq.read_table("m.parquet").column_names[-1] == "url"
+    wrong = failure("export", "crawl.fps", "-o", "m.npy", "--rename", "fingerprint=x", code=2)
+    assert "the npy format has no names of columns" in wrong
 
 
 def test_fields_of_objects_of_queries(folder: Path) -> None:
-    names = {
-        "row": "n",
-        "query_id": "url",
-        "query": "asked",
-        "matches": "near",
-        "fingerprint": "hash",
-        "distance": "bits",
-        "ids": "urls",
-    }
+    names = {"row": "n", "query_id": "url", "query": "asked", "matches": "near", "fingerprint": "hash", "distance": "bits"}
+    names |= {"ids": "urls"}
     command = ("probe", "crawl.fps", "--input", "crawl.tsv", "--json")
     for limit in ([], ["--limit", "50"]):
         new = {**names, "more": "cut"} if limit else names
@@ -93,12 +90,6 @@ def test_fields_of_objects_of_queries(folder: Path) -> None:
     assert list(json.loads(texts)) == ["path", "query", "matches"]
 
 
-def test_an_empty_input_may_have_ids(folder: Path) -> None:
-    Path("none.tsv").write_text("")
-    fine("probe", "crawl.fps", "--input", "none.tsv", "--rename", "query_id=url", "-o", "m.parquet", code=1)
-    assert pq.read_table("m.parquet").column_names[-1] == "url"
-
-
 def test_clusters_of_a_corpus(folder: Path) -> None:
     command = ("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--id-field", "id", "-q")
     fine(*command, "--clusters", "c.csv", "--rename", "id=url")
@@ -107,12 +98,6 @@ def test_clusters_of_a_corpus(folder: Path) -> None:
     assert "--rename is for the columns of --clusters" in failure(*command, "--rename", "id=url", code=2)
     assert "no column 'url'" in failure(*command, "--clusters", "d.csv", "--rename", "url=id", code=2)
     assert not Path("clean.parquet").exists()
-
-
-def test_arrays_have_no_names(folder: Path) -> None:
-    assert "the npy format has no names of columns" in failure(
-        "export", "crawl.fps", "-o", "m.npy", "--rename", "fingerprint=x", code=2
-    )
 
 
 def test_a_writer_takes_the_old_names(tmp_path: Path) -> None:

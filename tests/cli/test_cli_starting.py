@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from speeds import crossed
+from speeds import crossed, slow
 
 import fpstore
 
@@ -41,12 +41,12 @@ def command_of(folder: Path, way: str) -> list[str]:
     return [sys.executable, "-P", str(folder / "fpstore"), "--version"]
 
 
-@pytest.mark.parametrize(("module", "way"), crossed(MODULES, ["module", "script"]))
+@pytest.mark.parametrize(("module", "way"), crossed(MODULES, ["module", "script"], share=4))
 def test_an_interrupt_while_modules_are_loaded_is_one_line(tmp_path: Path, module: str, way: str) -> None:
     assert started(tmp_path, module, command_of(tmp_path, way)) == (130, "", "fpstore: interrupted\n")
 
 
-@pytest.mark.parametrize("way", ["module", "script"])
+@pytest.mark.parametrize("way", [slow("module"), "script"])
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path, way: str) -> None:
     done = started(tmp_path, "click", [*IGNORING, *command_of(tmp_path, way)])
     assert done == (0, f"fpstore {fpstore.__version__}\n", "")

@@ -7,17 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import COMMAND, FAR, FINGERPRINTS, NEAR, TEXT, fine, folder, prepared, run
+from commandline import FAR, FINGERPRINTS, NEAR, TEXT, fine, run
 from conversation import TIMEOUT_SECONDS, Conversation
 from speeds import crossed
 
 import fpstore
-
-__all__ = ["folder", "prepared"]
 
 VERBS = [("probe", "crawl.fps", "-r", "1"), ("scan", "crawl.fps", "-r", "1"), ("nearest", "crawl.fps", "-k", "2")]
 GAPS = {"csv": ",", "tsv": "\t", "txt": " "}
@@ -32,7 +31,7 @@ def query(form: str, fingerprint: int, name: str) -> str:
 @pytest.mark.parametrize(("form", "verb"), crossed(["txt", "tsv", "csv", "jsonl"], VERBS))
 def test_each_line_is_answered_before_the_next_is_sent(folder: Path, verb: tuple[str, ...], form: str) -> None:
     rng = np.random.default_rng(7)
-    asked = [int(f) ^ 1 << int(bit) for f, bit in zip(rng.choice(FINGERPRINTS, 100), rng.integers(0, 64, 100), strict=True)]
+    asked = [int(f) ^ 1 << int(bit) for f, bit in zip(rng.choice(FINGERPRINTS, 50), rng.integers(0, 64, 50), strict=True)]
     Path("q.tsv").write_text("".join(f"{f:016x}\tid{i}\n" for i, f in enumerate(asked)))
     wanted = fine(*verb, "--input", "q.tsv", "--json").splitlines()
     with Conversation(*verb, "--input", "-", "--format", form, "--json") as one:
@@ -43,7 +42,8 @@ def test_each_line_is_answered_before_the_next_is_sent(folder: Path, verb: tuple
 
 
 def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
+    with Conversation("probe", "crawl.fps", "0x2a", "-r", 0, "--input", "-") as one:
+        assert one.answer().endswith("\tsmall")  # the argument is answered before any input
         one.send(f"{NEAR:016x}\n{FAR:016x}\n00000000")
         assert [one.answer().split("\t")[3] for _ in range(3)] == ["a", "a again", "far"]
         assert one.is_silent()
@@ -52,13 +52,10 @@ def test_a_half_line_waits_for_its_rest(folder: Path) -> None:
         one.send("0x")
         one.send("0")
         assert one.ended() == (0, b"0000000000000000\t0000000000000000\t0\tzero\n", "")  # the last line needs no end
-
-
-def test_fingerprints_as_arguments_are_answered_before_any_input(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "0x2a", "--input", "-", "--json") as one:
-        assert json.loads(one.answer())["row"] == 0
-        one.send("0x0\n")
-        assert json.loads(one.answer())["row"] == 1
+    with Conversation("probe", "crawl.fps", "--input", "-", "--id-field", "url", "--json") as one:
+        for line in ("# a comment\n", "url\tother\tfingerprint\n", "here\t?\t000000000000002a\n"):
+            one.send(line)
+        assert json.loads(one.answer())["query_id"] == "here"
         assert one.ended()[0] == 0
 
 
@@ -76,17 +73,24 @@ def test_what_is_inserted_meanwhile_is_found(folder: Path) -> None:
             ]
 
 
-@pytest.mark.parametrize("form", ["tsv", "jsonl"])
-def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path, form: str) -> None:
-    good = query(form, NEAR, "x")
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--format", form, "--json") as one:
-        for _ in range(3):
-            one.send(good)
-            assert json.loads(one.answer())["matches"]
-        one.send(good + good + "zz\n" + good)  # what came with the bad line, too
+def test_a_bad_line_is_named_after_the_answers_to_those_before_it(folder: Path) -> None:
+    for form in ("tsv", "jsonl"):
+        good = query(form, NEAR, "x")
+        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--format", form, "--json") as one:
+            for _ in range(3):
+                one.send(good)
+                assert json.loads(one.answer())["matches"]
+            one.send(good + good + "zz\n" + good)  # what came with the bad line, too
+            code, out, err = one.ended()
+        assert (code, [json.loads(line)["row"] for line in out.splitlines()]) == (2, [3, 4])
+        assert err.startswith("fpstore: <stdin>:6: ")
+    with Conversation("insert", "crawl.fps", "-", "--format", "txt", "--unmatched", "--json") as one:
+        one.send("ffff0000ffff0000 new\nffff0000ffff0001 like\nzz bad\nffff 0 after\n")
         code, out, err = one.ended()
-    assert (code, [json.loads(line)["row"] for line in out.splitlines()]) == (2, [3, 4])
-    assert err.startswith("fpstore: <stdin>:6: ")
+    assert [json.loads(line)["inserted"] for line in out.splitlines()] == [True, False]
+    assert (code, err[:20]) == (1, "fpstore: <stdin>:3: ")
+    assert "before that, 1 row of the first 2 was inserted" in err
+    assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
 
 
 def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
@@ -98,15 +102,12 @@ def test_ids_of_a_stream_are_strings_unless_told(folder: Path) -> None:
             code, out, err = one.ended()
         assert [json.loads(line)["query_id"] for line in out.splitlines()] == wanted[1:]
         assert (code, "--id-type" in err or "integer" in err) == ((0, False) if not options else (2, True))
-
-
-def test_a_header_that_comes_alone_names_the_columns(folder: Path) -> None:
-    with Conversation("probe", "crawl.fps", "--input", "-", "--id-field", "url", "--json") as one:
-        one.send("# a comment\n")
-        one.send("url\tother\tfingerprint\n")
-        one.send("here\t?\t000000000000002a\n")
-        assert json.loads(one.answer())["query_id"] == "here"
-        assert one.ended()[0] == 0
+    fine("build", "integers.fps", "-", "-q", stdin="ffff0000ffff0000\t7\n")
+    for name, kept in (("integers.fps", 8), ("crawl.fps", "8")):  # of inserts they are of the kind of the store
+        with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as one:
+            one.send("00000000ffffffff\t8\n")
+            assert json.loads(one.answer())["query_id"] == kept
+            assert one.ended() == (0, b"", "")
 
 
 def test_the_codes_of_a_stream(folder: Path) -> None:
@@ -114,22 +115,18 @@ def test_the_codes_of_a_stream(folder: Path) -> None:
         with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
             one.send(sent)
             assert (one.ended()[0], sent) == (code, sent)
-
-
-def test_a_quiet_stream_ends_at_the_first_match(folder: Path) -> None:
     with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", "--quiet") as one:
-        one.send("0x1234567812345678\n")
-        one.send("0x2a\n")
+        one.send("0x1234567812345678\n0x2a\n")
         assert one.process.wait(TIMEOUT_SECONDS) == 0  # although its input is open
         assert one.ended() == (0, b"", "")
 
 
-@pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
-def test_a_signal_ends_the_wait_for_a_line(folder: Path, number: signal.Signals, code: int, word: str) -> None:
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
-        one.send("0x2a\n")
-        assert one.answer().endswith("\tsmall")
-        assert one.interrupted(number) == (code, b"", f"fpstore: {word}\n")
+def test_a_signal_ends_the_wait_for_a_line(folder: Path) -> None:
+    for number, code, word in ((signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")):
+        with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-") as one:
+            one.send("0x2a\n")
+            assert one.answer().endswith("\tsmall")
+            assert one.interrupted(number) == (code, b"", f"fpstore: {word}\n")
 
 
 def test_a_reader_that_has_gone_ends_it_quietly(folder: Path) -> None:
@@ -144,44 +141,36 @@ def test_a_reader_that_has_gone_ends_it_quietly(folder: Path) -> None:
         assert one.process.stderr.read() == b""
 
 
-def test_sockets_and_pipes_with_names(folder: Path) -> None:
+def converse(one: Conversation, send: Callable[[bytes], object]) -> None:
+    for _ in range(3):
+        send(b"0x2a\n")
+        assert one.answer().endswith("\tsmall")
+
+
+def test_sockets_and_pipes_of_every_kind(folder: Path) -> None:
+    asked = ("probe", "crawl.fps", "-r", 0, "--input")
     near, far = socket.socketpair()
-    with near, far, Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", stdin=far.fileno()) as one:
+    with near, far, Conversation(*asked, "-", stdin=far.fileno()) as one:
         far.close()
-        for _ in range(3):
-            near.sendall(b"0x2a\n")
-            assert one.answer().endswith("\tsmall")
+        converse(one, near.sendall)
         near.shutdown(socket.SHUT_WR)
         assert one.ended() == (0, b"", "")
     os.mkfifo("queries.txt")
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "queries.txt", stdin=subprocess.DEVNULL) as one:
+    with Conversation(*asked, "queries.txt", stdin=subprocess.DEVNULL) as one:
         with Path("queries.txt").open("wb", buffering=0) as fifo:
-            for _ in range(3):
-                fifo.write(b"0x2a\n")
-                assert one.answer().endswith("\tsmall")
+            converse(one, fifo.write)
         assert one.ended() == (0, b"", "")
-
-
-def test_a_pipe_that_does_not_block(folder: Path) -> None:
-    """Node and others leave their pipes so."""
     out, into = os.pipe()
-    os.set_blocking(out, False)
-    with os.fdopen(out, "rb") as end, Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", stdin=end) as one:
+    os.set_blocking(out, False)  # Node and others leave their pipes so
+    with os.fdopen(out, "rb") as end, Conversation(*asked, "-", stdin=end) as one:
         end.close()
-        for _ in range(3):
-            os.write(into, b"0x2a\n")
-            assert one.answer().endswith("\tsmall")
+        converse(one, lambda data: os.write(into, data))
         os.close(into)
         assert one.ended() == (0, b"", "")
-
-
-def test_a_terminal_is_read_by_lines_and_once_to_its_end(folder: Path) -> None:
-    leader, follower = pty.openpty()
-    with Conversation("probe", "crawl.fps", "-r", 0, "--input", "-", stdin=follower) as one:
+    leader, follower = pty.openpty()  # a terminal is read by lines, and once to its end
+    with Conversation(*asked, "-", stdin=follower) as one:
         os.close(follower)
-        for _ in range(3):
-            os.write(leader, b"0x2a\n")
-            assert one.answer().endswith("\tsmall")
+        converse(one, lambda data: os.write(leader, data))
         os.write(leader, b"\x04")  # Ctrl-D
         assert one.process.wait(TIMEOUT_SECONDS) == 0
     os.close(leader)
@@ -189,7 +178,7 @@ def test_a_terminal_is_read_by_lines_and_once_to_its_end(folder: Path) -> None:
 
 def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     """Not in one batch for each of the producer's writes: the calls of the store are counted."""
-    rows = 60_000
+    rows = 30_000
     Path("many.txt").write_text("".join(f"{i << 20:016x}\n" for i in range(rows)))
     script = (
         "import sys, fpstore.store as s\nfrom fpstore.cli import main\nplain, calls = s.Store.probe_many, []\n"
@@ -208,14 +197,11 @@ def test_a_fast_producer_is_answered_in_large_batches(folder: Path) -> None:
     calls, asked = map(int, done.stdout.split())
     assert (asked, done.stderr) == (rows, "")
     assert calls < rows / 1000
-    assert subprocess.run(
-        [*COMMAND, "probe", "crawl.fps", "--input", "many.txt", "--json", "-o", "same.jsonl"], check=False
-    ).returncode == done.returncode  # fmt: skip
+    fine("probe", "crawl.fps", "--input", "many.txt", "--json", "-o", "same.jsonl", code=done.returncode)
     assert Path("out.jsonl").read_bytes() == Path("same.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("sync", ["commit", "batch"])
-@pytest.mark.parametrize("form", ["txt", "tsv", "csv", "jsonl"])
+@pytest.mark.parametrize(("form", "sync"), crossed(["txt", "tsv", "csv", "jsonl"], ["commit", "batch"]))
 def test_each_row_is_probed_and_inserted_before_the_next_is_sent(folder: Path, form: str, sync: str) -> None:
     """The answers came at the end of the input, so only Python could probe and insert in one step."""
     new = 0x1234_5678_9ABC_DEF0
@@ -237,57 +223,10 @@ def test_each_row_is_probed_and_inserted_before_the_next_is_sent(folder: Path, f
     assert fine("ids", "crawl.fps", "two", "five") == f"{new:016x}\ttwo\n{FAR ^ 0xFFFF:016x}\tfive\n"
 
 
-def test_a_matched_row_of_a_stream_is_written_before_the_next_is_sent(folder: Path) -> None:
-    with Conversation("insert", "crawl.fps", "-", "--unmatched", "-r", 1, "--with-queries", "-q") as one:
-        for name in ("x", "y"):
-            one.send(f"{FAR:016x}\t{name}\n")
-            assert one.answer() == f"{FAR:016x}\t{FAR:016x}\t0\tfar\t{name}"
-        assert one.ended() == (0, b"", "")
-
-
-def test_rows_of_a_stream_before_a_bad_line_are_answered_and_stay(folder: Path) -> None:
-    with Conversation("insert", "crawl.fps", "-", "--format", "txt", "--unmatched", "--json") as one:
-        one.send("ffff0000ffff0000 new\nffff0000ffff0001 like\nzz bad\nffff 0 after\n")
-        code, out, err = one.ended()
-    assert [json.loads(line)["inserted"] for line in out.splitlines()] == [True, False]
-    assert (code, err[:20]) == (1, "fpstore: <stdin>:3: ")
-    assert "before that, 1 row of the first 2 was inserted" in err
-    assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
-
-
-def test_ids_of_a_stream_are_of_the_kind_of_the_store(folder: Path) -> None:
-    Path("numbers.tsv").write_text("ffff0000ffff0000\t7\n")
-    fine("build", "integers.fps", "numbers.tsv", "-q")
-    for name, wanted in (("integers.fps", 8), ("crawl.fps", "8")):
-        with Conversation("insert", name, "-", "--unmatched", "--json", "-q") as one:
-            one.send("00000000ffffffff\t8\n")
-            assert json.loads(one.answer())["query_id"] == wanted
-            assert one.ended() == (0, b"", "")
-
-
-def test_a_signal_ends_a_stream_of_inserts_and_keeps_what_was_answered(folder: Path) -> None:
-    with Conversation("insert", "crawl.fps", "-", "--unmatched", "--json", "--sync", "batch") as one:
-        one.send("ffff0000ffff0000\tnew\n")
-        assert json.loads(one.answer())["inserted"]
-        code, out, err = one.interrupted(signal.SIGTERM)
-    assert (code, out) == (143, b"")
-    assert err.startswith("fpstore: terminated; before that, 1 row of the first 1 was inserted; ")
-    assert fine("ids", "crawl.fps", "new") == "ffff0000ffff0000\tnew\n"
-
-
 @pytest.mark.parametrize("given", [True, False])
 def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(folder: Path, given: bool) -> None:
     """Texts waited for the end of the input, so a program could not have its pages hashed. Each row has one answer."""
-    build = [
-        "build",
-        "pages.fps",
-        "corpus.parquet",
-        "--text-field",
-        "text",
-        *(["--id-field", "id"] if given else []),
-        "-q",
-        "--force",
-    ]
+    build = ("build", "pages.fps", "corpus.parquet", "--text-field", "text", *["--id-field", "id"] * given, "-q", "--force")
     fine(*build)
     texts = [TEXT + "an end", None, "", "one more text of its own", TEXT, "", None]
     wanted = [False, False, False, True, False, False, False]
@@ -305,16 +244,12 @@ def test_each_text_of_a_stream_is_hashed_and_answered_before_the_next_is_sent(fo
     assert [bool(answer["matches"]) for answer in one_by_one] == [True, False, False, False, True, False, False]
     names = [answer.get("query_id") for answer in one_by_one]
     assert names == [None if text in (None, "") else f"page {row}" if given else 4 + row for row, text in enumerate(texts)]
-    fine(
-        "build", "pages.fps", "corpus.parquet", "--text-field", "text", *(["--id-field", "id"] if given else []), "-q", "--force"
-    )
+    fine(*build)
     with Conversation("insert", "pages.fps", "-", *options, "-q") as one:  # all at once
         one.send("".join(lines))
         assert [json.loads(one.answer()) for _ in lines] == one_by_one
         assert one.ended() == (0, b"", "")
     Path("pages.jsonl").write_text("".join(lines))
-    fine(
-        "build", "pages.fps", "corpus.parquet", "--text-field", "text", *(["--id-field", "id"] if given else []), "-q", "--force"
-    )
+    fine(*build)
     result = run("insert", "pages.fps", "pages.jsonl", *options[2:], "-q")
     assert [json.loads(line) for line in result.stdout.splitlines()] == one_by_one

@@ -63,17 +63,4 @@ def test_a_python_without_sources_is_one_line(temporary: Path, monkeypatch: pyte
 
 def test_families_are_printed_largest_first(capsys: pytest.CaptureFixture[str]) -> None:
     demo.print_families([["b", "a"], ["x", "z", "y"]])
-    assert capsys.readouterr().out.split() == [
-        "2",
-        "families",
-        "of",
-        "near-duplicates",
-        "files",
-        "3",
-        "x,",
-        "y,",
-        "z",
-        "2",
-        "a,",
-        "b",
-    ]
+    assert " ".join(capsys.readouterr().out.split()) == "2 families of near-duplicates files 3 x, y, z 2 a, b"

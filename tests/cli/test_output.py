@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import itertools
 import os
 import threading
 
@@ -62,24 +63,20 @@ def disk(request, monkeypatch):
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_what_is_written_is_in_the_file(tmp_path, disk, beside):
-    for size in (0, 1, PAGE, 4 * PAGE - 1, 4 * PAGE, 4 * PAGE + 1, 23 * PAGE + 77):
-        for step in (100, 3 * PAGE + 5, 11 * PAGE):
-            check_what_is_written(tmp_path / f"{size}-{step}", size, step, beside)
-
-
-def check_what_is_written(path, size, step, beside):
-    data = RNG.integers(0, 256, size, dtype=np.uint8)
-    file = Output(path, beside)
-    for start in range(0, size, step):
-        piece = data[start : start + step]
-        if start // step % 2:
-            file.write(piece)
-        else:
-            file.room(len(piece) + 3)[: len(piece)] = piece
-            file.advance(len(piece))
-    file.finish(b"start"[: min(size, 5)])
-    file.sync()
-    assert path.read_bytes() == b"start"[: min(size, 5)] + data.tobytes()[5:]
+    sizes = (0, 1, PAGE, 4 * PAGE - 1, 4 * PAGE, 4 * PAGE + 1, 23 * PAGE + 77)
+    for size, step in itertools.product(sizes, (100, 3 * PAGE + 5, 11 * PAGE)):
+        path, data = tmp_path / f"{size}-{step}", RNG.integers(0, 256, size, dtype=np.uint8)
+        file = Output(path, beside)
+        for start in range(0, size, step):
+            piece = data[start : start + step]
+            if start // step % 2:
+                file.write(piece)
+            else:
+                file.room(len(piece) + 3)[: len(piece)] = piece
+                file.advance(len(piece))
+        file.finish(b"start"[: min(size, 5)])
+        file.sync()
+        assert path.read_bytes() == b"start"[: min(size, 5)] + data.tobytes()[5:]
 
 
 def test_an_output_is_a_new_file(tmp_path):
@@ -89,12 +86,6 @@ def test_an_output_is_a_new_file(tmp_path):
         with pytest.raises(FileExistsError):
             Output(tmp_path / name)
     assert (tmp_path / "victim").read_bytes() == b"older"
-
-
-def _write_pages(file, pages):
-    for _ in range(pages):
-        file.write(np.zeros(PAGE + 1, np.uint8))
-    file.finish(b"start")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
@@ -110,67 +101,60 @@ def test_an_error_of_a_write_is_raised_at_the_latest_at_the_end(tmp_path, monkey
 
     monkeypatch.setattr(os, "pwrite", failing)
     file = Output(tmp_path / "file")
-    with pytest.raises(OSError, match=os.strerror(number)):
-        _write_pages(file, 12)
+    with pytest.raises(OSError, match=os.strerror(number)):  # noqa: PT012 - at one of them
+        for _ in range(12):
+            file.write(np.zeros(PAGE + 1, np.uint8))
+        file.finish(b"start")
     file.close()
     file.close()
+    file = Output(tmp_path / "early")
+    file.write(np.zeros(PAGE, np.uint8))
+    file.close()  # leaves no thread
 
 
-def test_a_file_that_is_closed_early_leaves_no_thread(tmp_path):
-    file = Output(tmp_path / "file")
-    file.write(np.zeros(30 * PAGE, np.uint8))
-    file.close()
-
-
-@pytest.mark.parametrize("sizes", [(0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)])
-def test_bytes_of_a_temporary_file_are_read_from_anywhere(tmp_path, disk, sizes):
-    file, whole = SpillFile(tmp_path), b""
-    for size in sizes * 2:
-        array = own_pages(size)
-        array[:] = RNG.integers(0, 256, size, dtype=np.uint8)
-        file.append(array)
-        whole += array.tobytes()
-        assert file.size == len(whole)
-        for first in {0, len(whole) // 3, max(len(whole) - 1, 0)}:
-            for count in {0, 1, PAGE, len(whole)}:
+def test_bytes_of_a_temporary_file_are_read_from_anywhere(tmp_path, disk):
+    for sizes in ((0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)):
+        file, whole = SpillFile(tmp_path), b""
+        for size in sizes * 2:
+            array = own_pages(size)
+            array[:] = RNG.integers(0, 256, size, dtype=np.uint8)
+            file.append(array)
+            whole += array.tobytes()
+            assert file.size == len(whole)
+            for first, count in itertools.product({0, len(whole) // 3, max(len(whole) - 1, 0)}, {0, 1, PAGE, len(whole)}):
                 out = np.empty(min(count, len(whole) - first), np.uint8)
                 file.read(first, out)
                 assert out.tobytes() == whole[first : first + len(out)]
-    assert not whole or file.mapped().tobytes() == whole
-    assert file.align() % PAGE == 0
-    at = file.size
-    file.append(np.full(3, 7, np.uint8))
-    out = np.empty(3, np.uint8)
-    file.read(at, out)
-    assert out.tolist() == [7, 7, 7]
-    with pytest.raises(OSError, match="shorter"):
-        file.read(at + PAGE, out)
-    assert list(tmp_path.iterdir()) == []
-    file.close()
-
-
-@pytest.mark.parametrize("kind", [np.uint64, np.uint32])
-@pytest.mark.parametrize("words", [1, 2])
-@pytest.mark.parametrize("spilled_at", [0, 3, None])
-def test_a_column_is_read_as_it_was_written(tmp_path, disk, kind, words, spilled_at):
-    rows = RNG.integers(0, 2**32, (9000, words)).astype(kind)
-    rows = rows[:, 0] if words == 1 else rows
-    column = Column(tmp_path if spilled_at == 0 else None, words)
-    for piece, start in enumerate(range(0, len(rows), 1300)):
-        if piece == spilled_at:
-            column.spill(tmp_path)
-        column.append(rows[start : start + 1300])
-    assert column.rows == len(rows)
-    assert np.array_equal(np.concatenate(list(column.pieces())), rows)
-    assert np.array_equal(column.part(8990, 10), rows[8990:])
-    assert len(column.part(9000, 0)) == 0
-    assert np.array_equal(column.whole(), rows)
-    assert np.array_equal(column.mapped(), rows)
-    assert column.whole().dtype == kind
-    assert list(tmp_path.iterdir()) == []
-    column.close()
-
-
-def test_memory_that_the_system_does_not_have():
+        assert not whole or file.mapped().tobytes() == whole
+        assert file.align() % PAGE == 0
+        at = file.size
+        file.append(np.full(3, 7, np.uint8))
+        out = np.empty(3, np.uint8)
+        file.read(at, out)
+        assert out.tolist() == [7, 7, 7]
+        with pytest.raises(OSError, match="shorter"):
+            file.read(at + PAGE, out)
+        assert list(tmp_path.iterdir()) == []
+        file.close()
     with pytest.raises(MemoryError, match=f"no room for {1 << 60} bytes"):
         own_pages(1 << 60)
+
+
+def test_a_column_is_read_as_it_was_written(tmp_path, disk):
+    for kind, words, spilled_at in itertools.product((np.uint64, np.uint32), (1, 2), (0, 3, None)):
+        rows = RNG.integers(0, 2**32, (9000, words)).astype(kind)
+        rows = rows[:, 0] if words == 1 else rows
+        column = Column(tmp_path if spilled_at == 0 else None, words)
+        for piece, start in enumerate(range(0, len(rows), 1300)):
+            if piece == spilled_at:
+                column.spill(tmp_path)
+            column.append(rows[start : start + 1300])
+        assert column.rows == len(rows)
+        assert np.array_equal(np.concatenate(list(column.pieces())), rows)
+        assert np.array_equal(column.part(8990, 10), rows[8990:])
+        assert len(column.part(9000, 0)) == 0
+        assert np.array_equal(column.whole(), rows)
+        assert np.array_equal(column.mapped(), rows)
+        assert column.whole().dtype == kind
+        assert list(tmp_path.iterdir()) == []
+        column.close()

@@ -9,7 +9,6 @@ import pytest
 from commandline import COMMAND, failure
 
 import fpstore
-from fpstore.base.arguments import check_path
 
 NAME = os.fsdecode(b"caf\xe9")
 ESCAPED = "caf\\xe9"
@@ -61,7 +60,7 @@ def test_commands_on_names_that_are_not_utf8(tmp_path, monkeypatch):
     rows.write_text("0000000000000007\ta\n")
     store = f"{NAME}.fps"
     assert command("build", store, str(rows))[0].startswith(f"{ESCAPED}.fps: 1 fingerprint")
-    for verb in (["stats"], ["verify"], ["merge"], ["probe", "0x7", "-o", f"{NAME}.jsonl"], ["export", "-o", f"out-{NAME}.tsv"]):
+    for verb in (["verify"], ["probe", "0x7", "-o", f"{NAME}.jsonl"], ["export", "-o", f"out-{NAME}.tsv"]):
         assert command(verb[0], store, *verb[1:])[1] == ""
     assert json.loads(Path(f"{NAME}.jsonl").read_text())["matches"][0]["ids"] == ["a"]
     assert command("build", store, str(rows), code=1)[1].count(ESCAPED) == 1
@@ -105,34 +104,21 @@ def test_targets_inside_a_store_are_refused(tmp_path, monkeypatch):
     assert sorted(Path().rglob("*")) == before
 
 
-def test_a_build_does_not_replace_the_store_that_its_input_is_in(tmp_path, monkeypatch):
+def test_inputs_inside_a_store(tmp_path, monkeypatch):
+    """A build does not replace the store that its input is in, and texts of a folder leave out the stores in it."""
     monkeypatch.chdir(tmp_path)
     fpstore.build("s.fps", [7, 11]).close()
     Path("s.fps/in.tsv").write_text("0000000000000007\ta\n")
     Path("s.fps/a.txt").write_text("some words")
+    Path("a.txt").write_text("some words in a text")
     assert "s.fps/in.tsv: lies inside s.fps" in failure("build", "s.fps", "s.fps/in.tsv", "--force")
     assert "s.fps/a.txt: lies inside s.fps" in failure("build", "s.fps", "s.fps/a.txt", "--text", "--force")
     assert Path("s.fps/in.tsv").exists()
-
-
-def test_texts_of_a_folder_leave_out_the_stores_in_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    fpstore.build("s.fps", [7, 11]).close()
-    Path("s.fps/note.txt").write_text("words inside a store")
-    Path("a.txt").write_text("some words in a text")
     assert command("build", "texts.fps", ".", "--text", "-q") == ("", "")
     with fpstore.open("texts.fps") as store:
         assert next(iter(store.items()))[2] == ["a.txt"]
-
-
-def test_what_can_be_no_file_name_says_which_character_it_is():
     for name, reason in (("a\0b", "a NUL character"), ("a\ud800b", "a character that the file system cannot encode")):
         with pytest.raises(fpstore.InputError, match=f"cannot be a file name: it holds {reason}"):
             fpstore.open(name)
-
-
-def test_a_store_below_a_file_is_missing(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
     with pytest.raises(fpstore.StoreNotFoundError):
-        fpstore.open(tmp_path / "file" / "s")
-    assert check_path(tmp_path / "file" / "s") == tmp_path / "file" / "s"
+        fpstore.open("a.txt/s")

@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,49 @@ def run_python(code, folder):
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def commands_of(page, languages):
+    """Return the commands of a page, each with the output shown below it; None if it shows none."""
+    found = []
+    for language, block in re.findall(rf"```({languages})\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
+        if language == "sh":
+            found += [(line, None) for line in block.splitlines()]
+        else:
+            parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+            found += [(command, shown) for command, _, shown in parts]
+    return found
+
+
+def printed_by(commands, folder):
+    """Run commands; return what each prints, both outputs, as on a terminal. Those that need a shell start truly."""
+    printed, mark = [], "--- end of a command\n"
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    words = [command for command, _ in commands]
+    for plain, some in itertools.groupby(words, lambda one: one.startswith("fpstore ") and not set("|<>$&;*?") & set(one)):
+        if plain:
+            for command in some:
+                done = subprocess.run([sys.executable, "-m", *shlex.split(command)], cwd=folder, **both)
+                assert done.returncode == 0, done.stdout
+                printed.append(done.stdout)
+        else:
+            script = "".join(f"{command}\necho '{mark.strip()}'\n" for command in some)
+            done = subprocess.run(["bash", "-euc", f"{script}pwd"], cwd=folder, env=environment, **both)
+            assert done.returncode == 0, done.stdout
+            *each, last = done.stdout.split(mark)
+            printed += each
+            folder = last.strip()
+    assert len(printed) == len(commands)
+    return printed
+
+
+def run_session(page, folder):
+    """Run the commands of a page, and compare what they print."""
+    commands = commands_of(page, "console")
+    for (command, shown), printed in zip(commands, printed_by(commands, folder), strict=True):
+        assert re.sub(r"[\d.]+ s$", "N s", printed, flags=re.M) == re.sub(r"[\d.]+ s$", "N s", shown, flags=re.M), command
+    return len(commands)
 
 
 def test_readme_python_example_prints_what_is_shown(tmp_path):
@@ -59,23 +103,11 @@ def test_page_about_vectors_runs_and_has_true_figures(tmp_path):
             assert float(far) == pytest.approx(hasher.recall(0.5, int(radius)), rel=0.35)
 
 
-def session(page):
-    """Return the commands of a page's shell session, each with the output shown below it."""
-    lines = "".join(blocks(page, "console")).split("\n")[:-1]
-    starts = [i for i, line in enumerate(lines) if line.startswith("$ ")] + [len(lines)]
-    return [(lines[a][2:], lines[a + 1 : b]) for a, b in itertools.pairwise(starts)]
-
-
-def without_seconds(line):
-    return re.sub(r"[\d.]+ s$", "N s", line)
-
-
 def test_readme_shell_session_prints_what_is_shown(tmp_path):
-    assert len(session("README.md")) > 10
     shutil.copy(ROOT / "LICENSE", tmp_path)
     # The page is one of the documents: its own text would decide the last digit of the sizes that it shows.
     (tmp_path / "README.md").write_text("a page about something else\n")
-    run_session("README.md", tmp_path)
+    assert run_session("README.md", tmp_path) > 10
 
 
 def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
@@ -106,21 +138,6 @@ def test_page_about_texts_prints_what_is_shown(tmp_path):
     code, shown = blocks("docs/texts.md", "python"), blocks("docs/texts.md", "text")
     assert len(code) == len(shown) == 3
     assert run_python("\n".join(code), tmp_path) == "".join(shown)
-
-
-def run_session(page, folder):
-    """Run the commands of a page in a shell, and compare what they print."""
-    commands = session(page)
-    mark = "--- end of a command"
-    script = "\n".join(f"{command}\necho '{mark}'" for command, _ in commands)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    # Both outputs, as on a terminal.
-    done = subprocess.run(
-        ["bash", "-euc", script], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stdout
-    for (command, shown), printed in zip(commands, done.stdout.split(mark + "\n"), strict=False):
-        assert [*map(without_seconds, printed.splitlines())] == [*map(without_seconds, shown)], command
 
 
 def test_public_names_are_documented():
@@ -194,13 +211,10 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "fpstore"
 
 
-def test_architecture_page_names_files_that_exist():
+def test_architecture_page_names_files_that_exist_and_every_folder():
     named = re.findall(r"`([\w/]+\.(?:py|cpp|hpp|inc))`", ARCHITECTURE)
     assert len(set(named)) > 40
     assert [name for name in named if not ((ROOT if name.startswith("tests/") else PACKAGE) / name).is_file()] == []
-
-
-def test_architecture_page_names_every_folder():
     folders = {p.parent.relative_to(PACKAGE).as_posix() for kind in ("py", "hpp") for p in PACKAGE.rglob(f"*.{kind}")} - {"."}
     assert len(folders) > 10
     assert [folder for folder in sorted(folders) if f"{folder}/" not in ARCHITECTURE] == []
@@ -210,3 +224,111 @@ def test_architecture_page_draws_the_layers_that_the_tests_hold():
     rows = [row.split("    ")[0].split() for row in blocks("docs/architecture.md", "text")[0].splitlines()]
     drawn = [{unit.removesuffix(".py").rstrip("/") for unit in row} for row in rows]
     assert drawn[::-1] == [set(units) for units in LAYERS]
+
+
+# --- docs/files.md, from a folder of files to clusters: its commands find what brute force finds -----------------------
+
+PAGE = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+COMMANDS = commands_of("docs/files.md", "sh|console")
+HASHER = fpstore.SimHash(size=2, width=128)
+RADIUS = 28
+
+
+def without_figures(output):
+    """Return the lines of an output without what depends on the contents of files: features that differ, and numbers."""
+    text = re.sub(r"(?<=^Features whose weights differ most\n).*?(?=^and )", "", output, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"\b[0-9a-f]{16,32}\b|\d[\d,.]*", "N", text)
+    return re.sub(r" +", " ", text)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Return the folder in which the commands ran, what each printed, and the fingerprints of the files of the corpus."""
+    folder = tmp_path_factory.mktemp("files")
+    printed = printed_by(COMMANDS, folder)
+    paths = sorted(path.relative_to(folder).as_posix() for path in (folder / "texts").rglob("*.py"))
+    texts = {path: (folder / path).read_text(encoding="utf-8") for path in [*paths, "draft.py", "new.py"]}
+    fingerprints = {path: HASHER.fingerprint(text) for path, text in texts.items() if not HASHER.is_empty(text)}
+    assert 250 < len(fingerprints) < 1000
+    return folder, printed, fingerprints
+
+
+def output_of(verb, printed):
+    """Return what the only command of a verb printed."""
+    (output,) = [text for (command, _), text in zip(COMMANDS, printed, strict=True) if command.startswith(f"fpstore {verb}")]
+    return output
+
+
+def near(fingerprints):
+    return {
+        (a, b): distance
+        for a, b in itertools.combinations(sorted(fingerprints), 2)
+        if (distance := (fingerprints[a] ^ fingerprints[b]).bit_count()) <= RADIUS
+    }
+
+
+def clusters_of(fingerprints):
+    """Return the sets of two or more documents that chains of pairs connect."""
+    sets = {name: {name} for name in fingerprints}
+    for a, b in near(fingerprints):
+        if sets[a] is not sets[b]:
+            sets[a] |= sets[b]
+            sets |= dict.fromkeys(sets[b], sets[a])
+    return {frozenset(one) for one in sets.values() if len(one) > 1}
+
+
+def read_clusters(path):
+    """Return the clusters of a file, each with the document that stands for it."""
+    members = {}
+    for line in path.read_text().splitlines():
+        name, _, first = line.split("\t")
+        members.setdefault(first, set()).add(name)
+    return {first: frozenset(names) for first, names in members.items()}
+
+
+def test_page_about_files_shows_what_is_printed_and_what_supports_its_radius(files):
+    folder, printed, _ = files
+    shown = [(command, shown, output) for (command, shown), output in zip(COMMANDS, printed, strict=True) if shown is not None]
+    assert sum(bool(text) for _, text, _ in shown) == 5
+    for command, text, output in shown:
+        assert without_figures(output) == without_figures(text), command
+    copy, stranger = (int(re.search(r"^distance +(\d+)", text, re.MULTILINE)[1]) for text in printed if text.startswith("Two t"))
+    assert copy <= 4 < 16 < stranger
+    output = output_of("calibrate", printed)
+    rows = {line.split()[0]: line.split() for line in output.splitlines() if line.startswith("size=")}
+    assert set(rows) == {"size=1", "size=2", "size=2,width=128"}
+    _, width, radius, recall, *_ = rows["size=2,width=128"]
+    assert (width, abs(int(radius) - RADIUS) <= 3, float(recall.rstrip("%")) > 90) == ("128", True, True)
+    assert f" --width {width} --radius {RADIUS}" in PAGE
+    headings = re.search(r"^kind +(.*)$", output, re.MULTILINE)[1].split()
+    shares = re.search(r"^all +(.*)$", output, re.MULTILINE)[1].split()
+    assert float(dict(zip(headings, shares, strict=True))[str(RADIUS)].rstrip("%")) > 90
+    assert "<svg" in (folder / "calibration.html").read_text()
+
+
+def test_commands_of_the_page_about_files_find_what_brute_force_finds(files):
+    folder, printed, fingerprints = files
+    found = {line.split("\t")[3]: int(line.split("\t")[2]) for line in output_of("probe", printed).splitlines()}
+    distances = {name: (fingerprints["draft.py"] ^ value).bit_count() for name, value in fingerprints.items() if "texts/" in name}
+    assert found == {name: distance for name, distance in distances.items() if distance <= RADIUS}
+    assert "texts/argparse.py" in found
+    stored = {name: value for name, value in fingerprints.items() if name != "draft.py"}  # which --unmatched left out
+    lines = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()]
+    pairs = {(*sorted((a, b)),): int(distance) for _, _, distance, a, b in lines}
+    assert pairs == {pair: distance for pair, distance in near(stored).items() if distance}  # equal ones need --duplicates
+    assert len(pairs) > 100
+    clusters = read_clusters(folder / "clusters.tsv")
+    assert set(clusters.values()) == clusters_of(stored)
+    assert len(clusters) > 4
+    assert all(first in names for first, names in clusters.items())
+    report = (folder / "report.html").read_text()
+    assert max(clusters.values(), key=len) & set(re.findall(r"texts/[\w/]+\.py", report))
+    corpus = {f"corpus/{name}": value for name, value in fingerprints.items() if name != "new.py"}
+    clusters = read_clusters(folder / "removed.tsv")
+    assert set(clusters.values()) == clusters_of(corpus)
+    assert {"corpus/draft.py", "corpus/texts/argparse.py"} in clusters.values()
+    removed = set().union(*clusters.values()) - set(clusters)
+    assert len(removed) > 20
+    originals = {path.relative_to(folder).as_posix() for path in (folder / "corpus").rglob("*.py")}
+    kept = {f"corpus/{path.relative_to(folder / 'clean').as_posix()}" for path in (folder / "clean").rglob("*.py")}
+    assert kept == originals - removed

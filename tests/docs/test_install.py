@@ -14,19 +14,13 @@ def run_python(code, folder, *options):
     return subprocess.run([sys.executable, *options, "-c", code], cwd=folder, capture_output=True, text=True)
 
 
-def is_editable():
-    origin = importlib.metadata.distribution("fpstore").read_text("direct_url.json")
-    return bool(origin and json.loads(origin).get("dir_info", {}).get("editable"))
-
-
-def test_import_from_any_folder(tmp_path):
-    done = run_python("import fpstore; print(len(fpstore.plan(10)))", tmp_path)
+def test_import_from_any_folder_and_in_the_checkout(tmp_path):
+    code = "import fpstore; print(len(fpstore.plan(10)))"
+    done = run_python(code, tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-def test_import_in_the_checkout():
-    done = run_python("import fpstore; print(len(fpstore.plan(10)))", ROOT)
-    if is_editable():
+    done = run_python(code, ROOT)
+    origin = importlib.metadata.distribution("fpstore").read_text("direct_url.json")
+    if origin and json.loads(origin).get("dir_info", {}).get("editable"):
         assert done.returncode == 0, done.stderr
     else:
         assert "pip install -e ." in done.stderr

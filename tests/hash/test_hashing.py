@@ -12,14 +12,12 @@ import pytest
 import xxhash
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from simhash_oracle import oracle, shingles_of, sign_bits, weights_of
-from speeds import crossed
+from simhash_oracle import oracle, shingles_of, weights_of
+from speeds import crossed, slow
 
 from fpstore import _kernel
 from fpstore.errors import InputError
-from fpstore.hashing import (
-    SimHash,
-)
+from fpstore.hashing import SimHash
 from fpstore.hashing import text as text_module
 
 
@@ -96,7 +94,7 @@ PARAMETERS = st.fixed_dictionaries(
         "stop_words": st.sampled_from([(), ("a",), ("the", "b", "fox")]),
     },
 ).map(fitting)
-GENEROUS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+GENEROUS = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def random_words(count, seed, vocabulary=5000):
@@ -126,7 +124,7 @@ def test_many_texts_equal_one_by_one(texts, parameters):
     assert numbers_of(fingerprints) == [any_fingerprint(simhash, text) for text in texts]
 
 
-@settings(GENEROUS, max_examples=200)
+@settings(GENEROUS, max_examples=120)
 @given(TEXTS, PARAMETERS)
 @example("\ufe70", {})  # a word character whose NFKC has none
 @example("\u2121", {})  # no word character, but its NFKC is TEL
@@ -139,24 +137,26 @@ def test_is_empty_says_whether_there_are_units(text, parameters):
             simhash.fingerprint(text)
 
 
-@pytest.mark.parametrize("text", ["", "   ", "!!!", "?!", "\n"])
-def test_a_text_without_words_has_no_fingerprint(text):
+def test_a_text_without_words_has_no_fingerprint():
     simhash = SimHash()
-    with pytest.raises(InputError, match="has no words, and so no fingerprint: leave it out"):
-        simhash.fingerprint(text)
-    many = ["some words"] * 70_000 + [text, "more words"]
+    for text in ("", "   ", "!!!", "?!", "\n"):
+        with pytest.raises(InputError, match="has no words, and so no fingerprint: leave it out"):
+            simhash.fingerprint(text)
+        assert simhash.fingerprint(text, empty="none") is None
+    many = ["some words"] * 70_000 + ["?!", "more words"]
     with pytest.raises(InputError, match=r"item 70000: the text .* has no words"):
         simhash.fingerprints(many)
-    assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [0, simhash.fingerprint("more words")]
-    with pytest.raises(InputError, match="empty must be one of refuse, mask, got 'skip'"):
-        simhash.fingerprints(many, empty="skip")
+    assert simhash.fingerprints(many, empty="mask")[0][-2:].tolist() == [0, simhash.fingerprint("more words", empty="none")]
+    for call in (lambda: simhash.fingerprints(many, empty="skip"), lambda: simhash.fingerprint("fox", empty="mask")):
+        with pytest.raises(InputError, match="empty must be one of"):
+            call()
     for features in ({}, []):
         with pytest.raises(InputError, match="without features has no fingerprint"):
             simhash.fingerprint(features)
 
 
 @pytest.mark.parametrize(
-    ("shingle", "weighting", "count"), crossed(["auto", "words", "chars"], ["count", "set"], [15, 16, 17, 33, 4095, 40000])
+    ("shingle", "weighting", "count"), crossed(["auto", "words", "chars"], ["count", "set"], [15, 16, 17, 4095, 40000], share=5)
 )
 def test_long_texts_cross_the_counters_groups_and_grow_the_set(shingle, weighting, count):
     text = " ".join(random_words(count, seed=count))
@@ -171,102 +171,25 @@ def test_long_texts_cross_the_counters_groups_and_grow_the_set(shingle, weightin
     assert SimHash(**parameters).fingerprint(text) == sum(1 << i for i in range(64) if bits[i])
 
 
-def test_the_set_remembers_when_it_has_grown():
-    words = [f"w{i}" for i in range(80_000)]
-    repeated = words + words[:35_000] * 3
-    expected = SimHash(weighting="count").fingerprint(" ".join(words))
-    assert SimHash(weighting="count").fingerprint(" ".join(repeated)) != expected
-    assert SimHash(size=1, weighting="set").fingerprint(" ".join(repeated)) == expected
-
-
-def test_a_long_text_does_not_disturb_the_short_ones_of_its_batch():
-    texts = ["a b c d e", " ".join(random_words(60000, seed=1)), "", "a b c d e", "!", "\u00e9 t"]
-    for weighting in ("count", "set"):
-        simhash = SimHash(weighting=weighting)
-        assert simhash.fingerprints(texts, empty="mask")[0].tolist() == [any_fingerprint(simhash, text) for text in texts]
-
-
-def test_many_batches_keep_the_order():
-    words = random_words(9000, seed=2)
-    texts = [" ".join(words[i : i + 40]) + ("\u00e9" if i % 3 == 0 else "") for i in range(8900)]
-    assert sum(map(len, texts)) > 2 * 2**20
-    simhash = SimHash(size=2)
-    fingerprints = simhash.fingerprints(texts)
-    assert fingerprints.shape == (8900,)
-    for i in random.Random(3).sample(range(8900), 40):
-        assert fingerprints[i] == oracle(texts[i], size=2)
-
-
-def test_texts_reach_the_kernel_in_bounded_batches(monkeypatch):
+def test_texts_reach_the_kernel_in_bounded_batches_and_keep_their_order(monkeypatch):
     pulled, batches = [], []
 
     def texts():
         for i in range(600):
             pulled.append(i)
-            yield "word " * 1000
+            yield f"word{i} " * 700
 
     def record(text, offsets, *rest):
         batches.append((len(text), len(offsets) - 1, len(pulled)))
         return _kernel.simhash(text, offsets, *rest)
 
     monkeypatch.setattr(text_module, "_kernel", SimpleNamespace(simhash=record))
-    assert len(SimHash().fingerprints(texts(), threads=1)) == 600
-    assert len(batches) == 3
-    assert max(size for size, _, _ in batches) <= 2**20 + 5000
-    assert [read for _, _, read in batches] == np.cumsum([count for _, count, _ in batches]).tolist()
-
-
-def test_no_texts_have_no_fingerprints():
-    assert SimHash().fingerprints([]).shape == (0,)
-    assert SimHash().fingerprints([]).dtype == np.uint64
-
-
-# ---- what simhash is for ----
-
-
-def distance(a, b):
-    return (int(a) ^ int(b)).bit_count()
-
-
-@pytest.mark.parametrize("parameters", [{}, {"shingle": "chars", "size": 5}, {"weighting": "set"}])
-def test_a_small_edit_of_a_long_text_flips_few_bits(parameters):
-    simhash = SimHash(**parameters)
-    distances = []
-    for seed in range(20):
-        words = random_words(2000, seed)
-        original = " ".join(words)
-        words[1000] = "edited"
-        distances.append(distance(simhash.fingerprint(original), simhash.fingerprint(" ".join(words))))
-    assert max(distances) <= 8
-    assert sum(distances) / len(distances) <= 3
-
-
-def test_unrelated_texts_differ_in_half_of_the_bits():
-    fingerprints = SimHash(size=3).fingerprints(" ".join(random_words(300, seed)) for seed in range(60))
-    distances = [distance(a, b) for i, a in enumerate(fingerprints) for b in fingerprints[:i]]
-    assert 31 < sum(distances) / len(distances) < 33
-    assert min(distances) > 10
-
-
-def test_case_punctuation_spaces_and_compatible_forms_make_no_difference():
-    plain = SimHash().fingerprint("the quick brown fox number 1")
-    assert plain == SimHash().fingerprint("  The QUICK,\t\u201cbrown\u201d \u00a0 \uff46\uff4f\uff58; (number) \u2460!")
-    assert plain != SimHash(case="keep").fingerprint("The quick brown fox number 1")
-    assert plain != SimHash(normalize=False).fingerprint("the quick brown \uff46\uff4f\uff58 number 1")
-
-
-def test_weighting_counts_occurrences_or_not():
-    text = "a a a b"
-    assert SimHash(weighting="count").fingerprint(text) == sign_bits([("a", 3), ("b", 1)]) == oracle("a")
-    assert SimHash().fingerprint("a a a b b") == sign_bits([("a", 2), ("b", 2)])
-    assert SimHash().fingerprint("a a a a b b") == sign_bits([("a", 3), ("b", 2)])
-    assert SimHash(size=1, weighting="set").fingerprint(text) == sign_bits([("a", 1), ("b", 1)])
-
-
-def test_a_text_shorter_than_a_shingle_is_one_feature():
-    for text in ("one", "one two", "one two three"):
-        assert SimHash(size=3).fingerprint(f" {text}! ") == xxh64(text)
-    assert SimHash(shingle="chars", size=255).fingerprint(" \u4e2d  \u6587\n") == xxh64("\u4e2d \u6587")
+    found = SimHash(size=1).fingerprints(texts(), threads=1)
+    assert found.tolist() == [xxh64(f"word{i}") for i in range(600)]
+    assert len(batches) > 2
+    assert max(size for size, _, _ in batches) <= 2**20 + 6000
+    assert batches[0][2] < 600  # what is read before the first batch
+    assert (SimHash().fingerprints([]).shape, SimHash().fingerprints([]).dtype) == ((0,), np.uint64)
 
 
 # ---- pinned: version 1 ----
@@ -306,13 +229,10 @@ PINNED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "parameters", "fingerprint"), PINNED)
-def test_version_1_is_pinned(text, parameters, fingerprint):
-    assert any_fingerprint(SimHash(**parameters), text) == fingerprint
+def test_version_1_is_pinned():
+    for text, parameters, fingerprint in PINNED:
+        assert any_fingerprint(SimHash(**parameters), text) == fingerprint
     assert SimHash.version == 1
-
-
-def test_weighted_version_1_is_pinned():
     assert SimHash().fingerprint({"fox": 2.5, "crow": 1.5, "cheese": 1.25}) == 0x3CF2D109E1025028
     assert SimHash(seed=7).fingerprint([("fox", 1), ("crow", -2), ("\u4e2d", 3)]) == 0x5012450166C2002D
 
@@ -320,13 +240,10 @@ def test_weighted_version_1_is_pinned():
 # ---- weighted features ----
 
 
-@settings(GENEROUS, max_examples=150)
+@settings(GENEROUS, max_examples=100)
 @given(
     st.lists(
-        st.tuples(
-            st.text(CHARACTERS, max_size=8),
-            st.one_of(st.integers(-5, 5), st.floats(-1e300, 1e300, allow_nan=False)),
-        ),
+        st.tuples(st.text(CHARACTERS, max_size=8), st.one_of(st.integers(-5, 5), st.floats(-1e300, 1e300, allow_nan=False))),
         min_size=1,
         max_size=20,
     ),
@@ -354,17 +271,10 @@ def test_weighted_ties_give_zero_bits():
     assert SimHash().fingerprint({"a": np.float32(2), "b": np.int64(1)}) == a
 
 
-def test_features_are_taken_as_they_are():
-    assert SimHash().fingerprint({"Fox!": 1}) == xxh64("Fox!")
-
-
-@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf, 10**400, None, "1", True, 1j, [1]])
-def test_weights_are_finite_numbers(weight):
-    with pytest.raises(InputError, match="finite number"):
-        SimHash().fingerprint({"a": weight})
-
-
-def test_weights_whose_sum_overflows_are_refused():
+def test_weights_are_finite_numbers():
+    for weight in (math.nan, math.inf, -math.inf, 10**400, None, "1", True, 1j, [1]):
+        with pytest.raises(InputError, match="finite number"):
+            SimHash().fingerprint({"a": weight})
     with pytest.raises(InputError, match="not finite"):
         SimHash().fingerprint([("a", 1e308), ("b", -1e308)])
 
@@ -372,18 +282,31 @@ def test_weights_whose_sum_overflows_are_refused():
 # ---- wrong input ----
 
 
-@pytest.mark.parametrize("data", [b"text", bytearray(b"text"), memoryview(b"text")])
-def test_bytes_are_to_be_decoded_first(data):
-    for call in (SimHash().fingerprint, SimHash().is_empty, lambda d: SimHash().fingerprints(["a", d])):
-        with pytest.raises(InputError, match="decode"):
-            call(data)
-    with pytest.raises(InputError, match="iterable of texts"):
-        SimHash().fingerprints(data)
+def test_what_is_no_text_is_refused():
+    simhash = SimHash()
+    for data in (b"text", bytearray(b"text"), memoryview(b"text")):
+        for call in (simhash.fingerprint, simhash.is_empty, lambda d: simhash.fingerprints(["a", d])):
+            with pytest.raises(InputError, match="decode"):
+                call(data)
+        with pytest.raises(InputError, match="iterable of texts"):
+            simhash.fingerprints(data)
+    for wrong in (5, 1.5, object(), b"fox"):
+        for call in (simhash.fingerprint, simhash.is_empty, simhash.fingerprints):
+            with pytest.raises(InputError, match=type(wrong).__name__):
+                call(wrong)
+        with pytest.raises(InputError, match=f"item 1: .* {type(wrong).__name__}"):
+            simhash.fingerprints(["a", wrong])
+    for single in ("a text", {"a": 1}):
+        with pytest.raises(InputError, match="wrap a single text in a list"):
+            simhash.fingerprints(single)
+    for several in ([("a", 1, 2)], [(1, "a")], [b"ab"]):
+        with pytest.raises(InputError, match="feature 0"):
+            simhash.fingerprint(several)
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
+def test_columns_of_texts():
+    simhash = SimHash(size=2)
+    for column in (
         pa.array(["the fox", None, "a crow"]),
         pa.chunked_array([["the fox"], [None, "a crow"]], pa.large_string()),
         pa.array(["the fox", None, "a crow"]).dictionary_encode(),
@@ -392,67 +315,23 @@ def test_bytes_are_to_be_decoded_first(data):
         pd.Series(["the fox", float("nan"), "a crow"], dtype=object),
         pd.Series(["the fox", None, "a crow"], dtype="string"),
         np.array(["the fox", None, "a crow"], object),
-    ],
-    ids=lambda column: f"{type(column).__module__}-{getattr(column, 'dtype', '')}",
-)
-def test_columns_of_texts(column):
-    simhash = SimHash(size=2)
-    found, known = simhash.fingerprints(column, empty="mask")
-    assert found.tolist() == [simhash.fingerprint("the fox"), 0, simhash.fingerprint("a crow")]
-    assert known.tolist() == [True, False, True]
-    with pytest.raises(InputError, match="item 1: the text '' has no words"):
-        simhash.fingerprints(column)
-
-
-def test_long_columns_are_read_in_parts():
+    ):
+        found, known = simhash.fingerprints(column, empty="mask")
+        assert found.tolist() == [simhash.fingerprint("the fox"), 0, simhash.fingerprint("a crow")]
+        assert known.tolist() == [True, False, True]
+        with pytest.raises(InputError, match="item 1: the text '' has no words"):
+            simhash.fingerprints(column)
     texts = [f"fox {n} of many" for n in range(5000)]
     assert (SimHash().fingerprints(pa.array(texts)) == SimHash().fingerprints(texts)).all()
 
 
-def test_none_for_a_text_without_fingerprint():
-    assert SimHash().fingerprint("...", empty="none") is None
-    assert SimHash().fingerprint("fox", empty="none") == SimHash().fingerprint("fox")
-    with pytest.raises(InputError, match="empty must be one of"):
-        SimHash().fingerprint("fox", empty="mask")
-    with pytest.raises(InputError, match="expected"):
-        SimHash().fingerprint(5, empty="none")
-
-
-@pytest.mark.parametrize("wrong", [5, 1.5, object(), b"fox"])
-def test_what_is_no_text_is_refused(wrong):
-    with pytest.raises(InputError, match=type(wrong).__name__):
-        SimHash().fingerprint(wrong)
-    with pytest.raises(InputError, match=type(wrong).__name__):
-        SimHash().is_empty(wrong)
-    with pytest.raises(InputError, match=f"item 1: .* {type(wrong).__name__}"):
-        SimHash().fingerprints(["a", wrong])
-    with pytest.raises(InputError, match=type(wrong).__name__):
-        SimHash().fingerprints(wrong)
-
-
-def test_one_text_for_many_and_many_for_one_are_refused():
-    with pytest.raises(InputError, match="wrap a single text in a list"):
-        SimHash().fingerprints("a text")
-    with pytest.raises(InputError, match="wrap a single text in a list"):
-        SimHash().fingerprints({"a": 1})
-    for several in ([("a", 1, 2)], [(1, "a")], [b"ab"]):
-        with pytest.raises(InputError, match="feature 0"):
-            SimHash().fingerprint(several)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+def test_bad_parameters_are_named_with_their_range():
+    for parameters, message in (
         ({"shingle": "bytes"}, "shingle must be one of auto, words, chars, got 'bytes'"),
-        ({"shingle": None}, "shingle must be one of"),
         ({"weighting": "tfidf"}, "weighting must be one of count, log, set, got 'tfidf'"),
         ({"size": 0}, "size must be a whole number from 1 to 255, got 0"),
-        ({"size": 256}, "size must be a whole number from 1 to 255"),
-        ({"size": 2.0}, "size must be a whole number"),
         ({"size": True}, "size must be a whole number"),
-        ({"size": "3"}, "size must be a whole number"),
         ({"seed": -1}, "seed must be a whole number from 0 to 2\\^64 - 1, got -1"),
-        ({"seed": 2**64}, "seed must be a whole number"),
         ({"normalize": 1}, "normalize must be True or False"),
         ({"case": None}, "case must be one of fold, lower, keep"),
         ({"punctuation": "drop"}, "punctuation must be one of"),
@@ -471,17 +350,14 @@ def test_one_text_for_many_and_many_for_one_are_refused():
         ({"weights": {"hashes": "", "weights": "AAA=", "other": 1}}, "each has a weight"),
         ({"weights": {"hashes": "?", "weights": "", "other": 1}}, "weights of features are hashes, weights and other"),
         ({"tokenizer": "spacy"}, "tokenizer must be one of jieba, unicode, got 'spacy'"),
-    ],
-)
-def test_bad_parameters_are_named_with_their_range(parameters, message):
-    with pytest.raises(InputError, match=message):
-        SimHash(**parameters)
+    ):
+        with pytest.raises(InputError, match=message):
+            SimHash(**parameters)
 
 
-@pytest.mark.parametrize("every", [11, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [31, slow(5)])
 def test_every_character_alone(every):
-    simhashes = [SimHash(shingle=shingle, size=1) for shingle in ("auto", "words", "chars")]
     sample = [*range(0, 0x3000, every), *range(0xA000, 0x110000, 199 * every)]  # tests/kernel/test_char_map.py has more
-    for simhash in simhashes:
+    for simhash in (SimHash(shingle=shingle, size=1) for shingle in ("auto", "words", "chars")):
         expected = [oracle(f"x{chr(i)}y", shingle=simhash.shingle, size=1) for i in sample]
         assert simhash.fingerprints(f"x{chr(i)}y" for i in sample).tolist() == expected

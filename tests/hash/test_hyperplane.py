@@ -1,5 +1,6 @@
 """fpstore.HyperplaneHash: signs of projections without rounding, whatever the batches, types, layouts and orders of addition."""
 
+import itertools
 import math
 import os
 import subprocess
@@ -17,7 +18,7 @@ from speeds import slow
 from fpstore import HyperplaneHash, InputError
 from fpstore.hashing import hyperplanes as planes_module
 from fpstore.hashing import vector_base
-from fpstore.hashing.hyperplanes import Hyperplanes, hyperplanes, weights
+from fpstore.hashing.hyperplanes import weights
 
 DIMENSION = 5
 PLANES = reference.normals(DIMENSION, 32, 7)
@@ -35,22 +36,28 @@ def embeddings(count, dimension=100, seed=1):
 # ---- the definition ----
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
-def test_weights_are_those_of_the_recipe(seed, monkeypatch):
-    expected = reference.normals(3, 7, seed)
-    assert weights(3, 7, seed).tolist() == expected
-    monkeypatch.setattr(planes_module, "_DRAWN", 64)  # four weights at once
-    assert weights(3, 7, seed).tolist() == expected
+def test_weights_are_those_of_the_recipe(monkeypatch):
+    for seed in (0, 1, 2**64 - 1):
+        expected = reference.normals(3, 7, seed)
+        assert weights(3, 7, seed).tolist() == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(planes_module, "_DRAWN", 64)  # four weights at once
+            assert weights(3, 7, seed).tolist() == expected
 
 
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
-def test_fingerprints_are_those_of_the_definition(width):
+def test_fingerprints_are_those_of_the_definition():
     vectors = embeddings(20, 9)
-    planes = reference.normals(9, width, 3)
-    hasher = HyperplaneHash(dimension=9, width=width, seed=3)
-    expected = [reference.hyperplane(planes, v.tolist()) for v in vectors]
-    assert numbers(hasher.fingerprints(vectors)) == expected
-    assert [hasher.fingerprint(v) for v in vectors[:3]] == expected[:3]
+    for width in (32, 64, 128, 256):
+        planes = reference.normals(9, width, 3)
+        hasher = HyperplaneHash(dimension=9, width=width, seed=3)
+        expected = [reference.hyperplane(planes, v.tolist()) for v in vectors]
+        assert numbers(hasher.fingerprints(vectors)) == expected
+        assert [hasher.fingerprint(v) for v in vectors[:3]] == expected[:3]
+    many = embeddings(3, 3000)  # which are multiplied in pieces
+    planes = weights(3000, 32, 0).astype(int).tolist()
+    found = HyperplaneHash(dimension=3000, width=32).fingerprints(many)
+    assert found.tolist() == [reference.hyperplane(planes, v) for v in many.tolist()]
+    assert HyperplaneHash(dimension=3, width=256).fingerprints([]).shape == (0, 32)
 
 
 PINNED = ["a805f161", "a805f16106f60b13"]
@@ -67,7 +74,7 @@ def test_version_1_is_pinned():
 FINITE = {"allow_nan": False, "allow_infinity": False}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.one_of(
         arrays(np.float32, (3, DIMENSION), elements=st.floats(width=32, **FINITE)),
@@ -89,26 +96,25 @@ def on_plane(bit, scale):
     return [b * scale, -a * scale, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("exponent", [0, 60, -60, 100, -100])
-def test_a_vector_on_a_plane_or_one_unit_beside_it(dtype, exponent):
-    for bit in range(32):
+def test_a_vector_on_a_plane_or_one_unit_beside_it():
+    for dtype, exponent, bit in itertools.product((np.float32, np.float64), (0, 60, -100), range(32)):
         exact = np.array(on_plane(bit, 2.0**exponent), dtype)
         above = exact.copy()
         above[0] = np.nextafter(above[0], dtype(math.inf) if PLANES[bit][0] > 0 else dtype(-math.inf))
         mask = 1 << (31 - bit)
-        assert SMALL.fingerprint(exact) & mask == 0
-        assert SMALL.fingerprint(-exact) & mask == 0
+        assert SMALL.fingerprint(exact) & mask == SMALL.fingerprint(-exact) & mask == 0
         assert SMALL.fingerprint(above) & mask == mask
         assert SMALL.fingerprint(above) == reference.hyperplane(PLANES, above.tolist())
+    vector = np.linspace(-1, 2, DIMENSION)  # numbers too large for float32 are finite
+    assert SMALL.fingerprint(vector * 2.0**1022) == SMALL.fingerprint(vector)
 
 
 @pytest.mark.parametrize(
     ("dtype", "exponent"),
     [
-        *((np.float32, e) for e in (0, -90, 90)),
-        *((np.float64, e) for e in (0, -400, -990, 990)),
-        *(slow(np.float64, e) for e in (-90, 90, 400)),
+        *((np.float32, e) for e in (0, -90)),
+        *((np.float64, e) for e in (0, -400, 990)),
+        *(slow(np.float64, e) for e in (-990, -90, 90, 400)),
     ],
 )
 def test_vectors_nearly_on_planes_are_decided_without_rounding(dtype, exponent):
@@ -168,27 +174,10 @@ def test_neither_types_nor_layouts_matter():
         np.array([*vectors, None], object)[:-1],
         pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 100),
         pa.array(list(vectors.astype(np.float64)), pa.list_(pa.float64())),
-        pa.chunked_array(
-            [pa.array(list(vectors[:7]), pa.large_list(pa.float32())), pa.array(list(vectors[7:]), pa.large_list(pa.float32()))]
-        ),
+        pa.chunked_array([pa.array(list(part), pa.large_list(pa.float32())) for part in (vectors[:7], vectors[7:])]),
         pa.FixedSizeListArray.from_arrays(pa.array(np.vstack([vectors[:3], vectors]).reshape(-1)), 100)[3:],
     ):
         assert (hasher.fingerprints(same) == expected).all(), type(same)
-
-
-def test_the_order_of_additions_does_not_matter(monkeypatch):
-    """Components in another order, and sums in other pieces, are what another library or processor may do."""
-    vectors = embeddings(2000, 600)
-    squares, known = np.vecdot(vectors, vectors), np.ones(len(vectors), bool)
-    normals = weights(600, 64, 1)
-    expected = Hyperplanes(normals).sides(vectors, vectors, squares, known)
-    for seed in range(3):
-        order = np.random.default_rng(seed).permutation(600)
-        moved = np.ascontiguousarray(vectors[:, order])
-        assert (Hyperplanes(normals[:, order]).sides(moved, moved, squares, known) == expected).all()
-    for piece in (1, 17, 600):
-        monkeypatch.setattr(planes_module, "_PIECE", piece)
-        assert (Hyperplanes(normals).sides(vectors, vectors, squares, known) == expected).all()
 
 
 OTHERS = """
@@ -205,7 +194,7 @@ print(HyperplaneHash(dimension=200).fingerprints(np.float32(vectors)).tolist())
 
 def test_neither_the_kernels_of_the_library_nor_its_threads_matter():
     """OpenBLAS has other products for other processors, and adds in other orders with more threads."""
-    settings_ = ({}, {"OPENBLAS_NUM_THREADS": "1"}, {"OPENBLAS_CORETYPE": "Nehalem"}, {"OPENBLAS_CORETYPE": "Haswell"})
+    settings_ = ({}, {"OPENBLAS_NUM_THREADS": "1", "OPENBLAS_CORETYPE": "Nehalem"})
     found = {
         subprocess.run(
             [sys.executable, "-c", OTHERS], env={**os.environ, **variables}, capture_output=True, text=True, check=True
@@ -213,23 +202,6 @@ def test_neither_the_kernels_of_the_library_nor_its_threads_matter():
         for variables in settings_
     }
     assert len(found) == 1
-
-
-def test_a_mapped_file_is_taken(tmp_path):
-    vectors = embeddings(50)
-    np.save(tmp_path / "v.npy", vectors)
-    hasher = HyperplaneHash(dimension=100)
-    assert (hasher.fingerprints(np.load(tmp_path / "v.npy", mmap_mode="r")) == hasher.fingerprints(vectors)).all()
-
-
-def test_many_dimensions_are_multiplied_in_pieces():
-    vectors = embeddings(3, 3000)
-    vectors[0] -= hyperplanes(3000, 32, 0)._normals[4] * (
-        vectors[0] @ hyperplanes(3000, 32, 0)._normals[4] / np.vecdot(*[hyperplanes(3000, 32, 0)._normals[4]] * 2)
-    )
-    planes = weights(3000, 32, 0).astype(int).tolist()
-    found = HyperplaneHash(dimension=3000, width=32).fingerprints(vectors)
-    assert found.tolist() == [reference.hyperplane(planes, v) for v in vectors.tolist()]
 
 
 # ---- what has no fingerprint, and what is refused ----
@@ -252,26 +224,20 @@ def test_a_vector_of_zeros_has_no_fingerprint():
     assert hasher.fingerprint(tiny) == hasher.fingerprint(np.ones(100))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_numbers_that_are_not_finite_are_refused_with_their_place(value, dtype, monkeypatch):
+def test_numbers_that_are_not_finite_are_refused_with_their_place(monkeypatch):
     monkeypatch.setattr(vector_base, "_BLOCK_NUMBERS", 700)
-    vectors = embeddings(50).astype(dtype)
-    vectors[33, 60] = value
-    for given_ in (vectors, list(vectors), pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 100)):
-        with pytest.raises(InputError, match=f"vector 33: component 60 is {value}") as caught:
-            HyperplaneHash(dimension=100).fingerprints(given_, threads=2)
-        assert caught.value.got == 33
+    for value, dtype in itertools.product((math.nan, math.inf, -math.inf), (np.float16, np.float32, np.float64)):
+        vectors = embeddings(50).astype(dtype)
+        vectors[33, 60] = value
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 100)
+        for given_ in (vectors, list(vectors), column, pa.chunked_array([column[:20], column[20:]])):
+            with pytest.raises(InputError, match=f"vector 33: component 60 is {value}") as caught:
+                HyperplaneHash(dimension=100).fingerprints(given_, threads=2)
+            assert caught.value.got == 33
 
 
-def test_numbers_too_large_for_float32_are_finite():
-    vector = np.linspace(-1, 2, DIMENSION)
-    assert SMALL.fingerprint(vector * 2.0**1022) == SMALL.fingerprint(vector)
-
-
-@pytest.mark.parametrize(
-    ("items", "message"),
-    [
+def test_what_is_no_vector_is_refused():
+    for items, message in (
         (np.ones((3, 4)), "vector 0: has 4 components, and the fingerprinter is for 5"),
         ([np.ones(5), np.ones(4)], "vector 1: has 4 components"),
         ([[1.0] * 5, [1.0] * 4 + ["x"]], "vector 1: "),
@@ -295,37 +261,15 @@ def test_numbers_too_large_for_float32_are_finite():
         (pa.array([[1.0] * 5, None]), "vector 1: is null"),
         (pa.array([[1.0] * 5, [None] * 5]), "vector 1: holds a null"),
         (pa.array([[1.0] * 5, [2.0]]), "vector 1: has 1 numbers"),
-    ],
-)
-def test_what_is_no_vector_is_refused(items, message):
-    with pytest.raises(InputError, match=message):
-        SMALL.fingerprints(items)
-
-
-def test_positions_count_over_chunks():
-    chunks = pa.chunked_array([pa.array([[1.0] * 5] * 3), pa.array([[1.0] * 5, [math.nan] * 5])])
-    with pytest.raises(InputError, match="vector 4: component 0 is nan"):
-        SMALL.fingerprints(chunks)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
+    ):
+        with pytest.raises(InputError, match=message):
+            SMALL.fingerprints(items)
+    for parameters, message in (
         ({"dimension": 0}, "dimension must be a whole number from 1 to 65536"),
         ({"dimension": 2**16 + 1}, "dimension"),
         ({"dimension": 3.0}, "dimension"),
         ({"dimension": 3, "width": 63}, "width must be one of 32, 64, 128, 256"),
         ({"dimension": 3, "seed": -1}, "seed must be a whole number"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(parameters, message):
-    with pytest.raises(InputError, match=message):
-        HyperplaneHash(**parameters)
-
-
-def test_no_vectors_have_no_fingerprints():
-    hasher = HyperplaneHash(dimension=3, width=256)
-    assert hasher.fingerprints([]).shape == (0, 32)
-    assert hasher.fingerprints(np.empty((0, 3))).shape == (0, 32)
-    assert len(hasher.hashed([]).known) == 0
-    assert hasher.hashed([[1.0, 2.0, 3.0]]).known.tolist() == [True]
+    ):
+        with pytest.raises(InputError, match=message):
+            HyperplaneHash(**parameters)

@@ -10,13 +10,11 @@ import pdqhash
 import pytest
 from drawing import animation, decoded, drawn, encoded, noise, scene, with_orientation
 from PIL import Image, ImageFilter, ImageOps
-from speeds import crossed
+from speeds import crossed, slow
 
-import fpstore
 from fpstore import ImageHash
 from fpstore.errors import InputError, StorageError
 from fpstore.hashing import from_description
-from fpstore.hashing.image import detail
 
 FUNCTIONS = {
     "average": imagehash.average_hash,
@@ -52,7 +50,7 @@ def test_fingerprints_are_those_of_the_packages(method, width):
     assert from_description(hasher.describe()) == hasher
 
 
-@pytest.mark.parametrize(("case", "threads"), crossed(CASES, [1, 2, 5]))
+@pytest.mark.parametrize(("case", "threads"), crossed(CASES, [1, 2, 5], share=6))
 def test_many_fingerprints_are_the_single_ones_whatever_the_threads(case, threads):
     method, width = case
     hasher = ImageHash(method=method, width=width)
@@ -65,33 +63,23 @@ def test_many_fingerprints_are_the_single_ones_whatever_the_threads(case, thread
 
 
 def test_the_width_follows_from_the_method_and_is_checked():
-    assert ImageHash() == ImageHash(method="perceptual", width=64, frame="first")
+    assert ImageHash() == ImageHash(method="perceptual", width=64, frame="first", min_quality=4)
     assert ImageHash(method="pdq") == ImageHash(method="pdq", width=256, min_quality=50)
     assert ImageHash(method="pdq").usual_radius == 31
-    with pytest.raises(InputError, match="the method pdq has 256 bits, got width=64"):
-        ImageHash(method="pdq", width=64)
-    with pytest.raises(InputError, match="the method color has 64 bits: it has 14 numbers of equal size, and 56"):
-        ImageHash(method="color", width=256)
-    with pytest.raises(InputError, match="the method average has 64 or 256 bits, got width=128"):
-        ImageHash(method="average", width=128)
-    with pytest.raises(InputError, match=r"method must be one of average, .* got 'phash'"):
-        ImageHash(method="phash")
-    with pytest.raises(InputError, match="frame must be one of first, all"):
-        ImageHash(frame="last")
-    assert (ImageHash().min_quality, ImageHash(method="color").min_quality) == (4, None)
-    with pytest.raises(InputError, match="min_quality is for brightnesses, and the method color compares none"):
-        ImageHash(method="color", min_quality=0)
+    assert ImageHash(method="color").min_quality is None
+    for parameters, message in (
+        ({"method": "pdq", "width": 64}, "the method pdq has 256 bits, got width=64"),
+        ({"method": "color", "width": 256}, "the method color has 64 bits: it has 14 numbers of equal size, and 56"),
+        ({"method": "average", "width": 128}, "the method average has 64 or 256 bits, got width=128"),
+        ({"method": "phash"}, "method must be one of average, .* got 'phash'"),
+        ({"frame": "last"}, "frame must be one of first, all"),
+        ({"method": "color", "min_quality": 0}, "min_quality is for brightnesses, and the method color compares none"),
+        ({"method": "pdq", "min_quality": 101}, "min_quality must be a whole number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ImageHash(**parameters)
     for method in ("average", "wavelet", "pdq"):
         assert ImageHash(method=method, min_quality=100).is_empty(scene(1).filter(ImageFilter.GaussianBlur(30)))
-    with pytest.raises(InputError, match="min_quality must be a whole number"):
-        ImageHash(method="pdq", min_quality=101)
-
-
-def test_a_colour_hash_has_the_distances_of_the_package():
-    a, b = scene(1), scene(2)
-    distance = (ImageHash(method="color").fingerprint(a) ^ ImageHash(method="color").fingerprint(b)).bit_count()
-    assert distance == imagehash.colorhash(a, binbits=4) - imagehash.colorhash(b, binbits=4) > 0
-    assert ImageHash(method="color").fingerprint(Image.new("RGB", (9, 9), "red")) != 0
 
 
 def test_every_form_of_a_picture_has_the_same_fingerprint(tmp_path):
@@ -107,20 +95,16 @@ def test_every_form_of_a_picture_has_the_same_fingerprint(tmp_path):
         assert ImageHash().fingerprint(stream) == found[0]  # read from its beginning
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_pictures_are_turned_upright(orientation):
-    data = with_orientation(scene(7), orientation)
-    upright = ImageOps.exif_transpose(decoded(data))
-    for method in ("difference", "perceptual"):
-        expected = by_the_package(upright, method, 64)
-        assert ImageHash(method=method).fingerprints([data, decoded(data)]).tolist() == [expected, expected]
-    if orientation > 1:
-        assert by_the_package(decoded(data), "difference", 64) != by_the_package(upright, "difference", 64)
-
-
-def test_broken_exif_data_do_not_hide_a_picture():
-    data = with_orientation(scene(7), 6).replace(b"Exif\0\0II", b"Exif\0\0XX").replace(b"Exif\0\0MM", b"Exif\0\0XX")
-    assert data != with_orientation(scene(7), 6)
+def test_pictures_are_turned_upright():
+    for orientation in range(1, 9):
+        data = with_orientation(scene(7), orientation)
+        upright = ImageOps.exif_transpose(decoded(data))
+        for method in ("difference", "perceptual"):
+            expected = by_the_package(upright, method, 64)
+            assert ImageHash(method=method).fingerprints([data, decoded(data)]).tolist() == [expected, expected]
+        if orientation > 1:
+            assert by_the_package(decoded(data), "difference", 64) != by_the_package(upright, "difference", 64)
+    data = data.replace(b"Exif\0\0II", b"Exif\0\0XX").replace(b"Exif\0\0MM", b"Exif\0\0XX")  # broken data hide no picture
     assert ImageHash().fingerprint(data) == by_the_package(decoded(data), "perceptual", 64)
 
 
@@ -152,9 +136,9 @@ def test_the_first_frame_of_an_animation_is_hashed(form):
 # ---- pictures without a fingerprint ----
 
 
-@pytest.mark.parametrize(("method", "width"), [case for case in CASES if case[0] != "color"])
-@pytest.mark.parametrize("colour", ["black", "white", "#808080", "#0000ff"])
-def test_blank_pictures_have_no_fingerprint(method, width, colour):
+@pytest.mark.parametrize(("case", "colour"), crossed([*CASES[:-2], CASES[-1]], ["black", "white", "#0000ff"]))
+def test_blank_pictures_have_no_fingerprint(case, colour):
+    method, width = case
     hasher, blank = ImageHash(method=method, width=width), Image.new("RGB", (300, 200), colour)
     assert hasher.is_empty(blank)
     known = hasher.fingerprints([blank, noise(1)], empty="mask")[1]
@@ -164,17 +148,6 @@ def test_blank_pictures_have_no_fingerprint(method, width, colour):
         hasher.fingerprints([noise(1), blank])
     with pytest.raises(InputError, match=rf"^an image of 300 x 200 pixels {reason}"):
         hasher.fingerprint(blank)
-
-
-def test_what_the_method_does_not_see_is_blank():
-    stripes = Image.linear_gradient("L")  # brighter from row to row
-    assert ImageHash(method="difference").is_empty(stripes)
-    assert not ImageHash(method="difference-vertical", min_quality=0).is_empty(stripes)
-    assert ImageHash(method="difference-vertical").is_empty(stripes.rotate(90))
-    speck = Image.new("L", (2000, 2000), 255)
-    speck.putpixel((700, 700), 254)
-    for method in ("average", "difference", "perceptual"):
-        assert ImageHash(method=method).is_empty(speck)
 
 
 def surface(kind, seed, size=(200, 150)):
@@ -202,22 +175,6 @@ def test_nearly_blank_pictures_have_no_fingerprint_unless_asked_for(method, widt
     assert hasher.fingerprints(scenes).tolist() == all_of_them.fingerprints(scenes).tolist()
 
 
-def test_detail_is_what_no_smooth_surface_explains():
-    for picture in [
-        surface("radial", 1),
-        scene(1),
-        scene(2).filter(ImageFilter.GaussianBlur(30)),
-        noise(1, (9, 7)),
-        Image.new("L", (5, 5), 9),
-    ]:
-        grey = picture.convert("L")
-        values = np.asarray(grey.resize((32, 32), Image.Resampling.BOX), float)
-        y, x = np.mgrid[0:32, 0:32]
-        columns = np.stack([x**a * y**b for a, b in ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))], -1).reshape(1024, 6)
-        rest = values.reshape(-1) - columns @ np.linalg.lstsq(columns.astype(float), values.reshape(-1))[0]
-        assert detail(grey) == int(rest.std() + 1e-6)
-
-
 def test_pdq_leaves_out_pictures_of_low_quality():
     dull = scene(8).filter(ImageFilter.GaussianBlur(40))
     _, quality = pdqhash.compute(np.asarray(dull))
@@ -228,19 +185,11 @@ def test_pdq_leaves_out_pictures_of_low_quality():
     assert ImageHash(method="pdq", min_quality=0).is_empty(noise(1, (4, 4)))  # PDQ hashes none so small
 
 
-def test_wavelets_need_as_many_pixels_as_bits():
-    assert ImageHash(method="wavelet").fingerprint(noise(1, (8, 20)))
-    with pytest.raises(InputError, match="has 7 x 20 pixels, and the method wavelet needs 8 x 8"):
-        ImageHash(method="wavelet").fingerprint(noise(1, (7, 20)))
-    assert ImageHash(method="wavelet", width=256).is_empty(noise(1, (15, 99)))
-
-
 # ---- wrong items ----
 
 
-@pytest.mark.parametrize(
-    ("item", "message"),
-    [
+def test_what_is_no_picture_is_refused(tmp_path):
+    for item, message in (
         (5, "item 0: a picture is an image of Pillow, a path, bytes, or a file .* got int"),
         (None, "got NoneType"),
         (np.zeros((9, 9)), "got ndarray"),
@@ -248,18 +197,16 @@ def test_wavelets_need_as_many_pixels_as_bits():
         (b"", "item 0: a picture of 0 bytes: is no picture of a format that Pillow reads"),
         (b"text of some length", "is no picture"),
         ("", "path is empty"),
-    ],
-)
-def test_what_is_no_picture_is_refused(item, message):
-    with pytest.raises(InputError, match=message):
-        ImageHash().fingerprints([item], empty="mask")
-
-
-def test_a_single_picture_is_not_taken_for_many(tmp_path):
+        (encoded(scene(1), "EPS"), "is no picture of a format"),  # for which Pillow starts a program
+    ):
+        with pytest.raises(InputError, match=message):
+            ImageHash().fingerprints([item], empty="mask")
     data = encoded(scene(1))
     for single in (data, "a.png", io.BytesIO(data), decoded(data), tmp_path / "a.png"):
         with pytest.raises(InputError, match="takes an iterable of pictures"):
             ImageHash().fingerprints(single)
+    with pytest.raises(InputError, match="has 7 x 20 pixels, and the method wavelet needs 8 x 8"):
+        ImageHash(method="wavelet").fingerprint(noise(1, (7, 20)))
 
 
 def test_files_that_cannot_be_read_are_storage_errors(tmp_path, with_mode):
@@ -285,7 +232,7 @@ def test_pictures_above_the_limits_of_pillow_are_refused(monkeypatch):
         assert caught.value.reason == "large"
 
 
-@pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP", "TIFF", "BMP", "PPM", "ICO", "TGA", "PCX", "JPEG2000"])
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP", *map(slow, ["GIF", "TIFF", "BMP", "PPM", "ICO", "TGA", "JPEG2000"])])
 def test_broken_pictures_are_refused_or_read_but_nothing_else(form):
     data = encoded(scene(3, (64, 48)), form)
     rng = np.random.default_rng(form.encode()[0])
@@ -317,58 +264,14 @@ def test_truncated_pictures_are_refused(tmp_path):
         ImageHash().fingerprint(path)
 
 
-def test_no_program_is_started_for_a_picture():
-    assert Image.open(io.BytesIO(encoded(scene(1), "EPS"))).format == "EPS"
-    with pytest.raises(InputError, match="is no picture of a format"):
-        ImageHash().fingerprint(encoded(scene(1), "EPS"))
-
-
 @pytest.mark.parametrize(
     ("missing", "method", "packages"),
     [("PIL", "average", "pillow ImageHash"), ("imagehash", "average", "imagehash"), ("pdqhash", "pdq", "pdqhash")],
 )
 def test_the_error_for_a_missing_package_says_what_to_install(tmp_path, missing, method, packages):
     (tmp_path / "a.png").write_bytes(encoded(scene(1)))
-    code = f"""
-import sys
-sys.modules[{missing!r}] = None
-import fpstore
-try:
-    fpstore.ImageHash(method={method!r}).fingerprint({str(tmp_path / "a.png")!r})
-except fpstore.MissingExtraError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = f"from sys import modules; modules[{missing!r}] = None\nimport fpstore\n"
+    code += f"try: fpstore.ImageHash(method={method!r}).fingerprint('a.png')\n"
+    code += "except fpstore.MissingExtraError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.endswith(f"needs the package {missing}: pip install {packages}\n")
-
-
-# ---- similar pictures ----
-
-
-@pytest.mark.parametrize("method", ["difference", "perceptual", "wavelet", "pdq"])
-def test_copies_are_within_the_usual_radius_and_others_are_not(method):
-    hasher = ImageHash(method=method)
-    pictures = [scene(seed) for seed in range(14)]
-    others = 0
-    numbers = [hasher.fingerprint(picture) for picture in pictures]
-    for picture, number in zip(pictures, numbers, strict=True):
-        copies = [
-            encoded(picture, "JPEG", quality=60),
-            picture.resize((200, 150)),
-            picture.resize((640, 480), Image.Resampling.BICUBIC),
-            picture.convert("L"),
-        ]
-        distances = [(number ^ hasher.fingerprint(copy)).bit_count() for copy in copies]
-        assert max(distances) <= hasher.usual_radius, distances
-        others += sum((number ^ other).bit_count() <= hasher.usual_radius for other in numbers) - 1
-    assert others <= 0.01 * 14 * 13
-
-
-def test_a_store_of_pictures(tmp_path):
-    hasher = ImageHash(method="pdq")
-    pictures = [scene(seed) for seed in range(12)]
-    rows = hasher.fingerprints(pictures, threads=2)
-    store = fpstore.build(tmp_path / "s", rows, width=256, radius=hasher.usual_radius, fingerprinter=hasher)
-    assert from_description(store.fingerprinter) == hasher
-    (match,) = store.probe(hasher.fingerprint(pictures[7].resize((200, 150))))
-    assert match.ids == [7]

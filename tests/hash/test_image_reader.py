@@ -1,7 +1,8 @@
-"""fpstore.hashing.ImageReader: folders of pictures as a reader of fingerprints and ids."""
+"""Folders of pictures as a reader of fingerprints and ids, and image hashes wherever stores take fingerprints."""
 
 import os
 
+import imagehash
 import numpy as np
 import pytest
 from drawing import animation, encoded, scene
@@ -41,21 +42,14 @@ def everything(reader):
 
 
 PICTURES = ["photos/a/one.png", "photos/a/two.JPG", "photos/b.gif", "photos/no extension"]
-LEFT_OUT = [
-    ("blank.png", "blank"),
-    ("cut.jpg", "broken"),
-    ("empty.png", "broken"),
-    ("rows.tsv", "other"),
-    ("text.txt", "other"),
-]
+LEFT_OUT = [("blank.png", "blank"), ("cut.jpg", "broken"), ("empty.png", "broken"), ("rows.tsv", "other"), ("text.txt", "other")]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("hasher", [ImageHash(), ImageHash(method="pdq", min_quality=1)], ids=["perceptual", "pdq"])
-def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tree, hasher, threads):
+def test_a_folder_is_read_in_the_order_of_names_and_what_is_left_out_is_told(tree, hasher):
     notices = []
-    reader = ImageReader("photos", hasher, threads=threads, on_notice=lambda path, why: notices.append((path.name, why)))
-    for _ in range(2):
+    for threads in (1, 2, 7):
+        reader = ImageReader("photos", hasher, threads=threads, on_notice=lambda path, why: notices.append((path.name, why)))
         notices.clear()
         ids, rows = everything(reader)
         assert ids == PICTURES
@@ -73,11 +67,11 @@ def test_each_frame_has_an_id_of_its_own(tree):
         for number in range(3):
             image.seek(number)
             assert rows[2 + number] == ImageHash().fingerprint(image)
-
-
-def test_chunks_have_so_many_fingerprints(tree):
-    sizes = [len(chunk.ids) for chunk in ImageReader("photos", ImageHash(frame="all"), 2)]
-    assert sizes == [2, 2, 2]
+    assert [len(chunk.ids) for chunk in ImageReader("photos", ImageHash(frame="all"), 2)] == [2, 2, 2]
+    (tree / "photos" / "loop").symlink_to(tree / "photos")  # which ends
+    (tree / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes(encoded(scene(9)))
+    ids, _ = everything(ImageReader("photos", ImageHash(), follow_symlinks=True))
+    assert set(ids) == {*PICTURES, "photos/caf\\xe9.png"}
 
 
 def test_suffixes_and_sizes_choose_files(tree):
@@ -92,46 +86,31 @@ def test_suffixes_and_sizes_choose_files(tree):
         list(ImageReader([PICTURES[0]], ImageHash(), max_bytes=1000))
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_named_files_must_be_pictures(tree, threads):
+def test_named_files_must_be_pictures(tree):
     for name, message in (
         ("text.txt", "is no picture of a format that Pillow reads"),
         ("cut.jpg", "the picture is broken"),
         ("empty.png", "the picture is broken"),
     ):
-        with pytest.raises(InputError, match=rf"{name}: {message}"):
-            list(ImageReader([PICTURES[0], f"photos/{name}"], ImageHash(), threads=threads))
+        for threads in (1, 3):
+            with pytest.raises(InputError, match=rf"{name}:? {message}"):
+                list(ImageReader([PICTURES[0], f"photos/{name}"], ImageHash(), threads=threads))
     with pytest.raises(InputError, match=r"blank\.png is blank: all .* equal, so it has no fingerprint$"):
-        list(ImageReader("photos/blank.png", ImageHash(), threads=threads))
+        list(ImageReader("photos/blank.png", ImageHash()))
 
 
-def test_huge_pictures_in_folders_are_counted(tree, monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
-    notices = []
-    reader = ImageReader("photos", ImageHash(), on_notice=lambda path, why: notices.append((path.name, why)))
-    assert everything(reader)[0] == ["photos/b.gif"]
-    assert ("one.png", "large") in notices
-    assert reader.skipped == 6
-
-
-def test_a_picture_that_says_to_be_huge_is_never_decoded(tree):
+def test_huge_pictures_in_folders_are_counted_and_never_decoded(tree, monkeypatch):
     data = bytearray(encoded(scene(1), "BMP"))
     data[18:26] = (60_000).to_bytes(4, "little") * 2
     (tree / "photos" / "bomb.bmp").write_bytes(data)
     notices = []
-    everything(ImageReader("photos", ImageHash(), on_notice=lambda path, why: notices.append((path.name, why))))
+    reader = ImageReader("photos", ImageHash(), on_notice=lambda path, why: notices.append((path.name, why)))
+    everything(reader)
     assert ("bomb.bmp", "large") in notices
-
-
-def test_loops_of_links_end(tree):
-    (tree / "photos" / "loop").symlink_to(tree / "photos")
-    ids, _ = everything(ImageReader("photos", ImageHash(), follow_symlinks=True))
-    assert ids == PICTURES
-
-
-def test_names_that_are_not_utf8_make_ids_that_are(tree):
-    (tree / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes(encoded(scene(9)))
-    assert "photos/caf\\xe9.png" in everything(ImageReader("photos", ImageHash()))[0]
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20_000)
+    assert everything(reader)[0] == ["photos/b.gif"]
+    assert ("one.png", "large") in notices
+    assert reader.skipped == 7
 
 
 def test_unreadable_files_are_storage_errors(tree, with_mode):
@@ -154,13 +133,6 @@ def test_wrong_arguments_are_refused(tree):
         DocumentReader("photos", ImageHash())
 
 
-def test_a_store_is_built_from_the_reader(tree):
-    hasher = ImageHash(method="pdq", min_quality=1)
-    with fpstore.build("s.fps", ImageReader("photos", hasher), width=256, radius=31, fingerprinter=hasher) as store:
-        (match,) = store.probe(hasher.fingerprint(scene(1)))
-        assert match.ids == ["photos/a/one.png"]
-
-
 def test_progress_of_pictures_is_told_before_many_are_read(tmp_path):
     (tmp_path / "photos").mkdir()
     for seed in range(70):
@@ -172,3 +144,64 @@ def test_progress_of_pictures_is_told_before_many_are_read(tmp_path):
     first = next(call for call in told if call[1])
     assert first[:3] == ("reading", 64, None)
     assert 0 < first[3] < reader.bytes_total
+
+
+SIZES = {64: 8, 256: 16}
+FORMS = {
+    "image hash": lambda value: value,
+    "digits": str,
+    "digits after 0x": lambda value: f"0x{value}",
+    "bits": lambda value: value.hash.ravel(),
+    "packed bits": lambda value: np.packbits(value.hash).tobytes(),
+    "row of bytes": lambda value: np.packbits(value.hash),
+}
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def hashes(request):
+    return request.param, [imagehash.phash(scene(seed, (160, 120)), hash_size=SIZES[request.param]) for seed in range(8)]
+
+
+def test_a_store_takes_every_form_of_a_fingerprint(tmp_path, hashes):
+    for form in FORMS.values():
+        check_every_call(tmp_path, *hashes, form)
+
+
+def check_every_call(tmp_path, width, values, form):
+    numbers = [int(str(value), 16) for value in values]
+    given = [form(value) for value in values]
+    with fpstore.build(tmp_path / "a", given[:6], list("abcdef"), width=width, radius=2, overwrite=True):
+        pass
+    with fpstore.open(tmp_path / "a", "r+") as store:
+        assert list(store) == sorted(numbers[:6])
+        assert [match.ids for match in store.probe(given[2])] == [["c"]]
+        assert store.probe_many(given[:6]).read_ids()[1] == list("abcdef")
+        assert store.nearest(given[3], 1)[0].ids == ["d"]
+        assert [found[0].ids for found in store.nearest_many(given[:3], 1)] == [["a"], ["b"], ["c"]]
+        assert store.scan(given[:2], 0).read_ids()[1] == ["a", "b"]
+        assert given[0] in store
+        assert given[6] not in store
+        assert store[given[1]] == ["b"]
+        assert store.insert(given[6], "g") == 1
+        assert store.insert(given[6:], ["g", "h"]) == 1
+        assert store.upsert(given[0], "h") == 1
+        assert store.probe_insert(given[7], "h")[0:] == []
+        assert store.delete(fingerprints=given[7]).removed == 1
+        assert store.delete(fingerprints=given[:2]).removed == 3
+        assert sorted(store) == sorted(numbers[2:7])
+        assert sum(len(pairs.a) for pairs in store.join(given[2:7], 0)) == 5
+
+
+def test_image_hashes_of_another_width_are_refused(tmp_path, hashes):
+    width, values = hashes
+    with fpstore.build(tmp_path / "i", iter(values), width=width, radius=2) as store:
+        assert store.probe_many(values).read_ids()[1].tolist() == list(range(8))
+    other = 320 - width
+    with fpstore.build(tmp_path / "a", [1, 2], width=other, radius=2) as store:
+        message = rf"{width} bits.*, but this store holds {other} bits"
+        for given in (values, list(map(str, values)), np.array([value.hash.ravel() for value in values])):
+            with pytest.raises(InputError, match=message):
+                store.probe_many(given)
+        for given in (values[0], str(values[0]), values[0].hash):
+            with pytest.raises(InputError, match=message):
+                store.probe(given)

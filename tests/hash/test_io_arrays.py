@@ -1,39 +1,41 @@
-"""Readers of NumPy arrays and of Parquet."""
+"""Readers of NumPy arrays and of Parquet, and signed integers as the bits of fingerprints."""
 
+import itertools
+import json
 import re
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inputs import MAX, put, read
+from commandline import failure, fine
+from inputs import MAX, parse_fingerprint, put, read
 
 import fpstore
 from fpstore import SimHash
+from fpstore.base.width import Width
 from fpstore.errors import InputError
 from fpstore.hashing import TextReader
 from fpstore.io import open_reader, open_writer
+from fpstore.io.digits import Digits, parse_block
 
 
-@pytest.mark.parametrize("dtype", ["<u8", ">u8", "<u2"])
-def test_npy_of_unsigned_integers(tmp_path, dtype):
-    np.save(tmp_path / "a.npy", np.arange(5, dtype=dtype))
-    reader = open_reader(tmp_path / "a.npy", chunk_rows=2)
-    assert (reader.rows, reader.has_ids) == (5, False)
-    assert [chunk.fingerprints.tolist() for chunk in reader] == [[0, 1], [2, 3], [4]]
-    assert reader.bytes_done == reader.bytes_total == (tmp_path / "a.npy").stat().st_size
-
-
-def test_npy_is_mapped_not_copied(tmp_path):
+def test_npy_of_unsigned_integers(tmp_path):
+    for dtype in ("<u8", ">u8", "<u2"):
+        np.save(tmp_path / "a.npy", np.arange(5, dtype=dtype))
+        reader = open_reader(tmp_path / "a.npy", chunk_rows=2)
+        assert (reader.rows, reader.has_ids) == (5, False)
+        assert [chunk.fingerprints.tolist() for chunk in reader] == [[0, 1], [2, 3], [4]]
+        assert reader.bytes_done == reader.bytes_total == (tmp_path / "a.npy").stat().st_size
     np.save(tmp_path / "a.npy", np.arange(5, dtype=np.uint64))
     (chunk,) = open_reader(tmp_path / "a.npy")
-    assert not chunk.fingerprints.flags.owndata
-    assert not chunk.fingerprints.flags.writeable
+    assert not chunk.fingerprints.flags.owndata  # mapped, not copied
+    np.save(tmp_path / "a.npy", np.array([], dtype=np.uint64))
+    assert (open_reader(tmp_path / "a.npy").rows, list(open_reader(tmp_path / "a.npy"))) == (0, [])
 
 
-@pytest.mark.parametrize(
-    ("array", "parts"),
-    [
+def test_other_npy_arrays_are_named(tmp_path):
+    for array, parts in (
         (np.arange(3), ["int64", "(3,)", ".view(np.uint64)"]),
         (np.ones(3), ["float64", "(3,)"]),
         (np.ones((2, 2), dtype=np.uint64), ["uint64", "(2, 2)"]),
@@ -41,21 +43,12 @@ def test_npy_is_mapped_not_copied(tmp_path):
         (np.array(["ab"]), ["<U2", "(1,)"]),
         (np.array([None]), ["Python objects"]),
         (np.zeros(1, dtype=[("a", "u8")]), ["[('a', '<u8')]", "(1,)"]),
-    ],
-)
-def test_other_npy_arrays_are_named(tmp_path, array, parts):
-    np.save(tmp_path / "a.npy", array)
-    with pytest.raises(InputError) as caught:
-        open_reader(tmp_path / "a.npy")
-    assert str(caught.value).startswith(str(tmp_path / "a.npy"))
-    for part in parts:
-        assert part in str(caught.value)
-
-
-def test_empty_npy_has_no_rows(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([], dtype=np.uint64))
-    reader = open_reader(tmp_path / "a.npy")
-    assert (reader.rows, list(reader)) == (0, [])
+    ):
+        np.save(tmp_path / "a.npy", array)
+        with pytest.raises(InputError) as caught:
+            open_reader(tmp_path / "a.npy")
+        assert str(caught.value).startswith(str(tmp_path / "a.npy"))
+        assert all(part in str(caught.value) for part in parts), caught.value
 
 
 @pytest.mark.parametrize("name", ["a.npy", "a.parquet"])
@@ -84,9 +77,8 @@ def test_damaged_parquet_pages_give_an_error_or_rows_never_another_exception(tmp
     assert not any("\n" in message for message in messages)
 
 
-@pytest.mark.parametrize(
-    ("ids", "options", "expected"),
-    [
+def test_parquet_columns_are_read(tmp_path):
+    for ids, options, expected in (
         (pa.array([7, MAX], pa.uint64()), {}, [7, MAX]),
         (pa.array([7, 8], pa.int32()), {}, [7, 8]),
         (pa.array([7, 8], pa.int64()), {"id_type": "str"}, ["7", "8"]),
@@ -94,56 +86,40 @@ def test_damaged_parquet_pages_give_an_error_or_rows_never_another_exception(tmp
         (pa.array(["7", "08"], pa.large_string()), {"id_type": "int"}, [7, 8]),
         (pa.array(["a", "b"]).dictionary_encode(), {}, ["a", "b"]),
         (None, {}, None),
-    ],
-)
-def test_parquet_columns_are_read(tmp_path, ids, options, expected):
-    columns = {"x": [1.0, 2.0], "fingerprint": pa.array([1, MAX], pa.uint64())}
-    if ids is not None:
-        columns["id"] = ids
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    reader = open_reader(tmp_path / "a.parquet", chunk_rows=1, **options)
-    assert (reader.rows, reader.has_ids) == (2, ids is not None)
-    assert read(tmp_path / "a.parquet", **options) == ([1, MAX], expected)
-    assert [len(chunk.fingerprints) for chunk in reader] == [1, 1]
-    assert reader.bytes_done == reader.bytes_total
+    ):
+        columns = {"x": [1.0, 2.0], "fingerprint": pa.array([1, MAX], pa.uint64()), **({} if ids is None else {"id": ids})}
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        reader = open_reader(tmp_path / "a.parquet", chunk_rows=1, **options)
+        assert (reader.rows, reader.has_ids) == (2, ids is not None)
+        assert read(tmp_path / "a.parquet", **options) == ([1, MAX], expected)
+        assert [len(chunk.fingerprints) for chunk in reader] == [1, 1]
+        assert reader.bytes_done == reader.bytes_total
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "message"),
-    [
-        ({"fp": pa.array([1], pa.uint64())}, {}, r"no column named 'fingerprint' \(columns here: fp\)"),
+TWO = pa.array([1, 2], pa.uint64())
+
+
+def test_other_parquet_columns_are_named(tmp_path):
+    for columns, options, message in (
+        ({"fp": TWO[:1]}, {}, r"no column named 'fingerprint' \(columns here: fp\)"),
         ({"fingerprint": pa.array([1])}, {}, r"type int64, .*cast\(\"uint64\", safe=False\)"),
         ({"fingerprint": [1.0]}, {}, "type double"),
         ({"fingerprint": ["ff"]}, {}, "row 1: 'ff' is not a fingerprint: it has 2 of 16 hexadecimal digits"),
         ({"fingerprint": pa.array([1, None], pa.uint64())}, {}, "row 2: the fingerprint is null"),
-        ({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", None]}, {}, "row 2: the id is null"),
-        ({"fingerprint": pa.array([1, 2], pa.uint64()), "id": ["a", ""]}, {}, "row 2: the id is empty"),
-        ({"fingerprint": pa.array([1, 2], pa.uint64()), "id": [1, -1]}, {}, "row 2: the id -1 is negative"),
-        ({"fingerprint": pa.array([1], pa.uint64()), "id": [1.5]}, {}, "'id' has type double"),
-        ({"fingerprint": pa.array([1], pa.uint64()), "id": [b"a"]}, {}, "'id' has type binary"),
-        ({"fingerprint": pa.array([1], pa.uint64()), "id": ["a"]}, {"id_type": "int"}, "row 1: the id 'a'"),
-        ({"fingerprint": pa.array([1], pa.uint64())}, {"id_field": "doc"}, "no column named 'doc'"),
-    ],
-)
-def test_other_parquet_columns_are_named(tmp_path, columns, options, message):
-    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=message) as caught:
-        read(tmp_path / "a.parquet", **options)
-    assert str(caught.value).startswith(f"{tmp_path / 'a.parquet'}: ")
-
-
-def test_parquet_row_numbers_count_over_batches(tmp_path):
-    column = pa.array([1] * 10 + [None], pa.uint64())
-    pq.write_table(pa.table({"fingerprint": column}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match="row 11: the fingerprint is null"):
-        read(tmp_path / "a.parquet", chunk_rows=3)
-
-
-def test_parquet_cast_of_the_message_keeps_the_bits(tmp_path):
-    table = pa.table({"fingerprint": pa.array([-1, 5])})
-    table = table.set_column(0, "fingerprint", table.column("fingerprint").cast("uint64", safe=False))
-    pq.write_table(table, tmp_path / "a.parquet")
-    assert read(tmp_path / "a.parquet") == ([MAX, 5], None)
+        ({"fingerprint": TWO, "id": ["a", None]}, {}, "row 2: the id is null"),
+        ({"fingerprint": TWO, "id": ["a", ""]}, {}, "row 2: the id is empty"),
+        ({"fingerprint": TWO, "id": [1, -1]}, {}, "row 2: the id -1 is negative"),
+        ({"fingerprint": TWO[:1], "id": [1.5]}, {}, "'id' has type double"),
+        ({"fingerprint": TWO[:1], "id": [b"a"]}, {}, "'id' has type binary"),
+        ({"fingerprint": TWO[:1], "id": ["a"]}, {"id_type": "int"}, "row 1: the id 'a'"),
+        ({"fingerprint": TWO[:1]}, {"id_field": "doc"}, "no column named 'doc'"),
+        ({"fingerprint": pa.array([1] * 10 + [None], pa.uint64())}, {"chunk_rows": 3}, "row 11: the fingerprint is null"),
+        ({"fingerprint": bad_strings([b"0x1", b"0x\xff"])}, {}, "row 2: the fingerprint is not valid UTF-8"),
+    ):
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        with pytest.raises(InputError, match=message) as caught:
+            read(tmp_path / "a.parquet", **options)
+        assert str(caught.value).startswith(f"{tmp_path / 'a.parquet'}: ")
 
 
 def bad_strings(values, kind=None):
@@ -153,34 +129,132 @@ def bad_strings(values, kind=None):
     return pa.Array.from_buffers(text, len(values), binary.buffers())
 
 
-@pytest.mark.parametrize("dictionary", [False, True])
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_ids_that_are_not_utf_8_are_named(tmp_path, kind, dictionary):
+def test_ids_that_are_not_utf_8_are_named(tmp_path):
     """The row was not named, and the path twice; of a table in memory, the error was pyarrow's."""
-    ids = bad_strings([b"a", b"b\xc3\xa9", b"c\xff", b"d"], kind)
-    if dictionary:
-        ids = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3]), ids)
-    table = pa.table({"fingerprint": np.arange(4, dtype=np.uint64), "id": ids, "text": ["one", "two", "three", "four"]})
-    path = tmp_path / "a.parquet"
-    pq.write_table(table, path)
-    message = re.escape(f"{path}: row 3: the id is not valid UTF-8") + r" \(invalid start byte\)$"
-    for read_all in (
-        lambda: list(open_reader(path)),
-        lambda: list(TextReader(path, SimHash(), text="text", id="id")),
-        lambda: fpstore.dedup(path, fingerprint="fingerprint", id="id"),
-    ):
-        with pytest.raises(InputError, match=f"^{message}"):
-            read_all()
-    for read_all in (
-        lambda: list(TextReader(table, SimHash(), text="text", id="id")),
-        lambda: fpstore.dedup(table, fingerprint="fingerprint", id="id"),
-    ):
-        with pytest.raises(InputError, match=r"^the table: row 3: the id is not valid UTF-8 \(invalid start byte\)$"):
-            read_all()
+    path, many = tmp_path / "a.parquet", {"fingerprint": np.arange(4, dtype=np.uint64), "text": ["one", "two", "three", "four"]}
+    plain = [bad_strings([b"a", b"b\xc3\xa9", b"c\xff", b"d"], kind) for kind in (pa.binary(), pa.large_binary())]
+    for ids in (*plain, *(pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 3]), ids) for ids in plain)):
+        table = pa.table({**many, "id": ids})
+        pq.write_table(table, path)
+        for source, call in itertools.product((table, path), (
+            lambda source: list(TextReader(source, SimHash(), text="text", id="id")),
+            lambda source: fpstore.dedup(source, fingerprint="fingerprint", id="id"),
+        )):  # fmt: skip
+            told = re.escape(f"{path if source is path else 'the table'}: row 3: the id is not valid UTF-8 (invalid start byte)")
+            with pytest.raises(InputError, match=f"^{told}$"):
+                call(source)
+        with pytest.raises(InputError, match="row 3: the id is not valid UTF-8"):
+            list(open_reader(path))
 
 
-def test_fingerprints_in_digits_that_are_not_utf_8_are_named(tmp_path):
-    digits = bad_strings([b"0x1", b"0x\xff"])
-    pq.write_table(pa.table({"fingerprint": digits}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet: row 2: the fingerprint is not valid UTF-8"):
-        list(open_reader(tmp_path / "a.parquet"))
+BITS = (32, 64)
+
+
+def signed(bits):
+    return [-1, 0, 1, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1, -12345]
+
+
+def fingerprints(path, bits, **options):
+    return [one for chunk in open_reader(path, width=bits, signed=True, **options) for one in chunk.fingerprints.tolist()]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_every_format_holds_signed_integers(tmp_path, bits):
+    values, kind = signed(bits), f"int{bits}"
+    given = []  # files with the same signed integers, and the options that they need
+    for name, dtype in (("a.npy", kind), ("b.npy", "int64"), ("c.npy", f">i{bits // 8}")):
+        np.save(tmp_path / name, np.array(values, dtype))
+        given.append((name, {}))
+    for name, column in (("a.parquet", pa.array(values, kind)), ("b.parquet", values), ("c.parquet", list(map(str, values)))):
+        pq.write_table(pa.table({"fingerprint": column}), tmp_path / name)
+        given.append((name, {"decimal": name[0] == "c"}))
+    for name, make, end in (("a.jsonl", int, "\n"), ("b.jsonl", int, "\n\n"), ("c.jsonl", str, "\n")):  # b is read line by line
+        put(tmp_path, name, "".join(json.dumps({"fingerprint": make(value)}) + end for value in values).encode())
+        given.append((name, {"decimal": name[0] == "c"}))
+    for name, line in (("a.tsv", "{}\n"), ("a.csv", "{}\n"), ("a.txt", "{}\n"), ("b.csv", '"{}"\n')):
+        put(tmp_path, name, "".join(map(line.format, values)).encode())
+        given.append((name, {"decimal": True}))
+    for name, options in given:
+        assert fingerprints(tmp_path / name, bits, **options) == [value % 2**bits for value in values], name
+        if name not in ("a.txt", "b.csv"):
+            with pytest.raises(InputError):
+                list(open_reader(tmp_path / name, width=bits, **options))
+    np.save(tmp_path / "u.npy", np.array([0, 2**bits - 1, 7], f"uint{bits}"))  # unsigned ones are read as before
+    put(tmp_path, "u.tsv", "".join(f"{value:0{bits // 4}x}\n" for value in (0, 2**bits - 1, 7)).encode())
+    for name in ("u.npy", "u.tsv"):
+        assert fingerprints(tmp_path / name, bits) == [0, 2**bits - 1, 7]
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_what_does_not_fit_is_named(tmp_path, bits):
+    low, high = -(2 ** (bits - 1)) - 1, 2**bits
+    for value in (low, high):
+        put(tmp_path, "a.jsonl", f'{{"fingerprint": 1}}\n{{"fingerprint": {value}}}\n'.encode())
+        with pytest.raises(InputError, match=r"a\.jsonl:2: "):
+            fingerprints(tmp_path / "a.jsonl", bits)
+        put(tmp_path, "a.tsv", f"1\n{value}\n".encode())
+        with pytest.raises(InputError, match=rf"a\.tsv:2: '{value}' is not a fingerprint: it (is below -2\^|takes)"):
+            fingerprints(tmp_path / "a.tsv", bits, decimal=True)
+    if bits == 32:
+        for value in (low, high):
+            np.save(tmp_path / "a.npy", np.array([1, value]))
+            with pytest.raises(InputError, match=f"at position 1 does not fit: {value} "):
+                fingerprints(tmp_path / "a.npy", bits)
+            pq.write_table(pa.table({"fingerprint": [1, value]}), tmp_path / "a.parquet")
+            with pytest.raises(InputError, match=f"row 2: the fingerprint does not fit: {value} "):
+                fingerprints(tmp_path / "a.parquet", bits)
+
+
+def test_signed_integers_of_another_width_are_refused(tmp_path):
+    """An int32 that is negative would have ones in its upper half."""
+    for kind in ("int32", "int16"):
+        np.save(tmp_path / "a.npy", np.array([-1], kind))
+        pq.write_table(pa.table({"fingerprint": pa.array([-1], kind)}), tmp_path / "a.parquet")
+        for name in ("a.npy", "a.parquet"):
+            with pytest.raises(InputError, match=kind):
+                fingerprints(tmp_path / name, 64)
+    for bits in (128, 256):
+        with pytest.raises(InputError, match=f"signed integers have 32 or 64 bits, but the width is {bits}"):
+            open_reader(tmp_path / "a.npy", width=bits, signed=True)
+        with pytest.raises(InputError, match="signed integers have 32 or 64 bits"):
+            parse_fingerprint("-1", True, bits, signed=True)
+    with pytest.raises(InputError, match="signed must be True or False"):
+        open_reader(tmp_path / "a.npy", signed=1)
+
+
+def test_messages_about_negatives_name_the_option(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([-1]))
+    pq.write_table(pa.table({"fingerprint": [-1]}), tmp_path / "a.parquet")
+    put(tmp_path, "a.jsonl", b'{"fingerprint": -1}\n')
+    put(tmp_path, "a.tsv", b"-1\n")
+    for name, options in (("a.npy", {}), ("a.parquet", {}), ("a.jsonl", {}), ("a.tsv", {}), ("a.tsv", {"decimal": True})):
+        with pytest.raises(InputError, match=r"signed=True.*--signed"):
+            list(open_reader(tmp_path / name, **options))
+        with pytest.raises(InputError) as caught:
+            list(open_reader(tmp_path / name, width=128, **options))
+        assert "--signed" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_regular_signed_blocks_take_the_fast_path(bits):
+    digits = Digits(Width(bits), decimal=True, signed=True)
+    block = "".join(f"{value}\t{place}\n" for place, value in enumerate(signed(bits))).encode()
+    rows, ids = parse_block(block, b"\t", digits, "int", True)
+    assert Width(bits).numbers(rows) == [value % 2**bits for value in signed(bits)]
+    assert ids.tolist() == list(range(6))
+    for line in (f"{-(2 ** (bits - 1)) - 1}\n", f"{2**bits}\n", "-\n", "--1\n", "1-\n", "+1\n"):
+        assert parse_block(b"1\n" + line.encode(), b"\t", digits) is None
+    assert parse_block(b"-1\n", b"\t", digits._replace(signed=False)) is None
+
+
+def test_the_command_line_takes_signed_integers(folder):
+    fine("build", "x.fps", "signed.csv", "--decimal", "--signed", "-q")
+    assert fine("export", "x.fps") == fine("export", "crawl.fps")
+    assert fine("probe", "x.fps", "--decimal", "--signed", "-r", 0, "--", "-1") == f"{'f' * 16}\t{'f' * 16}\t0\tones\n"
+    for verb in (("probe",), ("scan", "-r", 0), ("nearest",)):
+        out = fine(*verb, "x.fps", "--input", "signed.csv", "--decimal", "--signed")
+        assert [line.split("\t")[2] for line in out.splitlines() if line.endswith("\tones")] == ["0"]
+    assert "--signed" in failure("probe", "x.fps", "--decimal", "--", "-1", code=2)
+    fine("build", "wide.fps", "pdq.tsv", "--width", 256, "-q")
+    message = failure("probe", "wide.fps", "--decimal", "--signed", "1")
+    assert message.startswith("fpstore: signed integers have 32 or 64 bits, but this store holds 256 bits")

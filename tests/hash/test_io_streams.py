@@ -1,4 +1,4 @@
-"""Files that cannot be opened, standard streams and pipes, several inputs as one."""
+"""Files that cannot be opened, standard streams and pipes, several inputs as one, packages that are missing."""
 
 import io
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from inputs import put, read
+from speeds import slow
 
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import InputError, MissingExtraError, StorageError
 from fpstore.io import open_reader, open_writer
-from fpstore.io.sink import Encoder
-from fpstore.io.source import RowSource
+from fpstore.io.packages import import_package
 
 
 def test_what_the_system_refuses_is_named(tmp_path):
@@ -56,13 +56,13 @@ def test_several_inputs_are_one(tmp_path):
     iter(reader)
     assert reader.bytes_done == 0
     assert open_reader(paths[:2]).rows == 4
-
-
-def test_presence_of_ids_is_known_after_the_first_row(tmp_path):
-    reader = open_reader(put(tmp_path, "a.tsv", b"0xff\ta\n"))
-    assert (reader.has_ids, reader.rows) == (None, None)
+    reader = open_reader(put(tmp_path, "d.tsv", b"0xff\ta\n"))
+    assert (reader.has_ids, reader.rows) == (None, None)  # known after the first row
     assert len(list(reader)) == 1
     assert reader.has_ids is True
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with subprocess.Popen(["/bin/sh", "-c", 'printf "0xff\\n0x1\\n" > "$0"', tmp_path / "pipe.tsv"]):
+        assert read(tmp_path / "pipe.tsv") == ([255, 1], None)
 
 
 def test_inputs_must_agree_on_ids(tmp_path):
@@ -109,8 +109,8 @@ except ValueError as error:
     ("source", "target", "given_bytes", "printed"),
     [
         ("tsv", "jsonl", b"0xff\t\xc3\xa9\n", '{"fingerprint": "00000000000000ff", "id": "\u00e9"}'),
-        ("jsonl", "tsv", b'{"fingerprint": 1, "id": 7}', "0000000000000001\t7"),
-        ("u64", "tsv", b"\x02" + bytes(7), "0000000000000002"),
+        slow("jsonl", "tsv", b'{"fingerprint": 1, "id": 7}', "0000000000000001\t7"),
+        slow("u64", "tsv", b"\x02" + bytes(7), "0000000000000002"),
     ],
 )
 def test_standard_streams(tmp_path, source, target, given_bytes, printed):
@@ -134,14 +134,19 @@ def test_standard_input_is_named_in_errors(monkeypatch):
             open_reader("-", format=name)
 
 
-def test_named_pipe_is_read(tmp_path):
-    pipe = tmp_path / "pipe.tsv"
-    os.mkfifo(pipe)
-    with subprocess.Popen(["/bin/sh", "-c", 'printf "0xff\\n0x1\\n" > "$0"', str(pipe)]):
-        assert read(pipe) == ([255, 1], None)
+def test_missing_pyarrow_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    Path("a.parquet").write_bytes(b"PAR1")
+    for name, call in (("a", open_reader), ("b", lambda path: open_writer(path, columns=["id"]))):
+        with pytest.raises(MissingExtraError, match=rf"^{name}\.parquet: Parquet needs the package pyarrow: pip install pya"):
+            call(f"{name}.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
-@pytest.mark.parametrize(("base", "method"), [(RowSource, "batches"), (Encoder, "write")])
-def test_a_format_without_its_method_is_refused_when_made(base, method):
-    with pytest.raises(TypeError, match=f"abstract method '?{method}"):
-        type("Format", (base,), {})()
+def test_a_package_that_cannot_be_imported_is_not_said_to_be_missing(tmp_path, monkeypatch):
+    """Trafilatura was installed, a package that it needs was not, and the message said to install trafilatura."""
+    (tmp_path / "broken_package.py").write_text("raise ImportError('it needs another package')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(MissingExtraError, match=r"installed but cannot be imported \(it needs another package\)"):
+        import_package("broken_package", "the test")

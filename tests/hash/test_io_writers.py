@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import resource
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import MAX, put, read
+from speeds import slow
 
 from fpstore.errors import InputError, StorageError
 from fpstore.io import Chunk, open_writer, sink
@@ -45,30 +45,23 @@ def test_what_is_written_is_read(tmp_path_factory, rows, name, integers, header,
     assert read(path, id_type="int" if integers else "str") == (fingerprints, ids if rows else None)
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.u64", "a.tsv", "a.csv", "a.txt", "a.jsonl", "a.parquet"])
-def test_fingerprints_alone_are_written_and_read(tmp_path, name):
+NAMES = ("a.npy", "a.u64", "a.tsv", "a.csv", "a.txt", "a.jsonl", "a.parquet")
+
+
+def test_fingerprints_alone_are_written_and_read(tmp_path):
     values = np.random.default_rng(7).integers(0, MAX, 1000, dtype=np.uint64, endpoint=True)
-    with open_writer(tmp_path / name, columns=["fingerprint"]) as writer:
-        writer.write({"fingerprint": values[:600]})
-        writer.write(Chunk(values[600:].astype(">u8"), None))
-        assert list(tmp_path.glob("a.*")) == []  # nothing under the name before the end
-    assert writer.rows == 1000
-    assert read(tmp_path / name) == (values.tolist(), None)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_npy_is_what_numpy_writes(tmp_path):
-    with open_writer(tmp_path / "a.npy", columns=["fingerprint"]) as writer:
-        writer.write([(1,), (MAX,)])
-    np.save(tmp_path / "b.npy", np.array([1, MAX], dtype=np.uint64))
-    assert np.load(tmp_path / "a.npy").tolist() == [1, MAX]
-    assert (tmp_path / "a.npy").stat().st_size == (tmp_path / "b.npy").stat().st_size
-
-
-@pytest.mark.parametrize("name", ["a.npy", "a.u64", "a.tsv", "a.jsonl", "a.parquet"])
-def test_writing_no_rows_gives_a_readable_file(tmp_path, name):
-    open_writer(tmp_path / name, columns=["fingerprint"]).close()
-    assert read(tmp_path / name) == ([], None)
+    for name in NAMES:
+        open_writer(tmp_path / name, columns=["fingerprint"]).close()
+        assert read(tmp_path / name) == ([], None)
+        (tmp_path / name).unlink()
+        with open_writer(tmp_path / name, columns=["fingerprint"]) as writer:
+            writer.write({"fingerprint": values[:600]})
+            writer.write(Chunk(values[600:].astype(">u8"), None))
+            assert list(tmp_path.glob("a.*")) == []  # nothing under the name before the end
+        assert writer.rows == 1000
+        assert read(tmp_path / name) == (values.tolist(), None)
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+        (tmp_path / name).unlink()
 
 
 COLUMNS = ("query", "fingerprint", "distance", "id")
@@ -95,14 +88,6 @@ def test_result_rows_in_every_text_format():
     assert json.loads(stream.getvalue()) == {"n%": "\u2028\n"}
 
 
-def test_parquet_types(tmp_path):
-    with open_writer(tmp_path / "a.parquet", columns=COLUMNS) as writer:
-        writer.write([(1, 3, 1, "a"), (1, MAX, 63, "b")])
-    table = pq.read_table(tmp_path / "a.parquet")
-    assert [str(kind) for kind in table.schema.types] == ["uint64", "uint64", "uint8", "string"]
-    assert table.to_pylist()[1] == {"query": 1, "fingerprint": MAX, "distance": 63, "id": "b"}
-
-
 def test_small_writes_make_large_row_groups(tmp_path):
     with open_writer(tmp_path / "a.parquet", columns=["fingerprint"]) as writer:
         for start in range(0, 600_000, 60_000):
@@ -111,73 +96,54 @@ def test_small_writes_make_large_row_groups(tmp_path):
     assert (metadata.num_rows, metadata.num_row_groups) == (600_000, 2)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"fingerprint": [1]}, "columns fingerprint given, fingerprint, id expected"),
-        ({"fingerprint": [1], "id": ["a"], "x": [1]}, "given"),
-        ({"fingerprint": [1, 2], "id": ["a"]}, "'id' has 1 rows, the columns before it 2"),
-        ({"fingerprint": [-1], "id": ["a"]}, "'fingerprint': .*-1"),
-        ({"fingerprint": [1], "id": [""]}, "'id': the id at position 0: the id is empty"),
-        (
-            {"fingerprint": [1], "id": ["a\tb"]},
-            r"cannot be written as tsv: .*--json, or a file\.jsonl",
-        ),
-        ({"fingerprint": [1], "id": [5]}, "'id' mixes integers and strings"),
-        ([(1,)], "a row of 1 values for the columns fingerprint, id"),
-        (Chunk(np.zeros(1, dtype=np.uint64), None), "columns fingerprint given"),
-    ],
-)
-def test_refused_rows_leave_the_writer_as_it_was(tmp_path, data, message):
+def test_refused_rows_leave_the_writer_as_it_was(tmp_path):
     with open_writer(tmp_path / "a.tsv", columns=["fingerprint", "id"]) as writer:
         writer.write([(1, "a")])
-        with pytest.raises(InputError, match=message):
-            writer.write(data)
+        for data, message in (
+            ({"fingerprint": [1]}, "columns fingerprint given, fingerprint, id expected"),
+            ({"fingerprint": [1, 2], "id": ["a"]}, "'id' has 1 rows, the columns before it 2"),
+            ({"fingerprint": [1], "id": [""]}, "'id': the id at position 0: the id is empty"),
+            ({"fingerprint": [1], "id": ["a\tb"]}, r"cannot be written as tsv: .*--json, or a file\.jsonl"),
+            ({"fingerprint": [1], "id": [5]}, "'id' mixes integers and strings"),
+            ([(1,)], "a row of 1 values for the columns fingerprint, id"),
+            (Chunk(np.zeros(1, dtype=np.uint64), None), "columns fingerprint given"),
+        ):
+            with pytest.raises(InputError, match=message):
+                writer.write(data)
         writer.write([(2, "b")])
     assert read(tmp_path / "a.tsv") == ([1, 2], ["a", "b"])
+    with open_writer(io.StringIO(), columns=["distance"]) as writer, pytest.raises(InputError, match="0 to 64"):
+        writer.write({"distance": [65]})
 
 
-@pytest.mark.parametrize(
-    ("target", "options", "message"),
-    [
+def test_impossible_targets_are_named(tmp_path):
+    for target, options, message in (
         ("a.xyz", {"columns": ["fingerprint"]}, "unknown extension"),
         ("a.npy", {"columns": ["fingerprint", "id"]}, "npy format holds one column"),
-        ("a.u64", {"columns": ["distance"]}, "u64 format holds one column"),
-        ("a.tsv", {"columns": []}, "distinct names"),
         ("a.tsv", {"columns": ["id", "id"]}, "distinct names"),
         ("a.tsv", {"columns": ["a\tb"], "header": True}, "cannot be written"),
         (".", {"columns": ["id"], "format": "tsv"}, "is a folder"),
         (io.BytesIO(), {"columns": ["fingerprint"], "format": "npy"}, "needs a file"),
-        (io.BytesIO(), {"columns": ["fingerprint"], "format": "parquet"}, "needs a file"),
-    ],
-)
-def test_impossible_targets_are_named(tmp_path, target, options, message):
-    with pytest.raises(InputError, match=message):
-        open_writer(tmp_path / target if isinstance(target, str) else target, **options)
+    ):
+        with pytest.raises(InputError, match=message):
+            open_writer(tmp_path / target if isinstance(target, str) else target, **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_distance_of_more_than_64_bits_is_refused():
-    with (
-        open_writer(io.StringIO(), columns=["distance"]) as writer,
-        pytest.raises(InputError, match="0 to 64"),
-    ):
-        writer.write({"distance": [65]})
-
-
-@pytest.mark.parametrize("name", ["a.npy", "a.u64", "a.tsv", "a.jsonl", "a.parquet"])
-def test_failed_block_leaves_the_old_file(tmp_path, name):
-    put(tmp_path, name, b"old")
-    writer = open_writer(tmp_path / name, columns=["fingerprint"])
-    writer.write({"fingerprint": [1]})
-    with pytest.raises(KeyError), writer:
-        raise KeyError
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"old")]
-    with pytest.raises(InputError, match="closed"):
+def test_failed_block_leaves_the_old_file(tmp_path):
+    for name in NAMES:
+        put(tmp_path, name, b"old")
+        writer = open_writer(tmp_path / name, columns=["fingerprint"])
         writer.write({"fingerprint": [1]})
+        with pytest.raises(KeyError), writer:
+            raise KeyError
+        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"old")]
+        with pytest.raises(InputError, match="closed"):
+            writer.write({"fingerprint": [1]})
+        (tmp_path / name).unlink()
 
 
-@pytest.mark.parametrize("name", ["a.npy", "a.u64", "a.tsv", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("name", ["a.npy", slow("a.u64"), "a.tsv", slow("a.jsonl"), "a.parquet"])
 def test_full_disk_leaves_nothing(tmp_path, name):
     values = np.random.default_rng(7).integers(0, MAX, 400_000, dtype=np.uint64)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -199,15 +165,6 @@ def test_device_is_written_directly():
     with pytest.raises(StorageError, match="/dev/full: No space left on device"):
         writer.close()
     assert not Path("/dev/full").is_file()
-
-
-def test_closed_pipe_passes_through():
-    receiver, sender = os.pipe()
-    os.close(receiver)
-    with os.fdopen(sender, "wb", buffering=0) as stream:
-        writer = open_writer(stream, columns=["fingerprint"])
-        with pytest.raises(BrokenPipeError):
-            writer.write({"fingerprint": [1]})
 
 
 def test_symbolic_link_stays_and_its_file_is_replaced(tmp_path):

@@ -1,5 +1,7 @@
-"""LongestSentences against its description, and what it is for."""
+"""LongestSentences against its description, and fingerprinters rebuilt from what a store remembers of them."""
 
+import json
+import pickle
 import re
 import unicodedata
 
@@ -8,10 +10,10 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simhash_oracle import DEFAULTS
 
-import fpstore
-from fpstore.errors import InputError
-from fpstore.hashing import LongestSentences, from_description
+from fpstore.errors import FormatVersionError, InputError
+from fpstore.hashing import Fingerprinter, LongestSentences, SimHash, from_description
 
 PAGE = "\u9996\u9875\u3000\u65b0\u95fb\u3002{}\u7248\u6743\u6240\u6709\uff01"
 STORY = (
@@ -45,21 +47,17 @@ def test_equals_its_description(text, n):
 
 def test_a_copy_in_another_frame_is_found_and_another_text_is_not():
     longest = LongestSentences()
-    assert (
-        longest.fingerprint(STORY)
-        == longest.fingerprint(PAGE.format(STORY))
-        == longest.fingerprint(STORY.replace("\uff0c", " , "))
-    )
+    copies = (STORY, PAGE.format(STORY), STORY.replace("\uff0c", " , "))
+    assert len(set(map(longest.fingerprint, copies))) == 1
     assert longest.fingerprint(STORY) != longest.fingerprint(STORY.replace("\u72d0\u72f8", "\u72fc"))
     assert longest.fingerprint("a b. c d. e f") == longest.fingerprint("e f. c d. a b. a b.")
 
 
-def test_of_sentences_of_one_length_the_first_in_order_are_taken():
-    assert LongestSentences(n=2).sentences("ccc! bbb! aaa! dd!") == ["aaa", "bbb"]
-
-
 def test_pinned():
     assert LongestSentences().fingerprint(STORY) == 0x2D21A26FE6186FAE
+    assert LongestSentences(n=2).sentences("ccc! bbb! aaa! dd!") == ["aaa", "bbb"]
+    longest = LongestSentences(n=2, width=128, seed=5)
+    assert from_description(longest.describe()) == longest
     assert LongestSentences(n=1, width=128, seed=3).fingerprint("one. two words") == 0x34086DBF49D8C98EAFC0C8916C317362
 
 
@@ -76,12 +74,39 @@ def test_empty_texts_and_wrong_arguments():
             LongestSentences(**wrong)
 
 
-def test_a_store_remembers_it(tmp_path):
-    longest = LongestSentences(n=2, width=128, seed=5)
-    assert from_description(longest.describe()) == longest
-    texts = [STORY, PAGE.format(STORY), "another text"]
-    with fpstore.build(
-        tmp_path / "s", longest.fingerprints(texts), np.arange(3, dtype=np.uint64), width=128, radius=0, fingerprinter=longest
-    ) as store:
-        (match,) = store.probe(from_description(store.fingerprinter).fingerprint(STORY))
-        assert match.ids == [0, 1]
+OTHERS = {
+    "shingle": "words", "size": 255, "weighting": "set", "width": 128, "hash": "blake2b", "seed": 2**64 - 1, "normalize": False,
+    "case": "keep",
+    "punctuation": "remove", "marks": "punctuation", "digits": "zero", "spaces": "single", "stop_words": ["the", "of"],
+    "weights": {"hashes": "AQAAAAAAAAA=", "weights": "BwA=", "other": 9}, "tokenizer": None, "order": "given",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parameters", [DEFAULTS | {"stop_words": [], "weights": None, "tokenizer": None}, OTHERS])
+def test_a_description_survives_json_and_rebuilds_the_fingerprinter(parameters):
+    simhash = SimHash(**parameters)
+    description = json.loads(json.dumps(simhash.describe()))
+    assert description == {"name": "simhash", "version": 1, "parameters": parameters}
+    assert from_description(description) == simhash
+    assert pickle.loads(pickle.dumps(simhash)) == simhash
+    assert isinstance(simhash, Fingerprinter)
+    assert json.dumps(SimHash(size=np.int64(4), seed=np.uint64(2**64 - 1)).describe())
+
+
+def test_unknown_names_versions_and_parameters_are_told_apart():
+    good = SimHash().describe()
+    with pytest.raises(FormatVersionError, match=r"unknown fingerprinter 'phash': this fpstore knows .*\bsimhash\b"):
+        from_description({**good, "name": "phash"})
+    with pytest.raises(FormatVersionError, match="unknown version 2") as caught:
+        from_description({**good, "version": 2})
+    assert (caught.value.expected, caught.value.got) == (1, 2)
+    with pytest.raises(FormatVersionError, match="unknown parameter 'stem'"):
+        from_description({**good, "parameters": {**good["parameters"], "stem": True}})
+    with pytest.raises(InputError, match="lacks size"):
+        from_description({**good, "parameters": {k: v for k, v in good["parameters"].items() if k != "size"}})
+    with pytest.raises(InputError, match="size must be a whole number"):
+        from_description({**good, "parameters": {**good["parameters"], "size": 0}})
+    wrong = ({"name": 1}, {"version": "1"}, {"version": True}, {"parameters": []})
+    for description in (None, "simhash", {}, {"name": "simhash"}, *({**good, **change} for change in wrong)):
+        with pytest.raises(InputError, match="a fingerprinter"):
+            from_description(description)

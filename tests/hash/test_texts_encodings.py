@@ -1,19 +1,23 @@
-"""Encodings of texts and of files of rows: marks, names, guesses, replacements, and what no encoding explains."""
+"""Texts in any encoding, and what cannot be read: binaries, long lines, loops of folders, files that are locked."""
 
 import codecs
+import itertools
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from commandline import COMMAND, failure, fine, run
+from building import run_python
+from commandline import failure, fine, run
+from limited import LIMITED
+from speeds import crossed
 
 import fpstore
 from fpstore import SimHash
-from fpstore.errors import InputError
+from fpstore.errors import InputError, StorageError
 from fpstore.hashing import DocumentReader, TextReader, iter_documents
 from fpstore.io import open_reader
 from fpstore.io.encodings import decoded
+from fpstore.io.lines import MAX_LINE_BYTES
 
 FRENCH = (
     "Le café était très fort à Paris, où l'été fut long. Après le déjeuner, les élèves rentrèrent à la maison, "
@@ -32,12 +36,13 @@ def marked(text, encoding):
     return MARKS.get(encoding, b"") + text.encode(encoding)
 
 
-@pytest.mark.parametrize(("encoding", "name"), MARKED)
-@pytest.mark.parametrize("text", ["plain", FRENCH, JAPANESE, "\U0001f600", ""])
-def test_marks_say_the_encoding(tmp_path, encoding, name, text):
-    (tmp_path / "a.txt").write_bytes(marked(text, encoding))
-    (found,) = iter_documents(tmp_path / "a.txt")
-    assert (found.text, found.encoding, found.guessed, found.replaced) == (text, name, False, 0)
+def test_marks_say_the_encoding(tmp_path):
+    for (encoding, name), text in itertools.product(MARKED, ("plain", FRENCH, JAPANESE, "\U0001f600", "")):
+        (tmp_path / "a.txt").write_bytes(marked(text, encoding))
+        (found,) = iter_documents(tmp_path / "a.txt")
+        assert (found.text, found.encoding, found.guessed, found.replaced) == (text, name, False, 0)
+    (tmp_path / "f.tsv").write_bytes("000000000000002a\té\n".encode("utf-16"))
+    assert [chunk.ids for chunk in open_reader(tmp_path / "f.tsv")] == [["é"]]
 
 
 @pytest.mark.parametrize(("text", "encoding"), [(FRENCH, "cp1252"), (RUSSIAN, "cp1251"), (JAPANESE, "cp932")])
@@ -108,10 +113,9 @@ def test_a_name_forces_an_encoding(tmp_path, monkeypatch):
     assert "--encoding is for files of texts" in failure("build", "x.fps", "a.tsv", "--encoding", "utf-8", code=2)
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv"])
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "utf-16-be", "cp1252"])
+@pytest.mark.parametrize(("encoding", "suffix"), crossed([one for one, _ in MARKED] + ["cp1252"], ["jsonl", "csv", "tsv"]))
 def test_rows(tmp_path, suffix, encoding):
-    rows = [{"text": f"{FRENCH} {row}", "url": f"é{row}"} for row in range(20_000 // 50)]
+    rows = [{"text": f"{FRENCH} {row}", "url": f"é{row}"} for row in range(150)]
     path = tmp_path / f"p.{suffix}"
     if suffix == "jsonl":
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -140,28 +144,143 @@ def test_rows_of_another_encoding_are_refused_with_their_line(tmp_path):
         TextReader(pytest.importorskip("pyarrow").table({"text": ["a"]}), SimHash(), text="text", encoding="utf-8")
 
 
-def test_fingerprints_with_a_mark(tmp_path):
-    path = tmp_path / "f.tsv"
-    path.write_bytes("000000000000002a\té\n".encode("utf-16"))
-    assert [chunk.ids for chunk in open_reader(path)] == [["é"]]
-
-
-def test_standard_input(tmp_path):
+def test_standard_input():
     for data, encoding, message in (
         ((FRENCH * 3).encode("cp1252"), (), "1 file not in UTF-8, read as cp1252: -"),
-        ((FRENCH * 3).encode("utf-16"), (), ""),
         ((FRENCH * 3).encode("cp437"), ("--encoding", "cp437"), ""),
     ):
-        done = subprocess.run([*COMMAND, "hash", "--text", "-", *encoding], input=data, capture_output=True, check=True)
-        assert done.stdout.decode() == f"{SimHash().fingerprint(FRENCH * 3):016x}\t-\n"
-        assert done.stderr.decode() == (f"fpstore: {message}\n" if message else "")
-    done = subprocess.run([*COMMAND, "hash", "--text", "-"], input=NO_TEXT, capture_output=True)
-    assert (done.returncode, b"name it with --encoding" in done.stderr) == (1, True)
+        done = run("hash", "--text", "-", *encoding, stdin=data)
+        assert done.stdout == f"{SimHash().fingerprint(FRENCH * 3):016x}\t-\n"
+        assert done.stderr == (f"fpstore: {message}\n" if message else "")
+    assert "name it with --encoding" in failure("hash", "--text", "-", stdin=NO_TEXT)
 
 
-def test_threads_do_not_change_the_fingerprints(tmp_path):
-    for number in range(40):
-        (tmp_path / f"{number:02}.txt").write_text(f"text number {number} of this folder")
-    found = [[(c.fingerprints.tolist(), c.ids) for c in DocumentReader(tmp_path, SimHash(), 7, threads=t)] for t in (1, 3)]
-    assert found[0] == found[1]
-    assert len(found[0]) == 6
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def pictures(place):
+    """Make a folder with nothing to read."""
+    Path("pictures/deep").mkdir(parents=True)
+    for name in ("a.png", "deep/b.jpg"):
+        Path("pictures", name).write_bytes(b"\x89PNG\r\n\0\0" + bytes(100))
+    Path("pictures/rows.jsonl").write_text('{"text": "some words"}\n')
+    Path("pictures/empty.txt").touch()
+    return Path("pictures")
+
+
+LEFT_OUT = "left out: 2 (binary, not text), 1 (no words), 1 (rows, not one text)"
+
+
+def test_a_folder_without_texts_is_an_error_that_says_why(pictures):
+    fpstore.build("n.fps", [1], ["a"], fingerprinter=SimHash()).close()
+    for verb, *options in (
+        ("build", "x.fps", "--text"), ("hash", "--text"), ("insert", "n.fps"), ("probe", "n.fps"), ("nearest", "n.fps"),
+        ("scan", "n.fps", "-r", "9"),
+    ):  # fmt: skip
+        message = failure(verb, *options, "pictures")
+        assert message == f"fpstore: pictures: no text to make a fingerprint of; {LEFT_OUT}\n"
+        assert not Path("x.fps").exists()
+        assert len(fpstore.open("n.fps")) == 1
+    Path("pictures/empty.txt").unlink()
+    assert "pictures: no rows" in failure("dedup", "pictures", "clean", "--text")
+    assert not Path("clean").exists()
+    Path("hollow").mkdir()
+    for verb in (("build", "x.fps", "hollow", "--text"), ("hash", "--text", "hollow")):
+        assert "hollow: no text to make a fingerprint of" in failure(*verb)
+    message = failure("build", "x.fps", "hollow", "--text-field", "text")
+    assert "hollow: no .parquet, .jsonl, .csv, .tsv in this folder" in message
+
+
+def test_a_loop_of_folders_is_entered_once(place):
+    Path("notes/deep").mkdir(parents=True)
+    Path("notes/deep/a.txt").write_text("some words")
+    Path("notes/deep/p.jsonl").write_text('{"text": "some words"}\n')
+    Path("notes/deep/loop").symlink_to(place / "notes")
+    assert [chunk.ids for chunk in DocumentReader("notes", SimHash(), follow_symlinks=True)] == [["notes/deep/a.txt"]]
+    assert [list(chunk.ids) for chunk in TextReader("notes", SimHash(), text="text")] == [[0]]
+    Path("round").symlink_to("round")
+    with pytest.raises(StorageError, match="round"):
+        TextReader("round/p.jsonl", SimHash(), text="text")
+    with pytest.raises(StorageError, match="round"):
+        DocumentReader("round", SimHash())
+
+
+def test_locked_files_are_named(place, with_mode):
+    for name in ("p.jsonl", "p.csv", "p.parquet", "folder/p.jsonl"):
+        path = Path(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('{"text": "some words"}\n')
+        with with_mode(path, 0), pytest.raises(StorageError, match=rf"{name}: Permission denied"):
+            list(TextReader(path.parent if "/" in name else path, SimHash(), text="text"))
+
+
+LONG = (
+    LIMITED
+    + """
+    from fpstore.errors import InputError
+    from fpstore.hashing import SimHash, TextReader
+
+    TextReader
+    limit(400 << 20)
+    for name in sys.argv[1:]:
+        try:
+            print(sum(len(chunk.ids) for chunk in TextReader(name, SimHash(), text="text", threads=2)))
+        except InputError as error:
+            print(error)
+"""
+)
+
+
+def test_lines_are_read_up_to_a_limit_and_longer_ones_refused_in_small_memory(place):
+    """A document of 15 MB is read; a line of 1 GiB is refused when its first 16 MiB have been read."""
+    words = "word " * 3_000_000
+    assert len(words) < MAX_LINE_BYTES
+    Path("fits.jsonl").write_text(json.dumps({"text": words}) + "\n" + json.dumps({"text": "more words"}) + "\n")
+    Path("fits.csv").write_text(f'text\n"{words}"\nmore words\n')
+    for name, head in (("long.jsonl", b'{"text": "'), ("long.csv", b'text\n"')):
+        with Path(name).open("wb") as file:
+            file.write(head)
+            file.seek(1 << 30)  # over a hole, which takes no space
+            file.write(b"end\n")
+    Path("lines.csv").write_text('text\n"' + ("x" * 1023 + "\n") * 40_000)
+    code, out, err = run_python(LONG, "fits.jsonl", "fits.csv", "long.jsonl", "long.csv", "lines.csv")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "2",
+        "2",
+        "long.jsonl:1: line longer than 16 MiB; not text?",
+        "long.csv:2: line longer than 16 MiB; not text?",
+        "lines.csv:2: a row longer than 16 MiB: is a quote not closed?",
+    ]
+
+
+def test_bytes_that_are_no_rows_are_named(place):
+    Path("p.jsonl").write_bytes(b'{"text": "a b"}\n\x89PNG\0\xff\n')
+    Path("p.csv").write_bytes(b"text\na b\n\x89PNG\xff\n")
+    with pytest.raises(InputError, match=r"p\.jsonl:2: not valid UTF-8"):
+        list(TextReader("p.jsonl", SimHash(), text="text"))
+    with pytest.raises(InputError, match=r"p\.csv:3: not valid UTF-8"):
+        list(TextReader("p.csv", SimHash(), text="text"))
+    done = run("build", "x.fps", "p.jsonl", "--text-field", "text")
+    assert (done.exit_code, Path("x.fps").exists()) == (1, False)
+
+
+def test_a_text_above_the_limit_is_left_out(place):
+    Path("notes").mkdir()
+    Path("notes/large.txt").write_text("word " * 1000)
+    Path("notes/small.txt").write_text("some words")
+    reader = DocumentReader("notes", SimHash(), max_bytes=4999)
+    assert ([chunk.ids for chunk in reader], reader.skipped) == ([["notes/small.txt"]], 1)
+    with Path("notes/huge.txt").open("wb") as file:
+        file.truncate((1 << 30) + 1)  # a hole, which takes no space
+    done = run("hash", "--text", "notes")
+    assert (done.exit_code, done.stderr) == (0, "fpstore: 1 file left out, too large: notes/huge.txt\n")
+
+
+def test_standard_input_with_zero_bytes_is_no_text():
+    assert "standard input: a NUL byte in its first 8 KiB" in failure("hash", "--text", "-", stdin="a b\0c")
+    assert fine("hash", "--text", "-", "--encoding", "utf-16-le", stdin="a\0 \0b\0").endswith("\t-\n")

@@ -1,19 +1,171 @@
-"""Several columns of texts with weights of their own: on the command line, as TextReader reads them, and in dedup."""
+"""Several columns of texts with weights of their own: fingerprints against an oracle, the command line, and dedup."""
 
 import json
+import pickle
 from pathlib import Path
 
-import polars as pl
+import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
-from text_tables import SUFFIXES, URLS, ids_in, pairs, texts_of, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simhash_oracle import sign_bits, weights_of
+from speeds import slow
+from text_tables import URLS, pairs, texts_of, write
 
 import fpstore
-from fpstore import SimHash
 from fpstore.calibration import calibrate
-from fpstore.errors import InputError
-from fpstore.hashing import Fields, LongestSentences, TextReader
+from fpstore.errors import FormatVersionError, InputError
+from fpstore.hashing import Fields, LongestSentences, SimHash, TextReader, from_description
+
+# Words, marks that are composed with what stands before them, and characters whose form is known to Python alone.
+PIECES = ["a", "b", "the fox", " ", "?!", "\u0301", "\u1100\u1161", "\u4e2d\u6587", "\u00e9", "\u03a3", "\ud800", "12"]
+TEXT = st.none() | st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+WEIGHT = st.integers(1, 5) | st.sampled_from([255, 65535])
+
+
+def oracle(row, weights, **parameters):
+    """Return the fingerprint of a row; None if it has no features."""
+    features = [
+        (feature, weight * weights[name])
+        for name, text in row.items()
+        if text is not None
+        for feature, weight in weights_of(text, **parameters).items()
+    ]
+    return sign_bits(features, **parameters) if features else None
+
+
+def check(rows, weights, **parameters):
+    fields = Fields(SimHash(**parameters), weights)
+    expected = [oracle(row, weights, **parameters) for row in rows]
+    found, known = fields.fingerprints(rows, empty="mask")
+    assert known.tolist() == [value is not None for value in expected]
+    numbers = [int.from_bytes(row) for row in found] if found.ndim == 2 else found.tolist()
+    assert numbers == [value or 0 for value in expected]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.dictionaries(st.sampled_from(["title", "text", "tags", "a=1"]), WEIGHT, min_size=1).flatmap(
+        lambda weights: st.tuples(st.just(weights), st.lists(st.fixed_dictionaries(dict.fromkeys(weights, TEXT)), max_size=5))
+    ),
+    st.sampled_from(["auto", "words", "chars"]),
+    st.integers(1, 3),
+    st.sampled_from(["count", "log", "set"]),
+    st.sampled_from([("xxh64", 32), ("xxh64", 64), ("fnv1a", 64), ("xxh64", 256), ("md5", 64), ("md5", 128), ("blake2b", 64)]),
+    st.sampled_from([(), ("the", "a")]),
+)
+def test_fingerprints_are_signs_of_sums_over_all_fields(drawn, shingle, size, weighting, hashed, stop_words):
+    weights, rows = drawn
+    hash_, width = hashed
+    stop_words = () if shingle == "chars" else stop_words
+    check(rows, weights, shingle=shingle, size=size, weighting=weighting, hash=hash_, width=width, stop_words=stop_words)
+
+
+def test_learnt_weights_of_features_multiply_those_of_fields():
+    rows = [{"title": "the fox", "text": "the fox and the dog"}, {"title": None, "text": "the cat"}, {"text": "the end"}]
+    for parameters in ({}, {"hash": "blake2b"}, {"weighting": "count", "width": 128}):
+        fields = Fields(SimHash(**parameters), {"title": 300, "text": 7}).learn_weights(rows)
+        counted = fields.fingerprinter.weights
+        # Three documents: what two fields of one of them have counts once.
+        assert fields.fingerprinter.features("the") == {"the": 1}
+        assert fields.fingerprinter.features("fox") == {"fox": 1 + round(16 * np.log2(3))}
+        assert counted.other == 26
+        row = {"title": "the fox sleeps", "text": "a dog and the dog"}
+        features = [
+            (feature, weight * fields.weights[name])
+            for name, text in row.items()
+            for feature, weight in fields.fingerprinter.features(text).items()
+        ]
+        assert fields.fingerprint(row) == sign_bits(features, **parameters)
+        assert fields.fingerprint(row) == fields.fingerprinter.fingerprint(features)
+    cut = Fields(SimHash(weighting="count", tokenizer=lambda text: [(word, 0.5) for word in text.split("|")]), {"a": 3, "b": 1})
+    assert cut.fingerprint({"a": "x|y", "b": "z"}) == SimHash().fingerprint([("x", 1.5), ("y", 1.5), ("z", 0.5)])
+
+
+def test_the_largest_weights_are_exact():
+    """A feature that occurs often, weighs most, and is in the field that weighs most, against as much in two parts."""
+    weights = {"hashes": "", "weights": "", "other": 65535}
+    simhash = SimHash(weighting="count", weights=weights)
+    fields = Fields(simhash, {"a": 65535, "b": 65534, "c": 1})
+    many = 1 << 17
+    row = {"a": "one " * many, "b": "two " * many, "c": "three " * many}
+    times = 65535 * many
+    expected = sign_bits([("one", 65535 * times), ("two", 65534 * times), ("three", times)])
+    assert fields.fingerprint(row) == expected
+    assert fields.fingerprint(row | {"c": "three"}) == SimHash().fingerprint("one")
+
+
+def test_what_is_missing_leaves_the_others():
+    fields, simhash = Fields(SimHash(), {"title": 3, "text": 2}), SimHash()
+    for row in (
+        {"title": None, "text": "some words"},
+        {"text": "some words"},
+        {"title": "?!", "text": "some words", "id": 7},
+        {"title": float("nan"), "text": "some words"},
+    ):
+        assert fields.fingerprint(row) == simhash.fingerprint("some words")
+    for row in ({"title": None}, {"title": "", "text": "?!"}):
+        assert fields.is_empty(row)
+        with pytest.raises(InputError, match="has no features in any field"):
+            fields.fingerprint(row)
+    with pytest.raises(InputError, match=r"item 1: the row .* has no features"):
+        fields.fingerprints([{"text": "a"}, {"text": ""}])
+    assert fields.fingerprints([]).shape == (0,)
+
+
+def test_rows_of_wrong_types_are_refused():
+    fields = Fields(SimHash(), {"title": 3, "text": 2})
+    for rows, message in (
+        ("some text", "takes an iterable of rows, got str"),
+        ({"title": "a"}, "takes an iterable of rows, got dict"),
+        (["some text"], "item 0: a row, which is a mapping of title, text to texts, got str"),
+        ([{"title": "a"}, {"titel": "a"}], "item 1: a row has one of the fields title, text, got .*titel"),
+        ([{"title": b"a"}], "item 0: title: a text .* got bytes: decode them first"),
+        ([{"title": "a", "text": 7}], "item 0: text: a text .* got int"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fields.fingerprints(rows)
+
+
+def test_parameters_are_checked():
+    for fingerprinter, weights, message in (
+        (LongestSentences(), {"a": 1, "b": 1}, "need SimHash, .* got LongestSentences"),
+        (SimHash(), {}, "got {}"),
+        (SimHash(), ["a", "b"], "a mapping such as"),
+        (SimHash(), {"": 1}, "name of a column.* got ''"),
+        (SimHash(), {7: 1}, "name of a column.* got 7"),
+        (SimHash(), {"a": 0}, "the weight of a must be a whole number from 1 to"),
+        (SimHash(), {"a": 65536}, "the weight of a must be a whole number from 1 to"),
+        (SimHash(), {"a": 1.5}, "the weight of a must be a whole number from 1 to"),
+        (SimHash(), {"a": True}, "the weight of a must be a whole number from 1 to"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Fields(fingerprinter, weights)
+
+
+def test_a_description_survives_json_and_rebuilds_the_fingerprinter():
+    fields = Fields(SimHash(size=2, width=128, stop_words=["the"]), {"title": np.int64(4), "text": 1})
+    description = json.loads(json.dumps(fields.describe()))
+    parameters = {"fingerprinter": fields.fingerprinter.describe(), "weights": {"title": 4, "text": 1}}
+    assert description == {"name": "fields", "version": 1, "parameters": parameters}
+    again = from_description(description)
+    assert again == fields == pickle.loads(pickle.dumps(fields))
+    assert hash(again) == hash(Fields(fields.fingerprinter, {"text": 1, "title": 4})) == hash(fields)
+    assert again != Fields(fields.fingerprinter, {"title": 4, "text": 2})
+    assert (fields.width, fields.items) == (128, "rows")
+    later = {**fields.describe(), "name": "later"}
+    for change, kind, message in (
+        ({**parameters, "fingerprinter": later}, FormatVersionError, "unknown fingerprinter 'later'"),
+        ({**parameters, "fingerprinter": description}, InputError, "in another one is one of texts"),
+        ({"fingerprinter": parameters["fingerprinter"]}, InputError, "lacks weights"),
+    ):
+        with pytest.raises(kind, match=message):
+            from_description({**description, "parameters": change})
+    with pytest.raises(InputError, match="tokenizer that is a function"):
+        Fields(SimHash(tokenizer=str.split), {"a": 1}).describe()
+
 
 TITLES = [*(f"title number {i}" for i in range(8)), "", "?!"]
 TEXTS = [*texts_of(6), "", "", "no title", ""]
@@ -26,7 +178,7 @@ HASHES = [FIELDS.fingerprint(ROWS[row]) for row in KEPT]
 OPTIONS = ("--text-field", "title=4", "--text-field", "text", "--id-field", "url")
 
 
-@pytest.fixture(params=SUFFIXES)
+@pytest.fixture(params=[slow("parquet"), "jsonl", "csv", slow("tsv")])
 def pages(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return write(Path(f"pages.{request.param}"), {"text": TEXTS, "url": URLS[: len(TEXTS)], "title": TITLES})
@@ -58,23 +210,13 @@ def test_a_store_remembers_fields_and_their_weights(pages):
     fine("insert", "p.fps", more, *OPTIONS, "-q")
     assert pairs("p.fps")[HASHES[0]] == [URLS[0], "x"]
     assert pairs("p.fps")[SimHash().fingerprint("new")] == ["y"]
-
-
-def test_hash_text_and_widths(pages):
     lines = fine("hash", pages, *OPTIONS, "--width", 128, "--shingle", "chars", "--shingle-size", 3, "-q").splitlines()
     fields = Fields(SimHash(width=128, shingle="chars", size=3), WEIGHTS)
     kept = [row for row in range(len(ROWS)) if not fields.is_empty(ROWS[row])]
     assert lines == [f"{fields.fingerprint(ROWS[row]):032x}\t{URLS[row]}" for row in kept]
-
-
-def test_one_field_is_the_same_as_ever(pages):
     plain = fine("hash", pages, "--text-field", "text", "-q")
-    assert fine("hash", pages, "--text-field", "text=7", "-q") == plain
-    fine("build", "p.fps", pages, "--text-field", "text=7", "-q")
-    with fpstore.open("p.fps") as store:
-        assert store.fingerprinter == SimHash().describe()
-    reader = TextReader(pages, SimHash(), text={"text": 7})
-    assert reader.fingerprinter == SimHash()
+    assert fine("hash", pages, "--text-field", "text=7", "-q") == plain  # one field is the same as ever
+    assert TextReader(pages, SimHash(), text={"text": 7}).fingerprinter == SimHash()
 
 
 def test_a_row_uses_what_it_has(tmp_path, monkeypatch):
@@ -162,31 +304,6 @@ def test_dedup_by_fields(pages):
     assert (found["kept"], found["not_compared"]) == (len(expected), 1)
 
 
-def test_weights_decide_what_dedup_keeps():
-    same = "three shared words"
-    frame = pl.DataFrame({"title": ["red", "blue", "red"], "text": [same, same, same.upper()]})
-    assert fpstore.dedup(frame, text={"title": 65535, "text": 1}).kept["title"].to_list() == ["red", "blue"]
-    assert fpstore.dedup(frame, text={"title": 1, "text": 65535}).kept["title"].to_list() == ["red"]
-
-
-def test_a_dedup_that_is_resumed_is_that_of_the_same_weights(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = write_jsonl("a.jsonl", [*ROWS, *ROWS])
-    calls = []
-
-    def interrupted(phase, done, total):
-        calls.append(phase)
-        if phase == "grouping":
-            raise RuntimeError(phase)
-
-    with pytest.raises(RuntimeError):
-        fpstore.dedup(path, text=WEIGHTS, resume="job", progress=interrupted)
-    with pytest.raises(InputError, match="fingerprinter"):
-        fpstore.dedup(path, text={"title": 5, "text": 1}, resume="job")
-    again = fpstore.dedup(path, text=WEIGHTS, resume="job").kept.tolist()
-    assert again == fpstore.dedup(path, text=WEIGHTS).kept.tolist()
-
-
 def test_python_refuses_what_cannot_be_columns(tmp_path):
     path = write(tmp_path / "a.jsonl", {"title": ["a"], "text": ["b"]})
     for maker, text, message in (
@@ -208,10 +325,3 @@ def test_python_refuses_what_cannot_be_columns(tmp_path):
     with pytest.raises(InputError, match="one column of texts"):
         calibrate(path, text=("title", "text"))
     assert TextReader(path, FIELDS, text=["text", "title"]).fingerprinter is FIELDS
-
-
-def test_ids_beside_fields(tmp_path):
-    path = write(tmp_path / "a.parquet", {"title": ["a", None, "c"], "text": [None, None, "d"], "url": ["x", "y", "z"]})
-    with fpstore.build(tmp_path / "p.fps", TextReader(path, SimHash(), text=WEIGHTS, id="url")) as store:
-        assert store.fingerprinter == FIELDS.describe()
-    assert ids_in(tmp_path / "p.fps") == ["x", "z"]

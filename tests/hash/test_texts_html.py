@@ -37,19 +37,12 @@ def test_the_title_and_the_main_text_count(extractor):
     assert first == second
     assert first.startswith("Foxes and dogs\n")
     assert SENTENCES.strip() in first
-    for left_out in ("item", "var x", "Imprint", "<"):
-        assert left_out not in first
+    assert not any(left_out in first for left_out in ("item", "var x", "Imprint", "<"))
     assert other == first.replace("Foxes and dogs", "Cats", 1)
     assert (empty, none) == ("", "")
-
-
-@pytest.mark.parametrize("extractor", EXTRACTORS)
-def test_broken_pages_are_read_or_have_no_text(extractor):
     deep = "<div>" * 3000 + "deep" + "</div>" * 3000
     broken = ["<p", "<html><body><p>" + SENTENCES, deep, "\x00\x01", "<?xml version='1.0' encoding='x'?><a/>", "]]>", "\ud800"]
-    texts = main_texts(broken, extractor)
-    assert len(texts) == 7
-    assert SENTENCES.strip() in texts[1]
+    assert SENTENCES.strip() in main_texts(broken, extractor)[1]
 
 
 @pytest.fixture
@@ -105,6 +98,7 @@ def test_a_store_of_pages_remembers_that_its_texts_are_pages(site):
         assert len(fine(verb, "s.fps", "-", radius, 0, stdin=page(MENUS[1])).splitlines()) == 4
         rows = fine(verb, "s.fps", "--input", "p.jsonl", "--text-field", "page", radius, 0, "--quiet")
         assert rows == ""
+        assert "--html: the store knows what it was made of" in failure(verb, "s.fps", "site", "--html", code=2)
     assert "main-text 1 (fingerprinter=simhash 1 (shingle=auto" in fine("stats", "s.fps")
     assert run("report", "s.fps", "--output", "r.html", "--files-in", ".", "-q").exit_code == 0
     shown = Path("r.html").read_text()
@@ -140,46 +134,24 @@ def test_pages_that_are_taken_with_their_tags_are_told_once(site):
     assert run("weights", "site", "--text", "--output", "w.json").stderr == told
     assert run("hash", "--text", "site/a.html").stderr == f"fpstore: 1 file {tags}: site/a.html\n"
     assert tags in run("compare", "site/a.html", "site/b.htm").stderr
-    seen = []
-    list(DocumentReader("site", SimHash(), on_notice=lambda path, reason: seen.append((path.name, reason))))
-    assert seen == [("a.html", "tags"), ("b.htm", "tags"), ("empty.html", "tags")]
     assert run("build", "h.fps", "site", "--text", "--html").stderr == "fpstore: 1 file left out, no main text: site/empty.html\n"
-    for quiet in (
-        ("insert", "h.fps", "new"),  # the store remembers that its texts are pages
-        ("probe", "h.fps", "site/a.html"),
-        ("dedup", "site", "c2", "--text", "--html"),
-        ("weights", "site", "--text", "--html", "--output", "w2.json"),
-        ("compare", "site/a.html", "site/b.htm", "--html-fast"),
-    ):
-        Path("new").mkdir(exist_ok=True)
-        Path("new/c.html").write_text(page(""))
-        done = run(*quiet)
-        assert (done.exit_code, done.stderr) == (0, "")
+    Path("new").mkdir()
+    Path("new/c.html").write_text(page(""))
+    assert fine("insert", "h.fps", "new", "-q") == ""  # the store remembers that its texts are pages
+    assert fine("compare", "site/a.html", "site/b.htm", "--html-fast").startswith("Two texts")
 
 
-@pytest.mark.parametrize("verb", [("dedup", "rows.jsonl", "out.jsonl"), ("build", "s.fps", "rows.jsonl")])
-def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch, verb):
+def test_columns_that_look_like_pages_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for texts, told in (
         ([page(MENUS[0]), "\ufeff\n<HTML lang=en>" + SENTENCES, "plain"], True),
         (["plain", "a <html> tag", page(MENUS[0])], False),
     ):
         Path("rows.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-        message = run(*verb, "--text-field", "text", "--force").stderr
-        assert ("look like pages of HTML, and were taken with their tags: --html takes the main text" in message) == told
-        assert "look like" not in run(*verb, "--text-field", "text", "--force", "--html").stderr
-
-
-def test_the_searches_take_no_html(site):
-    assert run("build", "s.fps", "p.jsonl", "--text-field", "url", "-q").exit_code == 0
-    for verb in ("insert", "probe", "scan", "nearest"):
-        assert "--html: the store knows what it was made of" in failure(verb, "s.fps", "site", "--html", code=2)
-
-
-def test_stores_of_pages_and_of_texts_are_not_joined(site):
-    assert run("build", "s.fps", "site", "--text", "--html", "-q").exit_code == 0
-    assert run("build", "t.fps", "site", "--text", "-q").exit_code == 0
-    assert "made in another way" in failure("absorb", "s.fps", "t.fps")
+        for verb in (("dedup", "rows.jsonl", "out.jsonl"), ("build", "s.fps", "rows.jsonl")):
+            message = run(*verb, "--text-field", "text", "--force").stderr
+            assert ("look like pages of HTML, and were taken with their tags: --html takes the main text" in message) == told
+            assert "look like" not in run(*verb, "--text-field", "text", "--force", "--html").stderr
 
 
 def test_readers_give_their_fingerprinter_to_the_store(site):
@@ -244,15 +216,16 @@ def test_readers_count_pages_without_a_main_text(site):
             TextReader(table, SimHash(), text="page", html=wrong)
 
 
-@pytest.mark.parametrize(
-    ("name", "codec", "words"),
-    [("iso-8859-1", "cp1252", "Größe"), ("windows-1251", "cp1251", "привет мир"), ("Shift_JIS", "shift_jis", "日本語")],
-)
-def test_pages_say_their_encoding(site, name, codec, words):
-    Path("x.html").write_bytes(page("", more=f'<meta charset="{name}">', text=SENTENCES + words).encode(codec))
-    (document,) = iter_documents("x.html")
-    assert words in document.text
-    assert (document.encoding, document.guessed) == (codec, True)
+def test_pages_say_their_encoding(site):
+    for name, codec, words in (
+        ("iso-8859-1", "cp1252", "Größe"),
+        ("windows-1251", "cp1251", "привет мир"),
+        ("Shift_JIS", "shift_jis", "日本語"),
+    ):
+        Path("x.html").write_bytes(page("", more=f'<meta charset="{name}">', text=SENTENCES + words).encode(codec))
+        (document,) = iter_documents("x.html")
+        assert words in document.text
+        assert (document.encoding, document.guessed) == (codec, True)
 
 
 @pytest.mark.parametrize("extractor", EXTRACTORS)

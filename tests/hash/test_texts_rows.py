@@ -1,7 +1,6 @@
 """Columns of texts as input of build, hash, insert and the searches: real files of every format, and tables."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +8,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import COMMAND, failure, fine, run
-from text_tables import HASHES, KEPT, SUFFIXES, TEXTS, URLS, ids_in, pairs, texts_of, write
+from commandline import failure, fine, run
+from speeds import crossed, slow
+from text_tables import HASHES, KEPT, TEXTS, URLS, ids_in, pairs, texts_of, write
 
 import fpstore
 from fpstore import SimHash
 from fpstore.errors import InputError, StorageError
-from fpstore.hashing import DocumentReader, ImageHash, TextReader
+from fpstore.hashing import ImageHash, TextReader
 
 
-@pytest.fixture(params=SUFFIXES)
+@pytest.fixture(params=["parquet", slow("jsonl"), "csv", slow("tsv")])
 def pages(request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return write(Path(f"pages.{request.param}"), {"text": TEXTS, "url": URLS, "number": [row + 100 for row in range(len(TEXTS))]})
@@ -45,10 +45,10 @@ def test_row_numbers_count_rows_that_are_left_out(pages):
     assert pairs("p.fps")[HASHES[-1]] == [KEPT[-1], KEPT[-1] + n, KEPT[-1] + 2 * n]
 
 
-@pytest.mark.parametrize(("kind", "convert"), [("auto", int), ("int", int), ("str", str)])
-def test_types_of_ids(pages, kind, convert):
-    fine("build", "p.fps", pages, "--text-field", "text", "--id-field", "number", "--id-type", kind, "-q")
-    assert pairs("p.fps") == {value: [convert(row + 100)] for value, row in zip(HASHES, KEPT, strict=True)}
+def test_types_of_ids(pages):
+    for kind, convert in (("auto", int), ("int", int), ("str", str)):
+        fine("build", "p.fps", pages, "--text-field", "text", "--id-field", "number", "--id-type", kind, "-q", "--force")
+        assert pairs("p.fps") == {value: [convert(row + 100)] for value, row in zip(HASHES, KEPT, strict=True)}
 
 
 def test_hash_text_writes_a_row_for_each_text(pages):
@@ -99,6 +99,18 @@ def test_insert_adds_rows_with_the_fingerprinter_of_the_store(pages):
     assert pairs("p.fps") == found
 
 
+def test_a_text_of_a_dictionary_is_hashed_once(tmp_path, monkeypatch):
+    hashed, seen = SimHash.hashed, []
+    monkeypatch.setattr(SimHash, "hashed", lambda self, texts: seen.extend(texts) or hashed(self, texts))
+    texts = [f"page {n % 3} of a book" for n in range(1000)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "c.parquet")
+    for source in (tmp_path / "c.parquet", pa.table({"text": pa.array(texts).dictionary_encode()})):
+        seen.clear()
+        (chunk,) = TextReader(source, SimHash(), text="text")
+        assert sorted(seen) == sorted(texts[:3])
+        assert chunk.fingerprints.tolist() == SimHash().fingerprints(texts).tolist()
+
+
 def test_nulls_are_left_out_and_counted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = ["some words", None, "", None, "more words"]
@@ -108,24 +120,6 @@ def test_nulls_are_left_out_and_counted(tmp_path, monkeypatch):
         done = run("build", "n.fps", name, "--text-field", "text", "--force")
         assert done.stderr == "fpstore: 1 row left out, no words: row 2\nfpstore: 2 rows left out, no text: row 1, row 3\n"
         assert ids_in("n.fps") == [0, 4]
-
-
-@pytest.mark.parametrize("name", ["jsonl", "csv", "tsv"])
-def test_standard_input_is_read_once_and_needs_no_file(tmp_path, name):
-    path = write(tmp_path / f"pages.{name}", {"text": TEXTS, "url": URLS})
-    arguments = ["-", "--format", name, "--text-field", "text", "--id-field", "url", "--quiet"]
-    done = subprocess.run([*COMMAND, "hash", *arguments], input=path.read_text(), capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == [f"{value:016x}\t{URLS[row]}" for value, row in zip(HASHES, KEPT, strict=True)]
-
-
-def test_folders_of_rows(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("day/deep").mkdir(parents=True)
-    for place, name in enumerate(("day/a.jsonl", "day/deep/b.jsonl")):
-        write(Path(name), {"text": texts_of(3, place), "url": [f"{name}{i}" for i in range(3)]})
-    fine("build", "p.fps", "day", "--text-field", "text", "--id-field", "url", "-q")
-    assert ids_in("p.fps") == [f"{n}{i}" for n in ("day/a.jsonl", "day/deep/b.jsonl") for i in range(3)]
 
 
 # --- Python -------------------------------------------------------------------------------------------
@@ -141,16 +135,20 @@ def frames():
     yield "dictionary", table.set_column(1, "url", table["url"].dictionary_encode())
 
 
-@pytest.mark.parametrize(("name", "frame"), [*frames()], ids=lambda given: given if isinstance(given, str) else "")
-def test_tables_are_read(tmp_path, name, frame):
+def test_tables_are_read(tmp_path):
+    for name, frame in frames():
+        check_table(tmp_path / name, frame, name == "reader")
+
+
+def check_table(path, frame, is_stream):
     told = []
     reader = TextReader(frame, SimHash(), text="text", id="url", on_notice=lambda row, reason: told.append((row, reason)))
-    with fpstore.build(tmp_path / "p.fps", reader) as store:
+    with fpstore.build(path, reader) as store:
         assert store.fingerprinter == SimHash().describe()
-    assert pairs(tmp_path / "p.fps") == {value: [URLS[row]] for value, row in zip(HASHES, KEPT, strict=True)}
+    assert pairs(path) == {value: [URLS[row]] for value, row in zip(HASHES, KEPT, strict=True)}
     assert told == [(5, "empty"), (9, "empty"), (len(TEXTS), "null")]
     assert (reader.null, reader.empty, reader.next_row, reader.has_ids, reader.width) == (1, 2, len(TEXTS) + 1, True, 64)
-    if name == "reader":
+    if is_stream:
         with pytest.raises(InputError, match="can be read only once"):
             list(reader)
     else:
@@ -158,8 +156,7 @@ def test_tables_are_read(tmp_path, name, frame):
         assert reader.empty == 2
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("chunk_rows", [1, 7, 1000])
+@pytest.mark.parametrize(("threads", "chunk_rows"), [(3, 1), (1, 7), (3, 7), (1, 1000)])
 def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows):
     texts = texts_of(200, 5)
     texts[50] = texts[51] = texts[199] = ""
@@ -170,9 +167,8 @@ def test_chunks_have_at_most_so_many_rows_in_order(tmp_path, threads, chunk_rows
     assert [int(place) for _, places, _ in placed for place in places] == [row + 10 for row in kept]
     assert [int(i) for chunk, _, _ in placed for i in chunk.ids] == [row + 10 for row in kept]
     assert {len(chunk.ids) for chunk, _, _ in placed[:-1]} <= {chunk_rows}
-    assert np.concatenate([chunk.fingerprints for chunk, _, _ in placed]).tolist() == [
-        SimHash().fingerprint(texts[r]) for r in kept
-    ]
+    found = np.concatenate([chunk.fingerprints for chunk, _, _ in placed])
+    assert found.tolist() == [SimHash().fingerprint(texts[r]) for r in kept]
     assert reader.bytes_done == reader.bytes_total == path.stat().st_size
 
 
@@ -191,23 +187,11 @@ def test_mixed_ids_are_refused_unless_a_type_is_chosen(tmp_path):
         list(TextReader(table, SimHash(), text="t", id="id", chunk_rows=2, threads=1, id_type="int"))
 
 
-def test_rows_without_a_text_do_not_decide_the_type_of_ids(tmp_path, monkeypatch):
-    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 16)
-    path = tmp_path / "p.jsonl"
-    path.write_text('{"t": null, "id": "x"}\n' * 3 + '{"t": "a b", "id": "y"}\n')
-    assert [chunk.ids for chunk in TextReader(path, SimHash(), text="t", id="id")] == [["y"]]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_bad_rows_are_named(tmp_path):
+    for name, content, message in (
         ("p.jsonl", '{"t": "a", "id": 1}\n{"u": "b"}\n', r"p\.jsonl:2: the field 't' is missing \(fields here: 'u'\)"),
         ("p.jsonl", '{"t": "a", "id": 1}\n{"t": 5, "id": 2}\n', r"p\.jsonl:2: t: a text must be a string, got 5"),
-        (
-            "p.jsonl",
-            '{"t": "a", "id": 1}\n{"t": "b", "id": null}\n',
-            r"p\.jsonl:2: the id null is neither an integer",
-        ),
+        ("p.jsonl", '{"t": "a", "id": 1}\n{"t": "b", "id": null}\n', r"p\.jsonl:2: the id null is neither an integer"),
         ("p.jsonl", '{"t": "a", "id": 1}\n{"t": "b"}\n', r"p\.jsonl:2: the field 'id' is missing"),
         ("p.jsonl", '{"t": "a", "id": 1.5}\n', r"p\.jsonl:1: the id 1.5 is neither an integer nor a string"),
         ("p.jsonl", "", r"p\.jsonl: no text to make a fingerprint of$"),
@@ -218,13 +202,11 @@ def test_rows_without_a_text_do_not_decide_the_type_of_ids(tmp_path, monkeypatch
         ("p.csv", "id,t\n,x\n", r"p\.csv:2: the id is empty"),
         ("p.txt", "id t\n", r"unknown extension '\.txt'; known extensions: \.parquet, \.jsonl, \.csv, \.tsv"),
         ("p.parquet", "PAR1", r"p\.parquet: not a readable Parquet file"),
-    ],
-)
-def test_bad_rows_are_named(tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=message):
-        fpstore.build(tmp_path / "p.fps", TextReader(tmp_path / name, SimHash(), text="t", id="id"))
-    assert not (tmp_path / "p.fps").exists()
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(InputError, match=message):
+            fpstore.build(tmp_path / "p.fps", TextReader(tmp_path / name, SimHash(), text="t", id="id"))
+        assert not (tmp_path / "p.fps").exists()
 
 
 def test_columns_of_wrong_types_are_named(tmp_path):
@@ -241,9 +223,11 @@ def test_columns_of_wrong_types_are_named(tmp_path):
                 list(TextReader(source, SimHash(), text=text, id=name))
 
 
-@pytest.mark.parametrize(
-    ("source", "options", "message"),
-    [
+def test_wrong_arguments_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("p.jsonl", "p.csv"):
+        Path(name).touch()
+    for source, options, message in (
         ("p.jsonl", {"text": ""}, "text must be the name of a column"),
         ("p.jsonl", {"text": None}, "text must be the name of a column"),
         ("p.jsonl", {"text": "t", "id": ""}, "id must be the name of a column"),
@@ -258,94 +242,39 @@ def test_columns_of_wrong_types_are_named(tmp_path):
         (["-", "-"], {"text": "t", "format": "jsonl"}, "standard input is named more than once"),
         (5, {"text": "t"}, "a corpus is a path"),
         (pa.chunked_array([["a"]]), {"text": "t"}, "a table with named columns, got ChunkedArray"),
-    ],
-)
-def test_wrong_arguments_are_refused(tmp_path, monkeypatch, source, options, message):
-    monkeypatch.chdir(tmp_path)
-    for name in ("p.jsonl", "p.csv"):
-        Path(name).touch()
-    with pytest.raises(InputError, match=message):
-        list(TextReader(source, SimHash(), **options))
-    with pytest.raises(InputError, match="fingerprinter must be one of texts"):
-        TextReader("p.jsonl", "simhash", text="t")
+    ):
+        with pytest.raises(InputError, match=message):
+            list(TextReader(source, SimHash(), **options))
+    for wrong in ("simhash", ImageHash(), None, SimHash):
+        with pytest.raises(InputError, match="fingerprinter must be one of texts"):
+            TextReader("p.jsonl", wrong, text="t")
     with pytest.raises(StorageError, match=r"gone\.jsonl: no such file"):
         TextReader("gone.jsonl", SimHash(), text="t")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_use_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("p.jsonl").write_text('{"t": "some words"}\n')
+    fine("build", "s.fps", "p.jsonl", "--text-field", "t", "-q")
+    for arguments, message in (
         (["build", "x.fps", "p.jsonl", "--text", "--text-field", "t"], "give one of them"),
         (["build", "x.fps", "p.jsonl", "--text-field", ""], "--text-field: must be the name of a column"),
         (["build", "x.fps", "p.jsonl", "--text-field", "t", "--decimal"], "--decimal is for fingerprints"),
-        (
-            ["build", "x.fps", "p.jsonl", "--text-field", "t", "--fingerprint-field", "f"],
-            "--fingerprint-field is for fingerprints",
-        ),
+        (["build", "x.fps", "p.jsonl", "--text-field", "t", "--fingerprint-field", "f"], "--fingerprint-field is for"),
         (["build", "x.fps", "p.jsonl", "--text-field", "t", "--suffix", ".txt"], "--suffix is for files of texts and pictures"),
         (["build", "x.fps", "p.jsonl", "--text-field", "t", "--format", "npy"], "--format npy has no column of texts"),
-        (
-            ["build", "x.fps", "p.jsonl", "--shingle", "chars"],
-            "(--text or --text-field), not for fingerprints",
-        ),
+        (["build", "x.fps", "p.jsonl", "--shingle", "chars"], "(--text or --text-field), not for fingerprints"),
         (["hash", "p.jsonl", "--text", "--id-field", "i"], "--id-field is for fingerprints, columns of texts and vectors ("),
-        (["probe", "x.fps", "2a", "--text-field", "t"], "'2a' is not a fingerprint"),
-        (["probe", "x.fps", "0x2a", "--text-field", "t"], "--text-field names a column of --input"),
-        (["probe", "x.fps", "--input", "p.jsonl", "--text-field", "t", "--null"], "--null does not go with --text-field"),
-        (["probe", "x.fps", "p.jsonl", "--text-field", "t"], "the texts of rows are in files that --input names"),
-    ],
-)
-def test_wrong_use_on_the_command_line(tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    Path("p.jsonl").write_text('{"t": "some words"}\n')
-    if arguments[0] == "probe":
-        fine("build", "x.fps", "p.jsonl", "--text-field", "t", "-q")
-    assert message in failure(*arguments, code=2)
-
-
-def test_rows_are_no_texts_and_the_message_says_how_to_read_them(tmp_path):
-    path = write(tmp_path / "pages.jsonl", {"text": TEXTS})
-    assert "--text-field NAME" in failure("build", tmp_path / "x.fps", path, "--text")
-    fpstore.build(tmp_path / "plain.fps", [1]).close()
-    message = failure("probe", tmp_path / "plain.fps", "--input", path, "--text-field", "text")
-    assert "does not know how its fingerprints were made" in message
-
-
-def test_a_reader_of_rows_takes_fingerprinters_of_texts_only():
-    for wrong in (ImageHash(), None, SimHash):
-        with pytest.raises(InputError, match="fingerprinter must be one of texts"):
-            TextReader(pa.table({"text": ["a"]}), wrong, text="text")
-
-
-def test_places_are_kept_only_while_they_are_asked_for():
-    reader = TextReader(pa.table({"text": ["a", None, "b"]}), SimHash(), text="text")
-    assert [places.tolist() for _, places, _ in reader.placed()] == [[0, 2]]
-    for _ in range(3):
-        assert sum(len(chunk.fingerprints) for chunk in reader) == 2
-    assert reader._places is None
-    assert [places.tolist() for _, places, _ in reader.placed()] == [[0, 2]]
-
-
-def test_a_null_among_the_values_of_a_dictionary_is_a_null():
-    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0]), pa.array(["some words", None]))
-    reader = TextReader(pa.table({"t": column}), SimHash(), text="t")
-    assert [list(map(int, chunk.ids)) for chunk in reader] == [[0, 3]]
-    assert (reader.null, reader.empty) == (2, 0)
-
-
-@pytest.mark.parametrize("width", [32, 64, 128, 256])
-def test_folders_of_texts_have_fingerprints_of_every_width(tmp_path, monkeypatch, width):
-    monkeypatch.chdir(tmp_path)
-    Path("notes").mkdir()
-    for number, text in enumerate(texts_of(5)):
-        Path(f"notes/{number}.txt").write_text(text)
-    fine("build", "n.fps", "notes", "--text", "--width", str(width))
-    (chunk,) = DocumentReader("notes", SimHash(width=width))
-    made = SimHash(width=width).fingerprints(texts_of(5))
-    assert chunk.fingerprints.dtype == made.dtype
-    assert (chunk.fingerprints == made).all()
-    fine("insert", "n.fps", "notes")
-    assert len(fine("probe", "n.fps", "notes").splitlines()) == 5
+        (["probe", "s.fps", "2a", "--text-field", "t"], "'2a' is not a fingerprint"),
+        (["probe", "s.fps", "0x2a", "--text-field", "t"], "--text-field names a column of --input"),
+        (["probe", "s.fps", "--input", "p.jsonl", "--text-field", "t", "--null"], "--null does not go with --text-field"),
+        (["probe", "s.fps", "p.jsonl", "--text-field", "t"], "the texts of rows are in files that --input names"),
+    ):
+        assert message in failure(*arguments, code=2)
+    assert "--text-field NAME" in failure("build", "x.fps", "p.jsonl", "--text")
+    fpstore.build("plain.fps", [1]).close()
+    told = failure("probe", "plain.fps", "--input", "p.jsonl", "--text-field", "text")
+    assert "does not know how its fingerprints were made" in told
 
 
 def test_texts_that_are_not_utf_8_are_named():
@@ -382,8 +311,7 @@ def dictionaries():
     yield from (encoded, with_null, twice, views, plain.cast(pa.string_view()), plain.cast(pa.large_string()))
 
 
-@pytest.mark.parametrize("most", [1, 30, 1 << 20])
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize(("number", "most"), crossed(range(6), [1, 30, 1 << 20]))
 def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, number, most):
     monkeypatch.setattr("fpstore.io.parquet.PART_BYTES", most)
     texts = [*dictionaries()][number]
@@ -399,15 +327,3 @@ def test_texts_in_any_form_and_in_pieces_of_any_size(tmp_path, monkeypatch, numb
         found = [row for chunk in reader for row in zip(chunk.fingerprints.tolist(), chunk.ids, strict=True)]
         assert found == wanted
         assert (reader.null, reader.empty) == (1, 2)
-
-
-def test_a_text_of_a_dictionary_is_hashed_once(tmp_path, monkeypatch):
-    hashed, seen = SimHash.hashed, []
-    monkeypatch.setattr(SimHash, "hashed", lambda self, texts: seen.extend(texts) or hashed(self, texts))
-    texts = [f"page {n % 3} of a book" for n in range(1000)]
-    pq.write_table(pa.table({"text": texts}), tmp_path / "c.parquet")
-    for source in (tmp_path / "c.parquet", pa.table({"text": pa.array(texts).dictionary_encode()})):
-        seen.clear()
-        (chunk,) = TextReader(source, SimHash(), text="text")
-        assert sorted(seen) == sorted(texts[:3])
-        assert chunk.fingerprints.tolist() == SimHash().fingerprints(texts).tolist()

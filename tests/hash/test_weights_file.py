@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commandline import failure, fine, run
+from speeds import slow
 from text_tables import texts_of, write
 
 import fpstore
 from fpstore import SimHash
-from fpstore.errors import InputError
 from fpstore.hashing import Fields
 
 TEXTS = texts_of(60)
@@ -36,13 +36,9 @@ def test_weights_are_those_that_python_learns(corpus):
     for i, text in enumerate(COMMON):
         Path("texts", f"{i}.txt").write_text(text)
     assert fine("weights", "texts", "--text", "-q") == Path("w.json").read_text()
-
-
-def test_options_of_features_and_the_most(corpus):
     options = ("--shingle", "chars", "--shingle-size", 3, "--weighting", "set", "--digits", "zero", "--most", 20, "-q")
     expected = SimHash(shingle="chars", size=3, weighting="set", digits="zero").learn_weights(COMMON, 20)
     assert json.loads(fine("weights", corpus, "--text-field", "text", *options)) == expected.describe()
-    assert len(expected.weights.hashes) == 20
 
 
 def test_a_document_has_the_features_of_all_its_fields(corpus):
@@ -63,7 +59,7 @@ def test_a_sample_is_random_and_the_same_for_a_seed(corpus):
     assert weights["other"] == first.weights.other == 1 + round(16 * np.log2(10))
 
 
-@pytest.mark.parametrize("width", [32, 64, 256])
+@pytest.mark.parametrize("width", [slow(32), 64, 256])
 def test_fingerprints_are_weighed_and_a_store_remembers(corpus, width):
     fine("weights", corpus, "--text-field", "text", "-o", "w.json", "--shingle-size", 2, "-q")
     learnt = SimHash(size=2).learn_weights(COMMON)
@@ -159,8 +155,3 @@ def test_weights_need_texts(corpus):
     write(Path("empty.jsonl"), {"text": ["", "?!"]})
     assert "no text has features" in failure("weights", "empty.jsonl", "--text-field", "text", "-o", "w.json")
     assert not Path("w.json").exists()
-
-
-def test_a_description_with_foreign_weights_is_an_error():
-    with pytest.raises(InputError, match="ascend"):
-        SimHash(weights={"hashes": "AgAAAAAAAAABAAAAAAAAAA==", "weights": "BwAHAA==", "other": 9})

@@ -1,7 +1,10 @@
-"""Rows of a corpus that are odd, and what people see of a deduplication: scores, ids that repeat, summaries."""
+"""Rows of a corpus that are odd, scores, ids that repeat; outputs that are refused, and inputs that change meanwhile."""
 
+import itertools
 import json
 import math
+import resource
+import signal
 from decimal import Context, Decimal
 from pathlib import Path
 
@@ -10,12 +13,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 from commandline import fine, run
+from living import forked
 
 import fpstore
-from fpstore.errors import InputError
+from fpstore.errors import InputError, StorageError, StoreExistsError
+from fpstore.hashing.corpora import open_corpus
 from fpstore.hashing.documents import Walk
+from fpstore.jobs.dedup import check_output
 
 HASHES = [0, 1, 0xFFFF_0000, 0xFFFF_0001]
 NAN = [5.0, math.nan, 1.0, 2.0]
@@ -29,42 +36,23 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: pl.DataFrame({"h": pl.Series(HASHES, dtype=pl.UInt64), "s": NAN}),
-        lambda: pa.table({"h": pa.array(HASHES, pa.uint64()), "s": NAN}),
-        lambda: pa.table({"h": pa.array(HASHES, pa.uint64()), "s": pa.array(NAN, pa.float32())}),
-    ],
-)
-def test_a_score_that_is_nan_is_refused_with_its_row(make):
-    with pytest.raises(InputError, match=r"row 2: s: a score must be a number, got nan, .*: make it null, or another number"):
-        fpstore.dedup(make(), fingerprint="h", score="s", keep="highest")
-
-
-def test_a_score_that_is_nan_in_a_file_is_refused_with_its_line(tmp_path):
+def test_a_score_that_is_nan_is_refused_with_its_row(tmp_path):
+    hashes = pa.array(HASHES, pa.uint64())
     (tmp_path / "c.jsonl").write_text('{"h": "0000000000000001", "s": 1}\n{"h": "0000000000000002", "s": NaN}\n')
-    with pytest.raises(InputError, match=r"c\.jsonl:2: s: a score must be a number, got nan, .*: make it null"):
-        fpstore.dedup(tmp_path / "c.jsonl", fingerprint="h", score="s", keep="highest")
+    tables = [pa.table({"h": hashes, "s": pa.array(NAN, kind)}) for kind in (pa.float64(), pa.float32())]
+    for source in (*tables, pl.from_arrow(tables[0]), tmp_path / "c.jsonl"):
+        with pytest.raises(InputError, match=r"(row 2|c\.jsonl:2): s: a score must be a number, got nan, .*: make it null"):
+            kept_of(source)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: pd.DataFrame({"h": np.array(HASHES, np.uint64), "s": NAN}),
-        lambda: pl.DataFrame({"h": pl.Series(HASHES, dtype=pl.UInt64), "s": [5.0, None, 1.0, 2.0]}),
-    ],
-)
-def test_a_missing_score_is_below_all_others(make):
-    for first in (HASHES, HASHES[::-1]):
-        table = make()
-        table = (
-            table.iloc[[HASHES.index(h) for h in first]]
-            if isinstance(table, pd.DataFrame)
-            else table[[HASHES.index(h) for h in first]]
-        )
-        kept = fpstore.dedup(table, fingerprint="h", score="s", keep="highest").kept
-        assert sorted(kept["h"].to_list()) == [0, 0xFFFF_0001]
+def test_a_missing_score_is_below_all_others():
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0]):
+        rows = [(HASHES[n], (5.0, None, 1.0, 2.0)[n]) for n in order]
+        for table in (
+            pl.DataFrame({"h": pl.Series([h for h, _ in rows], dtype=pl.UInt64), "s": [s for _, s in rows]}),
+            pd.DataFrame({"h": np.array([h for h, _ in rows], np.uint64), "s": [s for _, s in rows]}),
+        ):
+            assert sorted(kept_of(table)["h"].to_list()) == [0, 0xFFFF_0001]
 
 
 def below(exponent, *texts):
@@ -86,13 +74,6 @@ WRITTEN = {
     "mixed": [-1e300, -9007199254740993, -9007199254740992.0, 0.1, Decimal("0.10000000000000000001"), 9007199254740993, 1e22],
     "seconds": below(-9, "1764129615000000000", "1764129615000000001"),
     "ends": below(0, "-9e4000", "-8.9e4000", "-1e-4000", "1e-4000", "1.00000000000000000000000000000000000001e-4000", "9e4000"),
-}
-TIMES = {
-    "date32": pa.date32(),
-    "ns": pa.timestamp("ns"),
-    "us with a zone": pa.timestamp("us", "Europe/Zurich"),
-    "time64": pa.time64("ns"),
-    "duration": pa.duration("ns"),
 }
 
 
@@ -122,35 +103,29 @@ def test_scores_in_tables_compare_exactly(name):
     kind = pa.uint64() if name == "uint64" else pa.array(IN_TABLES[name]).type
     for scores, best in highest_first(IN_TABLES[name]):
         table = pa.table({"h": pa.array([0] * len(scores), pa.uint64()), "s": pa.array(scores, kind), "row": range(len(scores))})
-        assert kept_of(table)["row"].to_pylist() == [best], scores
-        if name != "decimal256":  # which Polars does not have
-            assert kept_of(pl.from_arrow(table))["row"].to_list() == [best], scores
+        forms = [table, table.set_column(1, "s", table["s"].dictionary_encode())] if "decimal" not in name else [table]
+        forms += [pl.from_arrow(table)] if name != "decimal256" else []  # which Polars does not have
+        forms += [table.to_pandas()] if name == "nanoseconds" and None not in scores else []
+        for form in forms:
+            assert [int(row) for row in kept_of(form)["row"].to_numpy()] == [best], scores
 
 
-@pytest.mark.parametrize("name", TIMES)
-def test_times_are_scores(tmp_path, name):
-    base = 20_000 if name == "date32" else 10**13 if name == "time64" else 1764129615000000000
-    for numbers, best in highest_first([base, base + 1]):
-        integers = pa.array(numbers, pa.int32() if name == "date32" else pa.int64())
-        table = pa.table({"h": pa.array([0] * len(numbers), pa.uint64()), "s": integers.view(TIMES[name])})
-        pa.parquet.write_table(table, tmp_path / "c.parquet")
-        assert kept_of(tmp_path / "c.parquet").tolist() == [best], numbers
+def test_times_are_scores(tmp_path):
+    for kind in (pa.date32(), pa.timestamp("ns"), pa.timestamp("us", "Europe/Zurich"), pa.time64("ns"), pa.duration("ns")):
+        base = 20_000 if kind == pa.date32() else 10**13 if pa.types.is_time64(kind) else 1764129615000000000
+        for numbers, best in highest_first([base, base + 1]):
+            integers = pa.array(numbers, pa.int32() if kind == pa.date32() else pa.int64())
+            table = pa.table({"h": pa.array([0] * len(numbers), pa.uint64()), "s": integers.view(kind)})
+            pa.parquet.write_table(table, tmp_path / "c.parquet")
+            assert kept_of(tmp_path / "c.parquet").tolist() == [best], numbers
 
 
-def test_integers_of_pandas_compare_exactly():
-    newer = pd.DataFrame({"h": np.zeros(2, np.uint64), "s": [1764129615000000000, 1764129615000000100]})
-    assert kept_of(newer)["s"].tolist() == [1764129615000000100]
-    times = newer.assign(s=pd.to_datetime(newer["s"]))
-    assert kept_of(times).index.tolist() == [1]
-
-
-@pytest.mark.parametrize("scores", [[1, 2, 3], [1, 2**80, 3], [None, None, 2**80], [None, None, None]], ids=str)
-def test_scores_of_rows_without_duplicates(tmp_path, scores):
-    rows = [
-        f'{{"h": "{2**n - 1 << 20:016x}", "s": {"null" if s is None else s}}}\n' for n, s in zip((0, 20, 40), scores, strict=True)
-    ]
-    (tmp_path / "c.jsonl").write_text("".join(rows))
-    assert kept_of(tmp_path / "c.jsonl").tolist() == [0, 1, 2]
+def test_scores_of_rows_without_duplicates(tmp_path):
+    path = tmp_path / "c.jsonl"
+    for scores in ([1, 2, 3], [1, 2**80, 3], ["null", "null", 2**80], ["null"] * 3):
+        hashes = [2**n - 1 << 20 for n in (0, 20, 40)]
+        path.write_text("".join(f'{{"h": "{h:016x}", "s": {s}}}\n' for h, s in zip(hashes, scores, strict=True)))
+        assert kept_of(path).tolist() == [0, 1, 2]
 
 
 def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):
@@ -164,24 +139,23 @@ def test_scores_of_many_lengths_meet_in_one_corpus(tmp_path, monkeypatch):
     assert found.kept.tolist() == sorted(best)
 
 
-@pytest.mark.parametrize("score", ["1" * 88, "1e5000", "2.5e-4700"])
-def test_numbers_that_are_too_long_to_compare_are_refused_with_their_line(tmp_path, score):
-    for name, row in {"c.jsonl": f'{{"h": "{1:016x}", "s": {score}}}\n', "c.csv": f"h,s\n{1:016x},{score}\n"}.items():
-        (tmp_path / name).write_text(row)
-        with pytest.raises(InputError, match=rf"{name}:[12]: s: a score has at most 87 digits and an exponent of at most 4600"):
-            kept_of(tmp_path / name)
+def test_numbers_that_are_too_long_to_compare_are_refused_with_their_line(tmp_path):
+    for score in ("1" * 88, "1e5000", "2.5e-4700"):
+        for name, row in {"c.jsonl": f'{{"h": "{1:016x}", "s": {score}}}\n', "c.csv": f"h,s\n{1:016x},{score}\n"}.items():
+            (tmp_path / name).write_text(row)
+            with pytest.raises(InputError, match=rf"{name}:[12]: s: a score has at most 87 digits and an exponent of at most"):
+                kept_of(tmp_path / name)
 
 
-@pytest.mark.parametrize("group", ["connected", "greedy"])
-@pytest.mark.parametrize("keep", ["first", "smallest", "central"])
-def test_rows_that_share_an_id_are_documents_of_their_own(here, keep, group):
-    found = fpstore.dedup("c.jsonl", "clean.jsonl", fingerprint="h", id="id", keep=keep, group=group, radius=1)
-    assert found.clusters.documents == 4
-    assert [sorted(ids) for ids in found.clusters] == [["ä", "ä", "ä"]]
-    assert [json.loads(line)["id"] for line in Path("clean.jsonl").read_text().splitlines()] == ["ä", "日本"]
+def test_rows_that_share_an_id_are_documents_of_their_own(here):
     table = pa.table({"h": pa.array([0, 1, 0xFFFF], pa.uint64()), "i": [7, 7, 7]})
-    found = fpstore.dedup(table, fingerprint="h", id="i", keep=keep, group=group)
-    assert found.kept["i"].to_pylist() == [7, 7]
+    for group, keep in itertools.product(("connected", "greedy"), ("first", "smallest", "central")):
+        how = {"keep": keep, "group": group}
+        found = fpstore.dedup("c.jsonl", "clean.jsonl", fingerprint="h", id="id", radius=1, overwrite=True, **how)
+        assert found.clusters.documents == 4
+        assert [sorted(ids) for ids in found.clusters] == [["ä", "ä", "ä"]]
+        assert [json.loads(line)["id"] for line in Path("clean.jsonl").read_text().splitlines()] == ["ä", "日本"]
+        assert fpstore.dedup(table, fingerprint="h", id="i", **how).kept["i"].to_pylist() == [7, 7]
 
 
 def test_a_deduplication_says_what_it_is(here):
@@ -195,21 +169,15 @@ def test_a_deduplication_says_what_it_is(here):
     assert (len(kept), len(clusters), unknown) == (3, 2, 1)
 
 
-def test_quiet_writes_no_summary(here):
+def test_json_has_ids_as_they_are(here):
     how = ("dedup", "c.jsonl", "clean.jsonl", "--fingerprint-field", "h", "--id-field", "id")
     assert "documents  " in fine(*how)
     assert fine(*how, "--force", "--quiet") == ""
-    assert json.loads(fine(*how, "--force", "--quiet", "--json"))["kept"] == 2
-
-
-def test_json_has_ids_as_they_are(here):
-    out = fine("dedup", "c.jsonl", "clean.jsonl", "--fingerprint-field", "h", "--id-field", "id", "--json")
+    out = fine(*how, "--force", "--quiet", "--json")
     assert '"ä"' in out
     assert json.loads(out)["largest"] == [["ä", "ä", "ä"]]
-    result = run("build", "日本.fps", "c.jsonl", "--fingerprint-field", "h", "--id-field", "id", "-q")
-    assert result.exit_code == 0
-    lines = fine("probe", "日本.fps", "0xffff0000", "--json")
-    assert '"日本"' in lines
+    assert run("build", "日本.fps", "c.jsonl", *how[3:], "-q").exit_code == 0
+    assert '"日本"' in fine("probe", "日本.fps", "0xffff0000", "--json")
 
 
 def test_a_file_that_changes_after_it_was_read_is_not_copied(tmp_path, monkeypatch):
@@ -229,8 +197,101 @@ def test_a_file_that_changes_after_it_was_read_is_not_copied(tmp_path, monkeypat
     assert not (tmp_path / "clean").exists()
 
 
-def test_scores_of_a_dictionary_are_those_of_its_values():
-    scores = pa.array([1, 2**53, 2**53 + 1, 3]).dictionary_encode()
-    table = pa.table({"h": ["0" * 16] * 4, "s": scores})
-    done = fpstore.dedup(table, fingerprint="h", score="s", keep="highest", radius=0)
-    assert done.kept["s"].to_pylist() == [2**53 + 1]
+def test_clusters_do_not_replace_a_text(tmp_path):
+    (tmp_path / "notes").mkdir()
+    listing = tmp_path / "notes" / "list.tsv"
+    listing.write_text("some words")
+    with pytest.raises(InputError, match="is an input too"):
+        check_output(listing, open_corpus(tmp_path / "notes", texts=True), overwrite=True, of_rows=False)
+
+
+def test_outputs_that_are_refused(tmp_path):
+    path = tmp_path / "corpus.csv"
+    path.write_text("h\n0000000000000001\n")
+    (tmp_path / "link.csv").symlink_to(path)
+    (tmp_path / "there.csv").write_text("kept as it is")
+    for output, kind, message in (
+        (path, InputError, "is an input too"),
+        (tmp_path / "link.csv", InputError, "is an input too"),
+        (tmp_path / "clean.parquet", InputError, r"name a \.csv file"),
+        (tmp_path / "none" / "clean.csv", StorageError, "no such folder"),
+        (tmp_path / "there.csv", StoreExistsError, "exists"),
+    ):
+        with pytest.raises(kind, match=message):
+            fpstore.dedup(path, output, fingerprint="h", overwrite=kind is InputError)
+    assert (tmp_path / "there.csv").read_text() == "kept as it is"
+    fpstore.dedup(path, tmp_path / "there.csv", fingerprint="h", overwrite=True)
+    assert (tmp_path / "there.csv").read_text() == path.read_text()
+
+
+def test_an_output_in_a_folder_that_is_read(tmp_path):
+    """It was input of the next run."""
+    folder = tmp_path / "corpus"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.csv").write_text("h\n0000000000000001\n")
+    (folder / "a.txt").write_text("some words")
+    outputs = [{"output": folder / name} for name in ("clean.csv", "more/clean.csv", "../corpus/clean.csv")]
+    for how, where in itertools.product(({"text": True}, {"fingerprint": "h"}), (*outputs, {"resume": folder / "kept"})):
+        with pytest.raises(InputError, match=r"is in .*corpus, and the next run would read it"):
+            fpstore.dedup(folder, **{"output": tmp_path / "clean.csv", **where}, **how)
+    assert len(list(folder.rglob("*"))) == 3
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+def test_a_corpus_that_changes_meanwhile(tmp_path, form):
+    path = tmp_path / f"corpus.{form}"
+
+    def write(count):
+        if form == "parquet":
+            pq.write_table(pa.table({"h": pa.array(range(count), pa.uint64())}), path)
+        else:
+            lines = [f"{n:016x}" for n in range(count)]
+            path.write_text("h\n" + "\n".join(lines) + "\n" if form == "csv" else "".join(f'{{"h": "{h}"}}\n' for h in lines))
+
+    for later in (9, 11, 10, 0):
+        write(10)
+
+        def change(phase, done, total, later=later):
+            if phase == "clustering":
+                write(later)
+
+        with pytest.raises(InputError, match="changed while it was read"):
+            fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", progress=change)
+        assert sorted(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path, form):
+    path = tmp_path / f"corpus.{form}"
+    digits = [f"{value:016x}" for value in np.random.default_rng(1).integers(0, 2**64, 50_000, np.uint64).tolist()]
+    if form == "parquet":
+        pq.write_table(pa.table({"h": digits}), path)
+    else:
+        path.write_text("".join(f'{{"h": "{h}"}}\n' for h in digits))
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+        with pytest.raises(StorageError, match="File too large"):
+            fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", radius=0, threads=1)
+
+    forked(limited)
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
+def test_folders_for_texts(tmp_path, monkeypatch):
+    folder, there = tmp_path / "notes", tmp_path / "there"
+    folder.mkdir()
+    there.mkdir()
+    (folder / "a.txt").write_text("some words")
+    (tmp_path / "link").symlink_to(there)
+    (tmp_path / "dangling").symlink_to(tmp_path / "new")
+    for output in ("link", "dangling", "x" * 250):
+        fpstore.dedup(folder, tmp_path / output, text=True)
+        assert (tmp_path / output / "a.txt").read_text() == "some words"
+    with pytest.raises(InputError, match="is the output, or in it"):
+        fpstore.dedup(folder, tmp_path / "o", text=True, resume=tmp_path / "o" / "kept")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(InputError, match="is the current folder"):
+        fpstore.dedup(folder, ".", text=True)

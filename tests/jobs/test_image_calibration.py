@@ -1,8 +1,6 @@
 """`fpstore calibrate --image` against brute force, and from end to end."""
 
 import json
-import runpy
-import shutil
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 from commandline import failure, fine, run
 from drawing import encoded, scene, with_orientation
-from pages import Page, look
+from pages import Page
 from PIL import Image, ImageFilter, ImageOps
 
 from fpstore.calibration import calibrate, settings
@@ -20,7 +18,6 @@ from fpstore.calibration.image_evidence import LARGEST
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import ImageHash, SimHash
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "image_distances"
 COUNT = 7
 CHANGES = ("resize=0.5", "crop=0.05", "grey")
 QUICK = ["--setting", "method=difference", "--setting", "method=perceptual,width=256", "--threads", "1"]
@@ -51,37 +48,36 @@ def found_by(photos, **more):
     return calibrate("photos", image=True, **arguments)
 
 
-@pytest.mark.parametrize(("copies", "seed"), [(300, 0), (3, 5)])
-def test_distances_are_those_of_brute_force(photos, copies, seed):
-    found = found_by(photos, copies=copies, seed=seed)
+def test_distances_are_those_of_brute_force(photos):
     paths = [str(path.relative_to(photos.parent)) for path in sorted(photos.iterdir())]
-    items = found.evidence.items
-    assert [item.id for item in items[:COUNT]] == paths
     pictures = {path: upright(Path(path)) for path in paths}
-    for suggestion in found.suggestions:
-        hasher, measured = suggestion.measured.setting.fingerprinter, suggestion.measured
-        numbers = {path: hasher.fingerprint(path) for path in paths}
-        for change in map(parse_image_change, CHANGES):
-            pairs = found.evidence.duplicates[change.name]
-            apart = []
-            for place, other in pairs.T.tolist():
-                assert items[other] == (items[place].id, change.name)
-                path = items[place].id
-                apart.append((numbers[path] ^ hasher.fingerprint(change.copy(pictures[path], seed))).bit_count())
-            assert len(apart) == min(copies, COUNT)
-            assert measured.duplicates[change.name].counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
-        apart = [(numbers[paths[a]] ^ numbers[paths[b]]).bit_count() for a, b in combinations(range(COUNT), 2)]
-        assert measured.strangers.counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
-    assert found.to_dict()["items"] == "pictures"
-    assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
-
-
-def test_a_sample_is_random_and_the_same_again(photos):
-    taken = [[item.id for item in found_by(photos, sample=3, seed=seed).evidence.items[:3]] for seed in (1, 1, 2, 3, 4)]
+    for copies, seed in ((300, 0), (3, 5)):
+        found = found_by(photos, copies=copies, seed=seed)
+        items = found.evidence.items
+        assert [item.id for item in items[:COUNT]] == paths
+        for suggestion in found.suggestions:
+            hasher, measured = suggestion.measured.setting.fingerprinter, suggestion.measured
+            numbers = {path: hasher.fingerprint(path) for path in paths}
+            for change in map(parse_image_change, CHANGES):
+                apart = []
+                for place, other in found.evidence.duplicates[change.name].T.tolist():
+                    assert items[other] == (items[place].id, change.name)
+                    path = items[place].id
+                    apart.append((numbers[path] ^ hasher.fingerprint(change.copy(pictures[path], seed))).bit_count())
+                assert len(apart) == min(copies, COUNT)
+                counts = np.bincount(apart, minlength=hasher.width + 1).tolist()
+                assert measured.duplicates[change.name].counts.tolist() == counts
+            apart = [(numbers[paths[a]] ^ numbers[paths[b]]).bit_count() for a, b in combinations(range(COUNT), 2)]
+            assert measured.strangers.counts.tolist() == np.bincount(apart, minlength=hasher.width + 1).tolist()
+        assert found.to_dict()["items"] == "pictures"
+        assert found_by(photos, copies=copies, seed=seed, threads=3).to_dict() == found.to_dict()
+    names = list(found.suggestions[0].measured.duplicates)
+    assert names == ["resize 50%", "crop 5%", "grey"]
+    assert found_by(photos, copies=3, seed=5, changes=names).to_dict() == found.to_dict()
+    taken = [[item.id for item in found_by(photos, sample=3, seed=seed).evidence.items[:3]] for seed in (1, 1, 2, 3)]
     assert taken[0] == taken[1]
-    assert len(set(map(tuple, taken))) > 2
+    assert len(set(map(tuple, taken))) > 1
     assert all(names == sorted(names) and len(set(names)) == 3 for names in taken)
-    assert found_by(photos, sample=3).facts.documents == COUNT
 
 
 def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
@@ -104,14 +100,6 @@ def test_copies_in_the_folder_do_not_change_what_is_suggested(photos):
     assert found_by(photos, resemblance=1.0).evidence.alike == 0
     kept = found_by(photos, copies=3, seed=2).evidence  # a picture with copies stands for its family
     assert kept.duplicates["grey"].shape == (2, 3)
-
-
-def test_changes_are_taken_by_the_names_that_are_printed(photos):
-    found = found_by(photos)
-    names = list(found.suggestions[0].measured.duplicates)
-    assert names == ["resize 50%", "crop 5%", "grey"]
-    assert found_by(photos, changes=names).to_dict() == found.to_dict()
-    assert fine("calibrate", "photos", "--image", *QUICK, "--change", "resize 50%").count("resize 50%") == 1
 
 
 def test_what_is_left_out_or_made_smaller_is_counted(photos):
@@ -178,36 +166,18 @@ def test_a_missing_package_is_told(photos, monkeypatch):
 
 
 def test_the_command_says_what_the_library_says(photos):
-    found = json.loads(fine("calibrate", "photos", "--image", *QUICK, *WAYS, "--json", "-n", "1M", "--seed", 3))
-    library = found_by(
-        photos, settings=["method=difference", "method=perceptual,width=256"], documents=10**6, seed=3, threads=2
-    ).to_dict()
-    assert found == json.loads(json.dumps(library))
-    printed = fine("calibrate", "photos", "--image", *QUICK, *WAYS, "-n", "1M", "--seed", 3, "-o", "p.html")
+    asked = ("calibrate", "photos", "--image", *QUICK, *WAYS, "-n", "1M", "--seed", 3)
+    found = json.loads(fine(*asked, "--json"))
+    how = {"settings": ["method=difference", "method=perceptual,width=256"], "documents": 10**6, "seed": 3, "threads": 2}
+    assert found == json.loads(json.dumps(found_by(photos, **how).to_dict()))
+    printed = fine(*asked, "-o", "p.html")
     assert printed.startswith("Settings for 1,000,000 pictures, at most 10,000 false pairs, the suggested one first\n")
     for line, one in zip(printed.splitlines()[2:4], found["settings"], strict=True):
         assert line.split()[:4] == [one["setting"], str(one["width"]), str(one["radius"]), f"{one['recall']:.1%}"]
-        assert one["plan"]["design"] in line.split()
     text = Path("p.html").read_text()
-    page = Page(text)
-    assert [row[0] for row in page.table("Settings")] == [one["setting"] for one in found["settings"]]
-    assert page.facts["Pictures"] == str(COUNT)
-    assert "False pairs among 1,000,000 pictures" in text
-    assert "documents" not in text
-    assert sum(tag == "figure" for tag, _ in page.tags) == 1 + 2 * len(found["settings"])
-
-
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
-def test_the_page_in_a_browser(photos):
-    fine("calibrate", "photos", "--image", *QUICK, "-n", "1e9", "-o", "p.html")
-    seen, console = look(photos.parent, ["p.html"])
-    assert console == []
-    assert len(seen) == 2
-    for name, found in seen.items():
-        assert found["scrolls"] <= found["width"] == int(name.split()[1]), (name, found)
-        assert found["outside"] == [], name
-        assert len(found["boxes"]) >= 5, name
-        assert all(width > 0 and height > 0 for width, height in found["boxes"]), name
+    assert [row[0] for row in Page(text).table("Settings")] == [one["setting"] for one in found["settings"]]
+    assert Page(text).facts["Pictures"] == str(COUNT)
+    assert ("False pairs among 1,000,000 pictures" in text, "documents" in text) == (True, False)
 
 
 def test_suffixes_and_wrong_use(photos):
@@ -221,23 +191,3 @@ def test_suffixes_and_wrong_use(photos):
         assert told in failure("calibrate", "photos", "--image", *words, code=2)
     assert "name files or folders" in failure("calibrate", "--image", code=2)
     assert "a change is one of" in failure("calibrate", "photos", "--text", "--change", "resize=0.5", code=2)
-
-
-def test_the_tool_for_the_page_prints_percentiles(photos, monkeypatch, capsys):
-    tool = runpy.run_path(str(TOOL))
-    monkeypatch.setattr(sys, "argv", ["image_distances", "photos", "--threads", "1"])
-    tool["main"]()
-    first, _, header, _, *lines = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{COUNT} of {COUNT} pictures: 0 resemble")
-    names = header.strip("| ").split(" | ")[1:]
-    rows = {row[0]: dict(zip(names, row[1:], strict=True)) for row in (line.strip("| ").split(" | ") for line in lines)}
-    assert rows["usual radius"]["perceptual 256"] == str(ImageHash(width=256).usual_radius)
-    paths = sorted(photos.iterdir())
-    hasher = ImageHash(method="difference")
-    numbers = [hasher.fingerprint(path) for path in paths]
-    change = parse_image_change("mirror")
-    copies = [hasher.fingerprint(change.copy(upright(path))) for path in paths]
-    apart = sorted((a ^ b).bit_count() for a, b in zip(numbers, copies, strict=True))
-    assert rows["mirror"]["difference 64"] == f"{apart[3]} / {apart[6]} / {apart[6]}"
-    strangers = sorted((a ^ b).bit_count() for a, b in combinations(numbers, 2))
-    assert rows["two pictures: least / 1 % / median"]["difference 64"] == f"{strangers[0]} / {strangers[0]} / {strangers[10]}"

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -41,37 +40,28 @@ def check(told, wanted):
             assert done[-1] < total
 
 
-@pytest.fixture
-def store(tmp_path, small_parts):
-    with fpstore.build(tmp_path / "s", near(1)) as store:
-        yield store
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("radius", [3, 12])
-def test_jobs_over_a_store(tmp_path, store, told, threads, radius):
+def test_jobs_over_a_store(tmp_path, small_parts, told):
     def note(*call):
         told.append(call)
 
-    tables = []
-    list(store.pairs(radius, threads=threads, progress=note))
-    check(told, ["reading", "finding pairs"])
-    tables.append(told[-1][2] / len(store))
-    assert tables[0] == int(tables[0])  # rows of all tables
-    assert len({done for _, done, _ in told}) > tables[0]
-    told.clear()
-    store.clusters(radius, threads=threads, progress=note)
-    check(told, ["reading", "clustering", "grouping"])
-    told.clear()
-    list(store.join(near(2), radius, threads=threads, progress=note))
-    assert phases(told)[-1][0] == "finding pairs"
-    check(told[-len(phases(told)[-1][1]) :], ["finding pairs"])
-
-
-def test_a_callback_that_is_none_is_refused(store):
-    for job in (store.pairs, store.clusters, lambda **how: store.join([1], **how)):
-        with pytest.raises(InputError, match="progress must be a function"):
-            job(progress=5)
+    with fpstore.build(tmp_path / "s", near(1)) as store:
+        for threads, radius in itertools.product((1, 2), (3, 12)):
+            told.clear()
+            list(store.pairs(radius, threads=threads, progress=note))
+            check(told, ["reading", "finding pairs"])
+            tables = told[-1][2] / len(store)
+            assert tables == int(tables)  # rows of all tables
+            assert len({done for _, done, _ in told}) > tables
+            told.clear()
+            store.clusters(radius, threads=threads, progress=note)
+            check(told, ["reading", "clustering", "grouping"])
+            told.clear()
+            list(store.join(near(2), radius, threads=threads, progress=note))
+            assert phases(told)[-1][0] == "finding pairs"
+            check(told[-len(phases(told)[-1][1]) :], ["finding pairs"])
+        for job in (store.pairs, store.clusters, lambda **how: store.join([1], **how)):
+            with pytest.raises(InputError, match="progress must be a function"):
+                job(progress=5)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "tsv", "parquet", "folder"])
@@ -88,7 +78,7 @@ def test_a_deduplication(tmp_path, told, form):
         source.mkdir()
         for n, text in enumerate(texts):
             (source / f"{n}.txt").write_text(text)
-    output = Path(tmp_path / f"out.{form}")
+    output = tmp_path / f"out.{form}"
     found = fpstore.dedup(source, output, text=True if form == "folder" else "text", progress=lambda *call: told.append(call))
     assert np.array_equal(found.kept, np.sort(found.kept))
     check(told, ["reading", "grouping", "clustering", "grouping", "copying"])

@@ -9,14 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
+from living import forked
 from resuming import JOBS, command, in_another, killed, near, outputs
 from speeds import slow
 
 import fpstore
 from fpstore import SimHash
-from fpstore.cli import main
 from fpstore.errors import CorruptStoreError, InputError, StoreLockedError
 from fpstore.jobs import given
 from fpstore.jobs.checkpoint import Checkpoint
@@ -27,8 +28,11 @@ def resumed(err):
     return [tuple(int(n.replace(",", "")) for n in found) for found in re.findall(r"([\d,]+) of ([\d,]+) \w", err)]
 
 
+THIN = ("dedup hashes", "pairs", "join by probes", "cluster by one")
+
+
 @pytest.mark.parametrize("calls", ["some", pytest.param("more", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("job", [slow(job) if job in ("dedup csv", "join", "cluster") else job for job in JOBS])
+@pytest.mark.parametrize("job", [job if job in THIN else slow(job) for job in JOBS])
 def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
     """The folder of the job is renamed into first, then each part, then the outputs."""
     assert run(*command(job, "whole")).exit_code == 0
@@ -61,7 +65,7 @@ def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
     assert all(found == total for found, total in before[-1])  # only the output was left to be written
 
 
-@pytest.mark.parametrize("job", ["dedup texts", slow("pairs"), "join by probes", slow("cluster")])
+@pytest.mark.parametrize("job", ["dedup texts", slow("pairs"), slow("join by probes"), slow("cluster")])
 def test_a_job_that_is_killed_again_and_again_gets_on(job_folder, job):
     """Each run adds at least a part before it is killed at its fifth rename: a run that only has outputs to write makes four."""
     assert run(*command(job, "whole")).exit_code == 0
@@ -75,7 +79,7 @@ def test_a_job_that_is_killed_again_and_again_gets_on(job_folder, job):
     assert not list(Path().glob(".*"))
 
 
-@pytest.mark.parametrize("job", ["dedup texts", "pairs", "join by probes", "cluster"])
+@pytest.mark.parametrize("job", ["dedup texts", slow("pairs"), slow("join by probes"), "cluster"])
 def test_a_damaged_part_is_found_and_done_again(job_folder, job):
     assert run(*command(job, "whole")).exit_code == 0
     arguments = [*command(job, "hurt"), "--resume"]
@@ -102,14 +106,10 @@ def test_each_byte_of_a_part_is_checked(tmp_path):
         part.finish()
         path = tmp_path / "kept" / "one.part"
         image = path.read_bytes()
-        for place, bit in itertools.product(range(len(image)), range(8)):
-            path.write_bytes(image[:place] + bytes([image[place] ^ 1 << bit]) + image[place + 1 :])
+        wrong = [image[:place] + bytes([image[place] ^ 1 << place % 8]) + image[place + 1 :] for place in range(len(image))]
+        for changed in (*wrong, *(image[:end] for end in range(len(image))), image + b"\n"):
+            path.write_bytes(changed)
             assert not kept.has("one")
-        for end in range(len(image)):
-            path.write_bytes(image[:end])
-            assert not kept.has("one")
-        path.write_bytes(image + b"\n")
-        assert not kept.has("one")
         path.rename(path.with_name("other.part"))
         assert not kept.has("other"), "a part says which it is"
         path.mkdir()
@@ -135,35 +135,35 @@ def test_another_job_is_refused(job_folder):
     said = failure(*arguments, "--radius", "2")
     assert "p.tsv.resume: radius was 3 when this job began, and is 2: give the same again, or remove the folder" in said
     assert "job was 'pairs' when" in failure("join", "s.fps", "few.fps", "--output", "p.tsv", "--resume")
+    note = run(*command("pairs", "p"))  # without --resume
+    assert note.exit_code == 0
+    assert "p.tsv.resume is of a job that did not end; --resume goes on with it" in note.stderr
+    assert Path("p.tsv.resume/job.json").exists()
+    Path("p.tsv").unlink()
     with fpstore.open("s.fps", "r+") as store:
         store.insert([12345], ["new"])
-    assert "store log records was 0 when this job began, and is 1" in failure(*arguments)
-    with fpstore.open("s.fps", "r+") as store:
+        assert "store log records was 0 when this job began, and is 1" in failure(*arguments)
         store.merge()
     assert "store generation was 1 when this job began, and is 2" in failure(*arguments)
+    assert "--resume needs an output file" in failure("pairs", "s.fps", "--resume", code=2)
+    with pytest.raises(InputError, match="is for files"):
+        fpstore.dedup(pa.table({"h": [1, 2]}), fingerprint="h", resume="kept")
+    assert not Path("kept").exists()
 
 
-@pytest.mark.parametrize("change", ["file", "argument", "maker"])
-def test_a_corpus_that_has_changed_is_refused(job_folder, change):
-    arguments = [*command("dedup texts", "d"), "--resume"]
-    assert killed(arguments, 4)
-    if change == "file":
-        Path("c.jsonl").touch()
-        assert "file 1 was ['c.jsonl', " in failure(*arguments)
-    elif change == "argument":
-        assert "keep was 'first' when this job began, and is 'smallest'" in failure(*arguments, "--keep", "smallest")
-    else:
-        assert "fingerprinter was {" in failure(*arguments, "--shingle", "chars")
-    assert list(Path("d.jsonl.resume").glob("rows-*"))
-
-
-def test_inputs_in_another_order_are_another_job(job_folder):
-    """The rows that were kept were taken for those of the other file."""
+def test_a_corpus_that_has_changed_is_refused(job_folder):
+    """Of two files in another order, the rows that were kept were taken for those of the other file."""
     Path("d.jsonl").write_bytes(Path("c.jsonl").read_bytes().replace(b'"id": "i', b'"id": "j'))
     options = ["out.jsonl", "--text-field", "text", "--id-field", "id", "--resume", "--threads", "1"]
-    assert killed(["dedup", "c.jsonl", "d.jsonl", *options], 4)
+    arguments = ["dedup", "c.jsonl", "d.jsonl", *options]
+    assert killed(arguments, 4)
+    assert "keep was 'first' when this job began, and is 'smallest'" in failure(*arguments, "--keep", "smallest")
+    assert "fingerprinter was {" in failure(*arguments, "--shingle", "chars")
     assert "file 1 was ['c.jsonl', " in failure("dedup", "d.jsonl", "c.jsonl", *options)
     assert "file 2 was ['d.jsonl', " in failure("dedup", "c.jsonl", *options)
+    Path("c.jsonl").touch()
+    assert "file 1 was ['c.jsonl', " in failure(*arguments)
+    assert list(Path("out.jsonl.resume").glob("rows-*"))
 
 
 def test_parts_that_begin_at_another_row_are_not_taken(job_folder):
@@ -201,10 +201,10 @@ def test_a_second_process_is_refused(job_folder):
 def test_folders_of_others_are_left_alone(job_folder):
     Path("p.tsv.resume").mkdir()
     Path("p.tsv.resume/mine.txt").write_text("mine")
-    assert "is not the folder of a job" in failure(*command("pairs", "p"), "--resume")
-    assert [p.name for p in Path("p.tsv.resume").iterdir()] == ["mine.txt"]
     Path("q.tsv.resume").write_text("a file")
-    assert "is not the folder of a job" in failure(*command("pairs", "q"), "--resume")
+    for name in "pq":
+        assert "is not the folder of a job" in failure(*command("pairs", name), "--resume")
+    assert [p.name for p in Path("p.tsv.resume").iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize("name", ["job.json", "job.lock", "job.tmp", "one.part", "one.tmp"])
@@ -233,93 +233,50 @@ def test_a_link_in_the_folder_is_never_followed(tmp_path, name):
     assert (victim.read_bytes(), victim.stat().st_mtime_ns) == before
 
 
+# --- In Python ----------------------------------------------------------------------------------------
+
+
 def test_a_refused_output_leaves_no_folder(job_folder):
     """The folder of a job that never began stood in the way of the next one."""
     Path("dir.tsv").mkdir()
     for output in ("x.pdf", "dir.tsv"):
         for verb in (("pairs", "s.fps"), ("cluster", "s.fps"), ("join", "s.fps", "few.fps")):
             assert run(*verb, "--output", output, "--resume").exit_code == 2
-    wrong = run("dedup", "c.jsonl", "out.jsonl", "--text-field", "text", "--clusters", "dir.tsv", "--force", "--resume")
-    assert wrong.exit_code == 2
+    wrong = ("--text-field", "text", "--clusters", "dir.tsv", "--force", "--resume")
+    assert run("dedup", "c.jsonl", "out.jsonl", *wrong).exit_code == 2
     assert not list(Path().glob("*.resume"))
     assert run("pairs", "s.fps", "--output", "x" * 247 + ".tsv").exit_code == 0
 
 
-def test_usage(job_folder):
-    assert "--resume needs an output file" in failure("pairs", "s.fps", "--resume", code=2)
-    assert "is in notes, and the next run would read it" in failure("dedup", "notes", "notes/clean", "--text", "--resume")
-    assert killed([*command("pairs", "p"), "--resume"], 4)
-    note = run(*command("pairs", "p"))
-    assert note.exit_code == 0
-    assert "p.tsv.resume is of a job that did not end; --resume goes on with it" in note.stderr
-    assert Path("p.tsv.resume/job.json").exists()
-    fine(*command("pairs", "fresh"), "--quiet")
-    assert not Path("fresh.tsv.resume").exists()
-
-
-@pytest.fixture
-def signals_as_before():
-    """Restore the signals: a program that was interrupted leaves them ignored, because it is about to end."""
-    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    handlers = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, handlers, strict=True):
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("signals_as_before")
-def test_an_interrupt_says_how_to_go_on(job_folder, monkeypatch, capsys):
+def test_an_interrupt_says_how_to_go_on(job_folder, monkeypatch):
     monkeypatch.setattr("fpstore.jobs.pairs.join_design", lambda *_: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(SystemExit) as ended:
-        main([*command("pairs", "p"), "--resume"])
+
+    def interrupted():
+        result = run(*command("pairs", "p"), "--resume")
+        return f"{result.exit_code} {result.stderr}"
+
     said = "fpstore: interrupted; what was done is in p.tsv.resume: the same command goes on with it\n"
-    assert (ended.value.code, capsys.readouterr().err) == (130, said)
+    assert forked(interrupted) == f"130 {said}"
 
 
-# --- In Python ----------------------------------------------------------------------------------------
-
-
-class Counting(SimHash):
-    """Notes the texts that fingerprints were made of."""
-
-    def __init__(self):
-        super().__init__()
-        object.__setattr__(self, "seen", [])
-
-    def hashed(self, items):
-        self.seen.extend(items)
-        return super().hashed(items)
-
-
-def test_no_text_of_a_finished_part_is_hashed_again(job_folder):
-    class StopError(Exception):
-        pass
+def test_no_text_of_a_finished_part_is_hashed_again(job_folder, monkeypatch):
+    hashed, seen = SimHash.hashed, []
+    monkeypatch.setattr(SimHash, "hashed", lambda self, items: seen.extend(items) or hashed(self, items))
 
     def stop(phase, done, total):
         if phase == "reading" and done > 500:
-            raise StopError
+            raise KeyboardInterrupt
 
     wanted = fpstore.dedup("c.jsonl", text="text", threads=1)
-    first, second = Counting(), Counting()
-    with pytest.raises(StopError):
-        fpstore.dedup("c.jsonl", text="text", threads=1, fingerprinter=first, progress=stop, resume="kept")
-    saved = sum(len(batch["fingerprints"]) for path in Path("kept").glob("rows-*") for batch in batches_of(path))
-    assert saved > 300
-    found = fpstore.dedup("c.jsonl", text="text", threads=1, fingerprinter=second, resume="kept")
-    assert found.kept.tolist() == wanted.kept.tolist()
-    assert list(found.clusters) == list(wanted.clusters)
-    texts = [row["text"] for row in map(json.loads, Path("c.jsonl").read_text().splitlines()) if row["text"] is not None]
-    assert second.seen == texts[saved:]
+    texts = list(seen)
+    with pytest.raises(KeyboardInterrupt):
+        fpstore.dedup("c.jsonl", text="text", threads=1, progress=stop, resume="kept")
+    seen.clear()
+    found = fpstore.dedup("c.jsonl", text="text", threads=1, resume="kept")
+    assert (found.kept.tolist(), list(found.clusters)) == (wanted.kept.tolist(), list(wanted.clusters))
+    assert len(seen) < len(texts) - 300
+    assert seen == texts[-len(seen) :]
     assert not Path("kept").exists()
-
-
-def batches_of(path):
-    class Alone(Checkpoint):
-        def __init__(self):
-            self.folder = path.parent
-            self._identity = json.loads((path.parent / "job.json").read_text())
-
-    return list(Alone().read(path.stem))
 
 
 def test_pairs_and_joins_that_are_left_in_the_middle(job_folder):
@@ -378,8 +335,122 @@ def test_clusters_with_fewer_threads_than_before(job_folder):
     assert not Path("kept").exists()
 
 
-def test_a_table_in_memory_cannot_be_resumed(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    with pytest.raises(InputError, match="is for files"):
-        fpstore.dedup(pa.table({"h": [1, 2]}), fingerprint="h", resume=tmp_path / "kept")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.usefixtures("job_folder")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "dedup c.csv {}/out.csv --text-field text --id-field id --clusters {}/list.tsv --threads 1",
+        slow("dedup c.jsonl {}/out.jsonl --text-field text --threads 1"),
+        "dedup notes {}/out --text --clusters {}/list.tsv --threads 1",
+        slow("pairs s.fps --output {}/out.tsv --threads 1"),
+        slow("join s.fps few.fps --output {}/out.tsv --threads 1"),
+        "cluster s.fps --output {}/out.tsv --threads 1",
+    ],
+)
+def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
+    """The same command was refused then, because the output was there; and the list of clusters was missing."""
+
+    def in_folder(name):
+        Path(name).mkdir()
+        return [*asked.format(name, name).split(), "--resume"]
+
+    def content(name):
+        paths = [path for path in Path(name).rglob("*") if path.is_file()]
+        return {"/".join(path.parts[1:]): path.read_bytes() for path in paths if not re.match(r"\.|.*\.resume", path.parts[1])}
+
+    methods = ("replace", "rmdir")
+    count = in_another(in_folder("whole"), names=methods)
+    removed = in_another(in_folder("removed"), names=("unlink",))
+    expected = content("whole")
+    assert ("list.tsv" in expected) == ("--clusters" in asked)
+    states = []
+    for call in (*range(count, count - 2, -1), removed // 2, *range(count - 2, 0, -1)):
+        name = f"killed-{len(states)}"
+        arguments = in_folder(name)
+        assert in_another(arguments, call, ("unlink",) if len(states) == 2 else methods, after=True) is None
+        states.append(content(name))
+        if not list(Path(name).glob("*.resume/job.json")):  # it has ended
+            assert states[-1] == expected
+            continue
+        again = run(*arguments)
+        assert again.exit_code == 0, again.stderr
+        assert content(name) == expected
+        assert not list(Path(name).glob(".*"))
+        if not states[-1]:
+            break
+    listed = {"list.tsv": expected["list.tsv"]} if "--clusters" in asked else {}
+    assert [state for state, _ in itertools.groupby(states)] == [expected, *([listed] if listed else []), {}]
+
+
+def refuses_another(arguments, name):
+    """Put a file in the place of an output: the job leaves it alone."""
+    Path(name).write_text("mine")
+    assert f"{name} exists: --force replaces it" in failure(*arguments)
+    assert Path(name).read_text() == "mine"
+    Path(name).unlink()
+
+
+@pytest.mark.usefixtures("job_folder")
+def test_a_file_that_the_job_has_not_made_is_not_replaced():
+    """The job noted only the name of the list of clusters, and took whatever had it for its own."""
+    asked = "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
+    arguments = asked.format("out", "list").split()
+    count = in_another(asked.format("whole", "whole").split())
+    assert in_another(arguments, count - 1) is None  # before the list gets its name, and then the output
+    assert [name for name in ("list.tsv", "out.csv") if Path(name).exists()] == []
+    refuses_another(arguments, "list.tsv")
+    refuses_another(arguments, "out.csv")
+    assert any(in_another(arguments, call, after=True) is None and Path("list.tsv").exists() for call in range(1, 5))
+    refuses_another(arguments, "list.tsv")
+    assert run(*arguments).exit_code == 0
+    assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()
+
+
+@pytest.mark.usefixtures("job_folder")
+@pytest.mark.parametrize("appeared", [1, 2])
+def test_outputs_that_are_written_again_as_the_next_run_is_killed(appeared):
+    """The list has appeared, or the rows, too; the next run is killed before and after each file that it renames."""
+    asked = "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
+    arguments = asked.format("out", "list").split()
+    count = in_another(asked.format("whole", "whole").split())
+    assert in_another(arguments, count - 2 + appeared, after=True) is None
+    for call, after in itertools.product(range(1, 5), (False, True)):
+        if in_another(arguments, call, after=after) is not None:  # it has ended
+            break
+    else:
+        assert run(*arguments).exit_code == 0
+    assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()
+
+
+@pytest.mark.usefixtures("job_folder")
+@pytest.mark.parametrize(("source", "text"), [("c.jsonl", "text"), ("notes", True)])
+def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch, source, text):
+    def dedup():
+        return fpstore.dedup(source, f"new-{source}", text=text, threads=1, resume="kept")
+
+    def stop(kept):
+        kept.drop()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "remove", stop)
+        with pytest.raises(KeyboardInterrupt):
+            dedup()
+    made = Path(f"new-{source}").stat()
+    assert dedup().kept.tolist() == fpstore.dedup(source, text=text).kept.tolist()
+    assert Path(f"new-{source}").stat().st_ino == made.st_ino
+    assert not Path("kept").exists()
+    with pytest.raises(fpstore.StoreExistsError):
+        dedup()
+
+
+@pytest.mark.usefixtures("job_folder")
+def test_outputs_that_cannot_be_are_damage():
+    arguments = [*command("pairs", "p"), "--resume"]
+    assert killed(arguments, 4)
+    path = Path("p.tsv.resume/job.json")
+    for damaged in (None, 5, {"clusters.tsv": None}):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "outputs": damaged}))
+        assert "job.json: damaged: remove the folder to start anew" in failure(*arguments)

@@ -493,9 +493,9 @@ class Store:
         >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
         [(8, 11, 2)]
         """
-        from fpstore.jobs.store_job import Limits, pairs_job
+        from fpstore.jobs.store_job import pairs_job, taken_from
 
-        return pairs_job(self, Limits(radius, memory, threads, progress), duplicates).pairs(resume)
+        return pairs_job(taken_from(self, radius, memory, threads, progress), duplicates).pairs(resume)
 
     def clusters(
         self,
@@ -542,9 +542,10 @@ class Store:
         >>> list(store.clusters(radius=2))
         [['a', 'b', 'c']]
         """
-        from fpstore.jobs.store_job import Limits, clusters_job
+        from fpstore.jobs.store_job import clusters_job, taken_from
 
-        return clusters_job(self, Limits(radius, memory, threads, progress), group, keep).clusters(resume)
+        taken = taken_from(self, radius, memory, threads, progress)
+        return clusters_job(taken, group, keep, self.fingerprinter).clusters(resume)
 
     def join(
         self,
@@ -587,9 +588,9 @@ class Store:
         >>> [tuple(pair) for batch in store.join([0b1011, 0b1000], radius=2) for pair in batch]
         [(8, 8, 0), (8, 11, 2)]
         """
-        from fpstore.jobs.store_job import Limits, join_job
+        from fpstore.jobs.store_job import join_job, taken_from
 
-        return join_job(self, Limits(radius, memory, threads, progress), other, ids).pairs(resume)
+        return join_job(taken_from(self, radius, memory, threads, progress), self, other, ids).pairs(resume)
 
     # Changing
 

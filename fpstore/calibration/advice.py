@@ -5,74 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fpstore.base.arguments import check_share
-from fpstore.calibration.measures import Measured
-from fpstore.calibration.rates import Rate
+from fpstore.calibration.measures import Measured, Rate
+from fpstore.calibration.request import Wish
 from fpstore.design.estimates import Plan
 from fpstore.design.planner import plan
-from fpstore.errors import InputError, show
-
-
-class Wish(NamedTuple):
-    """The wish for a setting and a radius.
-
-    Attributes
-    ----------
-    documents : int
-        The size of the corpus for which to choose; 0 for that of the corpus that is looked at.
-    recall : float, optional
-        The share of near-duplicates to find: then the fewest false pairs are best.
-    false_pairs : float, optional
-        The most pairs of strangers within the radius that are expected: then the highest recall is best. By default one for each
-        hundred documents, if no recall is wanted.
-    """
-
-    documents: int
-    recall: float | None = None
-    false_pairs: float | None = None
-
-    @property
-    def most_false(self) -> float | None:
-        """The bound of false pairs, if there is one."""
-        return self.documents / 100 if self.recall is None and self.false_pairs is None else self.false_pairs
-
-    def checked(self) -> Wish:
-        """Return the wish; InputError for a value out of range."""
-        if self.documents == 1:
-            raise InputError("the number of documents must be 2 or more: one has no pair", got=self.documents)
-        if (check_share(self.recall, "recall") or 0) > 1:
-            raise InputError(f"recall must be a share up to 1, such as 0.95, got {show(self.recall)}", got=self.recall)
-        check_share(self.false_pairs, "false_pairs")
-        return self
 
 
 class Suggestion(NamedTuple):
-    """A radius for a setting, with the expected figures.
-
-    Attributes
-    ----------
-    measured : Measured
-    radius : int or None
-        None if no radius meets the wish.
-    recall : Rate
-        Of near-duplicates.
-    false_pairs : float
-        Expected pairs of strangers within the radius: n (n - 1) / 2 times their share.
-    observed : bool
-        Whether that share was observed; otherwise it is an extrapolation (see `Tail`).
-    most_false : float
-        The same with the upper end of the confidence interval of the observed share.
-    plan : Plan, optional
-        The design that ``auto`` takes for the number of documents, with its costs.
-    """
+    """A radius for a setting, with the expected figures."""
 
     measured: Measured
-    radius: int | None
-    recall: Rate
-    false_pairs: float
-    observed: bool
-    most_false: float
-    plan: Plan | None
+    radius: int | None  # None if no radius meets the wish
+    recall: Rate  # of near-duplicates
+    false_pairs: float  # pairs of strangers expected within the radius: n (n - 1) / 2 times their share
+    observed: bool  # whether that share was observed; otherwise it is an extrapolation (see `Tail`)
+    most_false: float  # the same with the upper end of the confidence interval of the observed share
+    plan: Plan | None  # the design that ``auto`` takes for the number of documents, with its costs
 
 
 def suggestions(found: Sequence[Measured], wish: Wish) -> list[Suggestion]:

@@ -19,62 +19,51 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _WORD_LETTERS, _WATERMARK_WORDS, _MARGIN = 8, 4, 2
 
 
-class _Case(NamedTuple):
-    """A picture to change, how much, and with which random numbers."""
-
-    picture: Image
-    amount: float
-    draws: Draws
+def _resize(picture: Image, amount: float, draws: Draws) -> Image:
+    width, height = (max(round(side * amount), 1) for side in picture.size)
+    return picture.resize((width, height))
 
 
-def _resize(case: _Case) -> Image:
-    """Scale both sides."""
-    width, height = (max(round(side * case.amount), 1) for side in case.picture.size)
-    return case.picture.resize((width, height))
-
-
-def _jpeg(case: _Case) -> Image:
-    """Save as JPEG with a quality, and read again."""
+def _jpeg(picture: Image, amount: float, draws: Draws) -> Image:
     from PIL.Image import open as open_image
 
     stream = io.BytesIO()
-    case.picture.save(stream, "JPEG", quality=int(case.amount))
+    picture.save(stream, "JPEG", quality=int(amount))
     with open_image(stream) as decoded:
         return decoded.convert("RGB")
 
 
-def _crop(case: _Case) -> Image:
+def _crop(picture: Image, amount: float, draws: Draws) -> Image:
     """Cut off a share of the width and of the height, of each at both sides or one."""
     box = []
-    for side in case.picture.size:
-        lost = min(round(side * case.amount), side - 1)
-        first = case.draws.below(lost + 1)
+    for side in picture.size:
+        lost = min(round(side * amount), side - 1)
+        first = draws.below(lost + 1)
         box.append((first, first + side - lost))
     (left, right), (top, bottom) = box
-    return case.picture.crop((left, top, right, bottom))
+    return picture.crop((left, top, right, bottom))
 
 
-def _blur(case: _Case) -> Image:
+def _blur(picture: Image, amount: float, draws: Draws) -> Image:
     """Blur with a Gaussian of this standard deviation in pixels."""
     from PIL.ImageFilter import GaussianBlur
 
-    return case.picture.filter(GaussianBlur(case.amount))
+    return picture.filter(GaussianBlur(amount))
 
 
-def _brightness(case: _Case) -> Image:
-    """Multiply all brightnesses."""
+def _brightness(picture: Image, amount: float, draws: Draws) -> Image:
     from PIL.ImageEnhance import Brightness
 
-    return Brightness(case.picture).enhance(case.amount)
+    return Brightness(picture).enhance(amount)
 
 
-def _watermark(case: _Case) -> Image:
+def _watermark(picture: Image, amount: float, draws: Draws) -> Image:
     """Lay a half transparent bar with letters over a share of the height, anywhere."""
-    width, height = case.picture.size
-    thick = max(round(height * case.amount), 1)
-    top = case.draws.below(height - thick + 1)
-    bar = _bar(case.draws).resize((width, thick))
-    whole = case.picture.convert("RGBA")
+    width, height = picture.size
+    thick = max(round(height * amount), 1)
+    top = draws.below(height - thick + 1)
+    bar = _bar(draws).resize((width, thick))
+    whole = picture.convert("RGBA")
     whole.alpha_composite(bar, (0, top))
     return whole.convert("RGB")
 
@@ -92,30 +81,28 @@ def _bar(draws: Draws) -> Image:
     return bar
 
 
-def _rotate(case: _Case) -> Image:
+def _rotate(picture: Image, amount: float, draws: Draws) -> Image:
     """Turn by some degrees to the left or right; the corners become black."""
     from PIL.Image import Resampling
 
-    degrees = case.amount if case.draws.below(2) else -case.amount
-    return case.picture.rotate(degrees, Resampling.BICUBIC)
+    degrees = amount if draws.below(2) else -amount
+    return picture.rotate(degrees, Resampling.BICUBIC)
 
 
-def _grey(case: _Case) -> Image:
-    """Take all colour away."""
-    return case.picture.convert("L").convert("RGB")
+def _grey(picture: Image, amount: float, draws: Draws) -> Image:
+    return picture.convert("L").convert("RGB")
 
 
-def _mirror(case: _Case) -> Image:
-    """Exchange left and right."""
+def _mirror(picture: Image, amount: float, draws: Draws) -> Image:
     from PIL.Image import Transpose
 
-    return case.picture.transpose(Transpose.FLIP_LEFT_RIGHT)
+    return picture.transpose(Transpose.FLIP_LEFT_RIGHT)
 
 
 class _Kind(NamedTuple):
     """A kind of change: its function, its amounts in words, an example, the bounds, and whether the amount is a share."""
 
-    make: Callable[[_Case], Image]
+    make: Callable[[Image, float, Draws], Image]
     takes: str = ""
     example: str = ""
     least: float = 0.0
@@ -138,17 +125,7 @@ IMAGE_KINDS = tuple(_KINDS)
 
 
 class ImageChange(NamedTuple):
-    """A way to make a near-duplicate of a picture.
-
-    Attributes
-    ----------
-    kind : str
-        One of :data:`IMAGE_KINDS`.
-    amount : float
-        ``resize`` and ``brightness``: a factor; ``crop``: the share of the width and of the height that is lost; ``watermark``:
-        that of the height which is covered; ``jpeg``: the quality; ``blur``: the standard deviation in pixels; ``rotate``:
-        degrees; ``grey`` and ``mirror``: 0.
-    """
+    """A way to make a near-duplicate of a picture, one of :data:`IMAGE_KINDS`; the amount is as the kind takes it, or 0."""
 
     kind: str
     amount: float = 0.0
@@ -162,23 +139,13 @@ class ImageChange(NamedTuple):
         return f"{self.kind} {100 * self.amount:.3g}%" if kind.share else f"{self.kind} {self.amount:.3g}"
 
     def copy(self, picture: Image, seed: int = 0) -> Image | None:
-        """Return a changed copy of a picture.
+        """Return a changed copy of a picture, both in the mode RGB; None if it would be equal, such as a grey copy of a grey one.
 
-        Parameters
-        ----------
-        picture : PIL.Image.Image
-            In the mode RGB.
-        seed : int
-            The same seed and picture give the same copy, with the same version of Pillow; other pictures lose other edges.
-
-        Returns
-        -------
-        PIL.Image.Image or None
-            In the mode RGB. None if the copy would be equal, such as the grey copy of a grey picture.
+        The same seed and picture give the same copy, with the same version of Pillow; other pictures lose other edges.
         """
         data = picture.tobytes()
         draws = Draws(seed, self.kind, str(self.amount), _kernel.xxh64(data))
-        made = _KINDS[self.kind].make(_Case(picture, self.amount, draws))
+        made = _KINDS[self.kind].make(picture, self.amount, draws)
         return None if made.size == picture.size and made.tobytes() == data else made
 
 

@@ -2,84 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_progress, check_share, check_whole
+from fpstore.base.arguments import check_progress
 from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.advice import Suggestion, Wish, suggestions
-from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
-from fpstore.calibration.image_evidence import IMAGE_BOUND, ImageWork, LookedAt, image_sample, look_at
-from fpstore.calibration.measures import (
-    BOUND,
-    Distances,
-    Measured,
-    SampledPairs,
-    each_measured,
-    evidence_of_changes,
-    evidence_of_labels,
-)
-from fpstore.calibration.perturbations import CHANGES, TextChange, parse_change
-from fpstore.calibration.samples import labelled_ids, labelled_texts, sample_of
-from fpstore.calibration.settings import Setting, parse_setting, usual_settings
-from fpstore.errors import InputError, show
-from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.calibration.advice import Suggestion, suggestions
+from fpstore.calibration.evidence import SampledPairs, from_images, from_texts
+from fpstore.calibration.measures import Distances, measured
+from fpstore.calibration.request import COPIES, SAMPLE, Request, Wish, request_of
+from fpstore.calibration.samples import Facts
+from fpstore.hashing import Fingerprinter
 from fpstore.hashing.corpora import corpus_paths, open_corpus
 from fpstore.hashing.documents import Notice, Walk
-from fpstore.hashing.html import extractor_of
-from fpstore.io.source import Projection, RowSource
-from fpstore.jobs.dedup import projection_of
-
-SAMPLE, COPIES, MOST_SAMPLE = 1500, 300, 10_000
-
-
-class Sampling(NamedTuple):
-    """How much is looked at: see :func:`calibrate`."""
-
-    sample: int = SAMPLE
-    copies: int = COPIES
-    resemblance: float | None = None
-    seed: int = 0
-    html: bool | str = False
-
-    def bound(self, usual: float) -> float:
-        """Return the least resemblance of two items that are no strangers."""
-        return usual if self.resemblance is None else self.resemblance
-
-    def checked(self) -> Sampling:
-        """Return the same; InputError for a value out of range."""
-        if (check_share(self.resemblance, "resemblance") or 0) > 1:
-            raise InputError(f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}")
-        return Sampling(
-            check_whole(self.sample, 2, MOST_SAMPLE, "sample"),
-            check_whole(self.copies, 1, MOST_SAMPLE, "copies"),
-            self.resemblance,
-            check_whole(self.seed, 0, 2**64 - 1, "seed"),
-            extractor_of(self.html) or False,
-        )
-
-
-class Facts(NamedTuple):
-    """The facts about the corpus of a calibration.
-
-    Attributes
-    ----------
-    documents : int
-        The documents of the corpus that are not empty. Of pictures, those that their beginnings show to be pictures, without the
-        ones of the sample that are blank or broken.
-    empty : int
-        Those that are null, or of white space only; blank pictures of the sample.
-    shortened : int
-        Documents of the sample of which only the first 262,144 characters were looked at; pictures of it with more than 512
-        pixels on a side, which were made smaller.
-    items : {"documents", "pictures"}
-    """
-
-    documents: int
-    empty: int
-    shortened: int
-    items: Literal["documents", "pictures"] = "documents"
+from fpstore.io.source import RowSource
 
 
 class Calibration(NamedTuple):
@@ -255,114 +192,12 @@ def calibrate(
     return calibrated(wanted, corpus, Resources(0, parse_threads(threads), progress), on_notice)
 
 
-class Request(NamedTuple):
-    """What a calibration is asked for: see :func:`calibrate`."""
-
-    settings: list[Setting]
-    changes: Sequence[TextChange] | Sequence[ImageChange]
-    amounts: Sampling
-    wish: Wish
-    columns: Projection | None
-    pairs: Any
-
-
-def request_of(
-    *,
-    text: Any = None,
-    image: bool = False,
-    pairs: Any = None,
-    id: str | None = None,  # noqa: A002
-    html: bool | str = False,
-    settings: Iterable[str | Fingerprinter[Any]] | None = None,
-    changes: Iterable[str] | None = None,
-    documents: int | None = None,
-    recall: float | None = None,
-    false_pairs: float | None = None,
-    with_source: bool = True,
-    **amounts: Any,
-) -> Request:
-    """Return what a calibration is asked for; InputError for a wrong argument of :func:`calibrate`."""
-    checked = Sampling(html=html, **amounts).checked()
-    if documents is not None:
-        check_whole(documents, 2, 2**64, "documents")
-    wish = Wish(0 if documents is None else documents, recall, false_pairs).checked()
-    for what, given in {"settings": settings, "changes": changes}.items():
-        if isinstance(given, str):
-            raise InputError(f"{what} must be a list, got one str: wrap {show(given)} in a list", got=given)
-    made = [_setting(one, image) for one in (usual_settings(image) if settings is None else settings)]
-    if not made:
-        raise InputError("no setting is given: leave them out to compare the usual ones")
-    if pairs is not None and changes is not None:
-        raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
-    if html and (pairs is not None or image):
-        raise InputError("html=True (--html) is for documents of which copies are made: leave it out with pairs and pictures")
-    if isinstance(text, tuple | dict):
-        raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
-    ways: Any = IMAGE_CHANGES if image else CHANGES
-    if changes is not None:
-        ways = [*map(parse_image_change if image else parse_change, changes)]
-    if image and (not with_source or any(value is not None for value in (text, pairs, id))):
-        raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
-    if not with_source and pairs is None:
-        raise InputError("there is nothing to measure: give a corpus, or pairs with labels")
-    if with_source and not image and not text:
-        raise InputError(
-            "say what is measured: the column of texts (text=, --text-field), files that are texts (text=True, --text), "
-            "or pictures (image=True, --image)"
-        )
-    columns = projection_of(Projection(id=id), text, None) if with_source and not image else None
-    return Request(made, ways, checked, wish, columns, pairs)
-
-
-def _setting(one: object, image: bool) -> Setting:
-    wanted, kind = ("pictures", ImageHash) if image else ("texts", SimHash)
-    if isinstance(one, str):
-        return parse_setting(one, kind)
-    if isinstance(one, Fingerprinter) and one.items == wanted:
-        return Setting(f"{one.name} {', '.join(f'{key}={value}' for key, value in one.parameters.items())}".strip(), one)
-    example = "method=difference,width=256" if image else "shingle=words,size=2"
-    raise InputError(f"a setting is a str such as '{example}', or a fingerprinter of {wanted}: got {show(one)}", got=one)
-
-
 def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Resources, on_notice: Notice | None) -> Calibration:
     """Return the calibration that is asked for, of a corpus, of pictures, or of pairs with texts alone."""
-    amounts = wanted.amounts
-    found: Iterable[Measured]
     if isinstance(source, Walk):
-        facts, looked_at = from_images(wanted, source, resources, on_notice)
-        evidence, found = looked_at.evidence, looked_at.each_measured(wanted.settings)
+        facts, evidence, hashed = from_images(wanted, source, resources, on_notice)
     else:
-        if wanted.pairs is not None:
-            facts, evidence = _from_pairs(wanted, source)
-        else:
-            assert source is not None
-            assert wanted.columns is not None
-            sample = sample_of(source, wanted.columns, amounts.sample, amounts.seed, resources.progress, html=amounts.html)
-            facts = Facts(sample.documents, sample.empty, sample.shortened)
-            changes: Any = wanted.changes
-            evidence = evidence_of_changes(sample, changes, amounts.copies, amounts.seed, amounts.bound(BOUND), resources)
-        found = each_measured(evidence, wanted.settings, resources)
-    each = list(found)
+        facts, evidence, hashed = from_texts(wanted, source, resources)
+    each = [measured(evidence, setting, found) for setting, found in zip(wanted.settings, hashed, strict=True)]
     wish = wanted.wish if wanted.wish.documents else wanted.wish._replace(documents=max(facts.documents, 2))
     return Calibration(facts, wish, evidence, suggestions(each, wish))
-
-
-def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: Notice | None) -> tuple[Facts, LookedAt]:
-    """Return what a sample of pictures tells, with copies that are changed."""
-    amounts, changes = wanted.amounts, wanted.changes
-    work = ImageWork(wanted.settings, changes, amounts.copies, amounts.seed)  # type: ignore[arg-type]
-    sample = image_sample(walk, amounts.sample, amounts.seed, on_notice, resources)
-    found = look_at(sample, work, amounts.bound(IMAGE_BOUND), on_notice, resources)
-    return Facts(sample.pictures - found.blank - found.broken, found.blank, found.shrunk, "pictures"), found
-
-
-def _from_pairs(wanted: Request, corpus: RowSource | None) -> tuple[Facts, SampledPairs]:
-    """Return what pairs with labels tell: of texts, or of ids of the documents of a corpus."""
-    pairs, columns = open_corpus(wanted.pairs, texts=False), wanted.columns
-    if corpus is None or columns is None:
-        found = labelled_texts(pairs)
-    elif columns.id is None:
-        raise InputError("pairs of ids need the column of the ids of the documents (id=, --id-field)")
-    else:
-        found = labelled_ids(pairs, corpus, columns)
-    return Facts(found.documents, found.empty, found.shortened), evidence_of_labels(found, wanted.amounts.bound(BOUND))

@@ -1,66 +1,102 @@
-"""How far apart the fingerprints of near-duplicates and of strangers are, for each setting; the pairs of texts."""
+"""How far apart the fingerprints of near-duplicates and of strangers are, for each setting; shares with confidence intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from math import exp, inf, lgamma, log, nan, sqrt
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
-from fpstore.base.width import Width
-from fpstore.calibration.perturbations import Material, TextChange
-from fpstore.calibration.rates import Histogram, Rate, Tail
-from fpstore.calibration.resemblance import Places, in_blocks, one_of_each, resembling_pairs
-from fpstore.calibration.samples import LabelledPairs, TextSample
-from fpstore.calibration.seeded import Draws
+from fpstore.calibration.evidence import SampledPairs
+from fpstore.calibration.resemblance import Places, in_blocks
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
 
-LABELLED = "labelled"
-BOUND = 0.5
+Histogram = npt.NDArray[np.int64]  # pairs by distance, shape (width + 1,)
+_Z = 1.959964  # of an interval that holds the truth 95 times in 100
+LEAST_MET = 10  # pairs at a radius from which the rates below it are continued
 
 
-class SampledPairs(NamedTuple):
-    """The items on which settings are measured.
+class Rate(NamedTuple):
+    """A share of some cases, observed in a sample."""
 
-    Attributes
-    ----------
-    items : list
-        Documents, then copies of some: texts, or an `ImageItem` for each picture.
-    documents : int
-        How many there are of the first: their pairs are strangers, unless they are among `resembling`.
-    duplicates : dict
-        For each way in which near-duplicates were made, the places of both items: ndarray of intp, shape (2, pairs).
-    different : ndarray of intp, shape (2, pairs), optional
-        Pairs of which somebody said that they are no near-duplicates.
-    resembling : ndarray of intp, shape (2, pairs)
-        With labels, the pairs of documents that resemble each other or are near-duplicates: no strangers. Otherwise there are
-        none, since only one document of each family is looked at.
-    alike : int
-        Documents of the sample that were left out because they belong to the family of one that is looked at.
+    found: int
+    total: int
+
+    @property
+    def value(self) -> float:
+        """The share; not a number without cases."""
+        return self.found / self.total if self.total else nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% confidence interval: E. B. Wilson, *Probable inference, the law of succession*, JASA 22 (1927)."""
+        if not self.total:
+            return 0.0, 1.0
+        n, p, square = self.total, self.value, _Z * _Z
+        middle = (p + square / (2 * n)) / (1 + square / n)
+        half = _Z / (1 + square / n) * sqrt(p * (1 - p) / n + square / (4 * n * n))
+        low = 0.0 if self.found == 0 else max(middle - half, 0.0)
+        return low, 1.0 if self.found == n else min(middle + half, 1.0)
+
+
+class Tail:
+    """The share of strangers within each radius, continued below the distances that a sample has met.
+
+    From the smallest radius within which there are `LEAST_MET` pairs, or more, the share is what was observed. Below it, the
+    share falls as the distribution function of a beta-binomial distribution does that has the mean and the variance of all
+    observed distances. That is an extrapolation: it cannot know of strangers that share most of their text.
     """
 
-    items: list[Any]
-    documents: int
-    duplicates: dict[str, Places]
-    different: Places | None
-    resembling: Places
-    alike: int = 0
+    def __init__(self, counts: Histogram) -> None:
+        self.total = int(counts.sum())
+        self._within = counts.cumsum().tolist()
+        self._logs = _logs(counts.tolist())
+        self.first = next((r for r, found in enumerate(self._within) if found >= LEAST_MET), len(counts) - 1)
+
+    def is_observed(self, radius: int) -> bool:
+        """Return whether the share at a radius is an observed one."""
+        return radius >= self.first
+
+    def share(self, radius: int) -> float:
+        """Return the share of pairs of strangers within a radius."""
+        observed: float = self._within[max(radius, self.first)] / self.total
+        if self.is_observed(radius) or self._logs[self.first] == -inf:
+            return observed
+        return observed * exp(min(self._logs[radius] - self._logs[self.first], 0.0))
+
+
+def _logs(counts: Sequence[int]) -> list[float]:
+    """Return the logarithms of the distribution function of the beta-binomial distribution with the moments of a sample."""
+    width, total = len(counts) - 1, sum(counts)
+    mean = sum(d * n for d, n in enumerate(counts)) / total
+    share = min(max(mean / width, 1e-9), 1 - 1e-9)
+    variance = sum((d - mean) ** 2 * n for d, n in enumerate(counts)) / total
+    # The correlation of two bits: 0 is a binomial distribution, of which a small one is the limit.
+    within = max((variance / (width * share * (1 - share)) - 1) / (width - 1), 1e-6)
+    a, b = share * (1 / within - 1), (1 - share) * (1 / within - 1)
+    if a <= 0 or b <= 0:
+        return [-inf] * width + [0.0]
+    out: list[float] = []
+    whole = 0.0
+    for d in range(width + 1):
+        log_choose = lgamma(width + 1) - lgamma(d + 1) - lgamma(width - d + 1)
+        whole += exp(log_choose + _log_beta(d + a, width - d + b) - _log_beta(a, b))
+        out.append(log(whole) if whole else -inf)
+    return out
+
+
+def _log_beta(a: float, b: float) -> float:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
 class Distances(NamedTuple):
-    """Pairs by the distance of their fingerprints.
-
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (width + 1,)
-    missed : int
-        Pairs of which an item has no fingerprint.
-    """
+    """Pairs by the distance of their fingerprints, and the number of pairs of which an item has no fingerprint."""
 
     counts: Histogram
     missed: int = 0
@@ -71,18 +107,7 @@ class Distances(NamedTuple):
 
 
 class Measured:
-    """The distances of a setting.
-
-    Parameters
-    ----------
-    setting : Setting
-    duplicates : dict of Distances
-        For each way in which near-duplicates were made.
-    strangers : Distances
-        Of pairs of documents that do not resemble each other.
-    different : Distances, optional
-        Of pairs with the label 0.
-    """
+    """The distances of a setting: of the near-duplicates that were made in each way, of strangers, and of pairs labelled 0."""
 
     def __init__(
         self, setting: Setting, duplicates: dict[str, Distances], strangers: Distances, different: Distances | None
@@ -106,95 +131,8 @@ class Measured:
         return self.all_duplicates.within(radius)
 
 
-def evidence_of_changes(
-    sample: TextSample, changes: Sequence[TextChange], copies: int, seed: int, bound: float, resources: Resources
-) -> SampledPairs:
-    """Return one document of each family of a sample, with copies that are changed in several ways.
-
-    A corpus has near-duplicates of its own. They are no strangers to each other, and would count twice.
-
-    Parameters
-    ----------
-    sample : TextSample
-        At least two texts.
-    changes : sequence of TextChange
-    copies : int
-        The most copies of each kind: each of another document.
-    seed : int
-    bound : float
-        Documents whose resemblance is this or more are of one family, and so are those that a chain of such pairs connects.
-    resources : Resources
-        Progress.
-
-    Raises
-    ------
-    InputError
-        There are fewer than two families, or no document can be changed.
-    """
-    if len(sample.texts) < 2:
-        raise InputError(
-            f"a calibration compares documents with each other: at least 2 with text are needed, got {len(sample.texts)}",
-            got=len(sample.texts),
-        )
-    drawn = len(sample.texts)
-    families = one_of_each(drawn, resembling_pairs(sample.texts, bound), np.ones(drawn, bool))
-    check_families(len(families), drawn, "documents")
-    texts, duplicates = [sample.texts[place] for place in families.tolist()], dict[str, Places]()
-    material, documents = Material(list(texts)), len(texts)
-    order = Draws(seed, "order").order(documents)
-    for number, change in enumerate(changes):
-        places, others = list[int](), list[str]()
-        for place in order:
-            copy = change.copy(material, place, seed) if len(places) < copies else None
-            if copy is not None:
-                places.append(place)
-                others.append(copy)
-        if places:
-            duplicates[change.name] = np.array([places, range(len(texts), len(texts) + len(others))], np.intp)
-            texts += others
-        resources.report("changing", number + 1, len(changes))
-    if not duplicates:
-        raise InputError("no document of the sample can be changed in any of these ways: they are too short, or have no numbers")
-    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), drawn - documents)
-
-
-def check_families(families: int, drawn: int, items: str) -> None:
-    """Raise InputError if all items of a sample are of one family: then no two are strangers."""
-    if families < 2:
-        raise InputError(
-            f"all {drawn:,} {items} of the sample resemble each other, so nothing tells how near strangers are: "
-            f"take a larger sample, other {items}, or a higher resemblance= (--resemblance)",
-            got=families,
-        )
-
-
-def evidence_of_labels(found: LabelledPairs, bound: float) -> SampledPairs:
-    """Return the evidence of pairs with labels: strangers are all other pairs of their texts that do not resemble each other."""
-    labelled = {True: list[tuple[int, int]](), False: list[tuple[int, int]]()}
-    for a, b, duplicate in found.pairs:
-        labelled[duplicate].append((a, b))
-    same, different = (np.array(labelled[duplicate], np.intp).reshape(-1, 2).T for duplicate in (True, False))
-    ordered = np.sort(same, axis=0)
-    left_out = np.concatenate([ordered[:, ordered[0] != ordered[1]], resembling_pairs(found.texts, bound)], axis=1)
-    distinct = np.unique(left_out, axis=1)
-    return SampledPairs(found.texts, len(found.texts), {LABELLED: same}, different, distinct)
-
-
 def measured(evidence: SampledPairs, setting: Setting, hashed: Hashed) -> Measured:
-    """Return the distances of a setting.
-
-    Parameters
-    ----------
-    evidence : SampledPairs
-    setting : Setting
-    hashed : Hashed
-        The fingerprints that the setting gives the items of the evidence.
-
-    Raises
-    ------
-    InputError
-        No two documents with fingerprints are strangers.
-    """
+    """Return the distances of a setting that gives the items these fingerprints; InputError if no two are strangers."""
     width, items = setting.fingerprinter.width, setting.fingerprinter.items
     rows, known = hashed
 
@@ -212,23 +150,8 @@ def measured(evidence: SampledPairs, setting: Setting, hashed: Hashed) -> Measur
             f"take a larger sample, or other {items}"
         )
     different = None if evidence.different is None else between(evidence.different)
-    return Measured(
-        setting, {name: between(pairs) for name, pairs in evidence.duplicates.items()}, Distances(strangers), different
-    )
-
-
-def fingerprints_of(items: Iterable[Any], setting: Setting, threads: int) -> Hashed:
-    """Return the fingerprints that a setting gives some items."""
-    found, known = setting.fingerprinter.fingerprints(items, empty="mask", threads=threads)
-    width = Width(setting.fingerprinter.width)
-    return Hashed(width.from_bytes(found) if width.words > 1 else found.astype(np.uint64), known)
-
-
-def each_measured(evidence: SampledPairs, settings: Sequence[Setting], resources: Resources) -> Iterator[Measured]:
-    """Yield the distances of each setting, of evidence whose items are texts."""
-    for number, setting in enumerate(settings):
-        resources.report("measuring", number, len(settings))
-        yield measured(evidence, setting, fingerprints_of(evidence.items, setting, resources.threads))
+    duplicates = {name: between(pairs) for name, pairs in evidence.duplicates.items()}
+    return Measured(setting, duplicates, Distances(strangers), different)
 
 
 def distances(rows: Words, others: Words) -> Places:

@@ -46,13 +46,7 @@ Span = tuple[int, int]
 
 
 class Material:
-    """The parts of other texts of a corpus that changes use: words, characters, beginnings and ends.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        A sample of the corpus.
-    """
+    """The parts of a sample of texts that changes use: words, characters, beginnings and ends."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -222,32 +216,18 @@ def _spaces(case: _Case) -> str:
 
 
 _KINDS: dict[str, Callable[[_Case], str]] = {
-    "typos": _typos,
-    "words": _words,
-    "drop": _drop,
-    "swap": _swap,
-    "repeat": _repeat,
-    "numbers": _numbers,
-    "boilerplate": _boilerplate,
-    "truncate": _truncate,
-    "case": _case,
-    "punctuation": _punctuation,
-    "spaces": _spaces,
-}
+    "typos": _typos, "words": _words, "drop": _drop, "swap": _swap, "repeat": _repeat, "numbers": _numbers,
+    "boilerplate": _boilerplate, "truncate": _truncate, "case": _case, "punctuation": _punctuation, "spaces": _spaces,
+}  # fmt: skip
 KINDS = tuple(_KINDS)
 _SHARES = {"numbers", "boilerplate", "truncate"}  # an amount of 1 is all of the text, not one thing
 
 
 class TextChange(NamedTuple):
-    """A way to make a near-duplicate.
+    """A way to make a near-duplicate, one of :data:`KINDS`.
 
-    Attributes
-    ----------
-    kind : str
-        One of :data:`KINDS`.
-    amount : float
-        From 1 on, the number of words, sentences or characters that change; below 1, their share. For ``numbers``,
-        ``boilerplate`` and ``truncate`` always a share: of the numbers, of the length of the text.
+    From 1 on, the amount is the number of words, sentences or characters that change; below 1, their share. For ``numbers``,
+    ``boilerplate`` and ``truncate`` it is always a share: of the numbers, of the length of the text.
     """
 
     kind: str
@@ -260,22 +240,10 @@ class TextChange(NamedTuple):
         return f"{self.kind} {100 * self.amount:.3g}%" if share else f"{self.kind} {int(self.amount)}"
 
     def copy(self, material: Material, place: int, seed: int = 0) -> str | None:
-        """Return a changed copy of a text.
+        """Return a changed copy of the text at a place, for which other texts give words and boilerplate.
 
-        Parameters
-        ----------
-        material : Material
-            The texts, of which others give words and boilerplate.
-        place : int
-            The place of the text among them.
-        seed : int
-            The same seed gives the same copy on every machine.
-
-        Returns
-        -------
-        str or None
-            None if the text cannot be changed in this way: it has no numbers, or too few words or sentences. At most one in
-            :data:`MOST_CHANGED` is changed, unless a share says so.
+        None if it cannot be changed in this way: it has no numbers, or too few words or sentences. At most one in
+        :data:`MOST_CHANGED` is changed, unless a share says so. The same seed gives the same copy on every machine.
         """
         text = material.texts[place]
         made = _KINDS[self.kind](_Case(text, self.amount, Draws(seed, self.kind, str(self.amount), place), material, place))

@@ -45,13 +45,7 @@ def in_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
 def one_of_each(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> Places:
     """Return the places of one item of each family, ascending: the families are what pairs of items connect.
 
-    Parameters
-    ----------
-    count : int
-        Items.
-    pairs : ndarray of intp, shape (2, pairs)
-    preferred : ndarray of bool, shape (count,)
-        The item is the first of these in its family, or the first of all if the family has none of these.
+    It is the first of the preferred items in its family, or the first of all if the family has none of these.
     """
     sets = _kernel.Sets(count)
     sets.unite(*np.ascontiguousarray(pairs, np.uint64))
@@ -82,8 +76,6 @@ def shingles(text: str) -> Words:
 def resemblance(some: Words, others: Words) -> float:
     """Return the Jaccard coefficient of two sets of shingles: shared shingles by all shingles; 0 for two empty sets.
 
-    Notes
-    -----
     A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
     """
     both = len(np.intersect1d(some, others, assume_unique=True))
@@ -92,21 +84,8 @@ def resemblance(some: Words, others: Words) -> float:
 
 
 def resembling_pairs(texts: Sequence[str], least: float) -> Places:
-    """Return the pairs of texts whose resemblance is a bound or more.
+    """Return the places of the pairs of texts whose resemblance is a bound (above 0) or more, shape (2, pairs), ascending.
 
-    Parameters
-    ----------
-    texts : sequence of str
-    least : float
-        The bound, above 0 and up to 1.
-
-    Returns
-    -------
-    ndarray of intp, shape (2, pairs)
-        The places of both texts, the first of which is the smaller.
-
-    Notes
-    -----
     All pairs are estimated by sketches, and those near the bound or above are then compared by all their shingles. A sketch has
     the smallest shingle in each of 128 ranges of hashes: P. Li, A. Owen, C.-H. Zhang, *One permutation hashing*, NIPS 2012.
     With an estimate at half of the bound, a pair at the bound is 5 standard deviations away for a bound of 0.5.
@@ -165,26 +144,11 @@ def views(picture: Image) -> Views:
 
 
 def resembling_images(found: Sequence[Views], least: float) -> Places:
-    """Return the pairs of pictures whose resemblance is a bound or more.
+    """Return the places of the pairs of pictures whose resemblance is a bound (above 0) or more, shape (2, pairs), ascending.
 
     The resemblance is the highest correlation coefficient of the brightnesses of one picture and of a view of the other: nearly 1
-    for copies of other sizes, with other light, or with lost edges.
-
-    Parameters
-    ----------
-    found : sequence of ndarray of float32, shape (10, 1024)
-        What `views` returns of each picture.
-    least : float
-        The bound, above 0 and up to 1.
-
-    Returns
-    -------
-    ndarray of intp, shape (2, pairs)
-        The places of both pictures, the first of which is the smaller.
-
-    Notes
-    -----
-    J. P. Lewis, *Fast normalized cross-correlation*, Vision Interface 1995, section 2, with few shifts.
+    for copies of other sizes, with other light, or with lost edges (J. P. Lewis, *Fast normalized cross-correlation*, Vision
+    Interface 1995, section 2, with few shifts).
     """
     every = np.array(found, np.float32).reshape(-1, 1 + SHIFTS**2, SIDE * SIDE)
     pairs = [np.empty((2, 0), np.intp)]

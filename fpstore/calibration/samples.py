@@ -1,9 +1,10 @@
-"""The texts that a calibration looks at: a random sample of a corpus, or pairs with labels."""
+"""The texts that are looked at: a random sample of a corpus, or pairs with labels; and the weights that a sample teaches."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.errors import InputError
 from fpstore.hashing.html import extractor_of, main_texts
+from fpstore.hashing.text import SimHash
 from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
 from fpstore.io.source import Batch, Projection, RowSource
 
@@ -20,66 +22,29 @@ LONGEST = 1 << 18  # characters of a text that are looked at
 TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"
 
 
-class TextSample(NamedTuple):
-    """Some texts of a corpus, in the order of the corpus.
+class Facts(NamedTuple):
+    """The facts about the corpus of a calibration: of pictures, those that their beginnings show to be pictures."""
 
-    Attributes
-    ----------
-    texts : list of str
-    documents : int
-        The texts of the corpus that are not empty.
-    empty : int
-        Those that are null, or of white space only.
-    shortened : int
-        Texts of the sample that are longer than 262,144 characters, of which only the beginning is looked at.
-    """
-
-    texts: list[str]
-    documents: int
-    empty: int
-    shortened: int
+    documents: int  # of the corpus, without the empty ones; of pictures, without the ones of the sample that are blank or broken
+    empty: int  # null, or of white space only; blank pictures of the sample
+    shortened: int  # documents of the sample with more than 262,144 characters; pictures with more than 512 pixels on a side
+    items: Literal["documents", "pictures"] = "documents"
 
 
-class LabelledPairs(NamedTuple):
-    """Pairs of texts of which somebody said whether they are near-duplicates.
-
-    Attributes
-    ----------
-    texts : list of str
-    pairs : list of (int, int, bool)
-        The places of both texts, and whether they are near-duplicates.
-    documents : int
-        The texts of the corpus with ids, or those of the pairs, without empty ones.
-    empty : int
-        As in `TextSample`, of the same texts.
-    shortened : int
-        As in `TextSample`, of the texts of the pairs.
-    """
+class Labelled(NamedTuple):
+    """Texts, and pairs of their places with a label: whether the two are near-duplicates."""
 
     texts: list[str]
     pairs: list[tuple[int, int, bool]]
-    documents: int
-    empty: int
-    shortened: int
+    facts: Facts
 
 
 def sample_of(
     corpus: RowSource, projection: Projection, size: int, seed: int, progress: Progress | None = None, *, html: bool | str = False
-) -> TextSample:
-    """Return a random sample of the texts of a corpus, which is read once.
+) -> tuple[list[str], Facts]:
+    """Return a random sample of the texts of a corpus, which is read once, in its order; the same seed gives the same sample.
 
-    Parameters
-    ----------
-    corpus : RowSource
-    projection : Projection
-        Names the column of the texts.
-    size : int
-        The most texts in the sample.
-    seed : int
-        The same seed gives the same sample of the same corpus.
-    progress : callable, optional
-    html : bool or str
-        Texts are pages of HTML, of which the main texts count; pages of the sample without one are empty texts.
+    Of pages of HTML, the main texts count; pages of the sample without one are empty texts.
     """
     held = Reservoir[str](size, Draws(seed, "sample"))
     empty = rows = 0
@@ -97,21 +62,29 @@ def sample_of(
     extractor = extractor_of(html)
     texts = taken if extractor is None else list(filter(None, main_texts(taken, extractor)))
     lost = len(taken) - len(texts)
-    shortened = sum(len(text) > LONGEST for text in texts)
-    return TextSample([text[:LONGEST] for text in texts], held.seen - lost, empty + lost, shortened)
+    return _shortened(texts), Facts(held.seen - lost, empty + lost, _too_long(texts))
 
 
-def labelled_texts(pairs: RowSource) -> LabelledPairs:
+def _shortened(texts: list[str]) -> list[str]:
+    return [text[:LONGEST] for text in texts]
+
+
+def _too_long(texts: list[str]) -> int:
+    return sum(len(text) > LONGEST for text in texts)
+
+
+def labelled_texts(pairs: RowSource) -> Labelled:
     """Return the pairs of a file with the columns ``text_a``, ``text_b`` and ``label``: 1 for near-duplicates, 0 for others."""
     labels, sides = _labelled(pairs, TEXT_COLUMNS, ids=False)
     places: dict[str, int] = {}
     found = [
         (places.setdefault(a, len(places)), places.setdefault(b, len(places)), d) for a, b, d in zip(*sides, labels, strict=True)
     ]
-    return _checked(list(places), found, len(places), sum(not text.strip() for text in places), pairs)
+    empty = sum(not text.strip() for text in places)
+    return Labelled(_shortened([*places]), found, Facts(len(places) - empty, empty, _too_long([*places])))
 
 
-def labelled_ids(pairs: RowSource, corpus: RowSource, projection: Projection) -> LabelledPairs:
+def labelled_ids(pairs: RowSource, corpus: RowSource, projection: Projection) -> Labelled:
     """Return the pairs of a file with the columns ``a``, ``b`` and ``label``, where a and b are ids of documents of a corpus."""
     labels, (firsts, seconds) = _labelled(pairs, ID_COLUMNS, ids=True)
     wanted = dict.fromkeys([*firsts, *seconds])
@@ -125,7 +98,7 @@ def labelled_ids(pairs: RowSource, corpus: RowSource, projection: Projection) ->
         raise InputError(f"{_name(pairs)}: no document of the corpus has the id {missing!r:.80}", got=missing)
     places = {name: place for place, name in enumerate(texts)}
     found = [(places[a], places[b], duplicate) for a, b, duplicate in zip(firsts, seconds, labels, strict=True)]
-    return _checked(list(texts.values()), found, rows, rows - filled, pairs)
+    return Labelled(_shortened([*texts.values()]), found, Facts(filled, rows - filled, _too_long([*texts.values()])))
 
 
 def _labelled(pairs: RowSource, columns: tuple[str, str], *, ids: bool) -> tuple[list[bool], list[list[str]]]:
@@ -147,7 +120,10 @@ def _labelled(pairs: RowSource, columns: tuple[str, str], *, ids: bool) -> tuple
     wrong = next((row for row in np.flatnonzero(both).tolist() if labels[row] not in (one, neither)), None)
     if wrong is not None:
         raise InputError(f"{_name(pairs)}: the label of row {wrong + 1} must be 1 for near-duplicates and 0 for others")
-    return [label == one for label in compress(labels, both)], [list(compress(side, both)) for side in sides]
+    found = [label == one for label in compress(labels, both)]
+    if not any(found):
+        raise InputError(f"{_name(pairs)}: no pair has the label 1: nothing tells which fingerprints find near-duplicates")
+    return found, [list(compress(side, both)) for side in sides]
 
 
 def _ids(batch: Batch) -> list[str]:
@@ -156,11 +132,47 @@ def _ids(batch: Batch) -> list[str]:
     return ids.texts() if isinstance(ids, StringColumn) else list(map(str, np.asarray(ids).tolist()))
 
 
-def _checked(texts: list[str], pairs: list[tuple[int, int, bool]], rows: int, empty: int, source: RowSource) -> LabelledPairs:
-    if not any(duplicate for _, _, duplicate in pairs):
-        raise InputError(f"{_name(source)}: no pair has the label 1: nothing tells which fingerprints find near-duplicates")
-    return LabelledPairs([text[:LONGEST] for text in texts], pairs, rows - empty, empty, sum(len(t) > LONGEST for t in texts))
-
-
 def _name(corpus: RowSource) -> str:
     return ", ".join(map(printable, corpus.names[:3]))
+
+
+class Learnt(NamedTuple):
+    """A fingerprinter with learnt weights, the number of documents of the sample, and of those of the corpus with a text."""
+
+    simhash: SimHash
+    looked_at: int
+    documents: int
+
+
+def learnt_weights(
+    rows: RowSource, projection: Projection, simhash: SimHash, *,
+    sample: int, most: int, seed: int, html: bool | str = False, progress: Progress | None = None,
+) -> Learnt:  # fmt: skip
+    """Learn the weights of at most ``most`` features from a random sample of some rows, which are read once.
+
+    The projection names one column of texts, or several: then a document has the features of all of them. Of pages of HTML, the
+    main texts count.
+
+    Raises
+    ------
+    InputError
+        No text of the sample has features, or rows are wrong.
+    """
+    held = Reservoir[Any](sample, Draws(seed, "weights"))
+    read = 0
+    for batch in rows.batches(projection):
+        for text in batch.row_texts():
+            held.see(text)
+        read += len(batch.flags)
+        if progress is not None:
+            progress("reading", read, None)
+    taken, extractor = held.sample(), extractor_of(html)
+
+    def sampled() -> Iterator[tuple[str | None, ...]]:
+        for done, text in enumerate(taken):
+            if progress is not None and done % 100 == 0:
+                progress("learning", done, len(taken))
+            one_column = text if isinstance(text, tuple) else (text,)
+            yield one_column if extractor is None else tuple(main_texts(one_column, extractor))
+
+    return Learnt(simhash.learn_from_rows(sampled(), most), len(taken), held.seen)

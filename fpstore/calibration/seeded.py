@@ -14,10 +14,7 @@ _MASK = 2**64 - 1
 class Draws:
     """Random numbers of SplitMix64 (G. Steele, D. Lea, C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014).
 
-    Parameters
-    ----------
-    key : int or str
-        What is drawn for: equal keys give equal numbers.
+    Equal keys give equal numbers: a key says what is drawn for.
     """
 
     def __init__(self, *key: int | str) -> None:
@@ -58,21 +55,8 @@ class Draws:
 
 
 class Reservoir(Generic[T]):
-    """A random sample of things that are seen once, of which nobody knows how many will come.
+    """A random sample of things that are seen once, of which nobody knows how many will come; ``seen`` counts them.
 
-    Parameters
-    ----------
-    size : int
-        The most things in the sample.
-    draws : Draws
-
-    Attributes
-    ----------
-    seen : int
-        Things so far.
-
-    Notes
-    -----
     Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
     """
 

@@ -46,13 +46,7 @@ _BETWEEN = re.compile(r",(?=\s*[a-z_]+=)")  # parameters: a value may hold comma
 
 
 class Setting(NamedTuple):
-    """A fingerprinter of texts or of pictures, and its name.
-
-    Attributes
-    ----------
-    name : str
-    fingerprinter : Fingerprinter
-    """
+    """A fingerprinter of texts or of pictures, and its name."""
 
     name: str
     fingerprinter: Fingerprinter[Any]
@@ -61,21 +55,13 @@ class Setting(NamedTuple):
 def parse_setting(text: str, kind: type[SimHash] | type[ImageHash] = SimHash) -> Setting:
     """Return the setting of a fingerprinter that is given as ``shingle=words,size=2``.
 
-    Parameters
-    ----------
-    text : str
-        Parameters of the fingerprinter with values, separated by commas; all others have their defaults. A value is a JSON value
-        where it can be read as one, and a string where it cannot. For texts, ``weights=FILE`` names a file of
-        ``fpstore weights``, which has all others but ``width``.
-    kind : type
-        `SimHash` for texts, `ImageHash` for pictures.
+    A value is a JSON value where it can be read as one, and a string where it cannot. For texts, ``weights=FILE`` names a file of
+    ``fpstore weights``, which has all other parameters but ``width``.
 
     Raises
     ------
     InputError
         A parameter is not known, is given twice, or has a value that the fingerprinter refuses; or a file has no weights.
-    StorageError
-        A file of weights cannot be read.
     """
     known = list(inspect.signature(kind).parameters)
     given: dict[str, Any] = {}

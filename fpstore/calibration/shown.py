@@ -7,8 +7,7 @@ from typing import Any
 from fpstore.base.width import WORD_BITS
 from fpstore.calibration.advice import Suggestion, false_pairs
 from fpstore.calibration.job import Calibration
-from fpstore.calibration.measures import Measured
-from fpstore.calibration.rates import Rate
+from fpstore.calibration.measures import Measured, Rate
 from fpstore.errors import counted
 from fpstore.pages import render
 from fpstore.pages.pictures import Bar, few, line_picture, lines
@@ -27,7 +26,7 @@ def radii_of(width: int) -> list[int]:
 
 
 def percent(rate: Rate) -> str:
-    """Return a share in percent, with as many digits as its cases allow."""
+    """Return a share in percent; nothing without cases."""
     return f"{rate.value:.1%}" if rate.total else ""
 
 

@@ -10,8 +10,9 @@ import click
 
 from fpstore.base.arguments import check_path, printable
 from fpstore.calibration.comparison import Comparison
-from fpstore.calibration.job import Calibration, calibrated, request_of
-from fpstore.calibration.learning import Learning, learnt_weights
+from fpstore.calibration.job import Calibration, calibrated
+from fpstore.calibration.request import request_of
+from fpstore.calibration.samples import learnt_weights
 from fpstore.calibration.settings import PDQ_SETTINGS
 from fpstore.calibration.shown import SUMMARY, facts_of, page_of, recall_table, summary_rows, wanted
 from fpstore.cli import content, options
@@ -322,9 +323,11 @@ def weights(given: Given) -> None:
     else:
         rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)
     notices.source = rows
-    learning = Learning(given.sample, given.most, given.seed, given.html)
     with given.bars(rows) as bars:
-        found = learnt_weights(rows, Projection(text=columns), simhash, learning, bars)
+        found = learnt_weights(
+            rows, Projection(text=columns), simhash,
+            sample=given.sample, most=given.most, seed=given.seed, html=given.html, progress=bars,
+        )  # fmt: skip
     with Sink(given.output) as sink:
         sink.write(packed_weights(found.simhash))
     notices.report(given)

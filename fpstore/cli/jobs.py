@@ -32,7 +32,7 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.jobs.dedup import dedup_job, deduplicate
 from fpstore.jobs.grouping import Grouping
-from fpstore.jobs.store_job import Limits, StoreJob, clusters_job, join_job, pairs_job
+from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job, taken_from
 
 SUFFIX = ".resume"
 SAME = "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them"
@@ -129,7 +129,7 @@ def pairs(given: Given) -> None:
     $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
     """
     with fpstore.open(given.store) as opened, given.bars() as bars:
-        job = pairs_job(opened, Limits(given.radius, given.memory, given.threads, bars), given.duplicates)
+        job = pairs_job(taken_from(opened, given.radius, given.memory, given.threads, bars), given.duplicates)
         with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
@@ -169,7 +169,8 @@ def cluster(given: Given) -> None:
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
     """
     with fpstore.open(given.store) as opened, given.bars() as bars:
-        job = clusters_job(opened, Limits(given.radius, given.memory, given.threads, bars), given.group, given.keep)
+        taken = taken_from(opened, given.radius, given.memory, given.threads, bars)
+        job = clusters_job(taken, given.group, given.keep, opened.fingerprinter)
         with _written(given, job, CLUSTER_COLUMNS) as (found, writer):
             write_clusters(found, writer, job.resources)
     largest = f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
@@ -203,7 +204,7 @@ def join(given: Given) -> None:
         else:
             theirs = content.open_fingerprints(given, given.other, Width(opened.width, stored=True))
         bars = stack.enter_context(given.bars())
-        job = join_job(opened, Limits(given.radius, given.memory, given.threads, bars), theirs)
+        job = join_job(taken_from(opened, given.radius, given.memory, given.threads, bars), opened, theirs)
         with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found = sum(_write_pairs(batches, writer))
     given.note(counted(found, "pair") + " of fingerprints")

@@ -20,22 +20,11 @@ BLOCK_BYTES = (128, 256, 512, 1024, 2048, 4096)
 
 
 class Blocks(NamedTuple):
-    """How the fingerprints of a table are packed.
+    """How the fingerprints of a table are packed."""
 
-    Attributes
-    ----------
-    bytes : int
-        Of a block.
-    codec : str
-        ``huffman`` or ``elias-fano``.
-    filter : bool or "auto"
-        Which tables have filters. True: all that save time. False: none. ``auto``: those of a design whose filters pay for their
-        bytes.
-    """
-
-    bytes: int
+    bytes: int  # of a block
     codec: str = HUFFMAN
-    filter: bool | str = AUTO
+    filter: bool | str = AUTO  # which tables have filters: all that save time, none, or where filters pay for their bytes
 
     def preferring(self, prefer: str, storage: str = "hot") -> Blocks:
         """Return these blocks with ``filter`` decided where it is ``auto``: ``speed`` wants all filters, ``space`` none.
@@ -47,17 +36,12 @@ class Blocks(NamedTuple):
 
 
 def default_block_bytes(width: int) -> int:
-    """Return the default size of blocks."""
+    """Return the default size of blocks in bytes."""
     return DEFAULT_BLOCK_BYTES if width <= 64 else DEFAULT_WIDE_BLOCK_BYTES
 
 
 def check_block_bytes(value: object) -> int:
-    """Return a valid size of blocks.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return a valid size of blocks, or raise InputError."""
     try:
         size = 0 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -68,12 +52,7 @@ def check_block_bytes(value: object) -> int:
 
 
 def check_blocks(block_bytes: object, codec: str, width: int, filtered: object = AUTO) -> Blocks:
-    """Return how to pack fingerprints of a width; None stands for the default size.
-
-    Raises
-    ------
-    InputError
-    """
+    """Return how to pack fingerprints of a width, where None is the default size, or raise InputError."""
     check_choice(codec, CODECS, "codec")
     size = default_block_bytes(width) if block_bytes is None else check_block_bytes(block_bytes)
     return Blocks(size, codec, _check_filter(filtered))

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Words
 from fpstore.base.width import Width
-from fpstore.design.columns import column_tables, deal_in_turn
-from fpstore.design.families import DEALT, Design, design
+from fpstore.design.families import DEALT, Design, column_tables, deal_in_turn, design
 from fpstore.design.sample import SAMPLE_SIZE, Sample
 from fpstore.design.tables import spread
 
@@ -29,24 +28,8 @@ Bits = npt.NDArray[np.uint8]
 def deal(block_count: int, bucket_bits: int, radius: int, sample: Sample) -> Design:
     """Return column tables whose blocks have the bits with which look-ups meet few fingerprints of the sample.
 
-    Bits are dealt in turn; then two bits of different blocks are exchanged wherever that helps.
-
-    Parameters
-    ----------
-    block_count, bucket_bits : int
-        As of :func:`fpstore.design.columns.columns`.
-    radius : int
-    sample : Sample
-
-    Returns
-    -------
-    Design
-        ``dealt-M-B``.
-
-    Raises
-    ------
-    InputError
-        There are no bits to deal.
+    Bits are dealt in turn; then two bits of different blocks are exchanged wherever that helps. InputError if there are no bits
+    to deal.
     """
     bits = sample.width.bits
     cut, kept = deal_in_turn(block_count, bits)
@@ -93,12 +76,7 @@ def exchange(blocks: npt.NDArray[np.int64], bucket_bits: int, threshold: int, sa
 def make_for(described: str | Iterable[Any] | Design, radius: int, count: int, width: Width, sample: Words | None) -> Design:
     """Return the design of a name or of tables for ``count`` fingerprints; its name may say that the sample deals the bits.
 
-    A design that is made stays as it is.
-
-    Raises
-    ------
-    InputError
-        It is unknown or not exact, or a probe would make too many look-ups.
+    A design that is made stays as it is. InputError if it is unknown or not exact, or a probe would make too many look-ups.
     """
     made = design(described, radius, width.bits)
     named = isinstance(described, str) and described.startswith(DEALT)

@@ -13,17 +13,23 @@ from typing import NamedTuple
 
 from fpstore import _kernel
 from fpstore.base.width import WIDTH_64, WORD_BITS, Width
-from fpstore.design import column_costs
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN, Blocks, default_block_bytes
 from fpstore.design.costs import (
     BATCH_QUERIES,
     COLD_BYTE_NS,
     COLD_READ_NS,
+    COLUMN_NANOSECONDS,
+    NANOSECONDS,
+    TAG_BYTES,
+    column_batch_nanoseconds,
+    column_bytes,
+    column_work,
     filter_nanoseconds,
-    lookup_nanoseconds,
     mean_nanoseconds,
+    priced,
     scan_nanoseconds,
     weighted,
+    work,
 )
 from fpstore.design.families import Design
 from fpstore.design.filters import FilterShape, filter_shapes
@@ -146,7 +152,7 @@ def estimate(
     required = required or Requirements(candidate.width)
     blocks = required.blocks or Blocks(default_block_bytes(candidate.width.bits))
     shapes = filters_of(candidate, n, blocks)
-    costs = _ring_costs(candidate, n, sample) if candidate.ring else _block_costs(candidate, n, sample, blocks, shapes)
+    costs = _ring_costs(candidate, n, sample) if candidate.ring else _BlockModel(candidate, n, blocks, shapes, sample).costs()
     disk_bytes = costs.bytes + int(n * ID_BYTES) + FOLDER_BYTES
     reason = ""
     if required.disk_budget is not None and disk_bytes > required.disk_budget:
@@ -170,23 +176,6 @@ class _Costs(NamedTuple):
     reads: float
 
 
-def _block_costs(candidate: Design, n: int, sample: Sample | None, blocks: Blocks, shapes: Shapes) -> _Costs:
-    bits = table_bits(n, blocks, candidate.width.bits)
-    packed = _packed(bits, n, blocks, shapes)
-    tables_bytes = int(n * bits / 8 * len(candidate.tables)) + packed.filter_bytes
-    met = _met(candidate, n, candidate.radius, shapes, sample)
-    batch, single = (_block_nanoseconds(candidate, n, met, packed, queries) for queries in (BATCH_QUERIES, 1))
-    if _reads_all(met):
-        return _Costs(tables_bytes, 1, float(n), batch, single, 1 + n * bits / 8 * COLD_BYTE_NS / COLD_READ_NS)
-    lookups = sum(each.lookup.variant_count for each in met)
-    candidates = sum(each.lookup.variant_count * each.found for each in met)
-    reads = 0.0
-    for each in met:
-        opened = 1 + each.found / packed.per_block * blocks.bytes / 4096
-        reads += each.lookup.variant_count * (each.passing * opened + int(each.lookup.filtered))
-    return _Costs(tables_bytes, lookups, candidates, batch, single, reads)
-
-
 class _Met(NamedTuple):
     """The entries that a probe meets in one table."""
 
@@ -195,56 +184,62 @@ class _Met(NamedTuple):
     passing: float  # the share of the variants that open a block
 
 
-def _met(design: Design, n: int, radius: int, shapes: Shapes, sample: Sample | None) -> list[_Met]:
-    looked_up = design.lookups(n, radius, {table: shape.prefix_bits for table, shape in shapes.items()})
-    if looked_up == (_WHOLE,):
-        return [_Met(_WHOLE, float(n), 1.0)]
-
-    def found(lookup: TableLookup, prefix_bits: int) -> float:
-        if sample is None:
-            return n / 2.0**prefix_bits
-        return n * sample.within(design.tables[lookup.table], prefix_bits, lookup.flips) / lookup.variant_count
-
-    met = []
-    for lookup in looked_up:
-        passing = 1.0
-        if lookup.filtered:
-            shape = shapes[lookup.table]
-            passing = shape.passing(found(lookup, shape.prefix_bits))
-        met.append(_Met(lookup, found(lookup, lookup.prefix_bits), passing))
-    return met
-
-
 _WHOLE = TableLookup(0, 0, 0)
 
 
-def _reads_all(met: list[_Met]) -> bool:
-    return [each.lookup for each in met] == [_WHOLE]
+class _BlockModel:
+    """The bytes and the time of tables of blocks that hold n fingerprints, for probes of a radius, by default the design's."""
 
+    def __init__(
+        self, design: Design, n: int, blocks: Blocks, shapes: Shapes, sample: Sample | None = None, radius: int | None = None
+    ) -> None:
+        bits = table_bits(n, blocks, design.width.bits)
+        self._design, self._n, self._blocks, self._shapes, self._sample = design, n, blocks, shapes, sample
+        self._table_bytes = n * bits / 8
+        self._per_block = max(blocks.bytes * 8 / bits, 1.0)
+        self._filter_bytes = sum(shape.file_bytes(n) for shape in shapes.values())
+        lookups = design.lookups(n, radius, {table: shape.prefix_bits for table, shape in shapes.items()})
+        self._reads_all = lookups == (_WHOLE,)
+        self._met = [_Met(_WHOLE, float(n), 1.0)] if self._reads_all else list(map(self._met_by, lookups))
 
-class _Packed(NamedTuple):
-    per_block: float  # entries
-    codec: str
-    filter_bytes: int  # the filters of all tables
+    def _met_by(self, lookup: TableLookup) -> _Met:
+        shape = self._shapes[lookup.table] if lookup.filtered else None
+        passing = 1.0 if shape is None else shape.passing(self._found(lookup, shape.prefix_bits))
+        return _Met(lookup, self._found(lookup, lookup.prefix_bits), passing)
 
+    def _found(self, lookup: TableLookup, prefix_bits: int) -> float:
+        if self._sample is None:
+            return self._n / 2.0**prefix_bits
+        table = self._design.tables[lookup.table]
+        return self._n * self._sample.within(table, prefix_bits, lookup.flips) / lookup.variant_count
 
-def _packed(bits: float, n: int, blocks: Blocks, shapes: Shapes) -> _Packed:
-    """Return how tables of n entries of a width are packed."""
-    filter_bytes = sum(shape.file_bytes(n) for shape in shapes.values())
-    return _Packed(max(blocks.bytes * 8 / bits, 1.0), blocks.codec, filter_bytes)
+    def nanoseconds(self, queries: int) -> float:
+        """Return the time of one query of a batch."""
+        if self._reads_all:
+            return scan_nanoseconds(self._n, self._design.width.words, queries)
+        total = 0.0
+        for lookup, found, passing in self._met:
+            opened = lookup.variant_count * passing
+            if lookup.filtered:
+                total += lookup.variant_count * filter_nanoseconds(self._filter_bytes)
+            if opened:
+                done = work(self._n, self._per_block, found / passing, queries * opened)
+                total += opened * priced(done, NANOSECONDS[self._blocks.codec])
+        return total
 
-
-def _block_nanoseconds(design: Design, n: int, met: list[_Met], packed: _Packed, queries: int) -> float:
-    if _reads_all(met):
-        return scan_nanoseconds(n, design.width.words, queries)
-    total = 0.0
-    for lookup, found, passing in met:
-        opened = lookup.variant_count * passing
-        if lookup.filtered:
-            total += lookup.variant_count * filter_nanoseconds(packed.filter_bytes)
-        if opened:
-            total += opened * lookup_nanoseconds(n, packed.per_block, packed.codec, found / passing, queries * opened)
-    return total
+    def costs(self) -> _Costs:
+        """Return the bytes, and the work of one query."""
+        size = int(self._table_bytes * len(self._design.tables)) + self._filter_bytes
+        batch, single = self.nanoseconds(BATCH_QUERIES), self.nanoseconds(1)
+        if self._reads_all:
+            return _Costs(size, 1, float(self._n), batch, single, 1 + self._table_bytes * COLD_BYTE_NS / COLD_READ_NS)
+        lookups = sum(each.lookup.variant_count for each in self._met)
+        candidates = sum(each.lookup.variant_count * each.found for each in self._met)
+        reads = 0.0
+        for each in self._met:
+            opened = 1 + each.found / self._per_block * self._blocks.bytes / 4096
+            reads += each.lookup.variant_count * (each.passing * opened + int(each.lookup.filtered))
+        return _Costs(size, lookups, candidates, batch, single, reads)
 
 
 def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes:
@@ -254,21 +249,20 @@ def filters_of(design: Design, fingerprint_count: int, blocks: Blocks) -> Shapes
     shapes = filter_shapes(design, fingerprint_count)
     if blocks.filter is True or not shapes:
         return shapes
-    with_them, without = (_weighted(_block_costs(design, fingerprint_count, None, blocks, each)) for each in (shapes, NO_FILTERS))
-    return shapes if with_them < without else NO_FILTERS
 
+    def cost(of: Shapes) -> float:
+        costs = _BlockModel(design, fingerprint_count, blocks, of).costs()
+        return weighted(mean_nanoseconds(costs.nanoseconds, costs.single_nanoseconds), costs.bytes)
 
-def _weighted(costs: _Costs) -> float:
-    return weighted(mean_nanoseconds(costs.nanoseconds, costs.single_nanoseconds), costs.bytes)
+    return shapes if cost(shapes) < cost(NO_FILTERS) else NO_FILTERS
 
 
 def _ring_costs(candidate: Design, n: int, sample: Sample | None) -> _Costs:
-    done = column_costs.work(candidate, n, candidate.radius, sample)
-    left = done.copies + done.rows
+    done = column_work(candidate, n, candidate.radius, sample)
     # A page of the directory, one or more pages of tags, and one page for each entry that is left.
-    reads = 2 * done.lookups + done.candidates * column_costs.TAG_BYTES / _kernel.PAGE_BYTES + left
-    tables_bytes = sum(column_costs.file_bytes(table, n) for table in candidate.tables)
-    time = column_costs.nanoseconds(done)
+    reads = 2 * done.lookups + done.candidates * TAG_BYTES / _kernel.PAGE_BYTES + (done.copies + done.rows)
+    tables_bytes = sum(column_bytes(table, n) for table in candidate.tables)
+    time = priced(done, COLUMN_NANOSECONDS)
     return _Costs(tables_bytes, int(done.lookups), done.candidates, time, time, reads)
 
 
@@ -279,7 +273,5 @@ def probe_nanoseconds(design: Design, fingerprint_count: int, radius: int, queri
     """
     n = max(fingerprint_count, 1)
     if design.ring:
-        return column_costs.batch_nanoseconds(column_costs.work(design, n, radius), design, queries)
-    shapes = filters_of(design, n, blocks)
-    packed = _packed(table_bits(n, blocks, design.width.bits), n, blocks, shapes)
-    return _block_nanoseconds(design, n, _met(design, n, radius, shapes, None), packed, queries)
+        return column_batch_nanoseconds(column_work(design, n, radius), design, queries)
+    return _BlockModel(design, n, blocks, filters_of(design, n, blocks), radius=radius).nanoseconds(queries)

@@ -22,7 +22,6 @@ import numpy as np
 
 from fpstore.base.arguments import is_iterable
 from fpstore.base.width import WORD_BITS, Width, check_width
-from fpstore.design.columns import column_tables, columns, deal_in_turn
 from fpstore.design.covering import Effort, covers
 from fpstore.design.tables import (
     BLOCKS,
@@ -37,6 +36,7 @@ from fpstore.design.tables import (
     TableLookup,
     TableSpec,
     identity,
+    led_by,
     row_spec,
     spread,
 )
@@ -104,7 +104,7 @@ class Design:
             looks = tuple(TableLookup(place, table.prefix_bits, t) for (place, table), t in flips if t >= 0)
             _check_variants(self, radius, looks)
             return looks
-        return _lookups(self, _log2(fingerprint_count), radius, frozenset(filter_bits.items()))
+        return _lookups(self, max(fingerprint_count, 1).bit_length() - 1, radius, frozenset(filter_bits.items()))
 
     def scans(self, fingerprint_count: int, radius: int) -> bool:
         """Whether a probe of this radius compares every fingerprint."""
@@ -129,10 +129,6 @@ class Design:
 # With flips, a look-up uses about log2 n - FLIP_SLACK_BITS leading bits, so that each meets about 2^FLIP_SLACK_BITS entries of a
 # block that it has opened anyway, and fewer look-ups are needed.
 FLIP_SLACK_BITS = 2
-
-
-def _log2(fingerprint_count: int) -> int:
-    return max(fingerprint_count, 1).bit_length() - 1
 
 
 @lru_cache(maxsize=1024)
@@ -182,23 +178,15 @@ def _check_variants(design: Design, radius: int, lookups: Sequence[TableLookup])
             )
 
 
-def block_lengths(block_count: int, bits: int) -> list[int]:
-    """Cut ``bits`` into blocks whose lengths differ by at most one, longer ones first."""
-    short, longer = divmod(bits, block_count)
-    return [short + 1] * longer + [short] * (block_count - longer)
-
-
 def _cut(source: Sequence[int], block_count: int) -> list[list[int]]:
-    cuts = [0, *itertools.accumulate(block_lengths(block_count, len(source)))]
-    return [list(source[a:b]) for a, b in itertools.pairwise(cuts)]
+    """Cut source bits into blocks whose lengths differ by at most one, longer ones first."""
+    return [block.tolist() for block in np.array_split(np.array(source), block_count)]
 
 
 def _table(leading: Sequence[int], flips: int, bits: int) -> TableSpec:
     # A look-up goes by leading bits of one word. Those beyond it may differ: that only adds candidates.
-    leads = set(leading)
-    rest = [bit for bit in range(bits) if bit not in leads]
     prefix_bits = min(len(leading), WORD_BITS)
-    return TableSpec(bytes([*leading, *rest]), prefix_bits, min(flips, prefix_bits))
+    return TableSpec(led_by(leading, bits), prefix_bits, min(flips, prefix_bits))
 
 
 def blocks(block_count: int, leading_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec]:
@@ -258,6 +246,64 @@ def flip(block_count: int, radius: int, bits: int = WORD_BITS) -> list[TableSpec
     return [_table(block, flips, bits) for block, flips in zip(cut, spread(block_count, radius), strict=True)]
 
 
+def columns(block_count: int, radius: int, bits: int = WORD_BITS, bucket_bits: int | None = None) -> list[TableSpec]:
+    """Each of ``block_count`` disjoint blocks numbers the buckets of a column table, whose tag is of the next block.
+
+    Above 64 bits, the first table has the rows, and the others refer to them.
+    """
+    length = bits // block_count if block_count else 0
+    cut = [range(place * length, (place + 1) * length) for place in range(block_count)]
+    return column_tables(cut, min(length, TAG_BITS) if bucket_bits is None else bucket_bits, radius, bits)
+
+
+def column_tables(
+    cut: Sequence[Sequence[int]], bucket_bits: int, radius: int, bits: int, family: str = "columns"
+) -> list[TableSpec]:
+    """Return the column tables of disjoint blocks of source bits of equal length.
+
+    The first ``bucket_bits`` of a block number the buckets of its table, and the first bits of the next block are its tag.
+
+    Copies, up to 64 bits, begin with a table in the order of the fingerprints: the first two blocks are the leading bits.
+    """
+    length = len(cut[0]) if cut else 0
+    most = min(length, MOST_BUCKET_BITS)
+    if not LEAST_BUCKET_BITS <= bucket_bits <= most:
+        fits = f"to {most}" if most >= LEAST_BUCKET_BITS else f"or more: use at most {bits // LEAST_BUCKET_BITS} blocks"
+        raise InputError(
+            f"{family}-{len(cut)}-{bucket_bits}: {len(cut)} blocks of {bits} bits have {length} each, and the number of a bucket "
+            f"has {LEAST_BUCKET_BITS} {fits}"
+        )
+    if max(spread(len(cut), radius)) >= bucket_bits:
+        raise InputError(f"{family}-{len(cut)} at radius {radius} would look at every bucket: use more blocks, or scan")
+    wide = bits > WORD_BITS
+    specs = [row_spec(bits)] if wide else []
+    for place, flips in enumerate(spread(len(cut), radius)):
+        block, behind = cut[place], (place + 1) % len(cut)
+        tag: Sequence[int] = cut[behind][:TAG_BITS]
+        # The tag of the table in the order of the fingerprints follows its bucket. No other tag has these bits.
+        if len(cut) == 1 or (not wide and place == 0):
+            tag = range(bucket_bits, min(bucket_bits + TAG_BITS, bits if len(cut) == 1 else 2 * length))
+        elif not wide and behind == 0:
+            tag = cut[0][: min(TAG_BITS, bucket_bits)]
+        permutation = led_by([*block[:bucket_bits], *tag], bits)
+        specs.append(TableSpec(permutation, bucket_bits, flips, REFERENCES if wide else COPIES, len(tag)))
+    return specs
+
+
+def deal_in_turn(block_count: int, bits: int) -> tuple[list[list[int]], int]:
+    """Return disjoint blocks of equal length, of bits dealt in turn, and the number of leading blocks that stay: two for copies.
+
+    InputError if there are not two blocks to deal to.
+    """
+    length = bits // block_count if block_count else 0
+    kept = 0 if bits > WORD_BITS else 2
+    free, count = range(kept * length, bits), block_count - kept
+    if count < 2:
+        raise InputError(f"dealt-M-B at {bits} bits needs at least {kept + 2} blocks, got M={block_count}")
+    dealt = [list(free[start::count])[:length] for start in range(count)]
+    return [list(range(place * length, (place + 1) * length)) for place in range(kept)] + dealt, kept
+
+
 def lookup_radius(width: int) -> int:
     """Return the largest radius of designs that look up parts of their tables."""
     return width // LOOKUP_DIVISOR
@@ -283,25 +329,14 @@ def check_design(name: object, radius: object, width: int = WORD_BITS) -> str | 
 
 
 def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radius: int = 3, width: int = WORD_BITS) -> Design:
-    """Make a design from its name, or from a list of table descriptions.
+    """Make a design from its name, or from a list of table descriptions; InputError if it is not exact for the radius.
 
-    Parameters
-    ----------
-    name : str or iterable of dict
-        ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``, ``nested-A-B``,
-        ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``, ``scan`` (the identity table alone, read as a whole); or
-        tables, each a :class:`TableSpec` or a dict with ``permutation`` (source bits, most significant first, or their bytes in
-        hexadecimal digits), ``prefix_bits``, and if need be ``flips``, ``kind`` and ``tag_bits``. The first table must be in
-        order of the fingerprints: the id map follows it. A :class:`Design` is checked, and keeps its name.
-    radius : int
-        The largest radius for which it must be exact, 0 to the width; above a quarter of it, ``scan`` is the only design.
-    width : int
-        Bits of a fingerprint: 32, 64, 128 or 256.
-
-    Raises
-    ------
-    InputError
-        The name is unknown, the design is not exact for the radius, or the tables leave some pair uncovered.
+    Names are ``manku-4``, ``manku-10``, ``manku-16``, ``manku-20``, ``manku-28``, ``blocks-M-C``, ``striped-M-C``,
+    ``nested-A-B``, ``flip-M``, ``columns-M``, ``columns-M-B``, ``dealt-M-B``, ``scan`` (the identity table alone, read as a
+    whole; above a quarter of the width, it is the only design). A table is a :class:`TableSpec` or a dict with ``permutation``
+    (source bits, most significant first, or their bytes in hexadecimal digits), ``prefix_bits``, and if need be ``flips``,
+    ``kind`` and ``tag_bits``. The first table must be in order of the fingerprints: the id map follows it. A :class:`Design` is
+    checked, and keeps its name.
 
     Examples
     --------

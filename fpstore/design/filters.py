@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fpstore import _kernel
-from fpstore.design.costs import OPENED_TESTS
 from fpstore.design.families import FLIP_SLACK_BITS, MAX_VARIANTS, Design, needed_tables
 from fpstore.design.tables import TableSpec
 
@@ -24,25 +23,16 @@ MOST_PREFIX_BITS = 40
 SET_BITS = 3  # of a word, by a prefix
 BUCKET_PREFIXES_BITS = 8  # log2 of the prefixes of a bucket, which has a few lines of the cache
 LEAST_FINGERPRINTS = 1 << 6  # in a smaller set, a table is one block
+OPENED_TESTS = 25.0  # the price of an opened block, in tests of a word, when the shape of a filter is chosen
 MOST_FINGERPRINTS = 1 << 35  # a filter has at most 2^32 - 1 words
 
 
 class FilterShape(NamedTuple):
-    """The shape of a filter.
+    """The shape of a filter."""
 
-    Attributes
-    ----------
-    prefix_bits : int
-        Leading bits of an entry that the filter knows.
-    bucket_bits : int
-        Leading bits that choose a bucket of words.
-    bits_per_prefix : int
-        Bits of a filter for each distinct prefix.
-    """
-
-    prefix_bits: int
-    bucket_bits: int
-    bits_per_prefix: int
+    prefix_bits: int  # leading bits of an entry that the filter knows
+    bucket_bits: int  # leading bits that choose a bucket of words
+    bits_per_prefix: int  # of the filter, for each distinct prefix
 
     def passing(self, found: float) -> float:
         """Return the share of look-ups that pass, if a look-up meets ``found`` entries with its prefix on average."""
@@ -85,11 +75,8 @@ def _shape(spec: TableSpec, fingerprint_count: int) -> FilterShape | None:
 
     most = min(spec.prefix_bits, log2_count + FINER_BITS, MOST_PREFIX_BITS)
     known = (bits for bits in range(log2_count, most + 1) if not spec.flips or variants(bits) <= MAX_VARIANTS)
-    shapes = [_of_prefix(bits, log2_count) for bits in known]
+    buckets = max(log2_count - BUCKET_PREFIXES_BITS, 0)
+    shapes = [FilterShape(bits, min(buckets, bits), BITS_PER_PREFIX) for bits in known]
     best = min(shapes, key=cost, default=None)
     without = variants(min(spec.prefix_bits, max(log2_count - FLIP_SLACK_BITS, 0))) if spec.flips else 1
     return best if best is not None and cost(best) < without * OPENED_TESTS else None
-
-
-def _of_prefix(prefix_bits: int, log2_count: int) -> FilterShape:
-    return FilterShape(prefix_bits, min(max(log2_count - BUCKET_PREFIXES_BITS, 0), prefix_bits), BITS_PER_PREFIX)

@@ -18,11 +18,20 @@ import numpy as np
 from fpstore.base.aliases import Words
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width
-from fpstore.design.columns import columns
 from fpstore.design.dealing import exchange
-from fpstore.design.families import lookup_radius
+from fpstore.design.families import columns, lookup_radius
 from fpstore.design.sample import Sample
-from fpstore.design.tables import COPIES, LEAST_BUCKET_BITS, MOST_BUCKET_BITS, ROWS, TAG_BITS, TableSpec, near_share, spread
+from fpstore.design.tables import (
+    COPIES,
+    LEAST_BUCKET_BITS,
+    MOST_BUCKET_BITS,
+    ROWS,
+    TAG_BITS,
+    TableSpec,
+    led_by,
+    near_share,
+    spread,
+)
 
 MOST_BLOCKS = 40
 SAMPLED_PLANS = 8  # the sample compares this many of the best plans for a uniform set
@@ -50,25 +59,13 @@ SPLIT_ROWS, GROUP_ROWS = 512, 96  # a bucket of more rows is split, and a row is
 
 @dataclass(frozen=True)
 class JoinDesign:
-    """The tables of a join.
-
-    Attributes
-    ----------
-    name : str
-    radius : int
-    tables : tuple of TableSpec
-        Each with its permutation, the bits of its buckets and of its tag.
-    flips : tuple of int
-        In how many bits of the bucket a pair may differ, for each table.
-    both : tuple of int
-        And in how many of bucket and tag together.
-    """
+    """The tables of a join."""
 
     name: str
     radius: int
     tables: tuple[TableSpec, ...]
-    flips: tuple[int, ...]
-    both: tuple[int, ...]
+    flips: tuple[int, ...]  # for each table, in how many bits of the bucket a pair may differ
+    both: tuple[int, ...]  # and in how many of bucket and tag together
 
     @property
     def width(self) -> Width:
@@ -93,8 +90,7 @@ class JoinDesign:
 def everything(radius: int, width: int, bits: Sequence[int] | None = None) -> JoinDesign:
     """Return the design that compares every pair, first by a tag of the first of some bits."""
     tag = range(width)[:TAG_BITS] if bits is None else bits[:TAG_BITS]
-    permutation = bytes([*tag, *sorted(set(range(width)).difference(tag))])
-    return JoinDesign("scan", radius, (TableSpec(permutation, 0, 0, tag_bits=len(tag)),), (0,), (radius,))
+    return JoinDesign("scan", radius, (TableSpec(led_by(tag, width), 0, 0, tag_bits=len(tag)),), (0,), (radius,))
 
 
 def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[int]:
@@ -107,14 +103,7 @@ def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[
 
 
 def designs(count: int, radius: int, width: int, bits: Sequence[int] | None = None) -> Iterator[JoinDesign]:
-    """Yield the designs that are worth comparing for a set of ``count`` rows.
-
-    Parameters
-    ----------
-    count, radius, width : int
-    bits : sequence of int, optional
-        Those in which fingerprints differ, the most telling first; by default all.
-    """
+    """Yield the designs that are worth comparing for a set of rows which differ in some bits, the most telling first."""
     yield everything(radius, width, bits)
     bits = range(width) if bits is None else bits
     if radius > lookup_radius(width):
@@ -156,9 +145,7 @@ def _tables(cut: Sequence[Sequence[int]], bucket: int, radius: int, width: int) 
     for place, flips in enumerate(spread(len(cut), radius)):
         block, behind = cut[place], cut[(place + 1) % len(cut)]
         tag = behind[:TAG_BITS] if len(cut) > 1 else block[bucket : bucket + TAG_BITS]
-        lead = [*block[:bucket], *tag]
-        rest = set(range(width)).difference(lead)
-        out.append(TableSpec(bytes([*lead, *sorted(rest)]), bucket, flips, COPIES, len(tag)))
+        out.append(TableSpec(led_by([*block[:bucket], *tag], width), bucket, flips, COPIES, len(tag)))
     return out
 
 
@@ -215,19 +202,9 @@ def plan_join(
     queries: int | None = None,
     bits: Sequence[int] | None = None,
 ) -> JoinDesign:
-    """Return the design with the least estimated time for the pairs of a set.
+    """Return the design with the least estimated time for the pairs of a set of ``count`` rows, with itself or with queries.
 
-    Parameters
-    ----------
-    count : int
-        The rows of the set.
-    radius, width : int
-    sample : Sample, optional
-        Some of the rows; by default they are uniform.
-    queries : int, optional
-        The rows of the other set; by default the set is joined with itself.
-    bits : sequence of int, optional
-        Those in which fingerprints differ; by default all.
+    Rows are uniform unless there is a sample of them. They differ in some bits, by default in all.
     """
 
     def priced(some: Iterable[JoinDesign], sample: Sample | None) -> list[tuple[float, JoinDesign]]:

@@ -14,9 +14,8 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_whole
 from fpstore.base.resources import parse_size, total_memory
 from fpstore.base.width import WORD_BITS, Width, check_width
-from fpstore.design import column_costs
 from fpstore.design.blocks import AUTO, HUFFMAN, PREFER, STORAGE, Blocks, check_blocks, default_block_bytes
-from fpstore.design.costs import weighted
+from fpstore.design.costs import bucket_bits, weighted
 from fpstore.design.dealing import deal
 from fpstore.design.estimates import Plan, Requirements, estimate
 from fpstore.design.families import MANKU, SCAN, Design, check_radius, design, lookup_radius
@@ -141,18 +140,10 @@ def _plans(n: int, radius: int, required: Requirements, sample: Sample | None = 
 
 
 class Crossover(NamedTuple):
-    """The set and the radius at which a scan becomes cheaper than every design with look-ups.
+    """The set and the radius at which a scan becomes cheaper than every design with look-ups."""
 
-    Attributes
-    ----------
-    radius : int
-        The smallest radius at which a scan is cheaper, for this number of fingerprints.
-    fingerprints : int or None
-        The largest number for which it is, to two digits, at this radius; None if it is for every number.
-    """
-
-    radius: int
-    fingerprints: int | None
+    radius: int  # the smallest at which a scan is cheaper, for this number of fingerprints
+    fingerprints: int | None  # the largest number, to two digits, for which it is at this radius; None if for every number
 
 
 def crossover(n: int, radius: int, storage: str = "hot", width: int = WORD_BITS) -> Crossover:
@@ -212,9 +203,9 @@ def _with_columns(radius: int, width: int, fingerprint_count: int) -> Iterator[D
     """Yield the best column tables of uniform fingerprints for each number of them."""
     for block_count in COLUMN_BLOCKS:
         designs = []
-        for bucket_bits in column_costs.bucket_bits(block_count, width, fingerprint_count):
-            usual = bucket_bits == min(width // block_count, TAG_BITS)
-            name = f"columns-{block_count}" if usual else f"columns-{block_count}-{bucket_bits}"
+        for bits in bucket_bits(block_count, width, fingerprint_count):
+            usual = bits == min(width // block_count, TAG_BITS)
+            name = f"columns-{block_count}" if usual else f"columns-{block_count}-{bits}"
             with suppress(InputError):  # too many look-ups
                 made = design(name, radius, width)
                 made.lookups(fingerprint_count)
@@ -265,15 +256,7 @@ def weighted_cost(p: Plan, storage: str = "hot") -> float:
 
 
 def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
-    """Return the plan with the lowest weighted cost (:func:`weighted_cost`), and among equals the smaller.
-
-    Parameters
-    ----------
-    plans : sequence of Plan
-        At least one.
-    storage : {"hot", "cold"}
-        Which of the two times counts.
-    """
+    """Return the plan with the lowest weighted cost (:func:`weighted_cost`), and among equals the smaller."""
     return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
 
 

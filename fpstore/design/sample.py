@@ -20,18 +20,12 @@ FEWEST_PAIRS = 64  # a share that fewer pairs of the sample show is too uncertai
 
 
 def evenly(rows: Words, count: int) -> Words:
-    """Return at most ``most`` of the rows, evenly spread."""
+    """Return at most ``count`` of the rows, evenly spread."""
     return rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
 
 
 class EvenRows:
-    """Some rows of a stream, evenly spread, however long the stream is.
-
-    Parameters
-    ----------
-    words : int
-        Of a row.
-    """
+    """Some rows of a stream, evenly spread, however long the stream is."""
 
     def __init__(self, words: int) -> None:
         self._parts = [empty_rows(0, words)]
@@ -55,13 +49,7 @@ class EvenRows:
 
 
 class Sample:
-    """A random sample of a set's fingerprints, and estimates from it.
-
-    Parameters
-    ----------
-    fingerprints : ndarray of uint64, rows
-    width : Width
-    """
+    """A random sample of a set's fingerprints, and estimates from it."""
 
     def __init__(self, fingerprints: Words, width: Width) -> None:
         self._values = np.ascontiguousarray(evenly(fingerprints, SAMPLE_SIZE))

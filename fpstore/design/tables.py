@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
 from typing import Any
@@ -32,6 +32,11 @@ def identity(bits: int) -> bytes:
     return bytes(range(bits))
 
 
+def led_by(leading: Sequence[int], bits: int) -> bytes:
+    """Return the permutation in which some bits lead, and the others follow in order."""
+    return bytes([*leading, *sorted(set(range(bits)).difference(leading))])
+
+
 @dataclass(frozen=True, repr=False)
 class TableSpec:
     """One table of a design.
@@ -39,7 +44,7 @@ class TableSpec:
     Parameters
     ----------
     permutation : bytes
-        64 entries; entry i is the source bit of bit i, where 0 is the most significant bit.
+        An entry for each bit; entry i is the source bit of bit i, where 0 is the most significant bit.
     prefix_bits : int
         The number of leading bits (after the permutation) that a look-up fixes.
     flips : int

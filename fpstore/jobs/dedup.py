@@ -183,22 +183,8 @@ def deduplicate(
 ) -> Duplicates:
     """Find the duplicates of a corpus, copy the rows that are kept, and list the clusters.
 
-    An error of a path comes before the work, and before a folder is made for it.
-
-    Parameters
-    ----------
-    corpus : RowSource
-    job : DedupJob
-    resources : Resources
-    output : path-like, optional
-        Where to copy the rows that are kept.
-    overwrite : bool
-    folder : Path, optional
-        Keeps what is done, to resume the job.
-    listing, open_listing : optional
-        Where to write the clusters, and what opens a writer of them.
-    keeping : callable
-        Returns the checkpoint in the folder.
+    An error of a path comes before the work. ``folder`` keeps what is done, to resume the job; ``keeping`` returns the checkpoint
+    in it. The clusters go to ``listing``, for which ``open_listing`` opens a writer.
     """
     if folder is not None:
         check_outside(corpus, folder)

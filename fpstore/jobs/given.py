@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import distinct_places, lims_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
-from fpstore.base.width import Width, ascending, order_of, places_of
+from fpstore.base.width import Width, places_of
 from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
@@ -87,12 +87,10 @@ class GivenRows:
     """Distinct rows of a width, ascending, each with the places of its ids: ``names`` has one id per row as it was given."""
 
     def __init__(self, rows: Words, names: Names, width: Width) -> None:
-        order = order_of(rows)
-        ordered = rows[order]
-        begins = np.flatnonzero(np.concatenate([np.ones(min(len(rows), 1), bool), ascending(ordered)]))
-        self.width, self.rows = width, np.ascontiguousarray(ordered[begins])
-        self._lims = np.append(begins, len(rows))
-        self._names, self._order = names, order.astype(np.uint64)
+        self.width = width
+        self.rows, places = distinct_places(rows)
+        self._lims = lims_of(np.bincount(places, minlength=len(self.rows)))
+        self._names, self._order = names, stable_order(places).astype(np.uint64)
 
     def digest(self) -> str:
         """Return a number in hexadecimal digits that tells these rows and ids from others."""

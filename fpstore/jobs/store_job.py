@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -45,25 +45,26 @@ class StoreJob(NamedTuple):
         return checkpoint_in(None if folder is None else check_path(folder, "resume"), self.identity)
 
 
-class Limits(NamedTuple):
-    """The arguments that all jobs over a store share, as a user gives them."""
+class Taken(NamedTuple):
+    """What a job takes of a store: its state at one moment, what tells this state and the radius from others, and the limits."""
 
-    radius: int | None
-    memory: int | str | None
-    threads: int | None
-    progress: Progress | None
-
-    def of(self, store: Any) -> tuple[Snapshot, JobIdentity, int, Resources]:
-        """Return a :class:`fpstore.Store` as it is now, what tells this state and the radius from any other, and the limits."""
-        resources = checked_resources(self.memory, self.threads, self.progress)
-        radius: int = store.radius if self.radius is None else check_radius(self.radius, store.width)
-        snapshot, identity = _identified("store", store)
-        return snapshot, {"radius": radius, **identity}, radius, resources
+    snapshot: Snapshot
+    identity: JobIdentity
+    radius: int
+    resources: Resources
 
 
-def pairs_job(store: Any, limits: Limits, duplicates: bool) -> StoreJob:
+def taken_from(store: Any, radius: int | None, memory: int | str | None, threads: int | None, progress: Progress | None) -> Taken:
+    """Return what a job takes of a :class:`fpstore.Store` as it is now; InputError for a wrong argument."""
+    resources = checked_resources(memory, threads, progress)
+    radius = store.radius if radius is None else check_radius(radius, store.width)
+    snapshot, identity = _identified("store", store)
+    return Taken(snapshot, {"radius": radius, **identity}, radius, resources)
+
+
+def pairs_job(taken: Taken, duplicates: bool) -> StoreJob:
     """Return the job of :meth:`fpstore.Store.pairs`; InputError for a wrong argument."""
-    snapshot, identity, radius, resources = limits.of(store)
+    snapshot, identity, radius, resources = taken
     duplicates = check_flag(duplicates, "duplicates")
 
     def run(kept: Checkpoint | None) -> Iterator[Pairs]:
@@ -72,10 +73,10 @@ def pairs_job(store: Any, limits: Limits, duplicates: bool) -> StoreJob:
     return StoreJob(snapshot, resources, lambda: {"job": "pairs", "duplicates": duplicates, **identity}, run)
 
 
-def clusters_job(store: Any, limits: Limits, group: str | None, keep: str) -> StoreJob:
+def clusters_job(taken: Taken, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None) -> StoreJob:
     """Return the job of :meth:`fpstore.Store.clusters`; InputError for a wrong argument."""
-    snapshot, identity, radius, resources = limits.of(store)
-    grouping = grouping_of(radius, group, keep, store.fingerprinter)
+    snapshot, identity, radius, resources = taken
+    grouping = grouping_of(radius, group, keep, fingerprinter)
 
     def run(kept: Checkpoint | None) -> Clusters:
         return clusters_of(snapshot, grouping, resources, kept)
@@ -83,9 +84,9 @@ def clusters_job(store: Any, limits: Limits, group: str | None, keep: str) -> St
     return StoreJob(snapshot, resources, lambda: {"job": "clusters", **grouping._asdict(), **identity}, run)
 
 
-def join_job(store: Any, limits: Limits, other: Any, ids: Any = None) -> StoreJob:
+def join_job(taken: Taken, store: Any, other: Any, ids: Any = None) -> StoreJob:
     """Return the job of :meth:`fpstore.Store.join`; InputError for a wrong argument."""
-    snapshot, identity, radius, resources = limits.of(store)
+    snapshot, identity, radius, resources = taken
     side, described = _side(store, other, ids)
 
     def run(kept: Checkpoint | None) -> Iterator[Pairs]:

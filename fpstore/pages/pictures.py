@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, floor, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TOP, FOOT = 12, 26  # pixels above and below what is drawn
 LINES_HEIGHT = 200  # pixels
@@ -26,48 +26,11 @@ class Bar(NamedTuple):
     other: bool = False
 
 
-class Tick(NamedTuple):
-    """A line across: its place from the top, the words beside it, and whether bars begin there."""
-
-    y: float
-    words: str
-    is_base: bool
-
-
-class Rectangle(NamedTuple):
-    """A bar that stands: the bar, and its place and size."""
-
-    bar: Bar
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-class Picture(NamedTuple):
-    """What is drawn.
-
-    Attributes
-    ----------
-    height : int
-        Pixels.
-    ticks : list of Tick
-    names : list of (float, str)
-        Below: the place and the words.
-    bars : list of Rectangle
-    series : list of list of (float, float)
-        The points of lines, of which the last is the main one.
-    """
-
-    height: int
-    ticks: list[Tick]
-    names: list[tuple[float, str]]
-    bars: Sequence[Rectangle] = ()
-    series: Sequence[list[tuple[float, float]]] = ()
+Picture = dict[str, Any]  # for the macro `drawn`: height, ticks, names, bars and series, the last of which is the main line
 
 
 class Scale(NamedTuple):
-    """What stands beside the bars: the values with a line, how they read, the value where bars begin, and the ends."""
+    """What stands beside the bars: the values with a line, their words, the value where bars begin, and the ends."""
 
     ticks: Sequence[float]
     words: Callable[[float], str]
@@ -80,16 +43,10 @@ class Scale(NamedTuple):
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return TOP + height * (1 - share)
 
-    def picture(
-        self,
-        height: int,
-        names: Iterable[tuple[float, str]],
-        bars: Sequence[Rectangle] = (),
-        series: Sequence[list[tuple[float, float]]] = (),
-    ) -> Picture:
-        """Return a picture beside this scale."""
-        ticks = [Tick(self.place(tick, height), self.words(tick), tick == self.base) for tick in self.ticks]
-        return Picture(TOP + height + FOOT, ticks, list(names), bars, series)
+    def picture(self, height: int, names: Iterable[tuple[float, str]], **drawn: Any) -> Picture:
+        """Return a picture of bars or series beside this scale."""
+        ticks = [{"y": self.place(tick, height), "words": self.words(tick), "is_base": tick == self.base} for tick in self.ticks]
+        return {"height": TOP + height + FOOT, "ticks": ticks, "names": list(names), **drawn}
 
 
 SHARES = Scale((0, 0.25, 0.5, 0.75, 1), "{:.0%}".format, 0, 0, 1)
@@ -98,20 +55,22 @@ SHARES = Scale((0, 0.25, 0.5, 0.75, 1), "{:.0%}".format, 0, 0, 1)
 def standing_bars(bars: Sequence[Bar], scale: Scale | None = None, height: int = 160) -> Picture:
     """Return a picture of many bars beside each other; some of their names are below."""
     scale = scale or counts_up_to(max((bar.value for bar in bars), default=0))
-    step, drawn = 100 / max(len(bars), 1), []
+    step, drawn = 100 / max(len(bars), 1), list[dict[str, Any]]()
     gap = 0.18 if len(bars) <= 80 else 0.0
     for number, bar in enumerate(bars):
         a, b = sorted((scale.place(bar.value, height), scale.place(scale.base, height)))
         tall = max(b - a, LEAST_SHOWN if bar.value != scale.base else 0)
         top = b - tall if bar.value > scale.base else a
-        drawn.append(Rectangle(bar, (number + gap / 2) * step, top, step * (1 - gap), tall))
-    every = ceil(len(bars) / MOST_LABELS) if len(bars) <= 12 else _round_step(len(bars) / MOST_LABELS)
+        drawn.append({"bar": bar, "x": (number + gap / 2) * step, "y": top, "width": step * (1 - gap), "height": tall})
+    every = ceil(len(bars) / MOST_LABELS)
+    if len(bars) > 12:
+        every = next(step for step in (1, 2, 4, 8, 16, 32, 64) if step >= every)
     names = (
         ((number + 0.5) * step, bar.name)
         for number, bar in enumerate(bars)
         if (int(bar.name) if bar.name.isdecimal() and len(bars) > 12 else number) % every == 0
     )
-    return scale.picture(height, names, bars=drawn)
+    return scale.picture(height, names, bars=drawn, series=[])
 
 
 def lines(series: Sequence[Sequence[float]], names: Sequence[str]) -> Picture:
@@ -129,7 +88,7 @@ def line_picture(series: Sequence[Sequence[float]], names: Sequence[str], scale:
     points = [[((i + 0.5) * step, scale.place(value, LINES_HEIGHT)) for i, value in enumerate(values)] for values in series]
     every = ceil(len(names) / MOST_LABELS)
     below = (((i + 0.5) * step, name) for i, name in enumerate(names) if int(name) % every == 0)
-    return scale.picture(LINES_HEIGHT, below, series=points)
+    return scale.picture(LINES_HEIGHT, below, bars=[], series=points)
 
 
 def counts_up_to(most: float) -> Scale:
@@ -154,7 +113,3 @@ def short(value: float) -> str:
 def few(value: float) -> str:
     """Return a number that may be small, with its significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _round_step(least: float) -> int:
-    return next(step for step in (1, 2, 4, 8, 16, 32, 64) if step >= least)

@@ -37,7 +37,7 @@ OWNERS = {
     "pyarrow": ("io/arrow.py", "io/tables.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
-    "PIL": ("hashing/image.py", "calibration/image_", "calibration/resemblance.py"),
+    "PIL": ("hashing/image.py", "calibration/evidence.py", "calibration/image_", "calibration/resemblance.py"),
     "imagehash": ("hashing/image.py",),
     "pdqhash": ("hashing/image.py",),
     "jieba": ("hashing/features.py",),

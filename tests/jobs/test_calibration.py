@@ -15,12 +15,12 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.calibration import calibrate
 from fpstore.calibration.advice import Wish, false_pairs, suggestions
-from fpstore.calibration.measures import Distances, Measured, all_distances, distances, evidence_of_changes, fingerprints_of
+from fpstore.calibration.evidence import evidence_of_changes, fingerprints_of
+from fpstore.calibration.measures import LEAST_MET, Distances, Measured, Rate, Tail, all_distances, distances
 from fpstore.calibration.measures import measured as measured_by
 from fpstore.calibration.perturbations import CHANGES, Material, parse_change
-from fpstore.calibration.rates import LEAST_MET, Rate, Tail
 from fpstore.calibration.resemblance import resemblance, resembling_pairs, shingles
-from fpstore.calibration.samples import LONGEST, TextSample, sample_of
+from fpstore.calibration.samples import LONGEST, sample_of
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
@@ -139,7 +139,7 @@ def test_distances_are_those_of_brute_force(width):
     texts = [*texts_of(12, words=8), "...", "1 2 3 4 5 6 7 8 9"]
     maker = Letters(width)
     changes = [parse_change(text) for text in ("words=1", "typos=0.2", "truncate=0.4", "numbers=1")]
-    evidence = evidence_of_changes(TextSample(texts, 14, 0, 0), changes, 10, 3, 0.5, ONE_THREAD)
+    evidence = evidence_of_changes(texts, changes, 10, 3, 0.5, ONE_THREAD)
     found = measured(evidence, Setting("letters", maker))
     assert evidence.items[:14] == texts
     assert {name: pairs.shape[1] for name, pairs in evidence.duplicates.items()} == {
@@ -207,16 +207,16 @@ def test_a_sample_is_random_and_the_same_again():
     table = pa.table({"text": [*map(str, range(1000)), None, " \n", ""]})
     found = [sample_of(open_source(table), Projection(text="text"), 100, seed) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
-    assert found[0].documents == 1000
-    assert found[0].empty == 3
-    numbers = list(map(int, found[0].texts))
+    texts, facts = found[0]
+    assert (facts.documents, facts.empty) == (1000, 3)
+    numbers = list(map(int, texts))
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 100
     assert 400 < np.mean(numbers) < 600
-    everything = sample_of(open_source(table), Projection(text="text"), 5000, 1)
-    assert everything.texts == [*map(str, range(1000))]
-    long = sample_of(open_source(pa.table({"text": ["a " * LONGEST, "b"]})), Projection(text="text"), 10, 1)
-    assert (long.shortened, [len(text) for text in long.texts]) == (1, [LONGEST, 1])
+    everything, _ = sample_of(open_source(table), Projection(text="text"), 5000, 1)
+    assert everything == [*map(str, range(1000))]
+    long, facts = sample_of(open_source(pa.table({"text": ["a " * LONGEST, "b"]})), Projection(text="text"), 10, 1)
+    assert (facts.shortened, [len(text) for text in long]) == (1, [LONGEST, 1])
 
 
 def test_calibrations_are_the_same_again_and_threads_do_not_matter():

@@ -13,8 +13,8 @@ from pages import Page
 from PIL import Image, ImageFilter, ImageOps
 
 from fpstore.calibration import calibrate, settings
+from fpstore.calibration.evidence import LARGEST
 from fpstore.calibration.image_changes import parse_image_change
-from fpstore.calibration.image_evidence import LARGEST
 from fpstore.errors import InputError, MissingExtraError
 from fpstore.hashing import ImageHash, SimHash
 

@@ -10,7 +10,7 @@ from speeds import slow
 
 import fpstore
 from fpstore.base.width import Width
-from fpstore.design import column_costs
+from fpstore.design.costs import cheapest, column_work
 from fpstore.design.covering import covers
 from fpstore.design.dealing import deal
 from fpstore.design.families import design
@@ -53,7 +53,7 @@ def test_dealt_blocks_are_exact_and_no_more_than_an_order_of_the_bits(width, blo
 def test_a_look_up_in_dealt_blocks_meets_fewer(width, blocks, radius):
     sample = sample_of(pictures(width), width)
     contiguous, dealt = design(f"columns-{blocks}-16", radius, width), deal(blocks, 16, radius, sample)
-    before, after = (column_costs.work(d, COUNT, d.radius, sample).candidates for d in (contiguous, dealt))
+    before, after = (column_work(d, COUNT, d.radius, sample).candidates for d in (contiguous, dealt))
     assert after < 0.9 * before
 
 
@@ -113,7 +113,7 @@ def test_the_cheapest_thresholds_are_those_of_all():
         tables, total = int(rng.integers(1, 5)), int(rng.integers(1, 7))
         most = int(rng.integers(-(-total // tables), total + 1))
         costs = [np.cumsum(rng.random((queries, most + 1)), axis=1) for _ in range(tables)]
-        chosen = column_costs.cheapest(costs, total)
+        chosen = cheapest(costs, total)
         assert (chosen >= -1).all()
         assert ((chosen + 1).sum(axis=1) == total).all()
         every = [a for a in itertools.product(range(most + 1), repeat=tables) if sum(a) == total]
@@ -126,7 +126,7 @@ def test_the_model_expects_what_the_kernel_counts(tmp_path):
     rows = pictures(64)
     sample = sample_of(rows, 64)
     with fpstore.build(tmp_path / "s", rows, radius=10, design="dealt-4-16") as store:
-        expected = column_costs.work(store.design, len(rows), 10, sample)
+        expected = column_work(store.design, len(rows), 10, sample)
         counted = snapshot_of(store).generation.prober(10).count(rows[:: len(rows) // 4096].copy(), 10)
     lookups, candidates, survivors = (count / 4096 for count in counted)
     assert expected.lookups == pytest.approx(lookups, rel=0.2)

@@ -14,7 +14,7 @@ from speeds import slow
 
 from fpstore import InputError, TableSpec, _kernel
 from fpstore.design.covering import covers
-from fpstore.design.families import MANKU, Design, block_lengths, check_radius, design, lookup_radius
+from fpstore.design.families import MANKU, Design, _cut, check_radius, design, lookup_radius
 from fpstore.design.tables import identity
 
 SIZES = (0, 2**10, 2**24, 2**34)
@@ -285,7 +285,7 @@ def test_designs_of_the_paper():
 
 def test_block_lengths():
     for block_count, bits in ((1, 64), (5, 64), (6, 64), (7, 48), (64, 64)):
-        lengths = block_lengths(block_count, bits)
+        lengths = [len(block) for block in _cut(range(bits), block_count)]
         assert (len(lengths), sum(lengths)) == (block_count, bits)
         assert lengths == sorted(lengths, reverse=True)
         assert lengths[0] - lengths[-1] <= 1

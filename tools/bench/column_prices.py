@@ -14,8 +14,7 @@ from bench.harness import Bench, Result, microseconds, ratio
 from bench.planning import fitted, isas, least
 from fpstore import _kernel
 from fpstore.base.width import Width
-from fpstore.design import column_costs
-from fpstore.design.column_costs import LINE_TAGS, ColumnWork
+from fpstore.design.costs import COLUMN_NANOSECONDS, LINE_TAGS, ColumnWork, column_work, missed_share
 from fpstore.design.sample import Sample, evenly
 from fpstore.query.generation import RingProber
 from fpstore.store import snapshot_of
@@ -57,7 +56,7 @@ def column_prices(bench: Bench) -> Result:
         for point, work in _measured(bench, case):
             points.append(point)
             works.append(work)
-    out: Result = {"assumed": column_costs.NANOSECONDS._asdict()}
+    out: Result = {"assumed": COLUMN_NANOSECONDS._asdict()}
     for isa in isas():
         for how in ("batch", "single"):
             times = [point[isa][how] * 1000 for point in points]
@@ -93,9 +92,9 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             queries = queries[: max(int(MOST_ENTRIES / max(entries, 1)), len(pilot))]
             lookups, candidates, left = (count / len(queries) for count in prober.count(queries, radius))
             copies, kept = (0.0, left) if case.width > 64 else (left, 0.0)
-            missed = column_costs.missed_share(store.design, len(rows))
+            missed = missed_share(store.design, len(rows))
             work = ColumnWork(1.0, lookups, lookups * missed, candidates / LINE_TAGS, copies, kept)
-            expected = column_costs.work(store.design, len(rows), radius, sample)
+            expected = column_work(store.design, len(rows), radius, sample)
             point: Result = {"case": f"{case.width} bits, 2^{log2} {case.kind}, {case.design}", "radius": radius}
             point["work"] = {name: round(amount, 1) for name, amount in zip(ColumnWork._fields, work, strict=True)}
             point["expected_to_counted"] = {

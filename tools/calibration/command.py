@@ -25,9 +25,11 @@ from calibration.corpora import CORPORA, texts_of
 from calibration.plots import draw
 from calibration.tails import tails_of
 from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.measures import BOUND, Distances, Measured, SampledPairs, evidence_of_changes, fingerprints_of, measured
+from fpstore.calibration.evidence import SampledPairs, evidence_of_changes, fingerprints_of
+from fpstore.calibration.measures import Distances, Measured, measured
 from fpstore.calibration.perturbations import CHANGES
-from fpstore.calibration.samples import LONGEST, TextSample
+from fpstore.calibration.request import BOUND
+from fpstore.calibration.samples import LONGEST
 from fpstore.calibration.seeded import Draws
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.hashing import SimHash
@@ -90,14 +92,14 @@ def _corpus(name: str, folder: Path, settings: Sequence[Setting], options: argpa
     """Return the figures of a corpus."""
     texts = _cut(texts_of(name, folder))
     places = Draws(options.seed, name).places(len(texts), options.sample)
-    sample = TextSample([texts[place] for place in places], len(texts), 0, 0)
+    sample = [texts[place] for place in places]
     resources = Resources(0, parse_threads(options.threads))
     evidence = evidence_of_changes(sample, CHANGES, options.copies, options.seed, BOUND, resources)
-    lengths = sorted(map(len, sample.texts))
+    lengths = sorted(map(len, sample))
     return {
         "package": CORPORA[name].package,
         "documents": len(texts),
-        "sample": len(sample.texts),
+        "sample": len(sample),
         "median_characters": lengths[len(lengths) // 2],
         "left_out": evidence.alike,
         "settings": {setting.name: _figures(evidence, setting, resources.threads) for setting in settings},

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.calibration.measures import BOUND, Measured, SampledPairs, fingerprints_of, measured
-from fpstore.calibration.rates import LEAST_MET
+from fpstore.calibration.evidence import SampledPairs, fingerprints_of
+from fpstore.calibration.measures import LEAST_MET, Measured, measured
+from fpstore.calibration.request import BOUND
 from fpstore.calibration.resemblance import resembling_pairs
 from fpstore.calibration.seeded import Draws
 from fpstore.calibration.settings import Setting, parse_setting

@@ -1,0 +1,278 @@
+"""The evidence of a calibration: documents or pictures, and which pairs of them are near-duplicates or strangers.
+
+Texts are a random sample of a corpus with changed copies, or pairs with labels. Pictures are a random sample of files; each is
+decoded once, changed in each way, and all forms are hashed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fpstore.base.resources import Resources
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
+from fpstore.calibration.image_changes import ImageChange
+from fpstore.calibration.perturbations import Material, TextChange
+from fpstore.calibration.request import Request
+from fpstore.calibration.resemblance import Places, Views, one_of_each, resembling_images, resembling_pairs, views
+from fpstore.calibration.samples import Facts, Labelled, labelled_ids, labelled_texts, sample_of
+from fpstore.calibration.seeded import Draws, Reservoir
+from fpstore.calibration.settings import Setting
+from fpstore.errors import InputError
+from fpstore.hashing.base import Hashed
+from fpstore.hashing.corpora import open_corpus
+from fpstore.hashing.documents import File, Notice, Walk, id_of, reason_of
+from fpstore.hashing.image import DETAIL, detail, frames, opened, refusals
+from fpstore.hashing.readers import WAITING_FILES
+from fpstore.io.source import RowSource
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+LABELLED = "labelled"
+LARGEST = 512  # pixels of a side: larger pictures are made smaller, so that copies take less time
+_REPORTED = 64  # files between two reports of progress
+
+
+class SampledPairs(NamedTuple):
+    """The items on which settings are measured: documents, then copies of some.
+
+    The pairs of documents are strangers, unless they are among ``resembling``. All pairs are places of both items, an ndarray of
+    intp of shape (2, pairs).
+    """
+
+    items: list[Any]  # texts, or an `ImageItem` for each picture
+    documents: int  # items that are no copies
+    duplicates: dict[str, Places]  # for each way in which near-duplicates were made
+    different: Places | None  # pairs with the label 0
+    resembling: Places  # with labels, documents that resemble each other or are near-duplicates; otherwise none
+    alike: int = 0  # documents of the sample that were left out: another one of their family is looked at
+
+
+class LookedAt(NamedTuple):
+    """The facts about the corpus, the evidence, and the fingerprints that each setting gives its items."""
+
+    facts: Facts
+    evidence: SampledPairs
+    hashed: Iterable[Hashed]
+
+
+def fingerprints_of(items: Iterable[Any], setting: Setting, threads: int) -> Hashed:
+    """Return the fingerprints that a setting gives some items."""
+    found, known = setting.fingerprinter.fingerprints(items, empty="mask", threads=threads)
+    width = Width(setting.fingerprinter.width)
+    return Hashed(width.from_bytes(found) if width.words > 1 else found.astype(np.uint64), known)
+
+
+def _one_of_each(count: int, pairs: Places, preferred: Any, items: str) -> list[int]:
+    """Return the place of one item of each family; InputError if there is one family: then no two are strangers."""
+    families: list[int] = one_of_each(count, pairs, preferred).tolist()
+    if len(families) < 2:
+        raise InputError(
+            f"all {count:,} {items} of the sample resemble each other, so nothing tells how near strangers are: "
+            f"take a larger sample, other {items}, or a higher resemblance= (--resemblance)",
+            got=len(families),
+        )
+    return families
+
+
+# Texts
+
+
+def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) -> LookedAt:
+    """Look at a sample of a corpus with changed copies; or at pairs with labels, of texts or of ids of the corpus."""
+    if wanted.pairs is not None:
+        pairs = open_corpus(wanted.pairs, texts=False)
+        if corpus is None or wanted.columns is None:
+            found = labelled_texts(pairs)
+        elif wanted.columns.id is None:
+            raise InputError("pairs of ids need the column of the ids of the documents (id=, --id-field)")
+        else:
+            found = labelled_ids(pairs, corpus, wanted.columns)
+        facts, evidence = found.facts, evidence_of_labels(found, wanted.bound)
+    else:
+        assert corpus is not None
+        assert wanted.columns is not None
+        texts, facts = sample_of(corpus, wanted.columns, wanted.sample, wanted.seed, resources.progress, html=wanted.html)
+        changes: Any = wanted.changes
+        evidence = evidence_of_changes(texts, changes, wanted.copies, wanted.seed, wanted.bound, resources)
+
+    def hashed() -> Iterator[Hashed]:
+        for number, setting in enumerate(wanted.settings):
+            resources.report("measuring", number, len(wanted.settings))
+            yield fingerprints_of(evidence.items, setting, resources.threads)
+
+    return LookedAt(facts, evidence, hashed())
+
+
+def evidence_of_changes(
+    sample: Sequence[str], changes: Sequence[TextChange], copies: int, seed: int, bound: float, resources: Resources
+) -> SampledPairs:
+    """Return one document of each family of a sample, with at most ``copies`` copies that are changed in each way.
+
+    A corpus has near-duplicates of its own. They are no strangers to each other, and would count twice. Documents whose
+    resemblance is the bound or more are of one family, and so are those that a chain of such pairs connects.
+
+    Raises
+    ------
+    InputError
+        There are fewer than two families, or no document can be changed.
+    """
+    drawn = len(sample)
+    if drawn < 2:
+        raise InputError(
+            f"a calibration compares documents with each other: at least 2 with text are needed, got {drawn}", got=drawn
+        )
+    families = _one_of_each(drawn, resembling_pairs(sample, bound), np.ones(drawn, bool), "documents")
+    texts, duplicates = [sample[place] for place in families], dict[str, Places]()
+    material, documents = Material(list(texts)), len(texts)
+    order = Draws(seed, "order").order(documents)
+    for number, change in enumerate(changes):
+        places, others = list[int](), list[str]()
+        for place in order:
+            copy = change.copy(material, place, seed) if len(places) < copies else None
+            if copy is not None:
+                places.append(place)
+                others.append(copy)
+        if places:
+            duplicates[change.name] = np.array([places, range(len(texts), len(texts) + len(others))], np.intp)
+            texts += others
+        resources.report("changing", number + 1, len(changes))
+    if not duplicates:
+        raise InputError("no document of the sample can be changed in any of these ways: they are too short, or have no numbers")
+    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), drawn - documents)
+
+
+def evidence_of_labels(found: Labelled, bound: float) -> SampledPairs:
+    """Return the evidence of pairs with labels: strangers are all other pairs of their texts that do not resemble each other."""
+    same, different = (
+        np.array([(a, b) for a, b, duplicate in found.pairs if duplicate == wanted], np.intp).reshape(-1, 2).T
+        for wanted in (True, False)
+    )
+    ordered = np.sort(same, axis=0)
+    left_out = np.concatenate([ordered[:, ordered[0] != ordered[1]], resembling_pairs(found.texts, bound)], axis=1)
+    return SampledPairs(found.texts, len(found.texts), {LABELLED: same}, different, np.unique(left_out, axis=1))
+
+
+# Pictures
+
+
+class ImageItem(NamedTuple):
+    """A picture of the sample, or a copy of one: the path of the file, and the name of the change."""
+
+    id: str
+    change: str | None
+
+
+class _Picture(NamedTuple):
+    """A picture: its file, whether it was made smaller, its views, the changes of its copies, fingerprints by setting."""
+
+    file: File
+    shrunk: bool
+    views: Views
+    changes: list[str]
+    hashed: list[Hashed]
+
+
+def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: Notice | None) -> LookedAt:
+    """Look at a sample of the pictures among some files, and at copies of some; the result does not depend on the threads.
+
+    One picture of each family is looked at, as for texts.
+    """
+    held = Reservoir[File](wanted.sample, Draws(wanted.seed, "sample"))
+    for number, file in enumerate(walk.files()):
+        skipped = _no_picture(walk, file)
+        if skipped is None:
+            held.see(file)
+        elif on_notice is not None:
+            on_notice(file.path, skipped)
+        if number % _REPORTED == 0:
+            resources.report("reading", number + 1, None)
+    files = held.sample()
+    changes: Any = wanted.changes
+    copied = set(Draws(wanted.seed, "order").order(len(files))[: wanted.copies])
+    found, blank, broken = list[_Picture](), 0, 0
+    look = partial(_looked_at, wanted.settings, changes, wanted.seed)
+    each = in_order(lambda at: look(at[1], copied=at[0] in copied), enumerate(files), resources.threads, WAITING_FILES)
+    for (place, file), one in each:
+        resources.report("measuring", place + 1, len(files))
+        if isinstance(one, _Picture):
+            found.append(one)
+            continue
+        blank, broken = blank + (one == "blank"), broken + (one != "blank")
+        if on_notice is not None:
+            on_notice(file.path, one)
+    drawn = len(found)
+    if drawn < 2:
+        message = f"a calibration compares pictures with each other: at least 2 that are not blank are needed, got {drawn}"
+        raise InputError(message, got=drawn)
+    with_copies = np.array([bool(one.changes) for one in found])  # stand for their families, so that there are many copies
+    alike = resembling_images([one.views for one in found], wanted.bound)
+    found = [found[place] for place in _one_of_each(drawn, alike, with_copies, "pictures")]
+    evidence = _evidence(found, [change.name for change in changes], drawn - len(found))
+    hashed = [
+        Hashed(*map(_originals_first, zip(*each, strict=True))) for each in zip(*(one.hashed for one in found), strict=True)
+    ]
+    facts = Facts(held.seen - blank - broken, blank, sum(one.shrunk for one in found), "pictures")
+    return LookedAt(facts, evidence, hashed)
+
+
+def _no_picture(walk: Walk, file: File) -> str | None:
+    """Return why a file of a folder is skipped, if it is, by its beginning; InputError for a file that was named."""
+    try:
+        with refusals(str(file.path), file.path), opened(file.path):
+            walk.check_size(file, file.size)
+    except InputError as error:
+        return reason_of(file, error)
+    return None
+
+
+def _looked_at(
+    settings: Sequence[Setting], changes: Sequence[ImageChange], seed: int, file: File, *, copied: bool
+) -> _Picture | str:
+    """Decode a picture, change it in each way if it is copied, and make the fingerprints of all forms."""
+    try:
+        with refusals(str(file.path), file.path):
+            (picture,) = (_plain(image) for image in frames(file.path, every=False))
+    except InputError as error:
+        return reason_of(file, error)
+    shrunk = max(picture.size) > LARGEST
+    if shrunk:
+        picture.thumbnail((LARGEST, LARGEST))
+    if detail(picture.convert("L")) < DETAIL:
+        return "blank"
+    found = views(picture)
+    copies = [(change.name, copy) for change in changes if (copy := change.copy(picture, seed)) is not None] if copied else []
+    forms = [picture, *(copy for _, copy in copies)]
+    hashed = [fingerprints_of(forms, setting, 1) for setting in settings]
+    return _Picture(file, shrunk, found, [name for name, _ in copies], hashed)
+
+
+def _plain(image: Image) -> Image:
+    """Return the colours of a picture alone: its Exif data would turn it once more."""
+    plain = image.convert("RGB")
+    plain.info.clear()
+    return plain
+
+
+def _evidence(found: Sequence[_Picture], changes: Iterable[str], alike: int) -> SampledPairs:
+    """Return which pictures are copies of which."""
+    items = [ImageItem(id_of(one.file.path), None) for one in found]
+    pairs: dict[str, list[tuple[int, int]]] = {name: [] for name in changes}
+    for place, one in enumerate(found):
+        for name in one.changes:
+            pairs[name].append((place, len(items)))
+            items.append(ImageItem(items[place].id, name))
+    duplicates = {name: np.array(each, np.intp).T for name, each in pairs.items() if each}
+    if not duplicates:
+        raise InputError("no picture of the sample changes in any of these ways: name others with changes= (--change)")
+    return SampledPairs(items, len(found), duplicates, None, np.empty((2, 0), np.intp), alike)
+
+
+def _originals_first(parts: Sequence[Any]) -> Any:
+    """Return the values of all pictures and then those of all copies, of parts with a picture and its copies."""
+    return np.concatenate([*(part[:1] for part in parts), *(part[1:] for part in parts)])

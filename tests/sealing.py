@@ -84,5 +84,5 @@ def tree(tmp_path_factory):
     shape = written(path, [(key_of(number), value_of(number)) for number in range(COUNT)])
     assert len(pages_of(path.read_bytes()[: used_of(path)], BRANCH)) > 2
     with files.opened(path) as descriptor:
-        of_key = {int.from_bytes(item.key, "big"): item.start // PAGE for item in sealed.left_items(path, descriptor, 8)}
+        of_key = {int.from_bytes(item.key, "big"): item.start // PAGE for item in sealed.left_items(path, descriptor, 8, None)}
     return path, shape, [of_key[key_of(number)] for number in range(COUNT)]

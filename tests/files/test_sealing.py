@@ -72,7 +72,7 @@ def test_damaged_checksums_are_an_error_for_those_pages_only(tmp_path):
     path = tmp_path / "f"
     written(path, list(values.items()))
     with files.opened(path) as descriptor:
-        leaf_of = {int.from_bytes(item.key, "big"): item.start // PAGE for item in sealed.left_items(path, descriptor, 8)}
+        leaf_of = {int.from_bytes(item.key, "big"): item.start // PAGE for item in sealed.left_items(path, descriptor, 8, None)}
     assert GROUP_CHUNKS < used_of(path) // PAGE < 2 * GROUP_CHUNKS
     flip(path, path.stat().st_size - DIGEST_BYTES - 2 * HASH_BYTES - 8)  # the last of the second group
     file, read = opened(path), 0

@@ -129,7 +129,7 @@ bool sort_numbers(Number* from, Number* to, Stopper* stop) {
   Steps steps(stop);
   try {
     std::sort(from, to, [&](Number a, Number b) {
-      steps.take();
+      steps.tick();
       return a < b;
     });
   } catch (const Interrupted&) {

@@ -57,25 +57,20 @@ unsigned rest_bits_for(const ColumnHeader& h) {
 
 Status parse_column_header(const uint8_t* data, uint64_t file_bytes, ColumnHeader* h, Fault* fault) {
   uint8_t p[kHeaderBytes];
-  if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
+  TRY(copy_header(data, file_bytes, kMagic, p, fault));
   read_fields(p, h);
   h->checksum = load64(p + kChecksumAt);
-  if (check_fields(*h, fault) != Status::ok) return fault->status;
+  TRY(check_fields(*h, fault));
   ColumnHeader expected = *h;
   expected.rest_bits = static_cast<uint16_t>(rest_bits_for(*h));
   layout(&expected);
-  if (h->rest_bits != expected.rest_bits) return fail(fault, Status::bad_header_field, expected.rest_bits, h->rest_bits);
-  if (h->directory_offset != expected.directory_offset || h->tags_offset != expected.tags_offset ||
-      h->rest_offset != expected.rest_offset || h->checksums_offset != expected.checksums_offset ||
-      h->file_bytes != expected.file_bytes)
-    return fail(fault, Status::bad_header_field, expected.file_bytes, h->file_bytes);
-  if (h->file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
+  TRY(check_layout(*h, expected, file_bytes, fault));
   return check_padding(p, kFieldsAt + kFieldBytes<ColumnHeader>, 0, fault);
 }
 
 Status write_column_header(ColumnHeader* h, uint8_t* p, Fault* fault) {
   *fault = Fault{};
-  if (check_fields(*h, fault) != Status::ok) return fault->status;
+  TRY(check_fields(*h, fault));
   h->rest_bits = static_cast<uint16_t>(rest_bits_for(*h));
   layout(h);
   write_fields(*h, kMagic, p);

@@ -45,21 +45,19 @@ uint64_t filter_seed(const FilterHeader& h) {
 
 Status parse_filter_header(const uint8_t* data, uint64_t file_bytes, FilterHeader* h, Fault* fault) {
   uint8_t p[kHeaderBytes];
-  if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
+  TRY(copy_header(data, file_bytes, kMagic, p, fault));
   read_fields(p, h);
-  if (check_fields(*h, fault) != Status::ok) return fault->status;
+  TRY(check_fields(*h, fault));
   FilterHeader expected = *h;
   layout(&expected);
-  if (h->starts_offset != expected.starts_offset || h->checksums_offset != expected.checksums_offset || h->file_bytes != expected.file_bytes)
-    return fail(fault, Status::bad_header_field, expected.file_bytes, h->file_bytes);
-  if (h->file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h->file_bytes, file_bytes);
+  TRY(check_layout(*h, expected, file_bytes, fault));
   if (h->reserved) return fail(fault, Status::bad_padding, 0, 28);
   return check_padding(p, kFieldsAt + kFieldBytes<FilterHeader>, 0, fault);
 }
 
 Status write_filter_header(FilterHeader* h, uint8_t* p, Fault* fault) {
   *fault = Fault{};
-  if (check_fields(*h, fault) != Status::ok) return fault->status;
+  TRY(check_fields(*h, fault));
   layout(h);
   write_fields(*h, kMagic, p);
   seal_header(p);

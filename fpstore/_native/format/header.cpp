@@ -105,11 +105,7 @@ static Status check_fields(const TableHeader& h, uint64_t file_bytes, Fault* fau
   if (!has_right_code(h)) return fail(fault, Status::bad_code, 0, 0);
   TableHeader expected = h;
   layout(&expected);
-  if (h.blocks_offset != expected.blocks_offset || h.keys_offset != expected.keys_offset ||
-      h.directory_offset != expected.directory_offset || h.file_bytes != expected.file_bytes)
-    return fail(fault, Status::bad_header_field, expected.file_bytes, h.file_bytes);
-  if (h.file_bytes != file_bytes) return fail(fault, Status::bad_file_size, h.file_bytes, file_bytes);
-  return Status::ok;
+  return check_layout(h, expected, file_bytes, fault);
 }
 
 bool is_padded_permutation(const uint8_t permutation[kMaxWidth], unsigned bits) {
@@ -144,10 +140,10 @@ uint64_t seal_header(uint8_t* p) {
 
 Status parse_header(const uint8_t* data, uint64_t file_bytes, TableHeader* h, Fault* fault) {
   uint8_t p[kHeaderBytes];
-  if (copy_header(data, file_bytes, kMagic, p, fault) != Status::ok) return fault->status;
+  TRY(copy_header(data, file_bytes, kMagic, p, fault));
   read_fields(p, h);
   memcpy(h->code_bits, p + kCodeAt, kSymbols);
-  if (check_fields(*h, file_bytes, fault) != Status::ok) return fault->status;
+  TRY(check_fields(*h, file_bytes, fault));
   return check_padding(p, kFieldsAt + kFieldBytes<TableHeader>, kSymbols, fault);
 }
 

@@ -34,6 +34,13 @@ void read_fields(const uint8_t* p, Header* h) {
   memcpy(h->permutation, p + kPermutationAt, kMaxWidth);
 }
 
+// Whether a header has the fields that follow from the others, and the file the size that it says.
+template <class Header>
+Status check_layout(const Header& h, const Header& expected, uint64_t file_bytes, Fault* fault) {
+  if (memcmp(&h, &expected, kFieldBytes<Header>)) return fail(fault, Status::bad_header_field, expected.file_bytes, h.file_bytes);
+  return h.file_bytes == file_bytes ? Status::ok : fail(fault, Status::bad_file_size, h.file_bytes, file_bytes);
+}
+
 template <class Header>
 void write_fields(const Header& h, const uint8_t magic[8], uint8_t* p) {
   memset(p, 0, kHeaderBytes);

@@ -12,7 +12,7 @@ struct Interrupted {};
 class Steps {
  public:
   explicit Steps(Stopper* stop) : stop_(stop) {}
-  void take() {
+  void tick() {
     if (--left_) return;
     left_ = kSteps;
     if (should_stop(stop_, kSteps)) throw Interrupted();

@@ -2,6 +2,7 @@
 #pragma once
 #include "columns/masks.hpp"
 #include "pairs/join.hpp"
+#include "pairs/sets.hpp"
 
 namespace fpstore {
 namespace {
@@ -124,10 +125,6 @@ struct LinkFlow {
   bool link_pairs(uint64_t start, unsigned n, unsigned limit) {
     uint16_t left[kTagsAtOnce], right[kTagsAtOnce], set[kTagsAtOnce];  // of each row, one before it of the same set, or itself
     for (unsigned i = 0; i < n; ++i) set[i] = static_cast<uint16_t>(i);
-    const auto first_of = [&](unsigned i) {
-      while (set[i] != i) i = set[i] = set[set[i]];
-      return i;
-    };
     const uint8_t* const tags = reinterpret_cast<const uint8_t*>(table.tags + start);
     const size_t before = sink->count;
     for (unsigned row = 0, seen = 0; row < n;) {
@@ -135,9 +132,9 @@ struct LinkFlow {
       for (unsigned i = 0; i < count; ++i) {
         const Row one = all[start + left[i]], difference = one ^ all[start + right[i]];
         if (ones(difference) > table.radius) continue;
-        const unsigned a = first_of(left[i]), b = first_of(right[i]);
+        const uint16_t a = least_of_set(set, left[i]), b = least_of_set(set, right[i]);
         if (a == b) continue;
-        set[a < b ? b : a] = static_cast<uint16_t>(a < b ? a : b);
+        set[a < b ? b : a] = a < b ? a : b;
         if (!linked_before(table.tags[start + left[i]], table.tags[start + right[i]])) add(one, difference);
       }
       seen += count;

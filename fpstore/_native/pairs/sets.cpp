@@ -6,21 +6,10 @@
 
 namespace fpstore {
 
-namespace {
-
-// The least member of the set, with the way to it halved.
-template <class Number>
-Number least(Number* parents, Number x) {
-  while (parents[x] != x) x = parents[x] = parents[parents[x]];
-  return x;
-}
-
-}  // namespace
-
 template <class Number>
 void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
-    const Number x = least(parents, static_cast<Number>(a[i])), y = least(parents, static_cast<Number>(b[i]));
+    const Number x = least_of_set(parents, static_cast<Number>(a[i])), y = least_of_set(parents, static_cast<Number>(b[i]));
     if (x < y) parents[y] = x;
     else parents[x] = y;
   }

@@ -7,6 +7,13 @@
 
 namespace fpstore {
 
+// The least member of the set of x, with the way to it halved; parents[i] is at most i.
+template <class Number>
+static inline Number least_of_set(Number* parents, Number x) {
+  while (parents[x] != x) x = parents[x] = parents[parents[x]];
+  return x;
+}
+
 // Unites the sets that a[i] and b[i] are in. parents[i] is at most i; a set is named by its least member.
 template <class Number>
 void unite(Number* parents, const uint64_t* a, const uint64_t* b, uint64_t count);

@@ -113,11 +113,11 @@ inline Status look_inside(const Locating<typename Blocks::W>& group, uint64_t* b
   const TableView& t = group.t;
   typename Blocks::OpenBlock units[kWays];
   for (unsigned i = 0; i < group.count; i += kWays) {
-    const unsigned take = group.count - i < kWays ? group.count - i : kWays;
-    for (unsigned j = 0; j < take; ++j) units[j] = {&t, blocks[group.waiting[i + j]], {}};
+    const unsigned batch = group.count - i < kWays ? group.count - i : kWays;
+    for (unsigned j = 0; j < batch; ++j) units[j] = {&t, blocks[group.waiting[i + j]], {}};
     unsigned bad;
-    TRY(Blocks::open(units, take, group.work, &bad, group.fault));
-    for (unsigned j = 0; j < take; ++j) {
+    TRY(Blocks::open(units, batch, group.work, &bad, group.fault));
+    for (unsigned j = 0; j < batch; ++j) {
       const unsigned k = group.waiting[i + j];
       const uint64_t b = blocks[k];
       const auto& target = group.targets[k];
@@ -144,9 +144,9 @@ Status locate_in_blocks(const TableView& t, const Queries& fingerprints, uint64_
   using W = typename Blocks::W;
   Locating<W> group{t, work, fault, {}, {}, 0};
   for (size_t i = 0; i < n; i += kGroup) {
-    const unsigned take = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
-    if (unlikely(should_stop(stop, take * kBlockWork))) return interrupted(fault);
-    Status status = choose_blocks<Blocks>(&group, rows<typename W::Row>(fingerprints.words) + i, take, blocks + i);
+    const unsigned batch = n - i < kGroup ? static_cast<unsigned>(n - i) : kGroup;
+    if (unlikely(should_stop(stop, batch * kBlockWork))) return interrupted(fault);
+    Status status = choose_blocks<Blocks>(&group, rows<typename W::Row>(fingerprints.words) + i, batch, blocks + i);
     if (status == Status::ok) status = look_inside<Blocks>(group, blocks + i, ranks + i);
     if (status != Status::ok) return status;
   }

@@ -181,7 +181,7 @@ class SortedFeeder {
     // A single variant 0 changes no target: the look-ups are sorted as the queries are.
     if (p_.variant_count == 1 && p_.variants[0] == 0) {
       const Status status = add({0, queries_}, 0, bits_);
-      return status == Status::ok ? take(bits_) : status;
+      return status == Status::ok ? look_up(bits_) : status;
     }
     const uint64_t windows = uint64_t{1} << window_bits_;
     uint64_t window = 0;
@@ -221,8 +221,8 @@ class SortedFeeder {
     return range.first;
   }
 
-  // Takes the look-ups in a window: their targets begin with depth bits of a prefix. If there are too many, the window is cut further;
-  // if they have all bits in common, they are taken in parts.
+  // Makes the look-ups in a window: their targets begin with depth bits of a prefix. If there are too many, the window is cut further;
+  // if they have all bits in common, they are made in parts.
   Status feed(uint64_t prefix, unsigned depth) {
     uint64_t lookups = 0;
     for (uint64_t v = 0; v < p_.variant_count; ++v) {
@@ -234,7 +234,7 @@ class SortedFeeder {
     if (lookups <= room_.most || depth == bits_) {
       for (uint64_t v = 0; v < p_.variant_count && status == Status::ok; ++v)
         status = add(queries_of(prefix, depth, p_.variants[v]), p_.variants[v], depth);
-      return status == Status::ok ? take(depth) : status;
+      return status == Status::ok ? look_up(depth) : status;
     }
     unsigned more = 1;
     while (more < kSplitBits && depth + more < bits_ && lookups >> more > room_.most / 2) ++more;
@@ -242,7 +242,7 @@ class SortedFeeder {
     return status;
   }
 
-  // Adds the look-ups of queries by a variant, and takes what there is no more room for.
+  // Adds the look-ups of queries by a variant, and makes those that there is no more room for.
   Status add(Range queries, uint64_t variant, unsigned depth) {
     while (queries.first < queries.end) {
       const uint64_t left = queries.end - queries.first, room = room_.most - count_, n = left < room ? left : room;
@@ -250,13 +250,13 @@ class SortedFeeder {
         room_.window[count_++] = ((leading_word(room_.bases[i]) & feeder_.mask) ^ variant) | i;
       queries.first += n;
       if (count_ < room_.most) continue;
-      TRY(take(depth));
+      TRY(look_up(depth));
     }
     return Status::ok;
   }
 
-  // Takes the look-ups that have been added, which have depth bits in common; with all bits_, they may differ, but are in order.
-  Status take(unsigned depth) {
+  // Makes the look-ups that have been added, which have depth bits in common; with all bits_, they may differ, but are in order.
+  Status look_up(unsigned depth) {
     if (count_ == 0) return Status::ok;
     if (should_stop(stop_, count_)) return interrupted(state_->fault);
     // A sweep is of many look-ups, so a window is a small part of the table, and its filter is in the cache. Else the filter is read nearly in

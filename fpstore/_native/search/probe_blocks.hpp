@@ -154,11 +154,11 @@ template <class Blocks, class W = typename Blocks::W>
 inline Status filter_sought(const Emitter<W>& out, const Seek<typename Blocks::OpenBlock>* seeks, const Unit<W>* const* sought,
                             unsigned count, ProbeState<W>* state) {
   for (unsigned i = 0; i < count; i += kWays) {
-    const unsigned take = count - i < kWays ? count - i : kWays;
+    const unsigned batch = count - i < kWays ? count - i : kWays;
     Cursor cursors[kWays];
     bool fine[kWays];
-    Blocks::find_group(*state->work, seeks + i, take, cursors, fine);
-    for (unsigned j = 0; j < take; ++j) {
+    Blocks::find_group(*state->work, seeks + i, batch, cursors, fine);
+    for (unsigned j = 0; j < batch; ++j) {
       const Item<W>& item = *sought[i + j]->item;
       const uint64_t b = sought[i + j]->block;
       state->at_fault = item.probe;

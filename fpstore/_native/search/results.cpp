@@ -55,15 +55,15 @@ class PartOrder {
     const uint64_t queries = end - first;
     ends_.assign(queries + 1, 0);
     if (ordered_.size() < count) ordered_.resize(count);
-    for (uint64_t i = 0; i < count; ++i, steps_.take()) ++ends_[found[i].query - first + 1];
+    for (uint64_t i = 0; i < count; ++i, steps_.tick()) ++ends_[found[i].query - first + 1];
     for (uint64_t q = 0; q < queries; ++q) {
       lims_[first + q] = static_cast<int64_t>(before + ends_[q]);
       ends_[q + 1] += ends_[q];
     }
-    for (uint64_t i = 0; i < count; ++i, steps_.take()) ordered_[ends_[found[i].query - first]++] = found[i];
+    for (uint64_t i = 0; i < count; ++i, steps_.tick()) ordered_[ends_[found[i].query - first]++] = found[i];
     for (uint64_t q = 0, start = 0; q < queries; start = ends_[q++])
       if (ends_[q] - start > 1) sort(start, ends_[q]);
-    for (uint64_t i = 0; i < count; ++i, steps_.take()) {
+    for (uint64_t i = 0; i < count; ++i, steps_.tick()) {
       fingerprints_[before + i] = ordered_[i].fingerprint;
       distances_[before + i] = static_cast<Distance>(ordered_[i].distance);
     }
@@ -72,7 +72,7 @@ class PartOrder {
  private:
   void sort(uint64_t start, uint64_t end) {
     std::sort(ordered_.data() + start, ordered_.data() + end, [&](const Match<Row>& a, const Match<Row>& b) {
-      steps_.take();
+      steps_.tick();
       return a.distance != b.distance ? a.distance < b.distance : a.fingerprint < b.fingerprint;
     });
   }
@@ -116,7 +116,7 @@ void order_parts(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fin
   const auto each = [&](auto step) {
     return [&, step](Stopper* own) {
       return [&, step, steps = Steps(own)](size_t slice) mutable {
-        for (uint64_t i = sink.count * slice / slices; i < sink.count * (slice + 1) / slices; ++i, steps.take()) step(slice, found[i]);
+        for (uint64_t i = sink.count * slice / slices; i < sink.count * (slice + 1) / slices; ++i, steps.tick()) step(slice, found[i]);
       };
     };
   };

@@ -100,7 +100,7 @@ class Simhash {
   bool make(const NormalText& text, uint64_t* row) {
     if (options_.weights.count || options_.weights.other != 1 || options_.counting == Counting::log) {
       add(text, 1);
-      return take(row);
+      return finish(row);
     }
     uint64_t added = 0;
     const auto count = [&](uint64_t h) {
@@ -133,7 +133,7 @@ class Simhash {
   }
 
   // The fingerprint of what was added, which is forgotten. False when it has no features.
-  bool take(uint64_t* row) {
+  bool finish(uint64_t* row) {
     if (!weighed_) return false;
     for (unsigned w = 0; w < options_.row_words; ++w) row[w] = weighted_[w].take_majority();
     weighed_ = 0;
@@ -257,7 +257,7 @@ bool simhash_texts(const CharMap& map, const uint8_t* text, const uint64_t* offs
         if (unknown->lines.size() == before && options.field_count > 1) simhash->add(normal, options.field_weights[f]);
       }
       const bool readable = unknown->lines.size() == before;
-      const bool known = options.field_count > 1 ? simhash->take(row) : readable && simhash->make(normal, row);
+      const bool known = options.field_count > 1 ? simhash->finish(row) : readable && simhash->make(normal, row);
       states[i] = !readable ? TextState::unknown : known ? TextState::known : TextState::empty;
     }
     return true;

@@ -125,10 +125,12 @@ class Built:
             layout = ColumnLayout(kind, width, len(words), digest, permutation, bucket_bits, tag_bits, 0, i, tables)
             path = write(self.folder / f"table-{i}", layout, keys_of(words, permutation, bucket_bits, width), 3)
             self.readers.append(ColumnTable(path))
-        self.prober = self.open_prober()
 
-    def open_prober(self):
-        return _kernel.ColumnProber([r.kernel for r in self.readers], None if self.rows is None else self.rows.kernel)
+    def prober(self, thresholds=None):
+        return _kernel.ColumnProber([r.kernel for r in self.readers], None if self.rows is None else self.rows.kernel, thresholds)
+
+    def probe(self, queries, radius, thresholds=None, **options):
+        return self.prober(thresholds).probe(queries, radius, **options)
 
 
 def brute(words, queries, radius):

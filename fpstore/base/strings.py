@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,10 @@ class StringColumn:
     @classmethod
     def of(cls, strings: Sequence[str] | Sequence[bytes]) -> StringColumn:
         """Return a column of strings."""
-        return cls(*_kernel.encode_strings([*strings]))
+        encoded: list[Any] = [*strings]
+        if encoded and isinstance(encoded[0], str):
+            encoded = [*map(str.encode, encoded)]
+        return cls(b"".join(encoded), np.cumsum(np.fromiter(map(len, encoded), np.uint64, len(encoded)), dtype=np.uint64))
 
     @classmethod
     def cut(cls, data: bytes, starts: Words, ends: Words) -> StringColumn:
@@ -87,13 +91,16 @@ class StringColumn:
 
     def separated(self) -> bytes:
         """Return all strings as one, each followed by a byte that occurs in no UTF-8."""
-        return _kernel.separate_strings(self.data, self.ends)
+        out = np.full(len(self.data) + len(self), 0xFF, np.uint8)
+        is_text = np.ones(len(out), bool)
+        is_text[self.ends + np.arange(len(self), dtype=np.uint64)] = False
+        out[is_text] = np.frombuffer(self.data, np.uint8)
+        return out.tobytes()
 
     def tolist(self) -> list[bytes]:
         """Return the strings one by one."""
-        ends = self.ends.tolist()
-        return [self.data[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
+        return self.separated().split(b"\xff")[:-1]
 
     def texts(self) -> list[str]:
         """Return the strings one by one, as text."""
-        return _kernel.texts_of(self.data, self.ends)
+        return [*map(bytes.decode, self.tolist())]

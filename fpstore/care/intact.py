@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import printable
 from fpstore.base.threads import cached_property
@@ -28,7 +27,7 @@ from fpstore.disk.refusals import refusing
 from fpstore.disk.sealed import Item, left_items
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.log import HEADER_BYTES, LogFile, LogHeader, Records, can_be_id
-from fpstore.format.mapping import record_seed
+from fpstore.format.mapping import record_seed, unpack_record
 from fpstore.format.record import ADD, KIND_MASK, WIPE, Change
 from fpstore.format.strings import LAYOUT_KEYS, RecordReader, checked, parse_layout
 
@@ -162,7 +161,7 @@ class IdRecords(IntactRecords):
 
     def _unpacked(self, key: int, value: bytes) -> tuple[Words, Words] | None:
         try:
-            return _kernel.unpack_record(value, record_seed(self._digest, key), printable(self._path))
+            return unpack_record(value, record_seed(self._digest, key), printable(self._path))
         except CorruptStoreError:
             return None
 

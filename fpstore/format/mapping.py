@@ -73,6 +73,11 @@ def record_seed(set_digest: int, key: int) -> int:
     return set_digest % 2**64
 
 
+def unpack_record(record: bytes, seed: int, name: str, block: int = 0) -> tuple[Words, Words]:
+    """Return (numbers per key, numbers) of the record of one block, by the seed of the record."""
+    return _kernel.unpack_records([record], block, np.zeros(1, np.uint64), seed, name)
+
+
 def _seed_words(keys: Words) -> Words:
     """Return the term that :func:`record_seed` adds to the digest for each key."""
     return keys if keys.ndim == 1 else keys.sum(axis=1, dtype=np.uint64)
@@ -280,7 +285,7 @@ class Mapping:
             key, record = next(records, (None, b""))
             if last is None or key != last:
                 raise self._missing(block)
-            counts, numbers = _kernel.unpack_record(record, record_seed(self._digest, last), self.name)
+            counts, numbers = unpack_record(record, record_seed(self._digest, last), self.name, block)
             if len(counts) != expected:
                 raise CorruptStoreError(
                     f"{self.path}: the id record of block {block} holds {len(counts)} fingerprints, the table {expected}",

@@ -10,8 +10,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.diagnostics import tell_left_out
 from fpstore.base.threads import cached_property
-from fpstore.base.width import Width
-from fpstore.design.families import Design
+from fpstore.base.width import row_of_number, rows_to_numbers
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
 from fpstore.design.tables import ROWS
 from fpstore.disk.files import UNREADABLE
@@ -33,63 +32,6 @@ Identity = _kernel.AnyTable
 MANY_QUERIES = 1 << 10  # in a batch; for fewer it is not worth asking what is in the page cache
 FAULT_BYTES = max(1 << 16, PAGE_BYTES)  # of a file in the page cache, which the system maps together when one page is wanted
 NO_FLIPS = np.zeros(1, np.uint64)
-
-
-class RingProber:
-    """The column tables of a design with the thresholds of a radius; used as a ``_kernel.Prober``.
-
-    For a skewed set, the thresholds of each query follow from how many entries it would meet (GPH, Qin et al., ICDE 2018).
-    """
-
-    def __init__(self, design: Design, tables: list[ColumnTable], radius: int, skewed: bool) -> None:
-        ring = [tables[place].kernel for place, _ in design.ring]
-        rows = tables[0].kernel if design.tables[0].kind == ROWS else None
-        self._kernel = _kernel.ColumnProber(ring, rows)
-        self._thresholds = None if skewed else design.thresholds(radius)
-
-    def probe(
-        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
-    ) -> _kernel.Matches | None:
-        """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
-        found = self._kernel.probe(queries, radius, self._thresholds, most, stop)
-        return None if found is None else found[:3]
-
-    def count(self, queries: Words, radius: int) -> tuple[int, int, int]:
-        """Return the number of look-ups of a probe, of entries whose tags it compared, and of distances that it computed."""
-        found = self._kernel.probe(queries, radius, self._thresholds)
-        assert found is not None
-        return found[3]
-
-    def probe_one(self, query: int, radius: int, identity: _kernel.AnyTable) -> list[tuple[int, int, int, int]]:
-        """Return (fingerprint, distance, block, rank) of each match of one query."""
-        return self._kernel.probe_one(query, radius, self._thresholds, identity)
-
-
-class ScanProber:
-    """Every entry of the first column table, for radii above that of the design; used as a ``_kernel.Prober``."""
-
-    def __init__(self, table: ColumnTable) -> None:
-        self._table = table
-
-    def probe(
-        self, queries: Words, radius: int, most: int | None = None, stop: _kernel.Stop | None = None
-    ) -> _kernel.Matches | None:
-        """Return (lims, fingerprints, distances), or None if there are more than ``most`` matches."""
-        table = self._table.in_order
-        return table.scan(queries, radius, 0, table.block_count, most, stop)
-
-    def probe_one(self, query: int, radius: int, identity: _kernel.AnyTable) -> list[tuple[int, int, int, int]]:
-        """Return (fingerprint, distance, block, rank) of each match of one query."""
-        width = Width(identity.width)
-        found = self.probe(np.array([query], np.uint64) if width.words == 1 else width.rows([query]), radius)
-        assert found is not None
-        _, rows, distances = found
-        numbers = rows.tolist() if width.words == 1 else width.numbers(rows)
-        blocks, ranks = identity.locate(rows)
-        return list(zip(numbers, distances.tolist(), blocks.tolist(), ranks.tolist(), strict=True))
-
-
-Prober = _kernel.Prober | RingProber | ScanProber
 
 
 class Generation:
@@ -119,9 +61,9 @@ class Generation:
         except BaseException:
             self._close_files()
             raise
-        self._probers: dict[int, Prober] = {}
+        self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}  # by radius, as they were asked for
         self._has_mapped = pages != LAZY  # or need not: what was in the page cache when a large batch came
-        self.single_probers: dict[int, _kernel.SingleProber | None] = {}  # by radius, as they were asked for
+        self.single_probers: dict[int, _kernel.SingleProber] = {}
         self._identity: Identity | None = self._tables[0].kernel
 
     def _open_filters(self, pages: str) -> None:
@@ -172,12 +114,11 @@ class Generation:
         """Whether a probe of this radius compares every fingerprint."""
         return self.design.scans(self.count, radius)
 
-    def prober(self, radius: int) -> Prober:
-        """Return the tables with the look-ups of a radius; where they would meet everything, a scan of the identity table."""
-        prober = self._probers.get(radius)
-        if prober is None:
-            self._probers[radius] = prober = self._columns_prober(radius) if self.design.ring else self._block_prober(radius)
-        return prober
+    def prober(self, radius: int) -> _kernel.Prober | _kernel.ColumnProber | None:
+        """Return the tables with the look-ups of a radius; None if every entry of column tables is compared."""
+        if radius not in self._probers:
+            self._probers[radius] = self._ring_prober(radius) if self.design.ring else self._block_prober(radius)
+        return self._probers[radius]
 
     def probe(
         self, queries: Words, radius: int, most: int | None = None, threads: int = 1, stop: _kernel.Stop | None = None
@@ -189,10 +130,30 @@ class Generation:
         prober = self.prober(radius)
         if not self._has_mapped and len(queries) >= MANY_QUERIES:
             self._map_cached(len(queries), radius)
-        if not isinstance(prober, _kernel.Prober):
-            return prober.probe(queries, radius, most, stop)
+        if prober is None:
+            table = self.tables[0].in_order
+            return table.scan(queries, radius, 0, table.block_count, most, stop)
+        if isinstance(prober, _kernel.ColumnProber):
+            columns = prober.probe(queries, radius, most, stop)
+            return None if columns is None else columns[:3]
         found = prober.probe(queries, radius, most, threads=threads, stop=stop)
         return None if found is None else found[:3]
+
+    def probe_one(self, query: int, radius: int) -> MatchList:
+        """Return the matches of one query in the tables, with their id numbers."""
+        single = self.single_prober(radius)
+        found: MatchList | None = None if single is None else single.probe(query)
+        if found is not None:
+            return found
+        # Every entry is compared, or a file is damaged: a batch names the damage.
+        columns = self.probe(row_of_number(query, self.design.width.words), radius)
+        assert columns is not None
+        _, rows, distances = columns
+        blocks, ranks = self.identity.locate(rows)
+        places = zip(rows_to_numbers(rows), distances.tolist(), blocks.tolist(), ranks.tolist(), strict=True)
+        return MatchList(
+            Match(fingerprint, distance, self.ids.get_at(block, rank)) for fingerprint, distance, block, rank in places
+        )
 
     def _map_cached(self, queries: int, radius: int) -> None:
         """Map the pages of the tables that are in the page cache, once a batch comes to most of them anyway."""
@@ -206,13 +167,11 @@ class Generation:
                 table.map_cached()
 
     def single_prober(self, radius: int) -> _kernel.SingleProber | None:
-        """Return the prober of single queries with ids, and keep it; None if only :meth:`prober` answers this radius."""
-        prober, identity, ids = self.prober(radius), self.identity, self.ids.file
-        single = None
-        if isinstance(prober, _kernel.Prober) and isinstance(identity, _kernel.Table):
-            single = _kernel.SingleProber(prober, identity, ids, radius, Match, MatchList)
-        self.single_probers[radius] = single
-        return single
+        """Return the prober of single queries with ids, and keep it; None if :meth:`prober` has none."""
+        prober = self.prober(radius)
+        if radius not in self.single_probers and prober is not None:
+            self.single_probers[radius] = _kernel.SingleProber(prober, self.identity, self.ids.file, radius, Match, MatchList)
+        return self.single_probers.get(radius)
 
     def _block_prober(self, radius: int) -> _kernel.Prober:
         prober = _kernel.Prober()
@@ -231,16 +190,22 @@ class Generation:
     def _block_tables(self) -> list[PackedTable]:
         return [table for table in self.tables if isinstance(table, PackedTable)]
 
-    def _columns_prober(self, radius: int) -> RingProber | ScanProber:
-        tables = [table for table in self.tables if isinstance(table, ColumnTable)]
+    def _ring_prober(self, radius: int) -> _kernel.ColumnProber | None:
         if self.scans(radius):
-            return ScanProber(tables[0])
-        return RingProber(self.design, tables, radius, self._skewed)
+            return None
+        ring = [self._columns[place].kernel for place, _ in self.design.ring]
+        rows = self._columns[0].kernel if self.design.tables[0].kind == ROWS else None
+        # Thresholds of each query follow from how many entries it would meet (GPH, Qin et al., ICDE 2018).
+        return _kernel.ColumnProber(ring, rows, None if self._skewed else self.design.thresholds(radius))
+
+    @property
+    def _columns(self) -> list[ColumnTable]:
+        return [table for table in self.tables if isinstance(table, ColumnTable)]
 
     @cached_property
     def _skewed(self) -> bool:
         """Whether the thresholds of column tables are chosen for each query; this reads their directories."""
-        tables = [table for table in self.tables if isinstance(table, ColumnTable)]
+        tables = self._columns
         return any(tables[place].skewed(SKEWED) for place, _ in self.design.ring)
 
     def sample(self, count: int) -> Words:

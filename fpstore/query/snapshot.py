@@ -72,25 +72,18 @@ class Snapshot:
     def probe(self, value: int, radius: int) -> MatchList:
         """Return the matches of one fingerprint, by distance and fingerprint."""
         generation = self.generation
-        probers = generation.single_probers
-        single = probers[radius] if radius in probers else generation.single_prober(radius)
+        single = generation.single_probers.get(radius)
         found: MatchList | None = None if single is None else single.probe(value)
-        if found is not None and self._is_plain:
+        if found is None:
+            found = generation.probe_one(value, radius)
+        if self._is_plain:
             return found
-        # Another kind of prober, or one that leaves it to others to tell what is wrong with a file.
-        base = self._base_matches(value, radius) if found is None else found
         if self._delta_kernel is not None:
-            return self._with_changes(base, value, radius)
-        if not self._is_plain:
-            for match in base:
-                ids: list[Any] = match.ids
-                ids[:] = self.named(ids)
-        return base
-
-    def _base_matches(self, value: int, radius: int) -> MatchList:
-        generation = self.generation
-        found = generation.prober(radius).probe_one(value, radius, generation.identity)
-        return MatchList(Match(f, distance, generation.ids.get_at(block, rank)) for f, distance, block, rank in found)
+            return self._with_changes(found, value, radius)
+        for match in found:
+            ids: list[Any] = match.ids
+            ids[:] = self.named(ids)
+        return found
 
     def _with_changes(self, base: Iterable[Any], value: int, radius: int) -> MatchList:
         """Return the matches as of this snapshot, from the matches in the tables with their id numbers."""

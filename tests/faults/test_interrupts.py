@@ -95,14 +95,13 @@ def long_calls(store, skewed, delta):
         return lambda: call(rows, np.empty_like(rows))
 
     return {
-        "probe_one": lambda: partial(whole_tables(store, 300).probe_one, 2**63, 3, table),
+        "probe one": lambda: partial(whole_tables(store, 300).probe, nothing()[:1], 3),
         "probe": lambda: partial(whole_tables(store, 300).probe, nothing()[:3], 3),
         "probe sorted": lambda: partial(whole_tables(store, 300).probe, nothing()[:3], 3, order="sorted"),
         "scan": lambda: partial(table.scan, nothing(), 3, 0, table.block_count),
         "locate": lambda: partial(table.locate, np.tile(skewed, 20)),
         "matches in order": lambda: partial(whole_tables(store, 1).probe, np.zeros(20, np.uint64), 64),
         "matches in order by threads": lambda: lambda: few_rows(16, np.zeros(1 << 18, np.uint64)),
-        "matches one by one": lambda: partial(whole_tables(store, 1).probe_one, 0, 64, table),
         "delta probe": lambda: partial(delta.probe, crowd(2, 4000), 3, NEWEST),
         "delta scan": lambda: partial(delta.scan, crowd(2, 4000), 3, NEWEST),
         "delta states": lambda: partial(delta.states, many(), NEWEST),
@@ -130,7 +129,7 @@ def long_calls(store, skewed, delta):
     }
 
 
-QUICK = ("probe_one", "scan", "matches in order by threads", "delta probe", "delta ids", "links of one bucket")
+QUICK = ("probe one", "scan", "matches in order by threads", "delta probe", "delta ids", "links of one bucket")
 QUICK += ("pairs of few rows in many buckets", "permute_sort", "members of sets")
 
 
@@ -252,9 +251,10 @@ def test_a_handler_may_use_the_store(store):
     old = signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, 0.001)
     try:
-        matches = prober.probe_one(2**63, 3, snapshot_of(store).generation.tables[0].kernel)
+        query = np.array([2**63], np.uint64)
+        matches = prober.probe(query, 3)[1].tolist()
         while not found:  # on a machine so fast that the probe was over
-            assert prober.probe_one(2**63, 3, snapshot_of(store).generation.tables[0].kernel) == matches
+            assert prober.probe(query, 3)[1].tolist() == matches
     finally:
         signal.signal(signal.SIGALRM, old)
     assert matches == []

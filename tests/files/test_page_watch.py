@@ -66,7 +66,7 @@ LOOKED_FOR_SIGNALS = """
         return library.fppages_polled() - before
 
     work = {
-        "probe": lambda: whole.probe_one(2**63, 3, identity),
+        "probe": lambda: whole.probe(queries[:1], 3),
         "scan": lambda: identity.scan(queries[:100], 3, 0, identity.block_count),
     }[sys.argv[3]]
     library.fppages_faulting(0)

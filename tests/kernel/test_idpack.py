@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
+from fpstore.format.mapping import unpack_record
 
 words = st.integers(0, 2**64 - 1)
 id_lists = st.lists(st.lists(words, min_size=1, max_size=6, unique=True).map(sorted), min_size=1, max_size=40)
@@ -35,7 +36,7 @@ def test_id_records_equal_the_reference(lists, seed, cut):
         record, record_seed = blob[start:end], (seed + int(keys[b])) % 2**64
         assert record == reference_records.encode_record(part, record_seed)
         assert reference_records.decode_record(record, record_seed) == part
-        counts, values = _kernel.unpack_record(record, record_seed, "ids")
+        counts, values = unpack_record(record, record_seed, "ids")
         assert counts.tolist() == [len(numbers) for numbers in part]
         assert values.tolist() == [number for numbers in part for number in numbers]
         rank = cut % len(part)
@@ -81,11 +82,11 @@ def test_a_changed_record_is_found(lists, seed, place):
     changed[place % len(record)] ^= 1 << place % 8
     for damaged in (bytes(changed), record[: place % len(record)], record + b"\0"):
         with pytest.raises(CorruptStoreError):
-            _kernel.unpack_record(damaged, seed, "ids")
+            unpack_record(damaged, seed, "ids")
         with pytest.raises(reference.FormatError):
             reference_records.decode_record(damaged, seed)
     with pytest.raises(CorruptStoreError):
-        _kernel.unpack_record(record, seed ^ 1, "ids")
+        unpack_record(record, seed ^ 1, "ids")
 
 
 @settings(max_examples=100, deadline=None)
@@ -107,8 +108,12 @@ def test_records_with_a_right_checksum_are_judged_alike(body, id_bits, count_bit
         expected = reference_records.decode_record(record, seed)
     except reference.FormatError:
         with pytest.raises(CorruptStoreError):
-            _kernel.unpack_record(record, seed, "ids")
+            unpack_record(record, seed, "ids")
     else:
-        counts, values = _kernel.unpack_record(record, seed, "ids")
+        counts, values = unpack_record(record, seed, "ids")
         assert counts.tolist() == [len(part) for part in expected]
         assert values.tolist() == [number for part in expected for number in part]
+        wanted = np.unique(values[::2])
+        _, ranks, found = _kernel.find_ids([record], 0, np.zeros(1, np.uint64), seed, wanted, "ids")
+        places = [(rank, number) for rank, part in enumerate(expected) for number in part if number in wanted]
+        assert list(zip(ranks.tolist(), found.tolist(), strict=True)) == places

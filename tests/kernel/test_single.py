@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from speeds import crossed
 
 import fpstore
 from fpstore.base.width import check_width
@@ -34,17 +35,17 @@ def answers(store, queries, **how):
     return list(store.probe_many(queries, **how))
 
 
-@pytest.mark.parametrize("codec", ["huffman", "elias-fano"])
-@pytest.mark.parametrize(
-    ("bits", "design", "kind"),
-    [
-        *((bits, design, "integer") for bits in (32, 64) for design in ("manku-4", "flip-2", "flip-1")),
-        *((bits, "blocks-4-1", "integer") for bits in (128, 256)),
-        (64, "manku-10", "string"),
-        (128, "blocks-4-1", "string"),
-    ],
-)
-def test_single_probes_answer_as_batches_do(tmp_path, bits, design, kind, codec):
+STORES = [
+    *((bits, design, "integer") for design in ("manku-4", "flip-2", "flip-1") for bits in (32, 64)),
+    *((bits, "blocks-4-1", "integer") for bits in (128, 256)),
+    (64, "manku-10", "string"),
+    (128, "blocks-4-1", "string"),
+]
+
+
+@pytest.mark.parametrize(("made", "codec"), crossed(STORES, ["huffman", "elias-fano"]))
+def test_single_probes_answer_as_batches_do(tmp_path, made, codec):
+    bits, design, kind = made
     rng = np.random.default_rng(bits)
     centres = numbers(rng, COUNT // 4, bits)
     stored = [near(rng, centre, bits, 4) for centre in centres for _ in range(4)]

@@ -114,7 +114,6 @@ def test_places_and_ranks_outside_are_refused():
         lambda: _kernel.join_contents(contents, words()),
         lambda: _kernel.checked_frames([b""], words(), 9),
         lambda: _kernel.hash_strings(b"ab", words(3)),
-        lambda: _kernel.separate_strings(b"ab", words(2, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(0), words(0, 2)),
         lambda: _kernel.cut_strings(b"ab", words(0), words(3)),
@@ -124,13 +123,11 @@ def test_places_and_ranks_outside_are_refused():
         with pytest.raises(ValueError, match=r"descend|past|different lengths"):
             call()
     with pytest.raises(UnicodeDecodeError):
-        _kernel.texts_of(b"\xff", words(1))
-    with pytest.raises(UnicodeDecodeError):
         StringColumn.cut(b"\xff", words(0), words(1))
     with pytest.raises(UnicodeEncodeError):
-        _kernel.encode_strings(["\ud800"])
+        StringColumn.of(["\ud800"])
     with pytest.raises(TypeError):
-        _kernel.encode_strings([7])
+        StringColumn.of([7])
 
 
 @settings(max_examples=60, deadline=None)

@@ -85,7 +85,7 @@ def test_counters_are_those_of_the_conditions(tmp_path):
         for i, r in enumerate(built.readers)
     ]
     for query in as_given(make_queries(words, 64, 20, 8, rng)).tolist():
-        result = built.prober.probe(np.array([query], np.uint64), 8, [2, 1, -1, 2, 0])
+        result = built.probe(np.array([query], np.uint64), 8, [2, 1, -1, 2, 0])
         met = reference.probe(layouts, [2, 1, -1, 2, 0], numbers(words, 64), query)
         assert result[3][2] == sum(map(len, met))
         found = {f for part in met for f in part if (f ^ query).bit_count() <= 8}
@@ -136,7 +136,6 @@ def built_files(folder, width, count=600):
 def open_again(built):
     built.readers = [ColumnTable(r.path) for r in built.readers]
     built.rows = built.rows and ColumnTable(built.rows.path)
-    built.prober = built.open_prober()
 
 
 def test_every_byte_of_a_header_is_guarded(tmp_path):
@@ -180,8 +179,8 @@ def test_damage_is_an_error_or_does_not_matter(tmp_path, width):
             reader.path.write_bytes(data)
             open_again(built)
             for work in (
-                lambda: matches(built.prober.probe(queries, 6, even_thresholds(6, 4))),
-                lambda: matches(built.prober.probe(queries, 6)),
+                lambda: matches(built.probe(queries, 6, even_thresholds(6, 4))),
+                lambda: matches(built.probe(queries, 6)),
             ):
                 try:
                     assert work() == right
@@ -211,8 +210,8 @@ def test_forged_pages_are_met_with_errors_or_wrong_answers_only(tmp_path, width)
             open_again(built)
             asked = built.rows or built.readers[0]
             for work in (
-                lambda: built.prober.probe(queries, 6, even_thresholds(6, 4)),
-                lambda: built.prober.probe(queries, 6),
+                lambda: built.probe(queries, 6, even_thresholds(6, 4)),
+                lambda: built.probe(queries, 6),
                 lambda kernel=asked.kernel: kernel.locate(queries),
                 lambda kernel=asked.kernel: kernel.scan(queries, 6, 0, kernel.block_count),
                 lambda path=reader.path: [*ColumnTable(path).pieces()],
@@ -230,22 +229,25 @@ def test_bytes_that_change_after_they_were_verified_are_never_read_out_of_bounds
     built, queries, right = built_files(tmp_path, width)
     data = [np.fromfile(r.path, np.uint8) for r in [*built.readers, *([built.rows] if built.rows else [])]]
     opened = [_kernel.ColumnTable(part, "t") for part in data]
-    prober = _kernel.ColumnProber(opened[:4], *opened[4:])
+
+    def probe(radius, thresholds):
+        return _kernel.ColumnProber(opened[:4], opened[4] if opened[4:] else None, thresholds).probe(queries, radius)
+
     ended = threading.Event()
 
     def ask():
         while not ended.is_set():
             for thresholds in (even_thresholds(6, 4), None):
                 with suppress(CorruptStoreError):
-                    prober.probe(queries, 6, thresholds)
+                    probe(6, thresholds)
             for table in opened:
                 with suppress(CorruptStoreError):
                     table.decode(0, table.block_count, table.count)
 
     thread = threading.Thread(target=ask)
     try:
-        assert matches(prober.probe(queries, 24, even_thresholds(24, 4)))
-        assert matches(prober.probe(queries, 6, even_thresholds(6, 4))) == right
+        assert matches(probe(24, even_thresholds(24, 4)))
+        assert matches(probe(6, even_thresholds(6, 4))) == right
         rng = np.random.default_rng(2)
         thread.start()
         for _ in range(300):
@@ -268,7 +270,7 @@ def test_a_reference_to_another_row_is_damage(tmp_path):
     reader.path.write_bytes(resealed(data, table))
     open_again(built)
     with pytest.raises(CorruptStoreError, match=r"table-0, entry \d+: a reference leads to a row of another bucket or tag"):
-        built.prober.probe(queries, 6, even_thresholds(6, 4))
+        built.probe(queries, 6, even_thresholds(6, 4))
     with pytest.raises(CorruptStoreError, match=r"another bucket or tag|out of order"):
         verify(built.readers[0], built.rows)
 
@@ -310,16 +312,16 @@ def test_a_ring_is_checked(tmp_path):
         _kernel.ColumnProber(tables, referring.rows.kernel)
     for thresholds in ([1, 1, 1, -1], [1, 1, 1], [3, 3, -2, 3], [300, 0, 0, 0]):
         with pytest.raises(ValueError, match="threshold"):
-            built.prober.probe(queries, 6, thresholds)
-    assert len(built.prober.probe(queries, 3)[0]) == len(queries) + 1
+            built.probe(queries, 6, thresholds)
+    assert len(built.probe(queries, 3)[0]) == len(queries) + 1
     for given in (queries.reshape(-1, 2), np.empty((2, 4), np.uint64)):
         with pytest.raises(ValueError, match="shape"):
-            built.prober.probe(given, 3)
+            built.probe(given, 3)
     with pytest.raises(ValueError, match="shape"):
-        referring.prober.probe(queries, 3)
+        referring.probe(queries, 3)
     with pytest.raises(TypeError):
         referring.readers[0].kernel.locate(queries)
     narrow = tmp_path / "narrow"
     narrow.mkdir()
     with pytest.raises(ValueError, match="below its width"):  # fingerprints of 32 bits have no lower half
-        built_files(narrow, 32, 10)[0].prober.probe(np.array([1], np.uint64), 1, even_thresholds(1, 4))
+        built_files(narrow, 32, 10)[0].probe(np.array([1], np.uint64), 1, even_thresholds(1, 4))

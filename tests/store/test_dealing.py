@@ -127,7 +127,7 @@ def test_the_model_expects_what_the_kernel_counts(tmp_path):
     sample = sample_of(rows, 64)
     with fpstore.build(tmp_path / "s", rows, radius=10, design="dealt-4-16") as store:
         expected = column_work(store.design, len(rows), 10, sample)
-        counted = snapshot_of(store).generation.prober(10).count(rows[:: len(rows) // 4096].copy(), 10)
+        counted = snapshot_of(store).generation.prober(10).probe(rows[:: len(rows) // 4096].copy(), 10)[3]
     lookups, candidates, survivors = (count / 4096 for count in counted)
     assert expected.lookups == pytest.approx(lookups, rel=0.2)
     assert expected.candidates == pytest.approx(candidates, rel=0.2)

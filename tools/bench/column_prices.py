@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,10 @@ from bench.far import KINDS, near
 from bench.harness import Bench, Result, microseconds, ratio
 from bench.planning import fitted, isas, least
 from fpstore import _kernel
+from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.design.costs import COLUMN_NANOSECONDS, LINE_TAGS, ColumnWork, column_work, missed_share
 from fpstore.design.sample import Sample, evenly
-from fpstore.query.generation import RingProber
 from fpstore.store import snapshot_of
 
 SAMPLE = 1 << 16
@@ -68,9 +68,16 @@ def column_prices(bench: Bench) -> Result:
     return {**out, "points": points}
 
 
-def _one_by_one(prober: RingProber, queries: list[int], radius: int, identity: Any) -> None:
+def _counts(prober: _kernel.ColumnProber, queries: Words, radius: int) -> tuple[int, int, int]:
+    """Return the number of look-ups of a probe, of entries whose tags it compared, and of distances that it computed."""
+    found = prober.probe(queries, radius)
+    assert found is not None
+    return found[3]
+
+
+def _one_by_one(prober: _kernel.SingleProber, queries: list[int]) -> None:
     for query in queries:
-        prober.probe_one(query, radius, identity)
+        prober.probe(query)
 
 
 def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
@@ -84,13 +91,15 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
         sample = Sample(evenly(width.from_bytes(rows), SAMPLE), width)
         for radius in case.radii:
             prober = generation.prober(radius)
-            assert isinstance(prober, RingProber)
+            single = generation.single_prober(radius)
+            assert isinstance(prober, _kernel.ColumnProber)
+            assert single is not None
             asked = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else 4096, radius)
             queries = width.from_bytes(asked.reshape(-1))
             pilot = queries[:64]
-            entries = prober.count(pilot, radius)[1] / len(pilot)
+            entries = _counts(prober, pilot, radius)[1] / len(pilot)
             queries = queries[: max(int(MOST_ENTRIES / max(entries, 1)), len(pilot))]
-            lookups, candidates, left = (count / len(queries) for count in prober.count(queries, radius))
+            lookups, candidates, left = (count / len(queries) for count in _counts(prober, queries, radius))
             copies, kept = (0.0, left) if case.width > 64 else (left, 0.0)
             missed = missed_share(store.design, len(rows))
             work = ColumnWork(1.0, lookups, lookups * missed, candidates / LINE_TAGS, copies, kept)
@@ -106,7 +115,7 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             for isa in isas():
                 _kernel.select_isa(isa)
                 batch, single = least(
-                    [partial(prober.probe, queries, radius), partial(_one_by_one, prober, alone, radius, generation.identity)],
+                    [partial(prober.probe, queries, radius), partial(_one_by_one, single, alone)],
                     bench.repeats,
                 )
                 point[isa] = {"batch": microseconds(batch, len(queries)), "single": microseconds(single, len(alone))}

@@ -253,10 +253,8 @@ NB_MODULE(_kernel, m) {
     return xxh64(data_of(data), data.size(), seed);
   }, "data"_a, "seed"_a = 0);
   m.def("permute", &permute_keys, "keys"_array, "permutation"_a, "inverse"_a = false);
-  m.def("permute_select", &permute_select, "keys"_array, "permutation"_a, "low"_array,
-        "high"_array, "out"_array);
-  m.def("permute_sort", &permute_sort, "keys"_array, "permutation"_a, "out"_array,
-        "scratch"_array, "bits"_a, optional_stop());
+  m.def("permute_select", &permute_select, "keys"_array, "permutation"_a, "low"_array, "high"_array, "out"_array);
+  m.def("permute_sort", &permute_sort, "keys"_array, "permutation"_a, "out"_array, "scratch"_array, "bits"_a, optional_stop());
   m.def("sort_keys", &sort_keys, "keys"_array, "scratch"_array, "bits"_a = nb::none(),
         optional_stop());
   m.def("sort_pairs", &sort_pairs, "pairs"_array, "scratch"_array, "words"_a = 1, optional_stop());

@@ -29,6 +29,7 @@ class ColumnTable : public AnyTable {
     call(path, Part::column, [&](Fault* fault) { return parse_column_header(data.data(), data.size(), &header, fault); });
     width = header.width;
     block_count = id_blocks(header);
+    set_digest = header.set_digest;
     seen.reset(new uint64_t[seen_words(kHeaderBytes, header.checksums_offset)]());
     make_view(header, data.data(), seen.get(), &view);
   }
@@ -64,8 +65,7 @@ class ColumnTable : public AnyTable {
       if (block >= block_count) return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
       if (ranks[i] >= kRowsInBlock || place >= header.count)
         return (*fault = Fault{Status::bad_place, block, kRowsInBlock, ranks[i]}).status;
-      const Status status = read_entries(view, {place, place + 1}, out + words() * i, fault);
-      if (status != Status::ok) return status;
+      TRY(read_entries(view, {place, place + 1}, out + words() * i, fault));
     }
     return Status::ok;
   }
@@ -81,6 +81,13 @@ class ColumnTable : public AnyTable {
     return status;
   }
 
+  Status read_key(uint64_t block, uint64_t* out, Fault* fault) const override {
+    check_searched();
+    const uint64_t end = entries_of({block, block + 1}).end;
+    return read_entries(view, {end - 1, end}, out, fault);
+  }
+  Part part() const override { return Part::column; }
+
  private:
   void check_searched() const {
     if (header.kind == ColumnKind::references) throw nb::type_error("references are searched with their rows, by a ColumnProber");
@@ -95,12 +102,6 @@ class ColumnTable : public AnyTable {
   Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const override {
     return scan_entries(view, entries_of(range), queries, options, sink, fault);
   }
-  Status read_key(uint64_t block, uint64_t* out, Fault* fault) const override {
-    check_searched();
-    const uint64_t end = entries_of({block, block + 1}).end;
-    return read_entries(view, {end - 1, end}, out, fault);
-  }
-  Part part() const override { return Part::column; }
 };
 
 // A column table or row file of which only the header is known, for the keys of entries that were read elsewhere.
@@ -141,14 +142,16 @@ struct ColumnParts {
   }
 };
 
-// The tables of a design in the order of their ring.
-struct ColumnProber {
+// The tables of a design in the order of their ring, with a threshold for each; without, those that suit each query.
+struct ColumnProber : AnyProber {
   std::vector<nb::object> owners;
   std::vector<const ColumnTable*> tables;
   std::vector<RingTable> ring;
   const ColumnTable* rows = nullptr;
+  std::optional<std::vector<int16_t>> thresholds;
+  uint64_t reach = UINT64_MAX;  // the first radius that the thresholds are too small for
 
-  ColumnProber(nb::list given, nb::object row_file) {
+  ColumnProber(nb::list given, nb::object row_file, const std::optional<std::vector<int>>& wanted) {
     if (nb::len(given) < 1 || nb::len(given) > kMostRing) throw nb::value_error("a ring has 1 to 64 tables");
     for (nb::handle table : given) add(nb::borrow(table));
     if (!row_file.is_none()) {
@@ -162,6 +165,7 @@ struct ColumnProber {
     if (rows && (rows->header.width != h.width || rows->header.count != h.count || rows->header.set_digest != h.set_digest))
       throw nb::value_error("the row file is of another set");
     check_ring();
+    if (wanted) take_thresholds(*wanted);
   }
 
   void add(nb::object object) {
@@ -193,63 +197,58 @@ struct ColumnProber {
       }
   }
 
-  using Thresholds = std::optional<std::vector<int>>;  // of each table; none: those that suit each query
-
-  std::vector<int16_t> thresholds_for(const Thresholds& given, unsigned radius) const {
-    if (!given) return std::vector<int16_t>(ring.size());
-    if (given->size() != ring.size()) throw nb::value_error("a threshold for each table");
-    std::vector<int16_t> out;
-    uint64_t sum = 0;
-    for (const int t : *given) {
+  void take_thresholds(const std::vector<int>& wanted) {
+    if (wanted.size() != ring.size()) throw nb::value_error("a threshold for each table");
+    thresholds.emplace();
+    reach = 0;
+    for (const int t : wanted) {
       if (t < -1 || t > static_cast<int>(kMaxWidth)) throw nb::value_error("a threshold is -1 to 256");
-      out.push_back(static_cast<int16_t>(t));
-      sum += static_cast<unsigned>(t + 1);
+      thresholds->push_back(static_cast<int16_t>(t));
+      reach += static_cast<unsigned>(t + 1);
     }
-    if (sum <= radius) throw nb::value_error("the thresholds, one added to each, must add up to more than the radius");
-    return out;
   }
 
-  // Asks the tables; false when the sink is full.
-  bool run(const Queries& asked, unsigned radius, const Thresholds& given, Sink* sink, ColumnCounters* counters,
-           Stopper* stopping) const {
-    const std::vector<int16_t> thresholds = thresholds_for(given, radius);
-    const ColumnProbe probing = column_kernels().probe[words_of(tables[0]->header.width) / 2];
-    Fault fault;
-    const Status status = without_gil([&] {
-      return probing({ring.data(), static_cast<unsigned>(ring.size()), rows ? &rows->view : nullptr}, asked,
-                     {radius, thresholds.data(), !given, stopping}, sink, counters, &fault);
-    });
-    if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
-    check(status, fault, fault.table < tables.size() ? tables[fault.table]->path : rows->path, Part::column);
-    return true;
+  unsigned width() const override { return tables[0]->header.width; }
+  bool finds_rows() const override { return rows != nullptr; }
+  bool is_brief() const override { return false; }
+  const std::string& path_of(const Fault& fault) const override {
+    return fault.table < tables.size() ? tables[fault.table]->path : rows->path;
+  }
+
+  Status search(const Queries& asked, unsigned radius, Stopper* stop, Sink* sink, ColumnCounters* counters, Fault* fault) const {
+    std::vector<int16_t> room;  // for the thresholds of a query
+    if (!thresholds) room.resize(ring.size());
+    return column_kernels().probe[words_of(width()) / 2]({ring.data(), static_cast<unsigned>(ring.size()), rows ? &rows->view : nullptr}, asked,
+                                                         {radius, thresholds ? thresholds->data() : room.data(), !thresholds, stop}, sink,
+                                                         counters, fault);
+  }
+  Status search_one(const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters*, Fault* fault) const override {
+    ColumnCounters counters;
+    return search({row, 1}, checked(options.radius), options.stop, sink, &counters, fault);
+  }
+  unsigned checked(unsigned radius) const {
+    radius = std::min(radius, width());
+    need(radius < reach, "the thresholds, one added to each, must add up to more than the radius");
+    return radius;
   }
 
   // (lims, fingerprints, distances, (look-ups, candidates, survivors)), or None when there are more than most matches.
-  nb::object probe(Rows queries, unsigned radius, const Thresholds& thresholds, std::optional<uint64_t> most,
-                   const Stop* stop) const {
-    const ColumnHeader& h = tables[0]->header;
-    radius = std::min<unsigned>(radius, h.width);
-    const Queries asked = queries_of(queries, h);
+  nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const Stop* stop) const {
+    radius = checked(radius);
+    const Queries asked = queries_of(queries, tables[0]->header);
     SinkGuard guard;
     if (most) guard.sink.limit = *most;
     ColumnCounters counters;
     Stopper stopping = stopper(stop);
-    if (!run(asked, radius, thresholds, &guard.sink, &counters, &stopping)) return nb::none();
-    OrderedMatches found = without_gil([&] { return OrderedMatches(guard.sink, h.width, 1, asked.count, 1, &stopping); });
+    Fault fault;
+    const Status status = without_gil([&] { return search(asked, radius, &stopping, &guard.sink, &counters, &fault); });
+    if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return nb::none();
+    if (status != Status::ok) raise_fault(fault, path_of(fault), Part::column);
+    OrderedMatches found = without_gil([&] { return OrderedMatches(guard.sink, width(), 1, asked.count, 1, &stopping); });
     const nb::object of_rows = rows ? rows->rows_at(found.fingerprints.get(), found.count) : nb::none();
     const nb::tuple columns = found.columns();
     nb::tuple counts = nb::make_tuple(counters.lookups, counters.candidates, counters.survivors);
     return nb::make_tuple(columns[0], rows ? of_rows : nb::object(columns[1]), columns[2], counts);
-  }
-
-  // See AnyTable::matches.
-  nb::list probe_one(nb::handle number, unsigned radius, const Thresholds& thresholds, const AnyTable& identity) const {
-    const OneRow query(number, words_of(tables[0]->header.width));
-    SinkGuard guard;
-    ColumnCounters counters;
-    Stopper stopping = stopper(nullptr);
-    run({query.words, 1}, radius, thresholds, &guard.sink, &counters, &stopping);
-    return identity.matches(guard.sink, rows != nullptr, &stopping);
   }
 };
 
@@ -277,10 +276,9 @@ void bind_columns(nb::module_& m) {
   parts.def(nb::init<Bytes, uint64_t, std::string>(), "header"_a, "file_bytes"_a, "path"_a)
       .def("decode", &ColumnParts::decode, "first"_a, "tags"_a, "rests"_a, "bucket"_a, "directory"_a);
   bind_column_header(parts);
-  nb::class_<ColumnProber>(m, "ColumnProber")
-      .def(nb::init<nb::list, nb::object>(), "tables"_a, "rows"_a = nb::none())
-      .def("probe", &ColumnProber::probe, "queries"_array, "radius"_a, "thresholds"_a = nb::none(), "most"_a = nb::none(), optional_stop())
-      .def("probe_one", &ColumnProber::probe_one, "query"_a, "radius"_a, "thresholds"_a.none(), "identity"_a);
+  nb::class_<ColumnProber, AnyProber>(m, "ColumnProber")
+      .def(nb::init<nb::list, nb::object, std::optional<std::vector<int>>>(), "tables"_a, "rows"_a = nb::none(), "thresholds"_a = nb::none())
+      .def("probe", &ColumnProber::probe, "queries"_array, "radius"_a, "most"_a = nb::none(), optional_stop());
 }
 
 }  // namespace fpstore

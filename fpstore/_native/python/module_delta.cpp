@@ -14,53 +14,52 @@ void check_lims(const Lims& lims, size_t n, size_t size) {
 
 constexpr uint64_t kPauseWork = 1 << 14;
 
-// Shared access for short calls: the GIL is kept unless there is a wait.
-class Brief {
+// Shared access: for batches without the GIL; for short calls the GIL is kept unless there is a wait. Access is given up now and then, so
+// that signals are met and writers do not wait long.
+class Access {
  public:
-  explicit Brief(const Delta& delta) : gate_(delta.gate) { enter(); }
-  ~Brief() { gate_.unlock_shared(); }
-  Brief(const Brief&) = delete;
-  Brief& operator=(const Brief&) = delete;
+  enum class Gil { released, kept };
+  Stopper stopping;
 
+  explicit Access(const Delta& delta, Gil gil = Gil::released, const Stop* stop = nullptr) : stopping(stopper(stop)), gate_(delta.gate) {
+    if (gil == Gil::released) released_.emplace();
+    enter();
+  }
+  ~Access() { leave(); }
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+
+  void leave() {
+    if (std::exchange(is_in_, false)) gate_.unlock_shared();
+  }
   void pause(uint64_t work) {
     if ((work_ += work) < kPauseWork) return;
-    gate_.unlock_shared();
-    const bool ended = should_stop(&stopping_, std::exchange(work_, 0));
+    leave();
+    const bool ended = should_stop(&stopping, std::exchange(work_, 0));
     enter();
-    if (ended) throw Interrupted();
-  }
-
- private:
-  void enter() {
-    if (gate_.try_lock_shared()) return;
-    ReleasedGil released;
-    gate_.lock_shared();
-  }
-
-  Gate& gate_;
-  Stopper stopping_ = stopper(nullptr);
-  uint64_t work_ = 0;
-};
-
-// Shared access without the GIL, for batches. It is given up now and then, so that signals are met and writers do not wait long.
-struct Shared {
-  ReleasedGil released;
-  std::shared_lock<Gate> lock;
-  Stopper stopping;
-  uint64_t waiting = 0;
-  explicit Shared(const Delta& delta, const Stop* stop = nullptr) : lock(delta.gate), stopping(stopper(stop)) {}
-
-  void pause(uint64_t work) {
-    if ((waiting += work) < kPauseWork) return;
-    lock.unlock();
-    const bool ended = should_stop(&stopping, std::exchange(waiting, 0));
-    lock.lock();
     if (ended) throw Interrupted();
   }
   Pause pauses() {
     return [this](uint64_t work) { pause(work); };
   }
+
+ private:
+  void enter() {
+    if (released_) {
+      gate_.lock_shared();
+    } else if (!gate_.try_lock_shared()) {
+      const ReleasedGil released;
+      gate_.lock_shared();
+    }
+    is_in_ = true;
+  }
+
+  std::optional<ReleasedGil> released_;
+  Gate& gate_;
+  bool is_in_ = false;
+  uint64_t work_ = 0;
 };
+constexpr Access::Gil kBrief = Access::Gil::kept;
 
 // What work returns, which has the delta for itself and needs no GIL.
 template <class Work>
@@ -157,9 +156,9 @@ OrderedMatches found_by(const Delta& d, const Rows& queries, const Stop* stop, c
   SinkGuard guard;
   std::optional<OrderedMatches> out;
   {
-    Shared access(d, stop);
+    Access access(d, Access::Gil::released, stop);
     const bool fine = search(&guard.sink, access.pauses());
-    access.lock.unlock();
+    access.leave();
     if (fine) out.emplace(guard.sink, d.width(), words_in_rows(d), count_of(queries), 1, &access.stopping);
   }
   check_memory(out.has_value());
@@ -180,8 +179,8 @@ nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t v
   SinkGuard guard;
   bool fine;
   {
-    Brief access(d);
-    fine = d.probe(row.words, 1, radius, d.end_of(version), &guard.sink, [&](uint64_t work) { access.pause(work); });
+    Access access(d, kBrief);
+    fine = d.probe(row.words, 1, radius, d.end_of(version), &guard.sink, access.pauses());
   }
   check_memory(fine);
   nb::list out;
@@ -213,22 +212,26 @@ nb::tuple nearest(const Delta& d, Rows queries, unsigned radius, uint64_t limit,
   }).columns(kept.nearest);
 }
 
-// What the delta says of each fingerprint: 0 nothing, 1 present, 2 absent.
-nb::object states(const Delta& d, Rows fingerprints, uint32_t version) {
+// What the delta says of each fingerprint, or of each pair of one and an id: 0 nothing, 1 present, 2 absent.
+nb::object states_of(const Delta& d, const Rows& fingerprints, const Words* ids, uint32_t version) {
   need_words(fingerprints, words_in_rows(d));
   const size_t n = count_of(fingerprints);
+  need(!ids || ids->size() == n, kUnequal);
   Buffer<uint8_t> out(n);
   {
-    Shared access(d);
-    d.states(fingerprints.data(), n, d.end_of(version), out.get(), access.pauses());
+    Access access(d);
+    if (ids) d.pair_states(fingerprints.data(), ids->data(), n, d.end_of(version), out.get(), access.pauses());
+    else d.states(fingerprints.data(), n, d.end_of(version), out.get(), access.pauses());
   }
   return out.array(n);
 }
+nb::object states(const Delta& d, Rows fingerprints, uint32_t version) { return states_of(d, fingerprints, nullptr, version); }
+nb::object pairs(const Delta& d, Rows fingerprints, Words ids, uint32_t version) { return states_of(d, fingerprints, &ids, version); }
 
 unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
   uint8_t said;
-  Brief access(d);
+  Access access(d, kBrief);
   d.states(row.words, 1, d.end_of(version), &said, [](uint64_t) {});
   return said;
 }
@@ -254,11 +257,11 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
   int64_t* const l = out_lims.get();
   l[0] = 0;
   {
-    Shared access(d);
+    Access access(d);
     if (d.removals()) d.states(base_rows.data(), said.size(), d.end_of(version), said.data(), access.pauses());
-    access.lock.unlock();
+    access.leave();
     int64_t at = 0;
-    const auto take = [&](const Row* f, const Distances& r, int64_t i) {
+    const auto append = [&](const Row* f, const Distances& r, int64_t i) {
       rows<Row>(out_fingerprints.get())[at] = f[i];
       out_distances.get()[at++] = r.data()[i];
     };
@@ -270,10 +273,10 @@ nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& f
         const Distance distance = base_distances.data()[i];
         for (; j < end && (distances.data()[j] < distance ||
                            (distances.data()[j] == distance && fingerprints[j] < base_fingerprints[i])); ++j)
-          take(fingerprints, distances, j);
-        take(base_fingerprints, base_distances, i);
+          append(fingerprints, distances, j);
+        append(base_fingerprints, base_distances, i);
       }
-      for (; j < end; ++j) take(fingerprints, distances, j);
+      for (; j < end; ++j) append(fingerprints, distances, j);
       l[q + 1] = at;
     }
   }
@@ -299,7 +302,7 @@ nb::tuple ids(const Delta& d, Rows fingerprints, Lims lims, Words base_ids, uint
   std::vector<uint64_t> out;
   out_lims.get()[0] = 0;
   {
-    Shared access(d);
+    Access access(d);
     const uint32_t end = d.end_of(version);
     for (size_t i = 0; i < n; ++i) {
       access.pause(kBlockWork);
@@ -314,28 +317,15 @@ nb::tuple ids(const Delta& d, Rows fingerprints, Lims lims, Words base_ids, uint
 std::vector<uint64_t> ids_one(const Delta& d, nb::handle fingerprint, std::vector<uint64_t> base_ids, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
   std::vector<uint64_t> out;
-  Brief access(d);
+  Access access(d, kBrief);
   d.ids(row.words, base_ids.data(), base_ids.size(), d.end_of(version), &out);
   return out;
-}
-
-// What the delta says of each pair: 0 nothing, 1 present, 2 absent.
-nb::object pairs(const Delta& d, Rows fingerprints, Words ids, uint32_t version) {
-  need_words(fingerprints, words_in_rows(d));
-  const size_t n = count_of(fingerprints);
-  need(ids.size() == n, kUnequal);
-  Buffer<uint8_t> out(n);
-  {
-    Shared access(d);
-    d.pair_states(fingerprints.data(), ids.data(), n, d.end_of(version), out.get(), access.pauses());
-  }
-  return out.array(n);
 }
 
 void need_id_index(Delta& d) {
   bool indexed;
   {
-    Brief access(d);
+    Access access(d, kBrief);
     indexed = d.has_id_index();
   }
   check_memory(indexed || alone(d, [&] { return d.index_ids(); }));
@@ -350,7 +340,7 @@ nb::list fingerprints_one(Delta& d, uint64_t id, nb::list in_tables, uint32_t ve
   need_id_index(d);
   IdPairs found;
   {
-    Shared access(d);
+    Access access(d);
     const uint32_t end = d.end_of(version);
     for (const OneRow& row : given) {
       uint8_t said;
@@ -370,7 +360,7 @@ nb::tuple find(Delta& d, Words ids, uint32_t version) {
   IdPairs found;
   need_id_index(d);
   {
-    Shared access(d);
+    Access access(d);
     found = d.find(ids.data(), ids.size(), d.end_of(version), IdPairs{}, access.pauses());
   }
   return nb::make_tuple(array_of(found.fingerprints, words_in_rows(d)), array_of(found.ids));
@@ -387,8 +377,8 @@ nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes i
   Buffer<uint8_t> inserted(n);
   std::optional<OrderedMatches> out;
   const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
-  const auto take = [&] { out.emplace(guard.sink, d.width(), words_in_rows(d), n, 1, nullptr); };
-  check_applied(alone(d, [&] { return d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), take); }));
+  const auto deliver = [&] { out.emplace(guard.sink, d.width(), words_in_rows(d), n, 1, nullptr); };
+  check_applied(alone(d, [&] { return d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), deliver); }));
   nb::tuple columns = out->columns();
   return nb::make_tuple(columns[0], columns[1], columns[2], inserted.array(n));
 }
@@ -397,7 +387,7 @@ nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes i
 nb::tuple export_state(const Delta& d, uint32_t version) {
   Export e;
   {
-    Shared access(d);
+    Access access(d);
     d.export_state(d.end_of(version), &e, access.pauses());
   }
   return nb::make_tuple(array_of(e.fingerprints, words_in_rows(d)), array_of(e.in_base), array_of(e.lims), array_of(e.ids));
@@ -405,7 +395,7 @@ nb::tuple export_state(const Delta& d, uint32_t version) {
 
 template <uint64_t (Delta::*Get)() const>
 uint64_t number(const Delta& d) {
-  Brief access(d);
+  Access access(d, kBrief);
   return (d.*Get)();
 }
 
@@ -418,8 +408,7 @@ void bind_delta(nb::module_& m) {
       .def("load", &load, "changes"_a)
       .def("index", &index)
       .def("apply_one", &apply_one, "kind"_a, "fingerprint"_a, "number"_a, "in_base"_a, "version"_a)
-      .def("apply", &apply_changes, "kinds"_array, "fingerprints"_array, "ids"_array,
-           "in_base"_array, "version"_a)
+      .def("apply", &apply_changes, "kinds"_array, "fingerprints"_array, "ids"_array, "in_base"_array, "version"_a)
       .def("probe", &probe, "queries"_array, "radius"_a, "version"_a, optional_stop())
       .def("probe_one", &probe_one, "query"_a, "radius"_a, "version"_a)
       .def("scan", &scan, "queries"_array, "radius"_a, "version"_a)
@@ -427,8 +416,7 @@ void bind_delta(nb::module_& m) {
       .def("states", &states, "fingerprints"_array, "version"_a)
       .def("state", &state, "fingerprint"_a, "version"_a)
       .def("combine", &combine, "base"_a, "found"_a, "version"_a)
-      .def("ids", &ids, "fingerprints"_array, "lims"_array, "base_ids"_array,
-           "version"_a)
+      .def("ids", &ids, "fingerprints"_array, "lims"_array, "base_ids"_array, "version"_a)
       .def("ids_one", &ids_one, "fingerprint"_a, "base_ids"_a, "version"_a)
       .def("pairs", &pairs, "fingerprints"_array, "ids"_array, "version"_a)
       .def("find", &find, "ids"_array, "version"_a)

@@ -64,7 +64,7 @@ struct InUse {
   ~InUse() { busy = false; }
 };
 
-// What a join and a search for links share: pairs come in batches, until there are no more.
+// Pairs that come in batches, until there are no more.
 struct Batches {
   unsigned words = 1;
   bool done = false, stopped = false;
@@ -96,77 +96,80 @@ struct Batches {
   }
 };
 
-// What pairs meet in, of each table; the masks are rows, one per table.
-std::vector<TableRule> rules_of(const Rows& bucket_masks, const Rows& tag_masks, const std::vector<unsigned>& flips,
-                                const std::vector<unsigned>& both, unsigned words) {
-  const size_t tables = flips.size();
-  if (!tables || both.size() != tables || count_of(bucket_masks) != tables || count_of(tag_masks) != tables)
-    throw nb::value_error("one of each for each table");
-  need_words(bucket_masks, words);
-  need_words(tag_masks, words);
-  std::vector<TableRule> rules;
-  for (size_t i = 0; i < tables; ++i) {
-    TableRule rule{};
-    memcpy(rule.bucket_mask, bucket_masks.data() + i * words, 8 * words);
-    memcpy(rule.tag_mask, tag_masks.data() + i * words, 8 * words);
-    rule.flips = flips[i];
-    rule.both = both[i];
-    if (rule.both < rule.flips) throw nb::value_error("both is at least flips");
-    rules.push_back(rule);
-  }
-  return rules;
-}
-
 uint64_t largest_of(const Words& starts, uint64_t first, uint64_t end) {
   uint64_t largest = 0;
   for (uint64_t b = first; b < end; ++b) largest = std::max(largest, starts.data()[b + 1] - starts.data()[b]);
   return largest;
 }
 
+using Numbers = std::vector<unsigned>;
+
+// What a join and a search for links share: the rows of one table, and the rules by which pairs meet in it and in those before it. The
+// masks are rows, one for each of these tables.
+template <class SomeRows, class SomeTags>
+struct TableSearch : Batches {
+  SomeRows rows;
+  Words starts;
+  SomeTags tags;
+  std::vector<TableRule> rules;
+  unsigned bucket_bits = 0, radius;
+  uint16_t tag_mask = 0;
+  Permutation inverse{};
+  std::vector<uint64_t> groups = std::vector<uint64_t>((size_t{1} << kMostPartBits) + 1);
+
+  TableSearch(SomeRows all, Words begins, SomeTags short_tags, const Bytes& permutation, const Rows& bucket_masks, const Rows& tag_masks,
+              const Numbers& flips, const Numbers& both, unsigned tag_bits, unsigned within)
+      : rows(all), starts(begins), tags(short_tags), radius(within) {
+    words = words_in(rows);
+    check_table(rows, starts, tags, permutation, tag_bits);
+    bucket_bits = bits_of_buckets(starts);
+    tag_mask = tag_mask_of(tag_bits);
+    inverse = permutation_of(permutation, true);
+    const size_t tables = flips.size();
+    need(tables && both.size() == tables && count_of(bucket_masks) == tables && count_of(tag_masks) == tables, "one of each for each table");
+    need_words(bucket_masks, words);
+    need_words(tag_masks, words);
+    for (size_t i = 0; i < tables; ++i) {
+      TableRule rule{{}, {}, flips[i], both[i]};
+      memcpy(rule.bucket_mask, bucket_masks.data() + i * words, 8 * words);
+      memcpy(rule.tag_mask, tag_masks.data() + i * words, 8 * words);
+      need(rule.both >= rule.flips, "both is at least flips");
+      rules.push_back(rule);
+    }
+  }
+  unsigned table() const { return static_cast<unsigned>(rules.size() - 1); }
+};
+
 using Side = std::tuple<Rows, Words, TagColumn>;
 
 // The pairs of one table, or of some of its buckets: of a set, or of that and an opposite one.
-struct PairJoin : Batches {
-  Rows rows;
-  Words starts;
-  TagColumn tags;
+struct PairJoin : TableSearch<Rows, TagColumn> {
   std::optional<Side> opposite;
-  std::vector<TableRule> rules;
   std::unique_ptr<uint64_t[]> places;  // where a large bucket is split
   std::unique_ptr<uint16_t[]> group_tags;
-  std::vector<uint64_t> groups;
   Join join{};
   JoinPlace place{};
 
-  // The masks are rows of all tables up to this one, the numbers those of these tables.
-  PairJoin(Rows all, Words begins, TagColumn short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks,
-           std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits, unsigned radius, uint64_t first, uint64_t end,
-           std::optional<Side> other)
-      : rows(all), starts(begins), tags(short_tags), opposite(std::move(other)) {
-    words = words_in(rows);
-    check_table(rows, starts, tags, permutation, tag_bits);
+  PairJoin(Rows all, Words begins, TagColumn short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks, const Numbers& flips,
+           const Numbers& both, unsigned tag_bits, unsigned within, uint64_t first, uint64_t end, std::optional<Side> other)
+      : TableSearch(all, begins, short_tags, permutation, bucket_masks, tag_masks, flips, both, tag_bits, within),
+        opposite(std::move(other)) {
     JoinSide facing{};
     if (opposite) {
       const auto& [those, their_starts, their_tags] = *opposite;
       check_table(those, their_starts, their_tags, permutation, tag_bits);
-      if (their_starts.size() != starts.size()) throw nb::value_error("the opposite set has other buckets");
+      need(their_starts.size() == starts.size(), "the opposite set has other buckets");
       facing = {those.data(), their_starts.data(), reinterpret_cast<const uint8_t*>(their_tags.data())};
     }
-    rules = rules_of(bucket_masks, tag_masks, flips, both, words);
-    if (first > end || end > starts.size() - 1) throw nb::value_error("no such buckets");
-    if (!opposite && rules.back().both == 1) {
-      const uint64_t largest = largest_of(starts, first, end);
-      if (largest >= kSplitFrom) {
-        places.reset(new uint64_t[largest]);
-        group_tags.reset(new uint16_t[largest + kSectionRoom / 2]);
-        groups.resize((size_t{1} << kMostPartBits) + 1);
-      }
+    need(first <= end && end < starts.size(), "no such buckets");
+    const uint64_t largest = opposite || rules.back().both != 1 ? 0 : largest_of(starts, first, end);
+    if (largest >= kSplitFrom) {
+      places.reset(new uint64_t[largest]);
+      group_tags.reset(new uint16_t[largest + kSectionRoom / 2]);
     }
     join = {{rows.data(), starts.data(), reinterpret_cast<const uint8_t*>(tags.data())},
-            facing, opposite.has_value(),
-            {places.get(), group_tags.get(), groups.data()},
-            rules.data(), static_cast<unsigned>(rules.size() - 1), bits_of_buckets(starts), radius, tag_mask_of(tag_bits),
-            permutation_of(permutation, true)};
+            facing, opposite.has_value(), {places.get(), group_tags.get(), groups.data()},
+            rules.data(), table(), bucket_bits, radius, tag_mask, inverse};
     place.bucket = first;
     place.end = end;
   }
@@ -179,45 +182,33 @@ struct PairJoin : Batches {
 };
 
 // Links the rows of a set that are near each other in one table; rows and tags change places.
-struct Linking : Batches {
-  MutableRows rows;
-  Words starts;
-  Tags tags;
-  std::vector<TableRule> rules;
+struct Linking : TableSearch<MutableRows, Tags> {
   std::unique_ptr<uint64_t[]> live, stack, moved;
   std::unique_ptr<uint16_t[]> moved_tags;
-  std::vector<uint64_t> groups;
-  LinkTable table{};
+  LinkTable links{};
   LinkPlace place{};
 
-  // The arguments are those of a join, and all buckets are searched.
-  Linking(MutableRows all, Words begins, Tags short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks,
-          std::vector<unsigned> flips, std::vector<unsigned> both, unsigned tag_bits, unsigned radius)
-      : rows(all), starts(begins), tags(short_tags), groups((size_t{1} << kMostPartBits) + 1) {
-    words = words_in(rows);
-    check_table(rows, starts, tags, permutation, tag_bits);
-    rules = rules_of(bucket_masks, tag_masks, flips, both, words);
+  // All buckets are searched.
+  Linking(MutableRows all, Words begins, Tags short_tags, Bytes permutation, Rows bucket_masks, Rows tag_masks, const Numbers& flips,
+          const Numbers& both, unsigned tag_bits, unsigned within)
+      : TableSearch(all, begins, short_tags, permutation, bucket_masks, tag_masks, flips, both, tag_bits, within) {
     const size_t buckets = starts.size() - 1;
     if (rules.back().flips && buckets > 1) {
       live.reset(new uint64_t[buckets]);
       for (size_t b = 0; b < buckets; ++b) live[b] = starts.data()[b + 1];
       stack.reset(new uint64_t[count_of(all)]);
-    } else {
-      const uint64_t largest = largest_of(starts, 0, buckets);
-      if (rules.back().both == 1 && largest >= kSplitFrom) {
-        moved.reset(new uint64_t[largest * words]);
-        moved_tags.reset(new uint16_t[largest]);
-      }
+    } else if (const uint64_t largest = largest_of(starts, 0, buckets); rules.back().both == 1 && largest >= kSplitFrom) {
+      moved.reset(new uint64_t[largest * words]);
+      moved_tags.reset(new uint16_t[largest]);
     }
-    table = {rows.data(), starts.data(), tags.data(), rules.data(), static_cast<unsigned>(rules.size() - 1), bits_of_buckets(starts),
-             radius, tag_mask_of(tag_bits), permutation_of(permutation, true), {moved.get(), moved_tags.get(), groups.data()},
-             live.get(), stack.get()};
+    links = {rows.data(), starts.data(), tags.data(), rules.data(), table(), bucket_bits, radius, tag_mask, inverse,
+             {moved.get(), moved_tags.get(), groups.data()}, live.get(), stack.get()};
     place.end = buckets;
   }
 
   nb::tuple more(size_t room, const Stop* stop) {
     return Batches::more(room, stop, [&](PairSink* sink, Stopper* stopping) {
-      return pair_kernels().link[words / 2](table, &place, sink, stopping);
+      return pair_kernels().link[words / 2](links, &place, sink, stopping);
     });
   }
 };
@@ -333,17 +324,14 @@ void bind_pairs(nb::module_& m) {
   m.def("group_greedily", &group_greedily, "rows"_array, "lims"_array, "radius"_a, optional_stop());
   m.attr("TAG_ROOM") = kSectionRoom / 2;
   nb::class_<PairJoin>(m, "PairJoin")
-      .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned, uint64_t,
-                    uint64_t, std::optional<Side>>(),
-           "rows"_array, "starts"_array, "tags"_array, "permutation"_array,
-           "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a, "first"_a, "end"_a,
-           "opposite"_a.none() = nb::none())
+      .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, Numbers, Numbers, unsigned, unsigned, uint64_t, uint64_t, std::optional<Side>>(),
+           "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a,
+           "tag_bits"_a, "radius"_a, "first"_a, "end"_a, "opposite"_a.none() = nb::none())
       .def_ro("done", &PairJoin::done)
       .def("more", &PairJoin::more, "room"_a, optional_stop());
   nb::class_<Linking>(m, "Linking")
-      .def(nb::init<MutableRows, Words, Tags, Bytes, Rows, Rows, std::vector<unsigned>, std::vector<unsigned>, unsigned, unsigned>(),
-           "rows"_array, "starts"_array, "tags"_array, "permutation"_array,
-           "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
+      .def(nb::init<MutableRows, Words, Tags, Bytes, Rows, Rows, Numbers, Numbers, unsigned, unsigned>(), "rows"_array, "starts"_array,
+           "tags"_array, "permutation"_array, "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a, "tag_bits"_a, "radius"_a)
       .def_ro("done", &Linking::done)
       .def("more", &Linking::more, "room"_a, optional_stop());
   nb::class_<Index>(m, "RowIndex")

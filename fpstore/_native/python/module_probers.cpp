@@ -79,14 +79,10 @@ Status Prober::search(const Queries& queries, ProbeOptions options, unsigned thr
   return status;
 }
 
-// False when the sink is full.
-bool Prober::run(const Queries& queries, const ProbeOptions& options, unsigned threads, Sink* sink, ProbeCounters* counters) const {
-  Fault fault;
-  const Status status = without_gil([&] { return search(queries, options, threads, sink, counters, &fault); });
-  tell_damage();
-  if (status == Status::out_of_memory && sink->count >= sink->limit) return false;
-  if (status != Status::ok) raise_fault(fault, tables[fault.table]->path);
-  return true;
+bool Prober::is_brief() const {
+  double blocks = 0;  // that are opened, about
+  for (const TableProbe& probe : probes) blocks += static_cast<double>(probe.variant_count) * probe.passing;
+  return !scans() && blocks <= kBriefBlocks;
 }
 
 nb::object Prober::probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const std::string& order, bool fetch,
@@ -102,21 +98,14 @@ nb::object Prober::probe(Rows queries, unsigned radius, std::optional<uint64_t> 
   options.stop = &stopping;
   if (most) guard.sink.limit = *most;
   const size_t n = count_of(queries);
-  if (!run({queries.data(), n}, options, threads, &guard.sink, &counters)) return nb::none();
+  Fault fault;
+  const Status status = without_gil([&] { return search({queries.data(), n}, options, threads, &guard.sink, &counters, &fault); });
+  tell_damage();
+  if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return nb::none();
+  if (status != Status::ok) raise_fault(fault, path_of(fault));
   OrderedMatches found = without_gil([&] { return OrderedMatches(guard.sink, width(), words(), n, threads, &stopping); });
   const nb::tuple columns = found.columns();
   return nb::make_tuple(columns[0], columns[1], columns[2], counters.blocks, counters.candidates);
-}
-
-nb::list Prober::probe_one(nb::handle query, unsigned radius, const AnyTable& identity) const {
-  SinkGuard guard;
-  ProbeCounters counters;
-  ProbeOptions options{radius};
-  Stopper stopping = stopper(nullptr);
-  options.stop = &stopping;
-  const OneRow row(query, words());
-  run({row.words, 1}, options, 1, &guard.sink, &counters);
-  return identity.matches(guard.sink, false, &stopping);
 }
 
 void bind_probers(nb::module_& m) {
@@ -132,12 +121,12 @@ void bind_probers(nb::module_& m) {
   bind_header<H>(filter);
   bind_fields(filter, "fingerprint_count", &H::fingerprint_count, "word_count", &H::word_count, "starts_offset", &H::starts_offset,
               "checksums_offset", &H::checksums_offset);
-  nb::class_<Prober>(m, "Prober")
+  nb::class_<AnyProber>(m, "AnyProber");
+  nb::class_<Prober, AnyProber>(m, "Prober")
       .def(nb::init<>())
       .def("add", &Prober::add, "table"_a, "prefix_bits"_a, "flips"_a, "variants"_array, "filter"_a = nb::none())
       .def("probe", &Prober::probe, "queries"_array, "radius"_a, "most"_a = nb::none(), "order"_a = "best", "fetch"_a = false,
            "threads"_a = 1, optional_stop())
-      .def("probe_one", &Prober::probe_one, "query"_a, "radius"_a, "identity"_a)
       .def_prop_ro("fetches", [](const Prober& p) { return p.fetches.load(std::memory_order_relaxed); })
       .def_prop_ro("blocks", [](const Prober& p) { return p.blocks.load(std::memory_order_relaxed); });
 }

@@ -53,15 +53,6 @@ nb::list unpack_rank(nb::bytes data, uint64_t seed, uint32_t rank, const std::st
   return out;
 }
 
-// (counts, ids) of a whole record.
-nb::tuple unpack_record(nb::bytes data, uint64_t seed, const std::string& path) {
-  const IdRecord record = record_of(data, seed, path);
-  Buffer<uint64_t> counts(record.count), ids(record.total);
-  unpack_counts(record, counts.get());
-  unpack_ids(record, ids.get());
-  return nb::make_tuple(counts.array(record.count), ids.array(record.total));
-}
-
 // (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which has the key keys[record[i]].
 nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, uint64_t seed, const std::string& path) {
   const size_t n = record.size();
@@ -145,8 +136,7 @@ nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uin
   std::optional<Buffer<uint64_t>> counts, ids;
   size_t count = 0, total = 0;
   call(path, Part::block, [&](Fault* fault) {
-    const Status status = open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault);
-    if (status != Status::ok) return status;
+    TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
     for (const IdRecord& record : r.opened) {
       count += record.count;
       total += record.total;
@@ -160,7 +150,7 @@ nb::tuple unpack_records(nb::list records, uint64_t first_block, Words keys, uin
       c += record.count;
       i += record.total;
     }
-    return status;
+    return Status::ok;
   });
   return nb::make_tuple(counts->array(count), ids->array(total));
 }
@@ -239,22 +229,15 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
 }  // namespace
 
 void bind_records(nb::module_& m) {
-  m.def("pack_ids", &pack_ids, "ids"_array, "lims"_array, "block_counts"_array,
-        "keys"_array, "seed"_a);
+  m.def("pack_ids", &pack_ids, "ids"_array, "lims"_array, "block_counts"_array, "keys"_array, "seed"_a);
   m.def("unpack_rank", &unpack_rank, "record"_a, "seed"_a, "rank"_a, "path"_a);
-  m.def("unpack_record", &unpack_record, "record"_a, "seed"_a, "path"_a);
-  m.def("gather_ids", &gather_ids, "records"_a, "keys"_array, "record"_array,
-        "ranks"_array, "seed"_a, "path"_a);
+  m.def("gather_ids", &gather_ids, "records"_a, "keys"_array, "record"_array, "ranks"_array, "seed"_a, "path"_a);
   m.def("unpack_records", &unpack_records, "records"_a, "first_block"_a, "keys"_array, "seed"_a, "path"_a);
-  m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, "keys"_array, "seed"_a,
-        "wanted"_array, "path"_a);
-  m.def("merge_keys", &merge, "keys"_array, "drop"_array, "add"_array,
-        "out"_array);
+  m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, "keys"_array, "seed"_a, "wanted"_array, "path"_a);
+  m.def("merge_keys", &merge, "keys"_array, "drop"_array, "add"_array, "out"_array);
   m.def("merge_groups", &merge_with_ids, "keys"_array, "counts"_array, "ids"_array,
         "drop"_array, "add"_array, "add_counts"_array, "add_ids"_array);
-  m.def("union_groups", &union_with_ids, "keys_a"_array, "counts_a"_array,
-        "ids_a"_array, "keys_b"_array, "counts_b"_array,
-        "ids_b"_array);
+  m.def("union_groups", &union_with_ids, "keys_a"_array, "counts_a"_array, "ids_a"_array, "keys_b"_array, "counts_b"_array, "ids_b"_array);
   m.def("read_log", &read_log, "data"_a, "place"_a, "seed"_a, "number"_a, "words"_a, "most"_a,
         "Return the whole records at the start of bytes of a log, as columns: at most `most`, the first with this number, of fingerprints of `words` words (0: any).");
 }

@@ -6,8 +6,6 @@
 namespace fpstore {
 namespace {
 
-constexpr uint64_t kBriefBlocks = 1 << 7;  // a probe that reads no more of them takes microseconds
-
 // What a single probe writes to. A thread keeps it for the next one, unless it has become large.
 struct Room {
   unsigned words = 0;  // of a row of the matches that the sink has room for
@@ -102,20 +100,17 @@ nb::object list_of(const uint64_t* ids, uint64_t count) {
 class SingleProber {
  public:
   SingleProber(nb::object prober, nb::object identity, nb::object ids, unsigned radius, nb::object match_type, nb::object list_type)
-      : owners_(nb::make_tuple(prober, identity, ids)), prober_(nb::cast<const Prober*>(prober)), identity_(nb::cast<const Table*>(identity)),
-        ids_(nb::cast<const SealedFile*>(ids)), radius_(radius), match_(std::move(match_type), &PyTuple_Type),
-        list_(std::move(list_type), &PyList_Type) {
-    need(prober_->tables.empty() || prober_->width() == identity_->width, "tables of several widths");
+      : owners_(nb::make_tuple(prober, identity, ids)), prober_(nb::cast<const AnyProber*>(prober)), identity_(nb::cast<const AnyTable*>(identity)),
+        blocks_(dynamic_cast<const Table*>(identity_)), ids_(nb::cast<const SealedFile*>(ids)), radius_(radius),
+        is_brief_(prober_->is_brief()), match_(std::move(match_type), &PyTuple_Type), list_(std::move(list_type), &PyList_Type) {
+    need(words_of(prober_->width()) == words(), "tables of several widths");
     need(ids_->key_words() == words(), "ids of tables of another width");
-    double blocks = 0;  // that are opened, about
-    for (const TableProbe& probe : prober_->probes) blocks += static_cast<double>(probe.variant_count) * probe.passing;
-    is_brief_ = !prober_->scans() && blocks <= kBriefBlocks;
   }
 
   // The matches by distance and fingerprint; None if the ids of one cannot be found in the file as it should be.
   nb::object probe(nb::handle query) const {
     const OneRow row(query, words());
-    LentRoom lent(words());
+    LentRoom lent(found_words());
     Room* const room = lent.get();
     Fault fault;
     const std::string* path = nullptr;
@@ -140,7 +135,7 @@ class SingleProber {
       ask();
     }
     prober_->tell_damage();
-    if (status != Status::ok) raise_fault(fault, path ? *path : "");
+    if (status != Status::ok) raise_fault(fault, path ? *path : "", identity_->part());
     if (!with_ids) return nb::none();
     nb::object out = list_.make(0);
     for (uint64_t i = 0, first = 0; i < room->sink.count; first = room->id_ends[i++]) {
@@ -155,47 +150,62 @@ class SingleProber {
 
  private:
   unsigned words() const { return identity_->words(); }
+  unsigned found_words() const { return prober_->finds_rows() ? 1 : words(); }
 
   // Finds the matches and their places in the identity table.
   Status search(const uint64_t* row, Room* room, ProbeCounters* counters, Fault* fault, const std::string** path) const {
     Stopper stopping = stopper(nullptr);
     ProbeOptions options{radius_};
     options.stop = &stopping;
-    room->found_at.table = &identity_->view;
+    room->found_at.table = blocks_ ? &blocks_->view : nullptr;
     room->found_at.tell = [](const void* ids, uint64_t block) { static_cast<const SealedFile*>(ids)->fetch(block); };
     room->found_at.to = ids_;
     room->found_at.count = 0;
     options.places = &room->found_at;
-    Status status = prober_->search({row, 1}, options, 1, &room->sink, counters, fault);
+    Status status = prober_->search_one(row, options, &room->sink, counters, fault);
     const uint64_t n = room->sink.count;
     if (status != Status::ok) {
-      *path = &prober_->tables[fault->table]->path;
+      *path = &prober_->path_of(*fault);
       return status;
     }
     if (!n) return status;
-    room->fingerprints.resize(n * words());
+    *path = &identity_->path;
+    room->fingerprints.resize(n * found_words());
     room->distances.resize(n);
     room->places.assign(n, EntryPlace{UINT64_MAX, 0});
     status = order(room, &stopping);
     if (status != Status::ok) return (*fault = Fault{status}).status;
-    room->rows.clear();
+    return prober_->finds_rows() ? read_rows(room, fault) : locate(room, &stopping, fault);
+  }
+
+  // Reads the rows of the identity table whose numbers were found.
+  Status read_rows(Room* room, Fault* fault) const {
+    const uint64_t n = room->sink.count;
+    room->blocks.resize(n);
+    room->ranks.resize(n);
     for (uint64_t i = 0; i < n; ++i) {
+      room->blocks[i] = room->fingerprints[i] / kRowsInBlock;
+      room->ranks[i] = static_cast<uint32_t>(room->fingerprints[i] % kRowsInBlock);
+      room->places[i] = {room->blocks[i], room->ranks[i]};
+    }
+    room->fingerprints.resize(n * words());
+    return identity_->read(room->blocks.data(), room->ranks.data(), n, room->fingerprints.data(), fault);
+  }
+
+  // Finds the places of the matches that were found in other tables than the identity table.
+  Status locate(Room* room, Stopper* stopping, Fault* fault) const {
+    room->rows.clear();
+    for (uint64_t i = 0; i < room->sink.count; ++i) {
       const uint64_t* const found = room->fingerprints.data() + i * words();
       if (room->places[i].block != UINT64_MAX) continue;
       room->rows.insert(room->rows.end(), found, found + words());
       if (i < FoundPlaces::kMost) fetch(*found);
     }
-    *path = &identity_->path;
-    return room->rows.empty() ? status : locate(room, &stopping, fault);
-  }
-
-  // Finds the places of the matches that were found in other tables than the identity table.
-  Status locate(Room* room, Stopper* stopping, Fault* fault) const {
+    if (room->rows.empty()) return Status::ok;
     const uint64_t n = room->rows.size() / words();
     room->blocks.resize(n);
     room->ranks.resize(n);
-    const Status status = identity_->find({room->rows.data(), n}, room->blocks.data(), room->ranks.data(), stopping, fault);
-    if (status != Status::ok) return status;
+    TRY(identity_->find({room->rows.data(), n}, room->blocks.data(), room->ranks.data(), stopping, fault));
     uint64_t next = 0;
     for (EntryPlace& place : room->places) {
       if (place.block != UINT64_MAX) continue;
@@ -203,13 +213,14 @@ class SingleProber {
       if (place.block == UINT64_MAX) return (*fault = Fault{Status::bad_digest, UINT64_MAX, room->rows[next * words()], 0}).status;
       ++next;
     }
-    return status;
+    return Status::ok;
   }
 
   // Fetches ahead, all at once, what it takes to locate a fingerprint, by its leading word, and to find its ids. What is wrong with
   // it is told when it is read.
   void fetch(uint64_t leading) const {
-    const TableView& t = identity_->view;
+    if (!blocks_) return;
+    const TableView& t = blocks_->view;
     const uint64_t slot = t.directory_bits ? leading >> (64 - t.directory_bits) : 0;
     uint64_t low = std::min(read_once(t.directory[slot]), t.block_count), high = std::min(read_once(t.directory[slot + 1]), t.block_count);
     while (low < high) {
@@ -225,9 +236,9 @@ class SingleProber {
   Status order(Room* room, Stopper* stopping) const {
     if (room->sink.count > FoundPlaces::kMost) {
       int64_t lims[2];
-      return order_matches(room->sink, words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), 1, stopping);
+      return order_matches(room->sink, found_words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), 1, stopping);
     }
-    switch (words()) {
+    switch (found_words()) {
       case 1: order_few<uint64_t>(room); break;
       case 2: order_few<Wide<2>>(room); break;
       default: order_few<Wide<4>>(room);
@@ -239,9 +250,9 @@ class SingleProber {
     room->ids.clear();
     room->id_ends.clear();
     for (uint64_t i = 0; i < room->sink.count; ++i) {
-      uint64_t key[kMaxWords], seed = identity_->header.set_digest;
+      uint64_t key[kMaxWords], seed = identity_->set_digest;
       Fault fault;
-      identity_->read_key(room->places[i].block, key, &fault);
+      if (identity_->read_key(room->places[i].block, key, &fault) != Status::ok) return false;
       for (unsigned j = 0; j < words(); ++j) seed += key[j];
       const SealedFile::Value value = ids_->find(key, room->places[i].block);
       if (!value.data) return false;
@@ -258,8 +269,9 @@ class SingleProber {
   }
 
   nb::object owners_;  // keep alive what follows
-  const Prober* prober_;
-  const Table* identity_;
+  const AnyProber* prober_;
+  const AnyTable* identity_;
+  const Table* blocks_;  // the identity table, if it is one of blocks
   const SealedFile* ids_;
   unsigned radius_;
   bool is_brief_;  // a few look-ups, not a scan

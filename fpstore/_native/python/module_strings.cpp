@@ -154,22 +154,6 @@ Strings column_of(const nb::bytes& data, const Words& ends) {
   return column;
 }
 
-// (data, ends) of a list of str or bytes.
-nb::tuple encode_strings(nb::list strings) {
-  const size_t n = nb::len(strings);
-  Buffer<uint64_t> ends(n);
-  std::string data;
-  for (size_t i = 0; i < n; ++i) {
-    const nb::handle string = strings[i];
-    const nb::object encoded = nb::isinstance<nb::bytes>(string) ? nb::borrow(string) : nb::steal(PyUnicode_AsUTF8String(string.ptr()));
-    if (!encoded.is_valid()) throw nb::python_error();
-    const nb::bytes bytes = nb::borrow<nb::bytes>(encoded);
-    data.append(bytes.c_str(), bytes.size());
-    ends.get()[i] = data.size();
-  }
-  return nb::make_tuple(bytes_of(data.data(), data.size()), ends.array(n));
-}
-
 // The XXH64 of each string.
 nb::object hash_strings(nb::bytes data, Words ends) {
   const Strings column = column_of(data, ends);
@@ -178,22 +162,6 @@ nb::object hash_strings(nb::bytes data, Words ends) {
     for (size_t i = 0; i < column.n; ++i) out.get()[i] = xxh64(column.data + column.start(i), column.size(i), 0);
   });
   return out.array(column.n);
-}
-
-// All strings, each followed by a separator.
-nb::bytes separate_strings(nb::bytes data, Words ends) {
-  const Strings column = column_of(data, ends);
-  const size_t size = column.n ? column.ends[column.n - 1] + column.n : 0;
-  std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
-  uint8_t* p = out.get();
-  without_gil([&] {
-    for (size_t i = 0; i < column.n; ++i) {
-      memcpy(p, column.data + column.start(i), column.size(i));
-      p += column.size(i);
-      *p++ = kSeparator;
-    }
-  });
-  return bytes_of(out.get(), size);
 }
 
 // Which of some strings are equal to the first of their group: group g is rows[lims[g], lims[g + 1]).
@@ -239,18 +207,6 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   return nb::make_tuple(bytes_of(out.get(), size), out_ends.array(n));
 }
 
-// The strings of a column as str.
-nb::list texts_of(nb::bytes data, Words ends) {
-  const Strings column = column_of(data, ends);
-  nb::list out;
-  for (size_t i = 0; i < column.n; ++i) {
-    const nb::object text = text_of(column.data + column.start(i), column.size(i));
-    if (!text.is_valid()) throw nb::python_error();
-    out.append(text);
-  }
-  return out;
-}
-
 // The values of frames, given as buffers, for records from this one on.
 nb::list add_checksums(nb::object frames, uint64_t first) {
   nb::list out;
@@ -294,17 +250,11 @@ void bind_strings(nb::module_& m) {
   m.def("checked_frame", &checked_frame, "value"_a, "seed"_a);
   m.def("checked_frames", &checked_frames, "values"_a, "seeds"_array, "most_bytes"_a);
   m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
-  m.def("pick_strings", &pick_strings, "contents"_a, "counts"_array, "lims"_array,
-        "ranks"_array);
-  m.def("place_strings", &place_strings, "contents"_a, "counts"_array, "lims"_array,
-        "ranks"_array, "places"_array, "out"_a);
-  m.def("encode_strings", &encode_strings, "strings"_a);
+  m.def("pick_strings", &pick_strings, "contents"_a, "counts"_array, "lims"_array, "ranks"_array);
+  m.def("place_strings", &place_strings, "contents"_a, "counts"_array, "lims"_array, "ranks"_array, "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
-  m.def("separate_strings", &separate_strings, "data"_a, "ends"_array);
-  m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array,
-        "lims"_array);
+  m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);
   m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
-  m.def("texts_of", &texts_of, "data"_a, "ends"_array);
   m.def("add_checksums", &add_checksums, "frames"_a, "first"_a);
   m.def("join_contents", &join_contents, "contents"_a, "counts"_array);
 }

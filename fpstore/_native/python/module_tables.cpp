@@ -44,21 +44,21 @@ struct TableParts {
     if (first > view.block_count || n > view.block_count - first || count_of(keys) != n + 1)
       throw nb::index_error("block range outside the table");
     // The index has the leading words, and the rest elsewhere.
-    std::vector<uint64_t> leads, rests;
+    std::vector<uint64_t> leading, rests;
     for (uint64_t i = 0; i <= n; ++i) {
       const uint64_t* const key = keys.data() + i * words();
-      leads.push_back(key[0]);
+      leading.push_back(key[0]);
       if (i) rests.insert(rests.end(), key + 1, key + words());
     }
     room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(n, 2) * kMaxEntries);
     if (given && count_of(*given) < room + 8) throw nb::value_error("fewer rows than decoding needs");
     TableView part = view;
     part.blocks = blocks.data();
-    part.keys = leads.data() + 1;
+    part.keys = leading.data() + 1;
     part.key_rests = rests.data();
     part.block_count = n;
     part.first_block = first;
-    part.key_before = first ? leads[0] : 0;
+    part.key_before = first ? leading[0] : 0;
     Buffer<uint64_t> out(given ? 0 : room * words() + 8);
     Buffer<uint32_t> counts(n);
     Decoded to{given ? given->data() : out.get(), room, counts.get()};
@@ -175,39 +175,12 @@ nb::object AnyTable::key_of(uint64_t block) const {
   return number_of(key, words());
 }
 
-nb::list AnyTable::matches(const Sink& sink, bool are_places, Stopper* stop) const {
-  OrderedMatches found(sink, width, are_places ? 1 : words(), 1, 1, stop);
-  const uint64_t* rows = found.fingerprints.get();
-  std::vector<uint64_t> blocks(found.count), read_rows;
-  std::vector<uint32_t> ranks(found.count);
-  Fault fault;
-  Status status;
-  if (are_places) {
-    for (size_t i = 0; i < found.count; ++i) {
-      blocks[i] = rows[i] / kRowsInBlock;
-      ranks[i] = static_cast<uint32_t>(rows[i] % kRowsInBlock);
-    }
-    read_rows.resize(found.count * words());
-    status = read(blocks.data(), ranks.data(), found.count, read_rows.data(), &fault);
-    rows = read_rows.data();
-  } else {
-    status = find({rows, found.count}, blocks.data(), ranks.data(), stop, &fault);
-  }
-  check(status, fault, path, part());
-  nb::list out;
-  for (size_t i = 0; i < found.count; ++i, rows += words()) {
-    if (should_stop(stop, kBlockWork)) throw Interrupted();
-    if (blocks[i] == UINT64_MAX) raise_fault(Fault{Status::bad_digest, UINT64_MAX, *rows, 0}, path);
-    out.append(nb::make_tuple(number_of(rows, words()), found.distance(i), blocks[i], ranks[i]));
-  }
-  return out;
-}
-
 Table::Table(Bytes data, std::string name) : AnyTable(data, std::move(name)) {
   need(reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t) == 0, "a table begins at a multiple of 8 bytes");
   call(path, Part::block, [&](Fault* fault) { return parse_header(data.data(), data.size(), &header, fault); });
   width = header.width;
   block_count = header.block_count;
+  set_digest = header.set_digest;
   const uint8_t* p = data.data();
   view = view_of(header);
   view.blocks = p + header.blocks_offset;
@@ -249,8 +222,7 @@ Status Table::read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint
     if (block >= block_count) return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
     if (i == 0 || block != blocks[i - 1]) {
       Decoded to{entries.get(), kBlockWords / words(), &count};
-      const Status status = kernels().decode_blocks(view, {block, block + 1}, &to, fault);
-      if (status != Status::ok) return status;
+      TRY(kernels().decode_blocks(view, {block, block + 1}, &to, fault));
     }
     if (ranks[i] >= count) return (*fault = Fault{Status::bad_place, block, count, ranks[i]}).status;
     std::copy_n(entries.get() + ranks[i] * words(), words(), out + i * words());

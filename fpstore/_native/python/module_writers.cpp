@@ -259,8 +259,7 @@ void bind_writers(nb::module_& m) {
   nb::class_<BlockEncoder>(m, "BlockEncoder")
       .def(nb::init<Bytes, uint32_t, uint64_t, unsigned>(), "code_bits"_a, "block_bytes"_a, "seed"_a, "width"_a = 64)
       .def("most_blocks", &BlockEncoder::most_blocks, "key_count"_a)
-      .def("feed", &BlockEncoder::feed, "keys"_array, "blocks"_array,
-           "block_keys"_array, "counts"_array)
+      .def("feed", &BlockEncoder::feed, "keys"_array, "blocks"_array, "block_keys"_array, "counts"_array)
       .def("finish", &BlockEncoder::finish);
   nb::class_<FilterCutter>(m, "FilterCutter")
       .def(nb::init<Bytes, uint64_t, uint64_t, std::tuple<unsigned, unsigned>, std::tuple<unsigned, unsigned, unsigned>>(),

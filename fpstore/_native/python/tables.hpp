@@ -14,6 +14,7 @@ class AnyTable {
   std::string path;
   unsigned width = 0;
   uint64_t block_count = 0;
+  uint64_t set_digest = 0;
 
   AnyTable(const Bytes& data, std::string name) : path(std::move(name)), owner_(nb::cast(data)) {}
   virtual ~AnyTable() = default;
@@ -36,19 +37,15 @@ class AnyTable {
   nb::object keys_of(Words blocks) const;
   nb::object key_of(uint64_t block) const;
 
-  // [(fingerprint, distance, block, rank), ...] by distance and fingerprint, of the fingerprints that a look-up of one query found, or
-  // of the places of rows in this table.
-  nb::list matches(const Sink& found, bool are_places, Stopper* stop) const;
-
   // The entries at n places. This and what follows needs no GIL.
   virtual Status read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out, Fault* fault) const = 0;
   virtual Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) const = 0;
+  virtual Status read_key(uint64_t block, uint64_t* out, Fault* fault) const = 0;
+  virtual Part part() const = 0;  // of a fault
 
  protected:
   virtual Queries checked(const Rows& fingerprints) const = 0;
   virtual Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const = 0;
-  virtual Status read_key(uint64_t block, uint64_t* out, Fault* fault) const = 0;
-  virtual Part part() const = 0;  // of a fault
   void check_range(uint64_t first, uint64_t end) const;
 
  private:
@@ -69,6 +66,7 @@ class Table : public AnyTable {
   Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) const override;
   Status read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out, Fault* fault) const override;
   Status read_key(uint64_t block, uint64_t* out, Fault* fault) const override;
+  Part part() const override { return Part::block; }
 
  private:
   // Room for the entries of a block of any width: those of one word are the most.
@@ -76,7 +74,6 @@ class Table : public AnyTable {
 
   Queries checked(const Rows& fingerprints) const override;
   Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const override;
-  Part part() const override { return Part::block; }
 };
 
 // A filter and its mapping.
@@ -99,8 +96,24 @@ struct Filter {
   void tell();
 };
 
+constexpr uint64_t kBriefBlocks = 1 << 7;  // a probe that reads no more of them takes microseconds
+
+// The tables of a design, as a single probe asks them. Only tell_damage() needs the GIL.
+class AnyProber {
+ public:
+  virtual ~AnyProber() = default;
+  virtual unsigned width() const = 0;
+  // Whether what is found are the numbers of rows in the identity table, not fingerprints.
+  virtual bool finds_rows() const = 0;
+  virtual bool is_brief() const = 0;
+  virtual Status search_one(const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const = 0;
+  virtual const std::string& path_of(const Fault& fault) const = 0;
+  // Tells the logger which filters turned out to be damaged.
+  virtual void tell_damage() const {}
+};
+
 // The tables of a design with, for one query radius, what to look up in each.
-class Prober {
+class Prober : public AnyProber {
  public:
   std::vector<const Table*> tables;
   std::vector<TableProbe> probes;
@@ -110,24 +123,25 @@ class Prober {
   // (lims, fingerprints, distances, blocks read, candidates), or None when there are more than most matches.
   nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const std::string& order, bool fetch, unsigned threads,
                    const Stop* stop) const;
-  // See AnyTable::matches.
-  nb::list probe_one(nb::handle query, unsigned radius, const AnyTable& identity) const;
 
   // Of no tables, any will do.
-  unsigned width() const { return tables.empty() ? 64 : tables[0]->width; }
+  unsigned width() const override { return tables.empty() ? 64 : tables[0]->width; }
   unsigned words() const { return words_of(width()); }
-  // Whether a look-up reads its whole table anyway.
-  bool scans() const { return probes.size() == 1 && probes[0].prefix_bits == 0 && probes[0].variant_count == 1; }
-  // Needs no GIL.
-  Status search(const Queries& queries, ProbeOptions options, unsigned threads, Sink* sink, ProbeCounters* counters, Fault* fault) const;
-  // Tells the logger which filters turned out to be damaged. The caller holds the GIL.
-  void tell_damage() const {
+  bool finds_rows() const override { return false; }
+  bool is_brief() const override;
+  Status search_one(const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const override {
+    return search({row, 1}, options, 1, sink, counters, fault);
+  }
+  const std::string& path_of(const Fault& fault) const override { return tables[fault.table]->path; }
+  void tell_damage() const override {
     for (Filter* filter : filters_) filter->tell_damage();
   }
 
  private:
+  // Whether a look-up reads its whole table anyway.
+  bool scans() const { return probes.size() == 1 && probes[0].prefix_bits == 0 && probes[0].variant_count == 1; }
+  Status search(const Queries& queries, ProbeOptions options, unsigned threads, Sink* sink, ProbeCounters* counters, Fault* fault) const;
   Status scan(const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const;
-  bool run(const Queries& queries, const ProbeOptions& options, unsigned threads, Sink* sink, ProbeCounters* counters) const;
 
   std::vector<nb::object> owners_;
   std::vector<Filter*> filters_;

@@ -49,13 +49,6 @@ def histogram(keys: np.ndarray) -> np.ndarray:
     return counts
 
 
-def grouped(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct keys of sorted (key, id) pairs, the number of ids of each, and the ids."""
-    keys, ids, counts = pairs[::2].copy(), pairs[1::2].copy(), np.empty(len(pairs) // 2, np.uint64)
-    key_count, id_count = _kernel.group_numbered(keys, ids, counts)
-    return keys[:key_count], counts[:key_count], ids[:id_count]
-
-
 def feed(encoder: _kernel.BlockEncoder, keys: np.ndarray, block_bytes: int) -> tuple[np.ndarray, ...]:
     """Feed keys and return the block bytes, keys and entry counts of the blocks that were completed."""
     most = encoder.most_blocks(len(keys))
@@ -215,21 +208,7 @@ def complete_lengths(seed: int, present: set[int], deepest: int = MAX_CODE_BITS,
     return lengths
 
 
-def permutations() -> st.SearchStrategy[np.ndarray]:
-    return st.one_of(
-        st.just(IDENTITY),
-        seeds.map(lambda seed: np.random.default_rng(seed).permutation(64).astype(np.uint8)),
-        st.integers(1, 63).map(lambda shift: np.roll(IDENTITY, shift)),
-    )
-
-
 # --- Plain answers ----------------------------------------------------------------------------------
-
-
-def permute_oracle(fingerprints: np.ndarray, permutation: np.ndarray) -> np.ndarray:
-    bits = fingerprints[:, None] >> (63 - permutation.astype(np.uint64)) & np.uint64(1)
-    weights = np.uint64(1) << np.arange(63, -1, -1, dtype=np.uint64)
-    return (bits * weights).sum(axis=1, dtype=np.uint64)
 
 
 def symbols_of(keys: np.ndarray) -> list[int]:
@@ -239,27 +218,6 @@ def symbols_of(keys: np.ndarray) -> list[int]:
 
 def top_mask(bits: int) -> np.uint64:
     return np.uint64(2**64 - 2 ** (64 - bits))
-
-
-def unsorted_words(seed: int, size: int, kind: str, bits: int) -> np.ndarray:
-    """Return words with repeats, and with long runs that agree on their leading bits."""
-    rng = np.random.default_rng(seed)
-    keys = rng.choice(make_keys(kind, seed, size + 1), size + 1)[:size]
-    tie = rng.random(size) < 0.5
-    keys[tie] = keys[:1] & top_mask(bits) | keys[tie] & ~top_mask(bits)
-    return keys
-
-
-def queries_near(fingerprints: np.ndarray, seed: int, count: int = 12) -> np.ndarray:
-    """Return stored fingerprints, some with a few bits changed, neighbours in sort order, and both ends."""
-    rng = np.random.default_rng(seed)
-    queries = rng.choice(fingerprints, count)
-    for _ in range(4):
-        flip = np.uint64(1) << rng.integers(0, 64, count, np.uint64)
-        queries = np.where(rng.random(count) < 0.4, queries ^ flip, queries)
-    ends = np.array([0, 2**64 - 1], np.uint64)
-    edges = np.concatenate([fingerprints[-1:] + np.uint64(1), fingerprints[:1] - np.uint64(1)])
-    return np.concatenate([queries, edges, ends])
 
 
 def rows_near(rows: np.ndarray, seed: int, width: int, count: int = 12, most: int = 4) -> np.ndarray:

@@ -20,15 +20,16 @@ from tableimage import WIDTHS, check_index, kinds_of, make_rows, open_table, rea
 from fpstore import _kernel
 from fpstore.design.blocks import CODECS, HUFFMAN
 from fpstore.errors import CorruptStoreError, InputError
+from fpstore.format.mapping import unpack_record
 
-OTHERS = [32, 128, 256]
+# By default every second kind of 64 and 256 bits, and one of the others.
 SHAPES = [
-    (slow if (place + number) % 2 else pytest.param)(width, kind)
-    for number, width in enumerate(OTHERS)
+    (slow if place % 2 or (place and width in (32, 128)) else pytest.param)(width, kind)
+    for width in WIDTHS
     for place, kind in enumerate(kinds_of(width))
 ]
 BLOCK_SIZES = (128, 512, 4096)
-SIZES = (1, 2, 3, 5, 8, 9, 17, 33, 64, 65, 700)
+SIZES = (1, 2, 3, 5, 8, 9, 17, 33, 64, 65, 400)
 
 
 pytestmark = pytest.mark.usefixtures("isa")
@@ -62,8 +63,18 @@ def tables(width, kind, size, block_bytes):
         elif number == 2:
             lengths = tableimage.NO_CODE
         image = tableimage.build(rows, permutation, block_bytes, lengths)
-        found.append((image, open_table(image), reference.Table(image)))
+        readable = reference.Table(image)
+        assert readable.verify() == brute_force.numbers_of(rows)
+        found.append((image, open_table(image), readable))
     return rows, found
+
+
+@cache
+def reference_blocks(image):
+    """Return the keys of an image, and the blocks that the reference makes of them."""
+    readable = reference.Table(image)
+    header, keys = readable.header, list(readable.permuted())
+    return keys, reference.encode_blocks(keys, header.code_bits, header.block_bytes, header.seed, header.width)
 
 
 def same(found, expected):
@@ -79,12 +90,9 @@ def same(found, expected):
 def test_what_is_encoded_is_what_the_reference_encodes(width, kind):
     """Byte for byte, whatever the sizes, and in whatever pieces the keys come."""
     for size, block_bytes in zip(SIZES, itertools.cycle(BLOCK_SIZES)):
-        rows, found = tables(width, kind, size, block_bytes)
-        for image, table, readable in found:
+        for image, table, readable in tables(width, kind, size, block_bytes)[1]:
             header = readable.header
-            keys = list(readable.permuted())
-            assert readable.verify() == brute_force.numbers_of(rows)
-            again = reference.encode_blocks(keys, header.code_bits, block_bytes, header.seed, width)
+            keys, again = reference_blocks(image)
             assert image[4096 : header.keys_offset] == again
             lengths = np.array(header.code_bits, np.uint8)
             blocks, block_keys, _ = tableimage.encode(
@@ -101,14 +109,14 @@ def test_blocks_are_decoded_alone_and_together(width, kind):
         for image, table, readable in tables(width, kind, size, block_bytes)[1]:
             check_index(image)
             values, counts, end = table.decode(0, table.block_count, size)
-            assert (brute_force.numbers_of(values), end) == (list(readable.permuted()), table.block_count)
+            assert (brute_force.numbers_of(values), end) == (reference_blocks(image)[0], table.block_count)
             assert counts.sum() == len(values)
             for block in {0, table.block_count // 2, table.block_count - 1}:
                 assert brute_force.numbers_of(table.decode(block, block + 1, 0)[0]) == readable.block(block)
             assert [table.key_of(block) for block in range(table.block_count)] == readable.keys
 
 
-@pytest.mark.parametrize("width", OTHERS)
+@pytest.mark.parametrize("width", WIDTHS)
 def test_the_encoder_refuses_repeats_and_names_them(width):
     rows = make_rows(kinds_of(width)[1], 3, 40, width)
     lengths = tableimage.complete_lengths(1, set(range(reference.symbols_of(width))), width=width)
@@ -121,7 +129,7 @@ def test_the_encoder_refuses_repeats_and_names_them(width):
         assert (caught.value.expected, caught.value.got) == (before, before)
 
 
-@pytest.mark.parametrize("width", OTHERS)
+@pytest.mark.parametrize("width", WIDTHS)
 def test_a_code_that_the_keys_do_not_have_is_refused(width):
     rows = rows_of([1 << 200, 3 << 200] if width == 256 else [1 << 40, 3 << 40], width)  # 256: two that tie
     symbol = tableimage.symbols_of(rows)[0]
@@ -139,7 +147,7 @@ def test_a_code_that_the_keys_do_not_have_is_refused(width):
 def test_a_changed_bit_of_a_section_is_found(width, kind):
     rng = np.random.default_rng(width)
     image = tables(width, kind, 65, 128)[1][1][0]
-    for at in rng.integers(4096, len(image), 60).tolist():
+    for at in rng.integers(4096, len(image), 30).tolist():
         changed = bytearray(image)
         changed[at] ^= 1 << rng.integers(8)
         with pytest.raises(CorruptStoreError):
@@ -152,7 +160,7 @@ def test_a_changed_bit_of_a_section_is_found(width, kind):
 def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
     """Also one of the words behind the leading ones, which the checksums of other blocks do not cover."""
     rows, found = tables(width, kind, 33, 128)
-    image, table, _ = found[0]
+    image, table, _ = found[2 * (kind in ("dense", "constant", "last"))]  # of either codec
     truth = list(zip(*(column.tolist() for column in table.locate(rows)), strict=True))
     numbers = brute_force.numbers_of(rows)
     leads = rows if rows.ndim == 1 else rows[:, 0]
@@ -172,14 +180,13 @@ def test_a_wrong_word_of_an_index_is_found_or_does_no_harm(width, kind):
                     assert len(prober.probe(rows[i : i + 1], width)[1]) == (leads == leads[i]).sum()
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("width", OTHERS)
+@pytest.mark.parametrize(("width", "codec"), crossed(WIDTHS, CODECS))
 def test_blocks_with_a_right_checksum_are_judged_alike(width, codec):
     """Whatever else the block says; the reference alone looks at order, padding, and bits behind a short fingerprint."""
     rng = np.random.default_rng(width)
     lenient = ("entries out of order", "padding is not zero", "bits behind the fingerprint")
     judged = set()
-    for trial in range(150):
+    for trial in range(100):
         found = tables(width, kinds_of(width)[trial % 5], SIZES[trial % 6], 128)[1]
         image = bytearray(found[0 if codec == HUFFMAN else 2][0])
         header = reference.parse_header(image, len(image))
@@ -240,7 +247,7 @@ def test_histograms(width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_sorts_are_stable(width):
     """By all bits, and above 64 also by a part of the leading word; rows and pairs have repeats."""
-    for size in (0, 1, 2, 3, 24, 25, 300, 5000):
+    for size in (0, 1, 2, 3, 24, 25, 300, 2000):
         check_stable_sorts(width, size)
 
 
@@ -276,7 +283,7 @@ def check_stable_sorts(width, size):
 
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_locate(width, kind):
-    for size, block_bytes in zip(SIZES, itertools.cycle(BLOCK_SIZES[:2])):
+    for size, block_bytes in zip(SIZES[::2], itertools.cycle(BLOCK_SIZES[:2])):
         rows, found = tables(width, kind, size, block_bytes)
         queries = np.concatenate([rows, rows_near(rows, size, width, most=2)])
         for _, table, readable in found:
@@ -292,7 +299,7 @@ def test_locate(width, kind):
 
 @pytest.mark.parametrize(("width", "kind"), SHAPES)
 def test_scan_and_nearest(width, kind):
-    for size in (1, 9, 65, 700):
+    for size in (1, 9, 65, 400):
         rows, found = tables(width, kind, size, 512)
         queries = rows_near(rows, size, width, 5)
         absent = np.ascontiguousarray(rows[::3])
@@ -312,17 +319,17 @@ def test_scan_and_nearest(width, kind):
 
 @pytest.mark.parametrize(
     ("width", "kind", "prefix_bits"),
-    [case for case in crossed(OTHERS, range(3), (0, 1, 9, 20, 31, 32, 41, 64)) if case.values[2] <= case.values[0]],
+    [case for case in crossed(WIDTHS, range(3), (0, 1, 9, 20, 31, 32, 41, 64), share=6) if case.values[2] <= case.values[0]],
 )
 def test_probe(width, kind, prefix_bits):
     """Once each: what lies within the radius and shares enough leading bits with the query in one of two tables."""
     kind = kinds_of(width)[kind]
-    for size, block_bytes in ((3, 128), (65, 512), (700, 128)):
+    for size, block_bytes in ((3, 128), (65, 512), (400, 128)):
         rows, found = tables(width, kind, size, block_bytes)
         queries = rows_near(rows, size + prefix_bits, width, 40)
         prober = _kernel.Prober()
         reached = np.zeros((len(queries), len(rows)), bool)
-        found = [found[2], found[2]] if size == 700 else found[:2]  # of one codec
+        found = [found[2], found[2]] if size == 400 else found[:2]  # of one codec
         for (_, table, _), flips in zip(found, (min(prefix_bits, 1), 0), strict=True):
             prober.add(table, prefix_bits, flips, tableimage.flip_masks(prefix_bits, flips))
             permutation = np.frombuffer(table.permutation, np.uint8)
@@ -330,7 +337,8 @@ def test_probe(width, kind, prefix_bits):
             mask = tableimage.top_mask(prefix_bits) if prefix_bits else np.uint64(0)
             reached |= np.bitwise_count((ahead[:, None] ^ entries[None, :]) & mask) <= flips
         for radius in (0, 3, width // 4, width):
-            got = prober.probe(queries, radius)[:3]
+            *got, opened, compared = prober.probe(queries, radius)
+            assert (opened > 0, compared >= reached.sum()) == (True, True)
             for options in ({"order": "sorted"}, {"order": "near"}, {"fetch": True}):
                 same(prober.probe(queries, radius, **options)[:3], got)
             for i, query in enumerate(queries):
@@ -338,12 +346,6 @@ def test_probe(width, kind, prefix_bits):
                 part = slice(*got[0][i : i + 2])
                 assert np.array_equal(got[1][part], near)
                 assert np.array_equal(got[2][part], distances)
-        first = brute_force.numbers_of(queries)[0]
-        one = prober.probe_one(first, width, found[0][1])
-        assert [match[:2] for match in one] == list(
-            zip(brute_force.numbers_of(got[1][: got[0][1]]), got[2][: got[0][1]].tolist(), strict=True)
-        )
-        assert all(found[0][1].locate_one(match[0]) == match[2:] for match in one)
 
 
 def test_fingerprints_that_differ_in_all_of_256_bits():
@@ -355,7 +357,7 @@ def test_fingerprints_that_differ_in_all_of_256_bits():
     assert table.scan(rows[:1], 255, 0, table.block_count)[2].tolist() == [0, 1, 255]
 
 
-@pytest.mark.parametrize(("width", "kind"), crossed([32, 128, 256], ["clustered", "extreme"]))
+@pytest.mark.parametrize(("width", "kind"), crossed(WIDTHS, ["clustered", "extreme"]))
 def test_id_records_of_every_width_lead_back(width, kind):
     """The seed of a record is the digest and all words of the key: one of another key is refused."""
     _, found = tables(width, kind, 65, 128)
@@ -363,8 +365,6 @@ def test_id_records_of_every_width_lead_back(width, kind):
     key = table.key_of(0)
     seed = reference_records.record_seed(table.set_digest, key, width)
     record = reference_records.encode_record([[i] for i in range(len(readable.block(0)))], seed)
-    assert _kernel.unpack_record(record, seed, "x")[1].tolist() == list(range(len(readable.block(0))))
+    assert unpack_record(record, seed, "x")[1].tolist() == list(range(len(readable.block(0))))
     with pytest.raises(CorruptStoreError):
-        _kernel.unpack_record(
-            record, reference_records.record_seed(table.set_digest, key ^ 1 << (64 if width > 64 else 32), width), "x"
-        )
+        unpack_record(record, reference_records.record_seed(table.set_digest, key ^ 1 << (64 if width > 64 else 32), width), "x")

@@ -79,7 +79,7 @@ def check_export(pair: Pair, version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("isa", "radius", "loaded"), crossed(ISAS, [*range(8), 8, 11, 20, 40, 64], [0, 3, 6], share=7), indirect=["isa"]
+    ("isa", "radius", "loaded"), crossed(ISAS, [*range(9), 11, 20, 40, 64], [0, 3, 6], share=11), indirect=["isa"]
 )
 def test_every_version_reads_as_the_model_says(isa, radius, loaded):
     """Also those that came when the delta was loaded, before it was indexed."""
@@ -158,7 +158,9 @@ def check_probe_inserts(pair: Pair, always: bool) -> None:
         rows += rng.sample(rows, min(3, count))
         rows = [(*row, rng.choice([0, 0, 0, 1, 2])) for row in rows]
         for smaller in {
-            *range(min(radius, 9)),
+            0,
+            radius // 2,
+            max(radius, 1) - 1,
             min(radius + 2, pair.width),
         }:  # finds with less than the radius of the delta, and changes nothing
             got = pair.delta.probe(pair.rows(r[0] for r in rows), smaller, NEWEST)
@@ -215,7 +217,7 @@ def test_a_delta_that_is_loading_is_not_probed():
 
 
 @pytest.mark.parametrize(
-    ("isa", "radius", "loaded"), crossed(ISAS, [0, 1, 3, 7, 9, 16, 30], [0, 754, 6000], share=7), indirect=["isa"]
+    ("isa", "radius", "loaded"), crossed(ISAS, [0, 1, 3, 7, 9, 16, 30], [0, 754, 6000], share=11), indirect=["isa"]
 )
 def test_buckets_of_every_size(isa, radius, loaded):
     """Fingerprints in one cluster fill few buckets, and the others are in nearly as many as there are."""

@@ -153,7 +153,7 @@ def test_what_is_no_string_id_is_refused_and_not_found(tmp_path, bad):
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(NAMES, min_size=1, max_size=60), st.lists(NAMES, max_size=30), st.randoms(use_true_random=False))
 def test_any_strings(tmp_path_factory, names, more, random):
     path = tmp_path_factory.mktemp("any") / "s"

@@ -126,7 +126,19 @@ def test_a_writer_has_one_buffer_of_a_piece(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "shape", [(0, 0, 6), (41, 20, 6), (30, 29, 6), (10, 11, 6), (33, 0, 6), (10, 4, 0), (10, 4, 65), (65536, 4, 6)]
+    "shape",
+    [
+        (0, 0, 6),
+        (41, 20, 6),
+        (34, 1, 6),
+        (40, 29, 6),
+        (30, 29, 6),
+        (10, 11, 6),
+        (33, 0, 6),
+        (10, 4, 0),
+        (10, 4, 65),
+        (65536, 4, 6),
+    ],
 )
 def test_shapes_that_no_file_has_are_refused(tmp_path, shape):
     with (

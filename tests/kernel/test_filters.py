@@ -15,13 +15,12 @@ from fpstore.design.blocks import Blocks
 from fpstore.design.costs import weighted
 from fpstore.design.estimates import Requirements, estimate, filters_of
 from fpstore.design.families import MAX_VARIANTS, Design, design
-from fpstore.design.filters import LEAST_FINGERPRINTS, MOST_FINGERPRINTS, MOST_PREFIX_BITS, FilterShape, filter_shapes
-from fpstore.design.tables import TableSpec
+from fpstore.design.filters import LEAST_FINGERPRINTS, MOST_FINGERPRINTS, MOST_PREFIX_BITS, filter_shapes
 from fpstore.format.filter import filter_cutter, filter_name
 
 ISAS = _kernel.available_isas()
 BLOCK_DESIGNS = ["manku-4", "manku-10", "flip-1", "flip-2", "striped-4-1", "scan"]
-SIZES = [0, 1, 15, 16, 17, 63, 64, 65, 300, 5_000]
+SIZES = [0, 1, 16, 17, 64, 300, 1_000]
 
 
 # --- Answers --------------------------------------------------------------------------------------
@@ -44,7 +43,7 @@ def test_answers_are_the_same(tmp_path, width, made):
             fpstore.build(tmp_path / f"{count}.fps", stored, filter=True, **options) as store,
         ):
             assert not generation_of(plain).filters
-            for radius in range(4):
+            for radius in (0, 1, 3):
                 expected = plain.probe_many(queries, radius)
                 assert_alike(store.probe_many(queries, radius), expected)
                 assert_alike(store.probe_many(queries, radius, threads=2), expected)
@@ -150,14 +149,6 @@ def test_the_share_that_passes_is_as_estimated(tmp_path):
             expected = shape.passing(N / 2**shape.prefix_bits)
             assert opened / len(queries) == pytest.approx(expected, rel=0.2)
             assert kernel.passing == pytest.approx(expected, rel=0.2)
-
-
-def test_each_stored_fingerprint_passes(tmp_path):
-    with fpstore.build(tmp_path / "s", STORED, design="manku-10", filter=True) as store:
-        assert len(shapes_of(store)) == 10
-        for radius in range(4):
-            found = store.probe_many(STORED, radius)
-            assert (np.diff(found.lims) >= 1).all()
 
 
 # --- Shapes ---------------------------------------------------------------------------------------
@@ -285,13 +276,3 @@ def test_a_filter_of_more_bits_than_a_look_up_is_refused(tmp_path):
             prober.add(table, bits - 1, 0, masks, filtered)
         assert prober.probe(masks, 3)[0].tolist() == [0, 0]  # nothing was added
         prober.add(table, bits, 0, masks, filtered)
-
-
-@pytest.mark.parametrize(
-    "shape", [(0, 0, 6), (41, 10, 6), (34, 1, 6), (20, 21, 6), (20, 12, 0), (20, 12, 65), (40, 29, 6), (2**16, 0, 6)]
-)
-def test_shapes_outside_of_the_format_are_refused(shape):
-    made = Design("s", 0, (TableSpec(bytes(range(64)), 64),))
-    filter_cutter(made, 0, 5, 7, FilterShape(20, 12, 6))
-    with pytest.raises(ValueError, match=r"filter|too large"):
-        filter_cutter(made, 0, 5, 7, FilterShape(*shape))

@@ -150,24 +150,6 @@ def test_a_prober_of_no_tables(stopped):
 # --- Other calls ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES[::2])
-def test_scan_locate_and_decode(size):
-    fingerprints = fingerprints_of(size)
-    queries = queries_of(fingerprints, 70)
-    wanted = Pairs(fingerprints, queries).meeting(0, 0)
-    for isa, block_bytes in itertools.product(ISAS, (128, 512, 4096)):
-        _kernel.select_isa(isa)
-        table = tableimage.open_table(tableimage.build(fingerprints, block_bytes=block_bytes))
-        values, counts, end = table.decode(0, table.block_count, 2**64 - 1)
-        assert (values.tolist(), counts.sum(), end) == (fingerprints.tolist(), size, table.block_count)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        blocks, ranks = table.locate(np.concatenate([fingerprints, queries]))
-        assert [int(starts[b] + r) for b, r in zip(blocks[:size].tolist(), ranks[:size], strict=True)] == list(range(size))
-        assert np.array_equal(blocks[size:] != 2**64 - 1, np.isin(queries, fingerprints))
-        for column, expected in zip(table.scan(queries, RADIUS, 0, table.block_count), wanted, strict=True):
-            assert np.array_equal(column, expected)
-
-
 def deep_ties(size: int) -> np.ndarray:
     """Return keys of which half agree on the first 9 bits, half of those on the next 9, and so on."""
     rng = np.random.default_rng(size)
@@ -219,19 +201,6 @@ def test_a_delta_at_the_ends_of_its_pieces(isa, size):
             assert np.array_equal(column, expected)
 
 
-def test_a_key_that_has_no_code_is_refused():
-    """Its entry would take no bits of the code stream: the block would not say what was stored."""
-    keys = np.array([8, 9, 12], np.uint64)  # they differ in the bits 63 and 61
-    lengths = np.zeros(65, np.uint8)
-    lengths[[60, 63]] = 1
-    for isa in ISAS:
-        _kernel.select_isa(isa)
-        with pytest.raises(ValueError, match="no symbol for a key"):
-            tableimage.encode(keys, lengths, 128, 0)
-        blocks, block_keys, counts = tableimage.encode(keys[:2], lengths, 128, 0)
-        assert (len(blocks), block_keys.tolist(), counts.tolist()) == (128, [9], [2])
-
-
 def test_arguments_that_no_store_has():
     with pytest.raises(ValueError, match="entries"):
         _kernel.pack_ids(np.zeros(0, np.uint64), np.zeros(1, np.uint64), np.zeros(1, np.uint32), np.zeros(1, np.uint64), 0)
@@ -262,7 +231,7 @@ done = []
 
 def work():
     done.append(len(prober.probe(keys[:5000], 3, order="sorted")))
-    done.append(len(prober.probe_one(int(fingerprints[0]), 3, table)))
+    done.append(len(prober.probe(fingerprints[:1], 3)))
     done.append(len(table.locate(fingerprints)))
     done.append(len(table.scan(fingerprints[:9], 3, 0, table.block_count)))
     done.append(len(table.decode(0, table.block_count, 0)))

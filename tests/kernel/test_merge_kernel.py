@@ -1,12 +1,12 @@
 """Streaming merges of the kernel against plain Python: sets, groups of ids, and id records read in a row."""
 
-import struct
-
+import brute_force
 import numpy as np
 import pytest
 import reference_records
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tableimage import WIDTHS, kinds_of, make_rows
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
@@ -16,8 +16,6 @@ few = settings(max_examples=80, deadline=None)
 words = st.one_of(st.sampled_from([0, 1, MAX - 1, MAX]), st.integers(0, 40), st.integers(0, MAX))
 seeds = st.integers(0, MAX)
 key_sets = st.sets(words, max_size=60)
-id_sets = st.sets(words, min_size=1, max_size=5)
-groupings = st.dictionaries(words, id_sets, max_size=30)
 records_of_lists = st.lists(
     st.lists(st.lists(words, min_size=1, max_size=4, unique=True).map(sorted), min_size=1, max_size=20), max_size=5
 )
@@ -31,42 +29,71 @@ def ascending(values):
     return column(sorted(values))
 
 
-def columns(groups):
+def rows_of(numbers, width=64):
+    return brute_force.rows_of(sorted(numbers), width)
+
+
+def columns(groups, width=64):
     """Return keys, counts and ids of a dictionary of id sets."""
     keys = sorted(groups)
-    return column(keys), column(len(groups[k]) for k in keys), column(i for k in keys for i in sorted(groups[k]))
+    return rows_of(keys, width), column(len(groups[k]) for k in keys), column(i for k in keys for i in sorted(groups[k]))
 
 
 def as_dictionary(keys, counts, ids):
-    assert keys.tolist() == sorted(set(keys.tolist()))
-    assert len(keys) == len(counts)
-    assert len(ids) == counts.sum()
-    parts = np.split(ids, np.cumsum(counts.astype(np.int64))[:-1]) if len(keys) else []
+    numbers = brute_force.numbers_of(keys)
+    assert numbers == sorted(set(numbers))
+    assert (len(counts), counts.sum()) == (len(numbers), len(ids))
+    parts = np.split(ids, np.cumsum(counts.astype(np.int64))[:-1]) if numbers else []
     for part in parts:
         assert part.tolist() == sorted(set(part.tolist()))
-    return {key: set(part.tolist()) for key, part in zip(keys.tolist(), parts, strict=True)}
+    return {key: set(part.tolist()) for key, part in zip(numbers, parts, strict=True)}
 
 
 # --- Sets -----------------------------------------------------------------------------------------
 
 
 def merged(keys, drop, add):
-    out = np.full(len(keys) + len(add) + 3, 77, np.uint64)
+    out = np.full((len(keys) + len(add) + 3, *keys.shape[1:]), 77, np.uint64)
     n = _kernel.merge_keys(keys, drop, add, out)
     assert (out[len(keys) + len(add) :] == 77).all()
-    return out[:n].tolist()
+    return brute_force.numbers_of(out[:n])
 
 
-@few
-@given(key_sets, key_sets, key_sets, st.randoms(use_true_random=False))
-@example({0, MAX}, {0, MAX}, {0, MAX}, None)
-@example({0, MAX}, {0, MAX}, set(), None)
-@example(set(), {0}, {MAX}, None)
-def test_merge_keys(keys, drop, add, random):
-    if random is not None and keys:  # some that are there, too
-        drop = drop | set(random.sample(sorted(keys), len(keys) // 2))
-        add = add | set(random.sample(sorted(keys), len(keys) // 3))
-    assert merged(ascending(keys), ascending(drop), ascending(add)) == sorted(keys - drop | add)
+def groups_of(keys, rng):
+    return {key: set(rng.choice(column([0, MAX, *range(50)]), rng.integers(1, 5)).tolist()) for key in keys}
+
+
+@pytest.mark.parametrize(("width", "kind"), [(width, kind) for width in WIDTHS for kind in kinds_of(width)])
+def test_sets_and_groups_are_merged(width, kind):
+    """Of sets that overlap; above 64 bits rows tie in their leading words."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        numbers = brute_force.numbers_of(make_rows(kind, seed, 240 if seed else 2, width))
+        numbers = [numbers[0], *numbers[seed:]]
+        keys, drop, add = (set(rng.choice(np.array(numbers, object), len(numbers) // 2, replace=False)) for _ in range(3))
+        for dropped in (drop, set(), keys):
+            assert merged(*(rows_of(part, width) for part in (keys, dropped, add))) == sorted(keys - dropped | add)
+        groups, others = groups_of(keys, rng), groups_of(add, rng)
+        groups |= {key: others[key] | {7} for key in sorted(others)[::2] if key in groups}  # some have ids in common
+        parts = columns(groups, width), columns(others, width)
+        if add & keys - drop:
+            with pytest.raises(ValueError, match="is among those kept"):
+                _kernel.merge_groups(*parts[0], rows_of(drop, width), *parts[1])
+        whole = _kernel.merge_groups(*parts[0], rows_of(drop | add, width), *parts[1])
+        assert as_dictionary(*whole) == {key: ids for key, ids in groups.items() if key not in drop | add} | others
+        expected = {key: groups.get(key, set()) | others.get(key, set()) for key in groups.keys() | others.keys()}
+        for first, second in (parts, parts[::-1]):
+            assert as_dictionary(*_kernel.union_groups(*first, *second)) == expected
+
+
+@pytest.mark.parametrize("width", [128, 256])
+def test_rows_that_differ_in_the_last_word_only_must_ascend(width):
+    rows = make_rows("last", 3, 60, width)[:5]
+    none = rows[:0]
+    assert merged(rows, none, none) == brute_force.numbers_of(rows)
+    for wrong in (np.ascontiguousarray(rows[::-1]), rows[[0, 0, 1, 2, 3]]):
+        with pytest.raises(ValueError, match="keys must ascend"):
+            merged(wrong, none, none)
 
 
 @pytest.mark.parametrize("changes", [0, 1, 7, 300, 5000])
@@ -102,34 +129,6 @@ def test_merge_keys_refuses_an_out_that_is_short_or_an_input():
 
 
 # --- Groups ---------------------------------------------------------------------------------------
-
-
-@few
-@given(groupings, key_sets, groupings)
-@example({0: {1}, MAX: {0, MAX}}, {0, MAX}, {0: {2}, MAX: {3}})
-@example({}, {3}, {})
-def test_merge_groups(groups, drop, add):
-    drop = drop | set(sorted(groups)[::3])
-    arguments = (*columns(groups), ascending(drop), *columns(add))
-    kept = {key: ids for key, ids in groups.items() if key not in drop}
-    if kept.keys() & add.keys():
-        with pytest.raises(ValueError, match="is among those kept"):
-            _kernel.merge_groups(*arguments)
-        drop |= add.keys()
-        arguments = (*columns(groups), ascending(drop), *columns(add))
-        kept = {key: ids for key, ids in groups.items() if key not in drop}
-    assert as_dictionary(*_kernel.merge_groups(*arguments)) == kept | add
-
-
-@few
-@given(groupings, groupings)
-@example({0: {1}, MAX: {0, MAX}}, {0: {1}, MAX: {5, MAX}})
-@example({}, {})
-def test_union_groups(a, b):
-    b = b | {key: {*sorted(a[key])[:1], 7} for key in sorted(a)[::2]}
-    expected = {key: a.get(key, set()) | b.get(key, set()) for key in a.keys() | b.keys()}
-    for first, second in ((a, b), (b, a)):
-        assert as_dictionary(*_kernel.union_groups(*columns(first), *columns(second))) == expected
 
 
 def test_groups_of_long_runs():
@@ -266,32 +265,6 @@ def test_each_changed_byte_of_a_record_is_found():
             _kernel.unpack_records(records, first, keys_of(first, len(records)), seed, "ids")
     with pytest.raises(CorruptStoreError, match="block 11"):
         _kernel.unpack_records([records[1], records[0]], 11, keys_of(11, 2), MAX - 11, "ids")
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.binary(min_size=8, max_size=80), st.integers(0, 66), st.integers(0, 58), st.integers(0, 9), st.booleans(), words, key_sets
-)
-def test_forged_records_are_read_as_one_by_one(body, id_bits, count_bits, count, fitting, base, wanted):
-    """Their checksums are right; ids may run over the end of the numbers."""
-    count_bits = 0 if fitting else count_bits
-    body = struct.pack("<BBHQ", id_bits, count_bits, count, base) + body
-    body = body[: 12 + (count * (count_bits + id_bits) + 7) // 8] if fitting else body
-    record = struct.pack("<I", _kernel.xxh64(body, 5) % 2**32) + body
-    try:
-        counts, ids = _kernel.unpack_record(record, 5, "ids")
-    except CorruptStoreError:
-        with pytest.raises(CorruptStoreError, match="block 0"):
-            _kernel.unpack_records([record], 0, keys_of(0, 1), 5, "ids")
-        return
-    all_counts, all_ids = _kernel.unpack_records([record], 0, keys_of(0, 1), 5, "ids")
-    assert (all_counts.tolist(), all_ids.tolist()) == (counts.tolist(), ids.tolist())
-    wanted = wanted | set(ids.tolist()[::2])
-    _, ranks, found = _kernel.find_ids([record], 0, keys_of(0, 1), 5, ascending(wanted), "ids")
-    expected = [
-        (r, i) for r, i in zip(np.repeat(np.arange(len(counts)), counts.astype(int)), ids.tolist(), strict=True) if i in wanted
-    ]
-    assert list(zip(ranks.tolist(), found.tolist(), strict=True)) == expected
 
 
 def test_records_are_bytes_and_wanted_ascends():

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from speeds import crossed
 
 import fpstore
 from fpstore import _kernel
@@ -61,8 +62,7 @@ def sorted_by(threads, rows, stop=None):
     return out
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "threads"), crossed(KINDS, [1, 3]))
 def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
     """Also where large parts are taken apart again."""
     for part_rows, counts in ((1 << 14, [0, 1, 2, 1000, 70_000]), (16, [1000, 3000])):
@@ -77,24 +77,23 @@ def test_rows_are_sorted_as_by_numpy(monkeypatch, kind, threads):
             assert got[1].dtype == (number or np.uint32)
 
 
-@pytest.mark.parametrize("room", [10**6, 600, 300], ids=["memory", "runs", "small runs"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("threads", "words"), [(1, 1), (2, 1), (1, 4)])
-def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, threads, words, room):
+@pytest.mark.parametrize(("kind", "shape", "room"), crossed(KINDS, [(1, 1), (2, 1), (1, 4)], [10**6, 300, 150], share=5))
+def test_groups_are_those_of_a_dictionary(tmp_path, monkeypatch, kind, shape, room):
     """Also of runs that are sorted, because keys begin alike."""
+    (threads, words), count = shape, 1000
     monkeypatch.setattr(external_sort, "SAMPLE_STEP", 8)
-    for part_rows, given in itertools.product((16, 1 << 14), (None, 100, 2**64 - 1)):
+    for part_rows, given in ((16, None), (1 << 14, 100), (16, 2**64 - 1)):
         monkeypatch.setattr(external_sort, "PART_ROWS", part_rows)
-        keys = drawn(kind, 2000, words)
-        numbers = np.arange(2000) if given is None else RNG.integers(0, given, 2000, dtype=np.uint64)
+        keys = drawn(kind, count, words)
+        numbers = np.arange(count) if given is None else RNG.integers(0, given, count, dtype=np.uint64)
         sorter = Sorter(room * pair_bytes(words), tmp_path, None, words, threads)
-        for start in range(0, 2000, 190):
-            piece = slice(start, start + 190)
+        for start in range(0, count, 95):
+            piece = slice(start, start + 95)
             sorter.add(keys[piece], None if given is None else numbers[piece])
         ticks = []
         assert rows_in(sorter, ticks) == groups_of(keys, numbers)
-        assert sum(ticks) == sorter.rows == 2000
-        assert sorter.spilled == (room < 2000)
+        assert sum(ticks) == sorter.rows == count
+        assert sorter.spilled == (room < count)
         assert list(tmp_path.iterdir()) == []
 
 
@@ -181,18 +180,18 @@ def test_the_kernel_refuses_other_arrays():
         _kernel.scatter_parts(keys, numbers, 0, 0, counts, (np.zeros((100, 2), np.uint64), numbers.copy()))
 
 
-@pytest.mark.parametrize("kind", ["random", "equal", "same"])
-@pytest.mark.parametrize("ids", ["rows", "small", "large"])
+@pytest.mark.parametrize(("kind", "ids"), crossed(["random", "equal", "same"], ["rows", "small", "large"]))
 def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypatch, kind, ids):
     """Also the file of the ids, whose pages depend on how many records come at once."""
-    keys = drawn(kind, 30_000)
-    given = {"rows": None, "small": RNG.permutation(30_000).astype(np.uint64), "large": RNG.integers(0, 2**64, 30_000, np.uint64)}
+    count = 12_000
+    keys = drawn(kind, count)
+    given = {"rows": None, "small": RNG.permutation(count).astype(np.uint64), "large": RNG.integers(0, 2**64, count, np.uint64)}
     expected = None
-    for number, (size, threads) in enumerate(((1, 1), (1, 3), (1 << 12, 1), (1 << 12, 2))):
+    for number, (size, threads) in enumerate(((1, 1), (1, 3), (1 << 10, 2))):
         monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 32 * size)
         monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 16 * size)
         monkeypatch.setattr("fpstore.building.table_keys.LEAST_MEMORY", 8 * size << 16)  # of a table 65,536 rows
-        monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", 7000)
+        monkeypatch.setattr("fpstore.building.columns.COPY_ROWS", 5000)
         path = tmp_path / str(number)
         fpstore.build(path, keys, given[ids], design="manku-4", memory="64MiB", threads=threads).close()
         files = {file.name: file.read_bytes() for file in path.rglob("*") if file.suffix in (".fpt", ".mdb")}

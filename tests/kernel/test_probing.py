@@ -5,6 +5,7 @@ import threading
 import brute_force
 import numpy as np
 import pytest
+from speeds import crossed
 
 import fpstore
 from fpstore.design.families import design
@@ -50,8 +51,7 @@ def test_how_many_queries_a_call_takes(name, width, count, log2):
     assert ([len(part) for part in parts], threads, each) == ([1 << log2] * 3, 1, 1)
 
 
-@pytest.mark.parametrize("name", ["manku-4", "flip-2", "flip-1"])
-@pytest.mark.parametrize("width", [64, 256])
+@pytest.mark.parametrize(("width", "name"), crossed([64, 256], ["manku-4", "flip-2", "flip-1"]))
 def test_a_long_call_finds_what_short_ones_find(tmp_path, name, width):
     """It permutes its queries in pieces of 2^16."""
     random = np.random.default_rng(1)

@@ -210,7 +210,7 @@ def test_a_fork_waits_for_writers_and_a_child_closes_their_handles(tmp_path):
 
     thread = threading.Thread(target=write)
     thread.start()
-    for _ in range(20):
+    for _ in range(8):
         child = os.fork()
         if not child:
             writer.abort()  # closed already

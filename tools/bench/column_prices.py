@@ -91,9 +91,9 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
         sample = Sample(evenly(width.from_bytes(rows), SAMPLE), width)
         for radius in case.radii:
             prober = generation.prober(radius)
-            single = generation.single_prober(radius)
+            one_prober = generation.single_prober(radius)
             assert isinstance(prober, _kernel.ColumnProber)
-            assert single is not None
+            assert one_prober is not None
             asked = near(np.random.default_rng([bench.seed, radius]), rows, 64 if bench.smoke else 4096, radius)
             queries = width.from_bytes(asked.reshape(-1))
             pilot = queries[:64]
@@ -115,7 +115,7 @@ def _measured(bench: Bench, case: Case) -> list[tuple[Result, ColumnWork]]:
             for isa in isas():
                 _kernel.select_isa(isa)
                 batch, single = least(
-                    [partial(prober.probe, queries, radius), partial(_one_by_one, single, alone)],
+                    [partial(prober.probe, queries, radius), partial(_one_by_one, one_prober, alone)],
                     bench.repeats,
                 )
                 point[isa] = {"batch": microseconds(batch, len(queries)), "single": microseconds(single, len(alone))}

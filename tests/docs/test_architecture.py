@@ -229,6 +229,12 @@ def test_only_the_binding_knows_python():
     assert including == {"_native/python"}
 
 
+def test_one_helper_fetches_lines():
+    """GCC leaves out the calls of other functions that do nothing else, and look-ups wait for memory."""
+    fetching = [p.relative_to(ROOT).as_posix() for p in NATIVE if "__builtin_prefetch" in p.read_text(encoding="utf-8")]
+    assert fetching == ["_native/format/common.hpp"]
+
+
 # --- Public names ---------------------------------------------------------------------------------
 
 

@@ -175,7 +175,7 @@ BAD_ARRAYS = {
     "0-D": (np.array(3, np.uint64), ["uint64", "()"]),
     "strings": (np.array(["ab"]), ["position 0: 'ab'", "2 of 16 hexadecimal digits"]),
     "objects": (np.array([2**70], object), ["position 0", "takes 71 bits, but "]),
-    "negative": ([1, -1], ["-1", "2^64-1"]),
+    "negative": ([1, -1], ["-1", "2^64 - 1"]),
     "large": ([2**64], ["18446744073709551616 takes 65 bits, but "]),
     "list of floats": ([1.5], ["float", "1.5", "(1,)"]),
     "list of bools": ([True], ["bool", "(1,)"]),

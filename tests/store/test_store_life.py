@@ -177,10 +177,10 @@ BAD_ARRAYS = {
     "objects": (np.array([2**70], object), ["position 0", "takes 71 bits, but "]),
     "negative": ([1, -1], ["-1", "2^64 - 1"]),
     "large": ([2**64], ["18446744073709551616 takes 65 bits, but "]),
-    "list of floats": ([1.5], ["float", "1.5", "(1,)"]),
-    "list of bools": ([True], ["bool", "(1,)"]),
+    "list of floats": ([1.5], ["position 0", "float 1.5"]),
+    "list of bools": ([True], ["position 0", "bool"]),
     "list of strings": (["ab"], ["position 0: 'ab'", "2 of 16 hexadecimal digits"]),
-    "nested list": ([[1, 2]], ["(1, 2)"]),
+    "nested list": ([[1, 2]], ["position 0", "list [1, 2]"]),
     "text": ("abcd", ["str"]),
     "none": (None, ["NoneType"]),
 }

@@ -13,7 +13,7 @@ from fpstore.base.width import WORD_BITS, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
-from fpstore.disk.pages import LAZY
+from fpstore.disk.mapped import LAZY
 from fpstore.errors import FormatVersionError, InputError
 from fpstore.store import Store
 

@@ -27,10 +27,9 @@ from fpstore.base.arguments import (
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
 from fpstore.design.families import Design, check_design, check_radius
-from fpstore.disk.pages import LAZY, PAGES
+from fpstore.disk.mapped import LAZY, PAGES
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
-from fpstore.io import check_fingerprint, check_fingerprints, check_id, check_ids
-from fpstore.io.check import is_one
+from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, is_one
 from fpstore.query.ids import IdLookup, Ids, checked_ids, fingerprints_of, is_one_id
 from fpstore.query.matches import Matches, MatchList
 from fpstore.query.snapshot import Snapshot

@@ -13,7 +13,7 @@ from fpstore.base.aliases import Groups, Words
 from fpstore.base.arrays import lims_of, spans
 from fpstore.base.threads import ahead
 from fpstore.base.width import empty_rows
-from fpstore.disk.pages import own_pages
+from fpstore.disk.mapped import own_pages
 from fpstore.disk.temporary import SpillFile
 from fpstore.format.huffman import KeySummary
 

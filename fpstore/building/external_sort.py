@@ -21,7 +21,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.threads import in_order
 from fpstore.base.width import WORD_BITS, order_of, place_of, places_of, words_of
 from fpstore.building.columns import COPY_ROWS, SortedRows
-from fpstore.disk.pages import own_pages
+from fpstore.disk.mapped import own_pages
 from fpstore.disk.temporary import SpillFile
 
 Array = npt.NDArray[Any]

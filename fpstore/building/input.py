@@ -14,8 +14,7 @@ from fpstore.base.arguments import is_iterable
 from fpstore.base.strings import PIECE_BYTES, StringColumn
 from fpstore.base.width import Width
 from fpstore.errors import InputError, counted, show
-from fpstore.io import check_fingerprints, check_ids
-from fpstore.io.check import is_image_hash, is_row, unequal
+from fpstore.io.check import check_fingerprints, check_ids, is_image_hash, is_row, unequal
 from fpstore.io.source import Batch
 
 Piece = tuple[Words, Words | list[str] | StringColumn | None]

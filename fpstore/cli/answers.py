@@ -15,8 +15,10 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes, Lims, Words
 from fpstore.base.width import Width
-from fpstore.io import SUFFIXES, check_fingerprints, open_writer
+from fpstore.io import open_writer
+from fpstore.io.check import check_fingerprints
 from fpstore.io.sink import Sink
+from fpstore.io.source import SUFFIXES
 from fpstore.io.tables import renamed, values_at
 from fpstore.query.matches import Match, Matches
 

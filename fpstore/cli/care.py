@@ -26,9 +26,10 @@ from fpstore.design.families import check_radius
 from fpstore.errors import counted
 from fpstore.format.manifest import looks_like_store
 from fpstore.hashing.registry import in_words
-from fpstore.io import FORMATS, open_writer
+from fpstore.io import open_writer
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
+from fpstore.io.source import FORMATS
 from fpstore.store import Store, snapshot_of
 
 _PARTS = {

@@ -22,9 +22,8 @@ from fpstore.cli.verb import Decorator, fail, option_of
 from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE, check_block_bytes
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
-from fpstore.io import FORMATS
 from fpstore.io.encodings import check_encoding
-from fpstore.io.source import LINE_FORMATS
+from fpstore.io.source import FORMATS, LINE_FORMATS
 
 _SUBJECT = re.compile(r"^(the )?\w+ must\b")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,

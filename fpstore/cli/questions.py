@@ -20,12 +20,12 @@ from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, TEXTS, VECTORS, No
 from fpstore.cli.options import argument, option
 from fpstore.cli.verb import Decorator, Given, fail, names_output, verb
 from fpstore.errors import InputError, counted
-from fpstore.io import FORMATS, Chunk, open_writer
+from fpstore.io import Chunk, open_writer
 from fpstore.io.check import parse_integer_id
 from fpstore.io.digits import Digits, check_signed, read_digits
 from fpstore.io.files import InputFile, located, storage_errors
 from fpstore.io.reader import format_of, format_of_input
-from fpstore.io.source import LINE_FORMATS
+from fpstore.io.source import FORMATS, LINE_FORMATS
 from fpstore.query.matches import Matches
 from fpstore.query.nearest import scan_advice
 from fpstore.store import Store, snapshot_of

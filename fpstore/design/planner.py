@@ -22,7 +22,7 @@ from fpstore.design.families import MANKU, SCAN, Design, check_radius, design, l
 from fpstore.design.sample import Sample
 from fpstore.design.tables import MOST_COLUMN_ENTRIES, TAG_BITS
 from fpstore.errors import InputError
-from fpstore.io import check_fingerprints
+from fpstore.io.check import check_fingerprints
 
 MANY_ERRORS = 7  # above this radius, few striped blocks with flips are compared, too
 COLUMN_BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)

@@ -10,7 +10,7 @@ import numpy as np
 from fpstore.base.aliases import Bytes
 from fpstore.base.threads import Beside
 from fpstore.disk.files import write_all
-from fpstore.disk.pages import own_pages
+from fpstore.disk.mapped import own_pages
 
 PIECE_BYTES = 1 << 21  # a large page
 

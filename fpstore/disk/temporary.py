@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Bytes
 from fpstore.disk.files import write_all
-from fpstore.disk.pages import PAGE_BYTES, own_pages
+from fpstore.disk.mapped import PAGE_BYTES, own_pages
 from fpstore.disk.refusals import refusing
 
 PIECE_BYTES = 1 << 21  # that gather in memory before they are written; whole pages

@@ -20,7 +20,7 @@ from fpstore.design import tables
 from fpstore.design.families import Design
 from fpstore.design.tables import TAG_BITS, TableSpec
 from fpstore.disk.files import read_at, write_all
-from fpstore.disk.pages import LAZY, StoredFile
+from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format.layout import COPIES, KINDS, REFERENCES, ROWS, ColumnLayout, check_facts
 

@@ -14,8 +14,8 @@ from fpstore.design.families import MAX_VARIANTS, Design
 from fpstore.design.filters import FilterShape
 from fpstore.design.tables import TableLookup
 from fpstore.disk.files import RUN_REPAIR
+from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.disk.output import Output
-from fpstore.disk.pages import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError
 
 PIECE_BYTES = 1 << 20

@@ -17,8 +17,8 @@ from fpstore.base.width import Width, ascending, leading_words, rows_to_numbers
 from fpstore.design.blocks import ELIAS_FANO, HUFFMAN
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
+from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.disk.output import Output
-from fpstore.disk.pages import LAZY, StoredFile
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, StorageError
 from fpstore.format import huffman

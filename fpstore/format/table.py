@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fpstore.design.tables import BLOCKS, TableSpec
 from fpstore.disk.files import opened, read_at
-from fpstore.disk.pages import LAZY
+from fpstore.disk.mapped import LAZY
 from fpstore.format.column_table import ColumnTable, ColumnWriter
 from fpstore.format.layout import ColumnLayout, TableLayout
 from fpstore.format.packed_table import PackedTable, PackedWriter

@@ -24,11 +24,10 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
 from fpstore.hashing.base import batched
-from fpstore.io import SUFFIXES
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.files import MOST_BYTES, FileState, inner_name, paths_of, reading
 from fpstore.io.sink import Complete
-from fpstore.io.source import Batch, Flags, IdRule, KeptRows, Projection, RowSource, Skip
+from fpstore.io.source import SUFFIXES, Batch, Flags, IdRule, KeptRows, Projection, RowSource, Skip
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Notice = Callable[[Path, str], None]

@@ -14,7 +14,7 @@ from fpstore.base.width import row_of_number, rows_to_numbers
 from fpstore.design.sample import SAMPLE_SIZE, EvenRows
 from fpstore.design.tables import ROWS
 from fpstore.disk.files import UNREADABLE
-from fpstore.disk.pages import LAZY, PAGE_BYTES
+from fpstore.disk.mapped import LAZY, PAGE_BYTES
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.dictionary import Dictionary

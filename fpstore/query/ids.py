@@ -14,7 +14,7 @@ from fpstore.base.aliases import Lims, Words
 from fpstore.base.arrays import lims_of
 from fpstore.errors import InputError, NotStoredError, show
 from fpstore.format.dictionary import NO_NUMBER
-from fpstore.io import check_id, check_ids
+from fpstore.io.check import check_id, check_ids
 from fpstore.query.names import Named
 from fpstore.query.snapshot import Snapshot, slices
 from fpstore.query.tracker import Tracker

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import NamedColumns, Words
 from fpstore.base.width import Distances, Width, fingerprint_text
-from fpstore.io import check_ids
+from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.query.names import StoredIds, names_in_slices, names_of
 

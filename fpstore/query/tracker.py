@@ -14,7 +14,7 @@ from weakref import WeakSet, finalize
 
 from fpstore.base.threads import Worker, is_held
 from fpstore.design.families import Design
-from fpstore.disk.pages import LAZY
+from fpstore.disk.mapped import LAZY
 from fpstore.disk.refusals import refused
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FpstoreError, StorageError, StoreNotFoundError
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, LogReader, Records

@@ -12,9 +12,9 @@ import pytest
 from fpstore.building import columns
 from fpstore.building.columns import Column
 from fpstore.disk import output, temporary
+from fpstore.disk.mapped import PAGE_BYTES as PAGE
+from fpstore.disk.mapped import own_pages
 from fpstore.disk.output import Output
-from fpstore.disk.pages import PAGE_BYTES as PAGE
-from fpstore.disk.pages import own_pages
 from fpstore.disk.temporary import SpillFile
 
 RNG = np.random.default_rng(3)

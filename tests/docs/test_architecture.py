@@ -45,7 +45,7 @@ OWNERS = {
     "trafilatura": ("hashing/html.py",),
     "resiliparse": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
-    "mmap": ("disk/pages.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
+    "mmap": ("disk/mapped.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
     "xxhash": ("disk/folders.py", "disk/sealed.py", "format/"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}

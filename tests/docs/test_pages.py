@@ -14,7 +14,7 @@ import pytest
 import fpstore
 from fpstore import _kernel
 from fpstore.disk import pages as pages_module
-from fpstore.disk.pages import PAGES, PIECE, StoredFile
+from fpstore.disk.mapped import PAGES, PIECE, StoredFile
 from fpstore.store import snapshot_of
 
 N = 20_000

@@ -238,12 +238,12 @@ def test_something_else_in_place_of_a_filter(good, copy, told):
 
 
 def test_a_file_that_cannot_be_read_is_left_out(copy, told, monkeypatch):
-    def failing(descriptor, path, start, count, read=fpstore.disk.pages.read_at):
+    def failing(descriptor, path, start, count, read=fpstore.disk.mapped.read_at):
         if path.name == "filter-001.fpf":
             raise fpstore.StorageError(f"{path}: Input/output error", path=path, errno=5)
         return read(descriptor, path, start, count)
 
-    monkeypatch.setattr("fpstore.disk.pages.read_at", failing)
+    monkeypatch.setattr("fpstore.disk.mapped.read_at", failing)
     assert is_left_out(copy, told)
 
 

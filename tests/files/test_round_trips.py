@@ -11,7 +11,8 @@ from speeds import crossed, slow
 import fpstore
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
-from fpstore.io import check_fingerprints, open_reader
+from fpstore.io import open_reader
+from fpstore.io.check import check_fingerprints
 
 VALUES = [7, 1 << 31, 5, (1 << 31) | 3, (1 << 31) | 1, 9 << 10, 7]  # of radius 1: 0, 2 and 6 are near, 1, 3 and 4, and 5 is alone
 CLUSTERS, KEPT = [[0, 2, 6], [1, 4, 3]], [0, 1, 5]

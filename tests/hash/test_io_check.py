@@ -5,7 +5,7 @@ import pytest
 from inputs import MAX, parse_fingerprint
 
 from fpstore.errors import InputError
-from fpstore.io import check_fingerprints, check_id, check_ids
+from fpstore.io.check import check_fingerprints, check_id, check_ids
 
 # Single values
 

@@ -14,7 +14,8 @@ from wide import advice, as_uint8, numbers
 
 from fpstore.base.width import Width
 from fpstore.errors import InputError
-from fpstore.io import Chunk, check_fingerprints, open_reader, open_writer
+from fpstore.io import Chunk, open_reader, open_writer
+from fpstore.io.check import check_fingerprints
 
 FORMATS = ("a.npy", "a.tsv", "a.csv", "a.txt", "a.jsonl", "a.parquet")
 RAW = {32: "a.u32", 64: "a.u64"}

@@ -11,7 +11,7 @@ from wide import Bits, advice, as_bits, as_uint8, numbers
 
 from fpstore.base.width import Width
 from fpstore.errors import InputError
-from fpstore.io import check_fingerprint, check_fingerprints
+from fpstore.io.check import check_fingerprint, check_fingerprints
 
 
 @pytest.mark.parametrize("bits", SOME_WIDTHS)

@@ -10,7 +10,7 @@ import pytest
 
 import fpstore
 from fpstore.base.width import WIDTHS, Width
-from fpstore.io import check_fingerprints, check_ids
+from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.jobs.joining import PairColumns
 from fpstore.store import snapshot_of
 

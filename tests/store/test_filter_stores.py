@@ -13,7 +13,7 @@ from speeds import slow
 import fpstore
 from fpstore.design.estimates import filters_of
 from fpstore.design.filters import FilterShape
-from fpstore.disk.pages import PAGES
+from fpstore.disk.mapped import PAGES
 from fpstore.format.filter import filter_name
 from fpstore.format.manifest import read_manifest
 

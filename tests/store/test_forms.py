@@ -10,7 +10,8 @@ from wide import Bits, as_bits, as_uint8, numbers
 import fpstore
 from fpstore.base.width import Width
 from fpstore.hashing import iter_documents
-from fpstore.io import SUFFIXES, open_reader
+from fpstore.io import open_reader
+from fpstore.io.source import SUFFIXES
 
 COUNT = 20
 

@@ -15,7 +15,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.design.joins import JoinDesign, dealt, designs, varying_bits
 from fpstore.design.sample import Sample
-from fpstore.io import check_fingerprints
+from fpstore.io.check import check_fingerprints
 from fpstore.jobs import grouping, joining, pairs
 from fpstore.jobs.clusters import clusters_of, grouping_of
 from fpstore.jobs.given import given_rows

@@ -13,7 +13,7 @@ import pytest
 
 import fpstore
 from fpstore import _kernel
-from fpstore.disk import pages as pages_module
+from fpstore.disk import mapped
 from fpstore.disk.mapped import PAGES, PIECE, StoredFile
 from fpstore.store import snapshot_of
 
@@ -160,7 +160,7 @@ def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
     file = StoredFile(path)
     size = os.fstat(file.fileno())
     os.truncate(path, 5_000)
-    monkeypatch.setattr(pages_module.os, "fstat", lambda descriptor: size)
+    monkeypatch.setattr(mapped.os, "fstat", lambda descriptor: size)
     with pytest.raises(fpstore.CorruptStoreError, match="shorter"):
         file.mapped("huge")
 
@@ -171,10 +171,10 @@ def test_no_memory_is_a_memory_error(tmp_path):
     code = f"""
 import gc, mmap, os, resource
 import fpstore
-from fpstore.disk import pages
+from fpstore.disk import mapped
 fpstore.open({str(path)!r}).close()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-pages.mmap.mmap = lambda fd, size, **options: mmap_of(fd, size if size == 0 or fd >= 0 else 1 << 40, **options)
+mapped.mmap.mmap = lambda fd, size, **options: mmap_of(fd, size if size == 0 or fd >= 0 else 1 << 40, **options)
 resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
 before = len(os.listdir("/proc/self/fd"))
 try:

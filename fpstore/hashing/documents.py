@@ -27,7 +27,7 @@ from fpstore.hashing.base import batched
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.files import MOST_BYTES, FileState, inner_name, paths_of, reading
 from fpstore.io.sink import Complete
-from fpstore.io.source import SUFFIXES, Batch, Flags, IdRule, KeptRows, Projection, RowSource, Skip
+from fpstore.io.source import SUFFIXES, Batch, Flags, IdRule, Projection, RowFlags, RowSource, Skip
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Notice = Callable[[Path, str], None]
@@ -321,17 +321,17 @@ class DocumentFiles(RowSource):
         if twice is not None:
             raise InputError(f"two inputs have the name {twice!r}, so their copies would collide: name a folder above them")
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
-        flags = KeptRows(kept, progress)
+        row_flags = RowFlags(flags, progress)
         folder = check_path(target, "the output").resolve()  # of a link, what it leads to
         beginning = f".{short_name(folder.name, _TEMPORARY_BYTES)}."
         try:
             remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
             with temporary_folder(folder.parent, beginning, ".tmp") as temporary:
-                for state in (state for state in self._read if flags.take(1)[0]):
+                for state in (state for state in self._read if row_flags.take(1)[0]):
                     _copy(state, temporary / self._relative(Path(state.path)))
-                flags.finish()
+                row_flags.finish()
                 if complete is not None:
                     complete(temporary)
                 temporary.replace(folder)

@@ -48,14 +48,14 @@ def is_text(column_type: Any) -> bool:
     return bool(types.is_string(column_type) or types.is_large_string(column_type))
 
 
-def kept_rows(table: Any, kept: npt.NDArray[np.bool_]) -> Any:
-    """Return rows of a table or a record batch, with the types of its columns."""
+def flagged_rows(table: Any, flags: npt.NDArray[np.bool_]) -> Any:
+    """Return the rows of a table or a record batch whose flags are set, with the types of its columns."""
     import pyarrow
 
     schema, plain = table.schema, _without_views(table.schema)
     if plain == schema:
-        return table.filter(pyarrow.array(kept))
-    return table.cast(plain).filter(pyarrow.array(kept)).cast(schema)
+        return table.filter(pyarrow.array(flags))
+    return table.cast(plain).filter(pyarrow.array(flags)).cast(schema)
 
 
 def writable(schema: Any) -> Any:
@@ -158,7 +158,7 @@ class ArrowColumns:
             return at(name, None, f"row {done + int(places[place]) + 1}: {message}")
 
         if not known.all():
-            batch = kept_rows(batch, known)
+            batch = flagged_rows(batch, known)
         read, made = self._projection, Batch(known=known, wrong=wrong)
         if isinstance(read.text, tuple):
             fields = [_texts(dense(batch.column(column)), column, wrong)[0] for column in read.text]

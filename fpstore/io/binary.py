@@ -67,6 +67,7 @@ class NpyRows(RowFiles):
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield slices of the mapped file; fingerprints of other types and byte orders are converted."""
+        assert not skipped, "no job with a checkpoint reads it"
         if not self.rows:
             return
         mapped = self._mapped()
@@ -104,6 +105,7 @@ class RawRows(RowFiles):
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield the numbers in the order of the file."""
+        assert not skipped, "no job with a checkpoint reads it"
         with self.file.open() as stream:
             for data in iter(partial(self._read, stream), b""):
                 self.bytes_done += len(data)

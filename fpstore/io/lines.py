@@ -20,7 +20,7 @@ from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
 from fpstore.io.files import InputFile, at, located, storage_errors, unpacked
 from fpstore.io.sink import Complete, Sink
-from fpstore.io.source import Batch, Flags, IdRule, KeptRows, Projection, RowFiles, Skip, Wrong, batch_of_values, show_json
+from fpstore.io.source import Batch, Flags, IdRule, Projection, RowFiles, RowFlags, Skip, Wrong, batch_of_values, show_json
 
 BLOCK_BYTES = 1 << 20  # that are read at a time
 MAX_LINE_BYTES = 16 << 20
@@ -109,9 +109,9 @@ class LineRows(RowFiles):
                 self.absent = self.absent - parser.found if self.absent else ()
         skip.finish()
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the header, if there is one, and the rows that are kept, byte for byte."""
-        flags = KeptRows(kept, progress)
+        row_flags = RowFlags(flags, progress)
         self.check_unchanged()
         with Sink(target, complete) as sink:
             sink.write(self._head)
@@ -119,9 +119,9 @@ class LineRows(RowFiles):
                 parser = self._parser(file.name)
                 for block, first in self._blocks(file, parser):
                     rows = list(parser.rows(block, first))
-                    some = compress(rows, flags.take(len(rows)).tolist())
+                    some = compress(rows, row_flags.take(len(rows)).tolist())
                     sink.write(b"".join([row.raw + parser.end for row in some]))
-            flags.finish()
+            row_flags.finish()
             self.check_unchanged()
 
     def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -18,16 +18,16 @@ from fpstore.io.arrow import (
     find_column,
     fingerprint_array,
     fingerprint_type,
+    flagged_rows,
     import_pyarrow,
     in_pieces,
-    kept_rows,
     value_bytes,
     without_views,
     writable,
 )
 from fpstore.io.files import at, located
 from fpstore.io.sink import Complete, Encoder, Sink
-from fpstore.io.source import PART_BYTES, Batch, Flags, IdRule, KeptRows, Projection, RowFiles, RowSource, Skip
+from fpstore.io.source import PART_BYTES, Batch, Flags, IdRule, Projection, RowFiles, RowFlags, RowSource, Skip
 
 DESCRIBED = {"name", "version", "parameters"}  # what describes a fingerprinter
 FINGERPRINTER = "fpstore.fingerprinter"  # in the metadata of a file of fingerprints: how they were made, as JSON
@@ -123,24 +123,14 @@ class ParquetRows(RowFiles):
                     rows = columns.rows(some, name, done + start, rule)
                 yield rows
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
-        flags = KeptRows(kept, progress)
         self.check_unchanged()
         with Sink(target, complete) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
-            writer = self._arrow.parquet.ParquetWriter(sink.file, self._schema, compression=codec, write_batch_size=PAGE_STEP)
-            try:
-                groups = RowGroups(self._arrow, writer, self._schema, COPIED_BYTES)
-                plain = without_views(self._schema)
-                for _, _, batch in self._batches(None):
-                    for _, some in in_pieces(kept_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                        groups.add(some.cast(plain).cast(self._schema))
-                flags.finish()
-                self.check_unchanged()
-                groups.flush()
-            finally:
-                writer.close()
+            batches = (batch for _, _, batch in self._batches(None))
+            _copy_rows(self._arrow, batches, self._schema, RowFlags(flags, progress), sink, codec)
+            self.check_unchanged()
 
     def _columns(self, projection: Projection) -> ArrowColumns:
         with located(self.names[0]):
@@ -195,6 +185,7 @@ class TableRows(RowSource):
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield the rows of successive record batches."""
+        assert not skipped, "no job with a checkpoint reads it"
         done = self.bytes_done = 0
         with self._stream() as stream:
             for name in projection.names:
@@ -208,18 +199,17 @@ class TableRows(RowSource):
                 done += given.num_rows
                 self.bytes_done = (self.bytes_total or 0) * done // max(self.rows or 0, 1)
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept as Parquet."""
-        with Sink(target, complete) as sink, sink.errors():
-            rows = kept_rows(self._table, kept)
-            self._arrow.parquet.write_table(rows.cast(writable(rows.schema)), sink.file)
+        with Sink(target, complete) as sink, sink.errors(), self._stream() as stream:
+            _copy_rows(self._arrow, stream, writable(stream.schema), RowFlags(flags, progress), sink)
 
-    def kept(self, kept: Flags) -> Any:
-        """Return the rows that are kept, as a table of the kind that was given."""
+    def flagged(self, flags: Flags) -> Any:
+        """Return the rows whose flags are set, as a table of the kind that was given."""
         kind = type(self._given).__module__.partition(".")[0]
         if kind == "pandas":
-            return self._given[kept]
-        return self._given.filter(kept) if kind == "polars" else kept_rows(self._table, kept)
+            return self._given[flags]
+        return self._given.filter(flags) if kind == "polars" else flagged_rows(self._table, flags)
 
     def _stream(self) -> Any:
         reader = self._arrow.RecordBatchReader
@@ -279,6 +269,21 @@ class RowGroups:
             table = self._table.from_batches(self._held, schema=self._schema)
             self._held, self._rows, self._bytes = [], 0, 0
             self._writer.write_table(table)
+
+
+def _copy_rows(arrow: Any, batches: Iterable[Any], schema: Any, flags: RowFlags, sink: Sink, compression: str = "snappy") -> None:
+    """Write the rows of record batches whose flags are set as a Parquet file of a schema."""
+    plain = without_views(schema)
+    writer = arrow.parquet.ParquetWriter(sink.file, schema, compression=compression, write_batch_size=PAGE_STEP)
+    try:
+        groups = RowGroups(arrow, writer, schema, COPIED_BYTES)
+        for batch in batches:
+            for _, some in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
+                groups.add(some.cast(plain).cast(schema))
+        flags.finish()
+        groups.flush()
+    finally:
+        writer.close()
 
 
 class ParquetEncoder(Encoder):

@@ -219,15 +219,16 @@ class RowSource(ABC):
         """Read from the start; InputError for a value of another type, or a column that is not there.
 
         A rule makes ids those of one type; by default, each batch has its own, and integers among strings are strings. Rows
-        that are skipped at the beginning are only counted, and not taken apart where that can be avoided.
+        that are skipped at the beginning are only counted, and not taken apart where that can be avoided; only sources that jobs
+        resume (:meth:`states`) skip rows.
         """
 
     def states(self) -> list[FileState]:
         """Return the state of each file, in order; InputError if there are no files."""
         raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
 
-    def copy(self, kept: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
-        """Write the rows that are kept to a path, which appears when all of them are written.
+    def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
+        """Write the rows whose flags are set to a path, which appears when all of them are written.
 
         ``progress("copying", done, total)`` is called with rows, and ``complete`` before what is written appears. InputError if
         the files changed since they were read, or for a source whose rows cannot be copied.
@@ -281,32 +282,32 @@ class Skip:
             raise InputError(f"the input changed: {counted(self.left, 'row')} fewer than there were")
 
 
-class KeptRows:
-    """Hands out the flags of successive rows, and tells when the rows of a second reading are not those of the first."""
+class RowFlags:
+    """Hands out the flags of successive rows, and raises InputError when a second reading has another number of rows."""
 
-    def __init__(self, kept: Flags, progress: Progress | None = None) -> None:
-        self._kept = kept
+    def __init__(self, flags: Flags, progress: Progress | None = None) -> None:
+        self._flags = flags
         self._done = 0
         self._progress = progress
 
     def take(self, count: int) -> Flags:
         """Return the flags of the next rows."""
         if self._progress is not None:
-            self._progress("copying", self._done, len(self._kept))
+            self._progress("copying", self._done, len(self._flags))
         self._done += count
-        if self._done > len(self._kept):
+        if self._done > len(self._flags):
             self._changed()
-        return self._kept[self._done - count : self._done]
+        return self._flags[self._done - count : self._done]
 
     def finish(self) -> None:
         """Raise InputError if there were fewer rows than flags."""
-        if self._done != len(self._kept):
+        if self._done != len(self._flags):
             self._changed()
         if self._progress is not None:
             self._progress("copying", self._done, self._done)
 
     def _changed(self) -> None:
-        raise InputError(f"the input changed while it was read: {counted(len(self._kept), 'row')} before, another number now")
+        raise InputError(f"the input changed while it was read: {counted(len(self._flags), 'row')} before, another number now")
 
 
 def converted(values: Iterable[Any], convert: Callable[[Any], Value], wrong: Wrong) -> list[Value]:

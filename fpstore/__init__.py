@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from fpstore.design.estimates import Plan
     from fpstore.design.planner import plan
     from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, SimHash, Unary
-    from fpstore.jobs.clusters import Clusters, Deduplication
+    from fpstore.jobs.clusters import Clusters
+    from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.pairs import Pair, Pairs
 
 __version__ = "0.2.0"
@@ -51,7 +52,8 @@ _LATER = {
     "design.estimates": ("Plan",),
     "design.planner": ("plan",),
     "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "SimHash", "Unary"),
-    "jobs.clusters": ("Clusters", "Deduplication"),
+    "jobs.clusters": ("Clusters",),
+    "jobs.dedup": ("Deduplication",),
     "jobs.pairs": ("Pair", "Pairs"),
 }
 

@@ -20,7 +20,7 @@ from fpstore.store import Store
 if TYPE_CHECKING:
     from fpstore.care.reports import RepairReport
     from fpstore.hashing import Fingerprinter
-    from fpstore.jobs.clusters import Deduplication
+    from fpstore.jobs.dedup import Deduplication
 
 PathLike = str | os.PathLike[str]
 
@@ -283,7 +283,7 @@ def dedup(
     Returns
     -------
     Deduplication
-        ``kept``, ``clusters`` and ``unknown``.
+        ``kept``, ``clusters`` and ``not_compared``.
 
     Raises
     ------
@@ -310,8 +310,7 @@ def dedup(
     """
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.source import Projection
-    from fpstore.jobs.clusters import Deduplication
-    from fpstore.jobs.dedup import dedup_job, deduplicate, kept_of
+    from fpstore.jobs.dedup import dedup_job, deduplicate, rows_of_flags
     from fpstore.jobs.grouping import Grouping
 
     resources = checked_resources(memory, threads, progress)
@@ -320,7 +319,7 @@ def dedup(
     corpus = open_corpus(source, text is True, encoding=encoding)
     folder = None if resume is None else check_path(resume, "resume")
     found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
-    return Deduplication(kept_of(corpus, found.kept), found.clusters.held(), found.unknown)
+    return found._replace(kept=rows_of_flags(corpus, found.kept), clusters=found.clusters.held())
 
 
 def repair(

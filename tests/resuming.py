@@ -33,7 +33,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(joining, "LEAST_ROWS", 500)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
     monkeypatch.setattr(pairs, "PROBED_ROWS", 100)
-    monkeypatch.setattr(given, "KEPT_ROWS", 100)
+    monkeypatch.setattr(given, "PART_ROWS", 100)
     monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 12)
 
 

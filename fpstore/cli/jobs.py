@@ -27,7 +27,7 @@ from fpstore.hashing.corpora import open_corpus
 from fpstore.io import Reader, Writer, open_writer
 from fpstore.io.source import Projection
 from fpstore.io.tables import renamed
-from fpstore.jobs import GROUPINGS, KEPT, REPRESENTATIVES, UNKNOWN
+from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.jobs.dedup import dedup_job, deduplicate
@@ -63,19 +63,19 @@ def resume_folder(given: Given) -> Path | None:
 def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdentity]) -> Iterator[Checkpoint | None]:
     """Keep the work inside the block in a folder, which is removed at the end; without a folder, keep nothing.
 
-    What was found done is told when the block ends, and on an interrupt how to go on.
+    A note says at the end of the block what was found done, and the message of an interrupt says how to go on.
     """
     if folder is None:
         yield None
         return
     named = printable(folder)
     advice = f"; what was done is in {named}: the same command goes on with it"
-    with going_on(lambda: advice if folder.exists() else ""), Checkpoint(folder.absolute(), identity()) as kept:
-        if kept.resumed:
+    with going_on(lambda: advice if folder.exists() else ""), Checkpoint(folder.absolute(), identity()) as checkpoint:
+        if checkpoint.resumed:
             given.note(f"{named}: what is finished in it is not done again")
-        yield kept
-    if kept.resumed and kept.reused:
-        given.note(kept.summary())
+        yield checkpoint
+    if checkpoint.resumed and checkpoint.reused:
+        given.note(checkpoint.summary())
 
 
 @contextmanager
@@ -84,8 +84,8 @@ def _written(given: Given, job: StoreJob, columns: tuple[str, ...], width: int =
     folder = resume_folder(given)
     if folder is not None:
         _open_output(given, columns, width).abort()  # an error of the output comes before a folder is made
-    with resuming(given, folder, job.identity) as kept, _open_output(given, columns, width) as writer:
-        yield job.run(kept), writer
+    with resuming(given, folder, job.identity) as checkpoint, _open_output(given, columns, width) as writer:
+        yield job.run(checkpoint), writer
 
 
 def _open_output(given: Given, columns: tuple[str, ...], width: int = 64, path: str | None = None) -> Writer:
@@ -229,7 +229,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     option("-r --radius N", "Largest distance of near-duplicates, in bits.", options.RADIUS, 3),
     option(
         "--keep", "Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "
-        "fingerprints, or the one with the highest score.", KEPT, "first",
+        "fingerprints, or the one with the highest score.", KEEP_RULES, "first",
     ),
     option(
         "--group", "connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster are within the "
@@ -294,13 +294,13 @@ def dedup(given: Given) -> None:
     with given.bars(corpus) as bars:
         found = deduplicate(
             corpus, job, given.resources(bars), given.output, given.force, folder, listing=given.clusters,
-            open_listing=lambda path: _open_output(given, CLUSTER_COLUMNS, path=path), keeping=partial(resuming, given),
+            open_listing=lambda path: _open_output(given, CLUSTER_COLUMNS, path=path), open_checkpoint=partial(resuming, given),
         )  # fmt: skip
     notices.report(given)
     clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
     summary = {
         "documents": documents,
-        "not_compared": found.unknown,
+        "not_compared": found.not_compared,
         "clusters": len(clusters),
         "in_clusters": int(clusters.lims[-1]),
         "removed": documents - kept,

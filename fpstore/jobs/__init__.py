@@ -2,5 +2,5 @@
 
 GROUPINGS = ("connected", "greedy")
 REPRESENTATIVES = ("first", "smallest", "central")  # of the groups of a store
-KEPT = (*REPRESENTATIVES, "highest")  # of the groups of a corpus, whose documents can have scores
+KEEP_RULES = (*REPRESENTATIVES, "highest")  # of the groups of a corpus, whose documents can have scores
 UNKNOWN = ("keep", "drop", "refuse")  # what becomes of a document that cannot be compared

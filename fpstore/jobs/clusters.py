@@ -151,29 +151,6 @@ class Clusters(Tabular):
         return f"<fpstore.Clusters: {counted(len(self), 'cluster')} of {among}>"
 
 
-class Deduplication(NamedTuple):
-    """The result of :func:`fpstore.dedup`.
-
-    Attributes
-    ----------
-    kept : table or ndarray of int64
-        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the numbers of the rows, from 0
-        in the first file on.
-    clusters : Clusters
-        Groups of near-duplicates, the document that is kept first. Ids are those of the column of ids, or else row numbers.
-    unknown : int
-        Rows that were not compared, because they have no text, no fingerprint or no id.
-    """
-
-    kept: Any
-    clusters: Clusters
-    unknown: int
-
-    def __repr__(self) -> str:
-        kept = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
-        return f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, {self.unknown:,} not compared>"
-
-
 def write_clusters(found: Clusters, writer: Writer, resources: Resources) -> None:
     """Write the documents in clusters, some at a time."""
     total, done = int(found.lims[-1]), 0
@@ -195,11 +172,11 @@ def grouping_of(radius: int, group: str | None, keep: str, fingerprinter: Mappin
     return Grouping(radius, check_choice(group, GROUPINGS, "group"), check_choice(keep, REPRESENTATIVES, "keep"))
 
 
-def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, kept: Checkpoint | None = None) -> Clusters:
+def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, checkpoint: Checkpoint | None = None) -> Clusters:
     """Return the clusters of a snapshot, whose ids are read when they are asked for; see :meth:`fpstore.Store.clusters`."""
     rows, left = rows_of(snapshot, resources)
     left = left._replace(memory=max(left.memory - SET_BYTES * len(rows), left.memory // 4))
-    sets = connected(rows, join_design(rows, grouping.radius, snapshot.width), left, kept)
+    sets = connected(rows, join_design(rows, grouping.radius, snapshot.width), left, checkpoint)
     resources.report("grouping", 0)
     fingerprints = rows if grouping.needs_fingerprints else None
     del rows  # documents take their place in memory

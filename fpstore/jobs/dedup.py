@@ -17,7 +17,7 @@ from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import check_radius
-from fpstore.errors import InputError, StorageError, StoreExistsError, show
+from fpstore.errors import InputError, StorageError, StoreExistsError, counted, show
 from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import maker_of_columns
@@ -27,7 +27,7 @@ from fpstore.io.digits import check_signed
 from fpstore.io.parquet import TableRows
 from fpstore.io.source import Flags, Projection, RowSource
 from fpstore.io.writers import Writer
-from fpstore.jobs import GROUPINGS, KEPT, UNKNOWN
+from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
 from fpstore.jobs.clusters import Clusters, write_clusters
 from fpstore.jobs.given import compared_rows
@@ -36,6 +36,7 @@ from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.query.names import HeldIds, Names, names_of
 
+OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
 
@@ -59,12 +60,27 @@ class DedupJob(NamedTuple):
         return {"job": "dedup", "encoding": corpus.encoding, **asked, **maker, **files}
 
 
-class Duplicates(NamedTuple):
-    """The rows of a corpus that are kept, the clusters, and the number of rows that were not compared."""
+class Deduplication(NamedTuple):
+    """The result of :func:`fpstore.dedup`.
 
-    kept: Flags
+    Attributes
+    ----------
+    kept : table or ndarray of int64
+        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the numbers of the rows, from 0
+        in the first file on.
+    clusters : Clusters
+        Groups of near-duplicates, the document that is kept first. Ids are those of the column of ids, or else row numbers.
+    not_compared : int
+        Rows that were not compared, because they have no text, no fingerprint or no id.
+    """
+
+    kept: Any
     clusters: Clusters
-    unknown: int
+    not_compared: int
+
+    def __repr__(self) -> str:
+        kept = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
+        return f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, {self.not_compared:,} not compared>"
 
 
 def dedup_job(
@@ -95,7 +111,7 @@ def dedup_job(
     elif extractor_of(html) is not None:
         raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
     check_radius(grouping.radius, projection.width.bits)
-    check_choice(grouping.keep, KEPT, "keep")
+    check_choice(grouping.keep, KEEP_RULES, "keep")
     check_choice(grouping.group, GROUPINGS, "group")
     check_choice(unknown, UNKNOWN, "unknown")
     if (grouping.keep == "highest") != (projection.score is not None):
@@ -164,9 +180,9 @@ def check_output(
     return path
 
 
-def kept_of(corpus: RowSource, kept: Flags) -> Any:
-    """Return the kept rows: a table of them for a table, their numbers for files."""
-    return corpus.kept(kept) if isinstance(corpus, TableRows) else np.flatnonzero(kept)
+def rows_of_flags(corpus: RowSource, flags: Flags) -> Any:
+    """Return the rows whose flags are set: a table of them for a table, their numbers for files."""
+    return corpus.flagged(flags) if isinstance(corpus, TableRows) else np.flatnonzero(flags)
 
 
 def deduplicate(
@@ -179,12 +195,13 @@ def deduplicate(
     *,
     listing: str | None = None,
     open_listing: Callable[[str], Writer] | None = None,
-    keeping: Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]] = checkpoint_in,
-) -> Duplicates:
+    open_checkpoint: OpenCheckpoint = checkpoint_in,
+) -> Deduplication:
     """Find the duplicates of a corpus, copy the rows that are kept, and list the clusters.
 
-    An error of a path comes before the work. ``folder`` keeps what is done, to resume the job; ``keeping`` returns the checkpoint
-    in it. The clusters go to ``listing``, for which ``open_listing`` opens a writer.
+    ``kept`` of the result has a flag for each row; :func:`rows_of_flags` returns the rows.
+    An error of a path comes before the work. ``folder`` keeps what is done, to resume the job; ``open_checkpoint`` returns
+    the checkpoint in it. The clusters go to ``listing``, for which ``open_listing`` opens a writer.
     """
     if folder is not None:
         check_outside(corpus, folder)
@@ -198,11 +215,11 @@ def deduplicate(
 
     if (first := opened()) is not None:
         first.abort()
-    with keeping(folder, lambda: job.identity(corpus)) as kept, opened() or nullcontext() as writer:
+    with open_checkpoint(folder, lambda: job.identity(corpus)) as checkpoint, opened() or nullcontext() as writer:
 
         def note(name: Path, written: Path) -> None:
-            if kept is not None:
-                kept.note_output(name, written)
+            if checkpoint is not None:
+                checkpoint.note_output(name, written)
 
         def complete(written: Path) -> None:
             """Let the list of clusters appear before the rows do: when these are there, all is."""
@@ -211,24 +228,26 @@ def deduplicate(
             if writer is not None and listed is not None:
                 writer.close(partial(note, listed))
 
-        found = find_duplicates(corpus, job, resources, kept)
+        found = find_duplicates(corpus, job, resources, checkpoint)
         if writer is not None:
             write_clusters(found.clusters, writer, resources)
-        if target is not None and kept is not None and was_made(folder, target):
+        if target is not None and checkpoint is not None and was_made(folder, target):
             complete(target)  # a run that was killed has copied the rows
         elif target is not None:
             corpus.copy(found.kept, target, resources.progress, complete)
     return found
 
 
-def find_duplicates(corpus: RowSource, job: DedupJob, resources: Resources, kept: Checkpoint | None = None) -> Duplicates:
-    """Return the duplicates of a corpus; a checkpoint keeps the fingerprints, and the links that connect duplicates."""
+def find_duplicates(
+    corpus: RowSource, job: DedupJob, resources: Resources, checkpoint: Checkpoint | None = None
+) -> Deduplication:
+    """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates."""
     projection = job.projection
-    documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", kept)
+    documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint)
     rows = np.flatnonzero(documents.known)
     resources.report("grouping", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
-    sets = connected(fingerprints, join_design(fingerprints, job.grouping.radius, projection.width), resources, kept)
+    sets = connected(fingerprints, join_design(fingerprints, job.grouping.radius, projection.width), resources, checkpoint)
     resources.report("grouping", 0)
     numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
     members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
@@ -249,4 +268,4 @@ def find_duplicates(corpus: RowSource, job: DedupJob, resources: Resources, kept
         numbers = np.arange(len(members_at), dtype=np.uint64)
     else:
         names, numbers = documents.ids, members.documents
-    return Duplicates(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows))
+    return Deduplication(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows))

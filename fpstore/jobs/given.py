@@ -25,7 +25,7 @@ from fpstore.io.source import Batch, Flags, IdColumn, Projection, RowSource
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.query.names import NAMED_ROWS, HeldIds, Named, Names, names_in_slices
 
-KEPT_ROWS, KEPT_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
+PART_ROWS, PART_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
 READ = "rows were read"
 
 
@@ -162,7 +162,7 @@ def compared_rows(
     fingerprinter: Fingerprinter[Any] | None,
     resources: Resources,
     refused: bool,
-    kept: Checkpoint | None,
+    checkpoint: Checkpoint | None,
 ) -> ComparedRows:
     """Return the rows of a corpus, whose texts are hashed by threads; rows that a checkpoint has are not read again.
 
@@ -176,7 +176,7 @@ def compared_rows(
 
     flags, fingerprints, scores = list[Flags](), list[Words](), list[Words]()
     ids, done = SpooledIds(), 0
-    for batch in read() if kept is None else _kept_rows(kept, read):
+    for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         known = batch.flags
         if refused and not known.all():
             raise InputError(f"{corpus.label}: row {done + int(np.argmin(known)) + 1} has no text, fingerprint or id")
@@ -197,14 +197,14 @@ def compared_rows(
     )
 
 
-def _kept_rows(kept: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iterator[Batch]:
+def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iterator[Batch]:
     """Yield the rows in the parts of a checkpoint, and the rows behind them, of which new parts are made.
 
     The name of a part says with which row it begins: a part that was cut in another way is never met.
     """
     done = 0
-    while kept.has(name := f"rows-{done}"):
-        for columns in kept.read(name):
+    while checkpoint.has(name := f"rows-{done}"):
+        for columns in checkpoint.read(name):
             done += len(columns["known"])
             yield _batch_of(columns)
     before = first = done
@@ -213,16 +213,16 @@ def _kept_rows(kept: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iter
         held.append(batch)
         done, chars = done + len(batch.flags), chars + batch.chars
         yield batch
-        if done - first >= KEPT_ROWS or chars >= KEPT_CHARS:
-            _write(kept, first, held)
+        if done - first >= PART_ROWS or chars >= PART_CHARS:
+            _write(checkpoint, first, held)
             held, first, chars = [], done, 0
     if held:
-        _write(kept, first, held)
-    kept.note(READ, before, done)
+        _write(checkpoint, first, held)
+    checkpoint.note(READ, before, done)
 
 
-def _write(kept: Checkpoint, first: int, held: list[Batch]) -> None:
-    part = kept.write(f"rows-{first}")
+def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
+    part = checkpoint.write(f"rows-{first}")
     for batch in held:
         columns: dict[str, Any] = {"known": batch.flags, "fingerprints": batch.fingerprints, "scores": batch.scores}
         if isinstance(batch.ids, StringColumn):

@@ -95,7 +95,7 @@ def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radiu
 
 
 class Grouping(NamedTuple):
-    """The groups that are wanted: the radius, one of GROUPINGS, and one of KEPT for their representatives."""
+    """The groups that are wanted: the radius, one of GROUPINGS, and one of KEEP_RULES for their representatives."""
 
     radius: int
     group: str

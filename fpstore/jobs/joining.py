@@ -47,7 +47,7 @@ Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # what such a se
 
 
 def pairs_within(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
 ) -> Iterator[PairColumns]:
     """Yield the pairs of a set in memory: distinct rows, ascending.
 
@@ -57,21 +57,21 @@ def pairs_within(
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
-    return _found([rows], design, resources, kept)
+    return _found([rows], design, resources, checkpoint)
 
 
 def pairs_between(
-    rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+    rows: Words, others: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
 ) -> Iterator[PairColumns]:
     """Yield the pairs of a row of one set and a row of another, in this order, like :func:`pairs_within`.
 
     It is faster if the first set is the smaller one.
     """
-    return _found([rows, others], design, resources, kept)
+    return _found([rows, others], design, resources, checkpoint)
 
 
 def links_within(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
 ) -> Iterator[PairColumns]:
     """Yield links of a set, like :func:`pairs_within`: at most two for each row from each table, however many pairs there are.
 
@@ -79,7 +79,7 @@ def links_within(
     """
     if design.radius == 0:
         return iter(())
-    return _found([rows], design, resources, kept, linked=True)
+    return _found([rows], design, resources, checkpoint, linked=True)
 
 
 def _search(design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span) -> Search:
@@ -99,7 +99,7 @@ def _found(
     sides: Sequence[Words],
     design: JoinDesign,
     resources: Resources,
-    kept: Checkpoint | None,
+    checkpoint: Checkpoint | None,
     *,
     linked: bool = False,
 ) -> Iterator[PairColumns]:
@@ -111,7 +111,7 @@ def _found(
     for number, spec in enumerate(design.tables):
         search = partial(_search, design, number, linked)
         parts = _parts(sides, design.flips[number], resources)
-        spans = saved = None if kept is None else _saved_spans(kept, number, 1 << spec.prefix_bits)
+        spans = saved = None if checkpoint is None else _saved_spans(checkpoint, number, 1 << spec.prefix_bits)
         if parts > 1 and spans is None:
             spans = spans_of(max(sides, key=len), spec, parts)
         begins: list[Begin]
@@ -128,8 +128,11 @@ def _found(
                 if threads > 1 and not linked:
                     spans = _even_spans(tables[0], max(min(len(tables[0].rows) // LEAST_ROWS, PARTS * threads), 1))
             begins = [partial(_searched, search, tables, span) for span in spans]
-        if kept is not None:
-            begins = [_kept(kept, number, span, begin, saved is not None) for span, begin in zip(spans, begins, strict=True)]
+        if checkpoint is not None:
+            begins = [
+                _checkpointed(checkpoint, number, span, begin, saved is not None)
+                for span, begin in zip(spans, begins, strict=True)
+            ]
         waiting += [_Part(begin, rows / len(spans)) for begin in begins]
         if parts == 1:
             yield from _streamed(waiting, threads, progress)
@@ -191,34 +194,34 @@ def _name(number: int, span: Span) -> str:
     return f"table-{number}-{span.first}-{span.end}"
 
 
-def _saved_spans(kept: Checkpoint, number: int, buckets: int) -> list[Span] | None:
+def _saved_spans(checkpoint: Checkpoint, number: int, buckets: int) -> list[Span] | None:
     """Return the spans in which all buckets of a table were searched; None if some were not."""
     spans: list[Span] = []
     end = 0
-    names = [name.split("-") for name in kept.names(f"table-{number}-")]
+    names = [name.split("-") for name in checkpoint.names(f"table-{number}-")]
     for span in sorted(Span(*map(int, name)) for name in names if len(name) == 2 and all(map(str.isdecimal, name))):
-        if span.first == end and kept.has(_name(number, span)):
+        if span.first == end and checkpoint.has(_name(number, span)):
             spans.append(span)
             end = span.end
     return spans if end == buckets else None
 
 
-def _kept(kept: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool) -> Begin:
+def _checkpointed(checkpoint: Checkpoint, number: int, span: Span, begin: Begin, is_there: bool) -> Begin:
     """Return a search that keeps what it finds in a span, or one that yields what was kept."""
     name = _name(number, span)
-    is_there = is_there or kept.has(name)
-    kept.note(SPANS, int(is_there), 1)
-    return lambda stop: saved(kept, name) if is_there else saving(kept, name, begin(stop))
+    is_there = is_there or checkpoint.has(name)
+    checkpoint.note(SPANS, int(is_there), 1)
+    return lambda stop: saved(checkpoint, name) if is_there else saving(checkpoint, name, begin(stop))
 
 
-def saved(kept: Checkpoint, name: str) -> Iterator[PairColumns]:
+def saved(checkpoint: Checkpoint, name: str) -> Iterator[PairColumns]:
     """Yield the pairs of a part."""
-    return (PairColumns(**batch) for batch in kept.read(name))
+    return (PairColumns(**batch) for batch in checkpoint.read(name))
 
 
-def saving(kept: Checkpoint, name: str, found: Iterator[PairColumns]) -> Iterator[PairColumns]:
+def saving(checkpoint: Checkpoint, name: str, found: Iterator[PairColumns]) -> Iterator[PairColumns]:
     """Yield pairs, and make a part of them."""
-    part = kept.write(name)
+    part = checkpoint.write(name)
     for columns in found:
         part.append(columns._asdict())
         yield columns
@@ -282,7 +285,7 @@ def _streamed(parts: Sequence[_Part], threads: int, progress: _SearchedRows) -> 
 
 
 def connected(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, kept: Checkpoint | None = None
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
 ) -> npt.NDArray[np.uint32] | npt.NDArray[np.uint64]:
     """Return for each row of a set the first row that pairs within the design's radius connect with it.
 
@@ -290,6 +293,6 @@ def connected(
     as its pairs do (docs/design.md, "Joins: all pairs, and clusters"), and the pairs of all tables are all pairs.
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
-    for links in links_within(rows, design, resources, kept):
+    for links in links_within(rows, design, resources, checkpoint):
         sets.unite(index.places(links.a), index.places(links.b))
     return sets.names()

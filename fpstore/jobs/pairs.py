@@ -308,18 +308,18 @@ def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
 
 
 def pairs_of(
-    snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False, kept: Checkpoint | None = None
+    snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False, checkpoint: Checkpoint | None = None
 ) -> Generator[Pairs, None, None]:
     """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`. A checkpoint keeps what is found."""
     if duplicates:
         yield from duplicates_of(snapshot)
     rows, left = rows_of(snapshot, resources)
-    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, kept):
+    for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, checkpoint):
         yield from batches_of(columns, snapshot)
 
 
 def join_of(
-    snapshot: Snapshot, other: Side, radius: int, resources: Resources, kept: Checkpoint | None = None
+    snapshot: Snapshot, other: Side, radius: int, resources: Resources, checkpoint: Checkpoint | None = None
 ) -> Generator[Pairs, None, None]:
     """Yield the pairs of a snapshot and another side, in batches; see :meth:`fpstore.Store.join`."""
     count = snapshot.totals.fingerprints
@@ -332,11 +332,11 @@ def join_of(
     rows, left = _held(asked, resources)
     design = _design_between(max(count, theirs), rows, radius, snapshot.width)
     if isinstance(stored, Snapshot) and _probes_are_faster(stored, len(rows), radius, design):
-        found = _probed(stored, rows, radius, left, kept)
+        found = _probed(stored, rows, radius, left, checkpoint)
     else:
         others, left = _held(stored, left)
         design = _design_between(len(others), rows, radius, snapshot.width, others)
-        found = pairs_between(rows, others, design, left, kept)
+        found = pairs_between(rows, others, design, left, checkpoint)
     for columns in found:
         yield from batches_of(columns if turned else PairColumns(columns.b, columns.a, columns.distances), snapshot, other)
 
@@ -349,7 +349,9 @@ def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
     return side.rows, resources._replace(memory=memory)
 
 
-def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, kept: Checkpoint | None) -> Iterator[PairColumns]:
+def _probed(
+    stored: Snapshot, rows: Words, radius: int, resources: Resources, checkpoint: Checkpoint | None
+) -> Iterator[PairColumns]:
     """Yield the pairs of rows and the stored fingerprints that their look-ups find; what some rows find is a part."""
     for start in range(0, len(rows), PROBED_ROWS):
         resources.report("finding pairs", start, len(rows))
@@ -359,13 +361,13 @@ def _probed(stored: Snapshot, rows: Words, radius: int, resources: Resources, ke
             PairColumns(np.repeat(queries, np.diff(lims), axis=0), others, distances.astype(np.uint16))
             for queries, (lims, others, distances) in parts
         )
-        if kept is None:
+        if checkpoint is None:
             yield from found
             continue
         name = f"probed-{start}"
-        is_there = kept.has(name)
-        kept.note(PROBED, len(some) if is_there else 0, len(some))
-        yield from saved(kept, name) if is_there else saving(kept, name, found)
+        is_there = checkpoint.has(name)
+        checkpoint.note(PROBED, len(some) if is_there else 0, len(some))
+        yield from saved(checkpoint, name) if is_there else saving(checkpoint, name, found)
     resources.report("finding pairs", len(rows), len(rows))
 
 

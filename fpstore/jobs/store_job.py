@@ -32,13 +32,13 @@ class StoreJob(NamedTuple):
 
     def pairs(self, folder: Folder) -> Iterator[Pairs]:
         """Yield the pairs that the job finds; with a folder, what is done is kept there until the job has ended."""
-        with self._checkpoint(folder) as kept:
-            yield from self.run(kept)
+        with self._checkpoint(folder) as checkpoint:
+            yield from self.run(checkpoint)
 
     def clusters(self, folder: Folder) -> Clusters:
         """Return the clusters that the job finds, with all ids in memory; the folder is as for :meth:`pairs`."""
-        with self._checkpoint(folder) as kept:
-            found: Clusters = self.run(kept)
+        with self._checkpoint(folder) as checkpoint:
+            found: Clusters = self.run(checkpoint)
             return found.held()
 
     def _checkpoint(self, folder: Folder) -> AbstractContextManager[Checkpoint | None]:
@@ -67,8 +67,8 @@ def pairs_job(taken: Taken, duplicates: bool) -> StoreJob:
     snapshot, identity, radius, resources = taken
     duplicates = check_flag(duplicates, "duplicates")
 
-    def run(kept: Checkpoint | None) -> Iterator[Pairs]:
-        return pairs_of(snapshot, radius, resources, duplicates, kept)
+    def run(checkpoint: Checkpoint | None) -> Iterator[Pairs]:
+        return pairs_of(snapshot, radius, resources, duplicates, checkpoint)
 
     return StoreJob(snapshot, resources, lambda: {"job": "pairs", "duplicates": duplicates, **identity}, run)
 
@@ -78,8 +78,8 @@ def clusters_job(taken: Taken, group: str | None, keep: str, fingerprinter: Mapp
     snapshot, identity, radius, resources = taken
     grouping = grouping_of(radius, group, keep, fingerprinter)
 
-    def run(kept: Checkpoint | None) -> Clusters:
-        return clusters_of(snapshot, grouping, resources, kept)
+    def run(checkpoint: Checkpoint | None) -> Clusters:
+        return clusters_of(snapshot, grouping, resources, checkpoint)
 
     return StoreJob(snapshot, resources, lambda: {"job": "clusters", **grouping._asdict(), **identity}, run)
 
@@ -89,8 +89,8 @@ def join_job(taken: Taken, store: Any, other: Any, ids: Any = None) -> StoreJob:
     snapshot, identity, radius, resources = taken
     side, described = _side(store, other, ids)
 
-    def run(kept: Checkpoint | None) -> Iterator[Pairs]:
-        return join_of(snapshot, side, radius, resources, kept)
+    def run(checkpoint: Checkpoint | None) -> Iterator[Pairs]:
+        return join_of(snapshot, side, radius, resources, checkpoint)
 
     return StoreJob(snapshot, resources, lambda: {"job": "join", **described(), **identity}, run)
 

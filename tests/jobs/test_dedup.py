@@ -88,7 +88,7 @@ def test_rows_that_are_kept(tmp_path, width, keep):
     assert found.kept.tolist() == kept
     assert (tmp_path / "clean.jsonl").read_text().splitlines() == [rows[row] for row in kept]
     assert list(found.clusters) == [[ids[row] for row in cluster] for cluster in clusters]
-    assert (found.unknown, found.clusters.documents, len(kept)) == (0, 300, 300 - found.clusters.duplicates)
+    assert (found.not_compared, found.clusters.documents, len(kept)) == (0, 300, 300 - found.clusters.duplicates)
 
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)
@@ -130,7 +130,7 @@ def test_texts_in_parquet(tmp_path):
     kept, clusters = expected(values, 64, 3)
     kept += [3000, 3001, 3002]
     assert found.kept.tolist() == kept
-    assert found.unknown == 3
+    assert found.not_compared == 3
     assert list(found.clusters) == [[table["id"][row].as_py() for row in cluster] for cluster in clusters]
     clean = pq.read_table(tmp_path / "clean.parquet")
     assert clean.schema.equals(pq.read_schema(paths[0]), check_metadata=True)
@@ -145,7 +145,7 @@ def test_unknown_rows(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for unknown, kept in (("keep", [0, 1, 2, 3]), ("drop", [0])):
         found = fpstore.dedup(path, clean, text="text", id="id", unknown=unknown, overwrite=True)
-        assert (found.kept.tolist(), list(found.clusters), found.unknown) == (kept, [[1, 5]], 3)
+        assert (found.kept.tolist(), list(found.clusters), found.not_compared) == (kept, [[1, 5]], 3)
         assert [json.loads(line) for line in clean.read_text().splitlines()] == [rows[row] for row in kept]
     with pytest.raises(InputError, match=r"corpus\.jsonl: row 2 has no text, fingerprint or id"):
         fpstore.dedup(path, clean, text="text", id="id", unknown="refuse", overwrite=True)
@@ -163,7 +163,7 @@ def test_csv_is_copied_byte_for_byte(tmp_path):
     ]
     path.write_bytes(b"\xef\xbb\xbf" + b"".join(lines))
     found = fpstore.dedup(path, clean, text="text", id="id")
-    assert (found.kept.tolist(), list(found.clusters), found.unknown) == ([0, 2, 3], [[1, 2]], 1)
+    assert (found.kept.tolist(), list(found.clusters), found.not_compared) == ([0, 2, 3], [[1, 2]], 1)
     assert clean.read_bytes() == b"".join([lines[0], lines[1], lines[4], lines[5]])
     with clean.open(newline="") as file:
         assert [row["text"] for row in csv.DictReader(file)] == ['one, two\r\nthree "four"', "größer", ""]
@@ -219,7 +219,7 @@ def test_tables_in_memory(tmp_path):
     texts = {"text": ["a b c d", "A b c d!", "x y z", None], "id": ["p", "q", "r", "s"]}
     for given in (pd.DataFrame(texts), pl.DataFrame(texts)):
         found = fpstore.dedup(given, text="text", id="id")
-        assert (list(found.clusters), found.unknown, list(found.kept["id"])) == ([["p", "q"]], 1, ["p", "r", "s"])
+        assert (list(found.clusters), found.not_compared, list(found.kept["id"])) == ([["p", "q"]], 1, ["p", "r", "s"])
 
 
 def test_texts_of_several_inputs_do_not_meet(tmp_path, monkeypatch):

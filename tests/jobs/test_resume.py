@@ -175,7 +175,7 @@ def test_parts_that_begin_at_another_row_are_not_taken(job_folder):
     assert len(parts) > 2
     with parts[1].open("r+b") as file:
         file.truncate(50)
-    given.KEPT_ROWS = 170  # as a test may set it: the fixture restores it
+    given.PART_ROWS = 170  # as a test may set it: the fixture restores it
     assert killed(["dedup", *options], 3)
     assert run("dedup", *options).exit_code == 0
     assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()

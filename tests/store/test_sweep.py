@@ -48,7 +48,7 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
         slow("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
         slow("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
         slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
-        slow("import fpstore.jobs.dedup as d; d.kept_of = lambda corpus, kept: corpus.kept(kept | True)", "dedup"),
+        slow("import fpstore.jobs.dedup as d; d.rows_of_flags = lambda corpus, flags: corpus.flagged(flags | True)", "dedup"),
     ],
     ids=["wrong", "missing", "abort", "exit", "pairs", "sets", "dedup"],
 )

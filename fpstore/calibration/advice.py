@@ -12,15 +12,33 @@ from fpstore.design.planner import plan
 
 
 class Suggestion(NamedTuple):
-    """A radius for a setting, with the expected figures."""
+    """A radius for a setting, with the expected figures.
+
+    Attributes
+    ----------
+    measured : Measured
+        The setting, and the distances that it gives to near-duplicates and to strangers.
+    radius : int or None
+        None if no radius meets the wish.
+    recall : Rate
+        The share of near-duplicates within the radius.
+    false_pairs : float
+        Expected pairs of strangers within the radius: n (n - 1) / 2 times the share of strangers within it.
+    observed : bool
+        Whether the share of strangers was observed; otherwise it is an extrapolation (see `Tail`).
+    most_false : float
+        Expected pairs of strangers by the upper end of the confidence interval of the observed share.
+    plan : Plan or None
+        The design that ``auto`` takes for the number of documents, with its costs.
+    """
 
     measured: Measured
-    radius: int | None  # None if no radius meets the wish
-    recall: Rate  # of near-duplicates
-    false_pairs: float  # pairs of strangers expected within the radius: n (n - 1) / 2 times their share
-    observed: bool  # whether that share was observed; otherwise it is an extrapolation (see `Tail`)
-    most_false: float  # the same with the upper end of the confidence interval of the observed share
-    plan: Plan | None  # the design that ``auto`` takes for the number of documents, with its costs
+    radius: int | None
+    recall: Rate
+    false_pairs: float
+    observed: bool
+    most_false: float
+    plan: Plan | None
 
 
 def suggestions(found: Sequence[Measured], wish: Wish) -> list[Suggestion]:

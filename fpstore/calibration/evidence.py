@@ -39,18 +39,33 @@ _REPORTED = 64  # files between two reports of progress
 
 
 class SampledPairs(NamedTuple):
-    """The items on which settings are measured: documents, then copies of some.
+    """The items on which settings are measured, and which pairs of them are near-duplicates.
 
-    The pairs of documents are strangers, unless they are among ``resembling``. All pairs are places of both items, an ndarray of
-    intp of shape (2, pairs).
+    Pairs are the places of both items: ndarray of intp, shape (2, pairs).
+
+    Attributes
+    ----------
+    items : list
+        Documents, then copies of some: texts, or an `ImageItem` for each picture.
+    documents : int
+        The number of items that are no copies. Pairs of them are strangers, unless they are in `resembling`.
+    duplicates : dict of str to pairs
+        The near-duplicates, by the way in which they were made.
+    different : pairs or None
+        Pairs with the label 0.
+    resembling : pairs
+        With labels, the pairs of documents that resemble each other or are near-duplicates. Otherwise there are none, since only
+        one document of each family is looked at.
+    alike : int
+        Documents of the sample that were left out, because another document of their family is looked at.
     """
 
-    items: list[Any]  # texts, or an `ImageItem` for each picture
-    documents: int  # items that are no copies
-    duplicates: dict[str, Places]  # for each way in which near-duplicates were made
-    different: Places | None  # pairs with the label 0
-    resembling: Places  # with labels, documents that resemble each other or are near-duplicates; otherwise none
-    alike: int = 0  # documents of the sample that were left out: another one of their family is looked at
+    items: list[Any]
+    documents: int
+    duplicates: dict[str, Places]
+    different: Places | None
+    resembling: Places
+    alike: int = 0
 
 
 class LookedAt(NamedTuple):

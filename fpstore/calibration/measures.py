@@ -107,7 +107,19 @@ class Distances(NamedTuple):
 
 
 class Measured:
-    """The distances of a setting: of the near-duplicates that were made in each way, of strangers, and of pairs labelled 0."""
+    """The distances that a setting gives.
+
+    Attributes
+    ----------
+    setting : Setting
+    width : int
+        Bits of a fingerprint.
+    duplicates : dict of str to Distances
+        The distances of near-duplicates, by the way in which they were made.
+    strangers : Distances
+    different : Distances or None
+        The distances of pairs with the label 0.
+    """
 
     def __init__(
         self, setting: Setting, duplicates: dict[str, Distances], strangers: Distances, different: Distances | None
@@ -117,7 +129,7 @@ class Measured:
 
     @cached_property
     def all_duplicates(self) -> Distances:
-        """Those of all near-duplicates."""
+        """The distances of all near-duplicates."""
         each = self.duplicates.values()
         return Distances(np.sum([one.counts for one in each], axis=0), sum(one.missed for one in each))
 

@@ -20,15 +20,25 @@ BOUND, IMAGE_BOUND = 0.5, 0.9  # the least resemblance of two documents, or pict
 
 
 class Wish(NamedTuple):
-    """The wish for a setting and a radius; see :func:`fpstore.calibration.calibrate`."""
+    """The wish for a setting and a radius.
 
-    documents: int  # 0 for those of the corpus that is looked at
+    Attributes
+    ----------
+    documents : int
+        The number of documents for which to choose; 0 for the documents of the corpus that is looked at.
+    recall : float or None
+        The share of near-duplicates to find: then the fewest false pairs are best.
+    false_pairs : float or None
+        The most pairs of strangers that are expected within the radius: then the highest recall is best.
+    """
+
+    documents: int
     recall: float | None = None
     false_pairs: float | None = None
 
     @property
     def most_false(self) -> float | None:
-        """The bound of false pairs, if there is one."""
+        """The bound of false pairs, if there is one: by default one for each hundred documents, if no recall is wanted."""
         return self.documents / 100 if self.recall is None and self.false_pairs is None else self.false_pairs
 
 

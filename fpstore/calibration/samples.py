@@ -23,11 +23,24 @@ TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"
 
 
 class Facts(NamedTuple):
-    """The facts about the corpus of a calibration: of pictures, those that their beginnings show to be pictures."""
+    """The facts about the corpus of a calibration.
 
-    documents: int  # of the corpus, without the empty ones; of pictures, without the ones of the sample that are blank or broken
-    empty: int  # null, or of white space only; blank pictures of the sample
-    shortened: int  # documents of the sample with more than 262,144 characters; pictures with more than 512 pixels on a side
+    Attributes
+    ----------
+    documents : int
+        The documents of the corpus that are not empty. For pictures, the files that their beginnings show to be pictures, without
+        the pictures of the sample that are blank or broken.
+    empty : int
+        Documents that are null, or of white space only; blank pictures of the sample.
+    shortened : int
+        Documents of the sample with more than 262,144 characters, which are looked at up to there; pictures of the sample with
+        more than 512 pixels on a side, which are made smaller.
+    items : {"documents", "pictures"}
+    """
+
+    documents: int
+    empty: int
+    shortened: int
     items: Literal["documents", "pictures"] = "documents"
 
 

@@ -239,14 +239,31 @@ def _check_suffixes(suffixes: Iterable[str]) -> tuple[str, ...]:
 
 
 class Document(NamedTuple):
-    """A text file: its id, which is its path as `DocumentReader` has it, the path to open it with, and the text."""
+    r"""A text file.
+
+    Attributes
+    ----------
+    id : str
+        The path as given; of a file in a folder, the folder as given and the path from there, with ``/`` between the parts. Bytes
+        of a file name that are not UTF-8 read ``\xff``.
+    path : pathlib.Path
+        The path to open the file with.
+    text : str
+        The content, without a byte order mark.
+    encoding : str
+        The encoding that the file was read in, as Python calls it.
+    guessed : bool
+        Whether the encoding was guessed.
+    replaced : int
+        Characters U+FFFD in the text that stand for bytes that are not UTF-8.
+    """
 
     id: str
     path: Path
     text: str
-    encoding: str = "utf-8"  # as Python calls it
+    encoding: str = "utf-8"
     guessed: bool = False
-    replaced: int = 0  # characters U+FFFD that stand for bytes that are not UTF-8
+    replaced: int = 0
 
 
 class DocumentFiles(RowSource):
@@ -374,6 +391,54 @@ def iter_documents(
     encoding: str | None = None,
     on_skip: Notice | None = None,
 ) -> Iterator[Document]:
-    """Yield the texts of files, and of those in folders in the order of their names: see `DocumentReader`."""
+    """Yield the texts of files, and of the text files in folders in the order of their names.
+
+    Parameters
+    ----------
+    paths : path or iterable of paths
+        Files and folders, in the order given; a path that is given twice is read twice. A symbolic link that is named is
+        followed. A store of fpstore inside a folder is skipped. Files that gzip or zstandard compressed, such as ``a.txt.gz``,
+        are read as what they hold.
+    suffixes : iterable of str, optional
+        In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``; case does not matter. Files
+        that are named are always read.
+    recursive : bool
+        Whether to enter folders inside a folder.
+    follow_symlinks : bool
+        Whether to follow symbolic links found in folders; otherwise they are skipped. A folder inside itself is entered once.
+    max_bytes : int, optional
+        Larger files are not read; by default 2^30. For a compressed file, the size of what it holds counts too.
+    encoding : str, optional
+        The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and UTF-32 it is; without one it is
+        UTF-8 if it can be, and is guessed from the bytes otherwise. If there is no good guess, bytes that are not UTF-8 are
+        replaced by U+FFFD if they are few, at most one in ten characters, or the file is skipped.
+    on_skip : callable, optional
+        Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its first
+        8 KiB), ``"large"`` (larger than `max_bytes`), ``"damaged"`` (a compressed file that cannot be decompressed),
+        ``"encoding"`` (no encoding explains it) or ``"rows"`` (the extension is one of a format of `fpstore.io` other than .txt,
+        such as .jsonl, and `suffixes` does not name it). Entries that are neither files nor folders are ignored.
+
+    Yields
+    ------
+    Document
+        One text at a time; none for an empty folder.
+
+    Raises
+    ------
+    InputError
+        An argument has the wrong type, or a named file is binary, holds rows, is larger than `max_bytes` or is not a regular
+        file.
+    StorageError
+        A file or folder is missing or cannot be read; `path` names it.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from fpstore.hashing import iter_documents
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = pathlib.Path(folder, "a.txt").write_text("some text")
+    ...     [document.text for document in iter_documents(folder, suffixes=[".txt"])]
+    ['some text']
+    """
     walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
     return DocumentFiles(walk, on_skip=on_skip).documents()

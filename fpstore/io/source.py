@@ -41,10 +41,19 @@ Value = TypeVar("Value")
 
 
 class Chunk(NamedTuple):
-    """Some rows of an input, in input order, as users get them: `Width.outside` describes the fingerprints."""
+    """Some rows of an input, in input order.
 
-    fingerprints: npt.NDArray[Any]  # it may be a read-only slice of a mapped file
-    ids: Ids  # uint64, or one string per row; None if the input has no ids
+    Attributes
+    ----------
+    fingerprints : ndarray
+        uint32 or uint64, shape (rows,), for widths of 32 and 64; above, uint8, shape (rows, width / 8), the most significant byte
+        first. It may be a read-only slice of a mapped file.
+    ids : ndarray of uint64, shape (rows,), list of str, or None
+        None if the input has no ids.
+    """
+
+    fingerprints: npt.NDArray[Any]
+    ids: Ids
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,11 @@ class Writer:
     """Writes rows of named columns; made by `open_writer`.
 
     As a context manager, it commits at the end of the block. If the block raises, nothing is left at the target.
+
+    Attributes
+    ----------
+    rows : int
+        Rows written so far.
     """
 
     def __init__(
@@ -58,10 +63,19 @@ class Writer:
         self.rows = 0
 
     def write(self, data: Mapping[str, Any] | Chunk | Iterable[Sequence[Any]]) -> None:
-        """Append rows: an array or list for each column, a `Chunk`, or tuples in the order of the columns.
+        """Append rows.
 
-        InputError if columns are missing, unknown or of different lengths, or hold values that the format cannot: then nothing
-        was written. After a StorageError, nothing is left at the target.
+        Parameters
+        ----------
+        data : mapping, Chunk or iterable of tuples
+            One array or list for each column, all of one length; or a `Chunk`; or tuples in the order of the columns.
+
+        Raises
+        ------
+        InputError
+            Columns are missing, unknown or of different lengths, or hold values that the format cannot. Nothing was written.
+        StorageError
+            The system refused a write. Nothing is left at the target.
         """
         if self._closed:
             raise InputError(f"{self._sink.name}: the writer is closed")
@@ -171,7 +185,8 @@ def open_writer(
         A path is written under a temporary name and renamed by ``close``. ``"-"`` is standard output.
         A stream is flushed, not closed.
     format : str, optional
-        One of `FORMATS`; by default from the extension of the path, and "tsv" for a stream.
+        "npy", "u32", "u64", "tsv", "csv", "txt", "jsonl" or "parquet"; by default from the extension of the path, and "tsv"
+        for a stream.
     columns : sequence of str or mapping
         Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" holds distances, and
         others hold integers or strings. A mapping to "fingerprint", "distance" or "value" overrides this.

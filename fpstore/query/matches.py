@@ -60,9 +60,9 @@ class Matches(Tabular):
     distances : ndarray of uint8, shape (matches,)
         Of fingerprints of 256 bits, uint16.
     inserted : ndarray of bool, shape (queries,), or None
-        Of :meth:`fpstore.Store.probe_insert_many`: which queries were inserted.
+        Whether :meth:`fpstore.Store.probe_insert_many` inserted the query.
     more : ndarray of bool, shape (queries,)
-        Of which queries a ``limit`` left out matches.
+        Whether a ``limit`` left out matches of the query.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ def build(
     radius : int
         The largest radius that probes answer from the tables, 0 to the width. Above a quarter of it, ``scan`` is the only design.
     width : int, optional
-        Bits of a fingerprint: 32, 64, 128 or 256; by default those of the fingerprinter, or 64.
+        Bits of a fingerprint: 32, 64, 128 or 256; by default the width of the fingerprinter, or 64.
     design : str or iterable of table descriptions
         A name, or the tables; ``auto`` is the planner's choice.
     memory : int or str, optional

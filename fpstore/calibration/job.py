@@ -128,7 +128,7 @@ def calibrate(
         Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures ``"resize=0.5"`` or ``"jpeg=20"``;
         or their names as tables show them, such as ``"resize 50%"``.
     documents : int, optional
-        The number of documents for which to choose; by default those of the corpus.
+        The number of documents for which to choose; by default the number in the corpus.
     recall : float, optional
         The share of near-duplicates to find: then the fewest false pairs are best.
     false_pairs : float, optional

@@ -94,7 +94,7 @@ def request_of(
     if pairs is not None and changes is not None:
         raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
     if html and (pairs is not None or image):
-        raise InputError("html=True (--html) is for documents of which copies are made: leave it out with pairs and pictures")
+        raise InputError("html=True (--html) is for a corpus, whose documents are copied: leave it out with pairs and pictures")
     if isinstance(text, tuple | dict):
         raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
     ways: Any = IMAGE_CHANGES if image else CHANGES

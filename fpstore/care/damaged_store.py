@@ -273,7 +273,7 @@ def seal_digest(path: Path, shape: dict[str, int] | None) -> int:
         status = os.fstat(descriptor)
         most = MOST_SPARSE * max(shape["bytes"] if shape else 0, disk_bytes(status))
         if status.st_size > most:  # its checksums would take memory
-            raise CorruptStoreError(f"{path}: {status.st_size:,} bytes, of which most are a hole", path=path, got=status.st_size)
+            raise CorruptStoreError(f"{path}: {status.st_size:,} bytes, most of them a hole", path=path, got=status.st_size)
         return opened_seal(path, descriptor).digest
 
 

@@ -163,7 +163,7 @@ def hash_(given: Given) -> None:
     file of rows, and with --vector an array of shape (n, dimension) in .npy, or a .parquet file with a column of lists. Writes
     a line `fingerprint id` for each, separated by a tab, which fpstore build can read. With --json, writes objects with the
     fields fingerprint and id. Parquet remembers how the fingerprints were made; a store that is built of it does, too. The id
-    is the path, or that of --id-field, or the number of the row or vector, from 0 over all files.
+    is the path, or the value of --id-field, or the number of the row or vector, from 0 over all files.
 
     Texts without words, blank pictures and vectors of zeros have no fingerprint. They are left out, and named at the end, as
     are files in folders that are no texts or pictures. NaN and infinity in vectors are errors. Pictures are turned upright as
@@ -226,7 +226,7 @@ def plan(given: Given) -> None:
 
     The designs that fit the budgets come first. The first row is the design that fpstore build takes by itself (auto). To get
     another one, pass its name to fpstore build as --design. By default auto takes twice the bytes only for three times the
-    speed. --prefer changes that. Bytes and times are with the filters that the note tells of. The other rows are in the order
+    speed. --prefer changes that. Bytes and times include the filters that the note names. The other rows are in the order
     of the mean of µs and µs alone, the latter with the 3 µs of a call; with --storage cold in the order of cold ms. The
     design scan has one table, which a probe reads as a whole. The last line says when a scan takes less time than look-ups.
 

@@ -61,8 +61,8 @@ COLUMNS = ("feature", "in A", "in B")
         into="changes", multiple=True,
     ),
     option(
-        "-n --documents N", "Number of documents or pictures for which to choose, such as 1e8 or 50M. By default those of the "
-        "inputs.", options.NUMBER_OF_ALL,
+        "-n --documents N", "Number of documents or pictures for which to choose, such as 1e8 or 50M. By default the number in "
+        "the inputs.", options.NUMBER_OF_ALL,
     ),
     option("--recall SHARE", "Share of near-duplicates to find, such as 0.95.", options.SHARE),
     option(

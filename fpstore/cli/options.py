@@ -229,7 +229,7 @@ SUFFIXES = option(
     SUFFIX, into="suffixes", multiple=True, callback=lambda ctx, parameter, value: list(value) or None,
 )  # fmt: skip
 ENCODING = option(
-    "--encoding NAME", "Encoding of texts and lines. By default that of the byte order mark, or UTF-8, or the likeliest.",
+    "--encoding NAME", "Encoding of texts and lines. By default as a byte order mark says, or UTF-8, or the likeliest.",
     Checked("text", check_encoding),
 )  # fmt: skip
 HTML = option(

@@ -135,7 +135,7 @@ def scan(given: Given) -> int:
     r"""Find matches within any radius, without look-ups.
 
     The first table is read once for many queries. The time grows with the number of stored fingerprints and the number
-    of queries. Queries, output and exit codes are those of fpstore probe. With --limit, memory is bounded however many
+    of queries. Queries, output and exit codes are as in fpstore probe. With --limit, memory is bounded however many
     matches there are.
 
     $ fpstore scan crawl.fps 9d3a5b1c00f7e642 --radius 12
@@ -160,7 +160,7 @@ def nearest(given: Given) -> int:
 
     The nearest fingerprints are found at any distance from a QUERY. Of equally distant fingerprints the smallest come first.
     Small radii are looked up. A query that has too few matches there is answered by a scan. Queries, output and exit codes are
-    those of fpstore probe.
+    as in fpstore probe.
 
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642
     $ fpstore nearest crawl.fps 9d3a5b1c00f7e642 0x2a --count 10 --max-radius 16
@@ -406,8 +406,8 @@ def ids(given: Given) -> None:
 
     Writes a line `fingerprint id` for each fingerprint of each ID, in the order of the ids, separated by tabs; with
     --json, an object per line. To find integer ids, the id map is read once per call, so give many at a time, unless
-    the store was built with --index-ids. Ids that are not stored have no line, and their number is told on standard
-    error; the exit code is 0. With --input, each line is an id, unchanged; an id that contains a line feed must be
+    the store was built with --index-ids. Ids that are not stored have no line; a note on standard error counts
+    them, and the exit code is 0. With --input, each line is an id, unchanged; an id that contains a line feed must be
     given as an argument, or with --null.
 
     $ fpstore ids crawl.fps far small

@@ -133,7 +133,7 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         items : iterable
             Texts, images or vectors. Texts may be a column of pyarrow, Polars or pandas, whose nulls are empty texts.
         empty : {"refuse", "mask"}
-            For an item that has no fingerprint: raise an error, or return a mask that tells which items have one.
+            For an item that has no fingerprint: raise an error, or return a mask of the items that have one.
         threads : int, optional
             By default one per processor. The result does not depend on it.
 

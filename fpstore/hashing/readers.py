@@ -35,7 +35,7 @@ VECTOR_ROWS = 1 << 13  # of a chunk
 
 
 class HashingReader(Reader):
-    """A reader like those of `fpstore.io`, for building a store, which makes the fingerprints; every row has an id.
+    """A reader as in `fpstore.io`, for building a store, which makes the fingerprints; every row has an id.
 
     Each iteration resets the counts and reads the input again.
 
@@ -143,7 +143,7 @@ def _check_maker(fingerprinter: object, items: tuple[str, ...], example: str) ->
 
 
 class TextReader(HashingReader):
-    """Texts in a column, as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+    """Texts in a column, as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
 
     A row whose text is null or has no words has no fingerprint, and is left out. Of several columns of texts, a row uses those
     that are not null; a row of JSON may lack some. The rows are read as a stream: those that wait for a thread are in memory,
@@ -159,7 +159,7 @@ class TextReader(HashingReader):
         A fingerprinter of texts, such as `SimHash`, or `Fields`.
     text : str, sequence of str, or mapping of str to int
         The column or JSON field of the texts. Or several, whose weights say how much each counts, as in
-        ``{"title": 4, "text": 1}``: the fingerprints are those of `Fields`. Names without weights count 1, or what the given
+        ``{"title": 4, "text": 1}``: `Fields` makes the fingerprints. Names without weights count 1, or what the given
         `Fields` say. One column alone needs no weight.
     id : str, optional
         That of the ids, strings or integers. By default the id is the number of the row, counted from ``first_row`` over all
@@ -290,7 +290,7 @@ class TextReader(HashingReader):
 
 
 class DocumentReader(HashingReader):
-    r"""Text files as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+    r"""Text files as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
 
     Each iteration resets the counts, walks the folders and reads the files again.
 
@@ -326,7 +326,7 @@ class DocumentReader(HashingReader):
     on_notice : callable, optional
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its first 8
         KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot be decompressed), ``"encoding"`` (no encoding explains it)
-        or ``"rows"`` (the extension is that of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with
+        or ``"rows"`` (the extension is one of a format of rows, such as .jsonl, and `suffixes` does not name it). Or with
         ``"empty"`` for a text without words, which has no fingerprint (``"html"`` for a page without a main text). Also with the
         path of a file that is read and ``"read as NAME"``, if its encoding was guessed, ``"replaced"``, if it has bytes that are
         not UTF-8, or ``"tags"``, if its name ends with .html, .htm or .xhtml and it is taken as a plain text.
@@ -388,7 +388,7 @@ class DocumentReader(HashingReader):
 
 
 class ImageReader(HashingReader):
-    """Pictures as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+    """Pictures as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
 
     The id of a picture is its path, as in `DocumentReader`. If the fingerprinter has ``frame="all"``, a file of several frames
     has a fingerprint of each, and the ids are ``path#0``, ``path#1`` and so on. Each iteration resets the counts, walks the
@@ -498,7 +498,7 @@ class ImageReader(HashingReader):
 
 
 class VectorReader(HashingReader):
-    """Files of vectors as chunks of fingerprints and ids: a reader like those of `fpstore.io`, for building a store.
+    """Files of vectors as chunks of fingerprints and ids: a reader as in `fpstore.io`, for building a store.
 
     Each iteration reads the files again, in pieces: memory does not grow with them.
 
@@ -512,7 +512,7 @@ class VectorReader(HashingReader):
         The columns of Parquet files; by default "vector", and "id" if there is such. Without ids, the number of a vector among
         all, from ``first_row``, is its id.
     id_type : {"auto", "int", "str"}
-        The type of ids; "auto" takes that of the file.
+        The type of ids; "auto" takes the type in the file.
     first_row : int
         The number of the first vector, for files without ids.
     on_notice : callable, optional

@@ -57,7 +57,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     the normal form between spaces (words), or its characters. With ``shingle="auto"``, each character of a script that is written
     without spaces (Chinese, Japanese, Thai) is a word of its own. A shingle is `size` successive units, words with spaces between
     them, in UTF-8, a lone surrogate as three bytes (``surrogatepass``). A text of fewer units than `size` is one shingle. A text
-    without units has no fingerprint; `is_empty` tells which texts have none. The first 64 bits of the hash are XXH64 with the
+    without units has no fingerprint; `is_empty` finds such texts. The first 64 bits of the hash are XXH64 with the
     seed, if `hash` says no other; `fpstore.hashing.features.rows_of` has the rest.
 
     The Unicode tables are those of the running Python: two versions of Python may give different fingerprints to a text with

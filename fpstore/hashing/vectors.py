@@ -23,7 +23,7 @@ _SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost
 class HyperplaneHash(VectorFingerprinter):
     """Signs of random projections: fingerprints of float vectors, such as embeddings.
 
-    Each bit belongs to a random hyperplane through the origin, and tells on which side of it the vector lies. A plane
+    Each bit belongs to a random hyperplane through the origin, and says on which side of it the vector lies. A plane
     separates two vectors with the probability θ / π, where θ is the angle between them. So the distance of two
     fingerprints is binomial, with `width` trials of this probability: its mean is ``width * θ / π``. Only directions
     count: a positive factor changes nothing.

@@ -98,7 +98,7 @@ def _without_views(schema: Any) -> Any:
 
 
 def without_views(schema: Any) -> Any:
-    """Return a schema whose columns are no views; InputError for another type of which pyarrow cannot take some rows."""
+    """Return a schema whose columns are no views; InputError for a type whose columns pyarrow cannot filter."""
     import pyarrow
 
     schema = _without_views(schema)
@@ -108,7 +108,7 @@ def without_views(schema: Any) -> Any:
             some.filter(pyarrow.array([True, False]))
         except pyarrow.ArrowNotImplementedError:
             raise InputError(
-                f"column {field.name!r} has type {field.type}, of which pyarrow cannot take some rows: leave it out"
+                f"column {field.name!r} has type {field.type}; pyarrow cannot take some rows of this type: leave the column out"
             ) from None
     return schema
 

@@ -118,7 +118,7 @@ class Pairs(Tabular):
 
     @property
     def a(self) -> npt.NDArray[Any]:
-        """The lesser fingerprint of each pair, of a join that of the store, shape (pairs,).
+        """The lesser fingerprint of each pair, in a join the fingerprint of the store, shape (pairs,).
 
         Uint64; at other widths as :attr:`fpstore.Matches.fingerprints`.
         """
@@ -126,7 +126,7 @@ class Pairs(Tabular):
 
     @property
     def b(self) -> npt.NDArray[Any]:
-        """The greater fingerprint of each pair, of a join that of the other set, in the same form."""
+        """The greater fingerprint of each pair, in a join the fingerprint of the other set, in the same form."""
         return self._width.outside(self.rows_b)
 
     def ids_a(self) -> PairIds:

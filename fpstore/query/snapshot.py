@@ -265,7 +265,7 @@ class Snapshot:
         if len(missing):
             first = self.width.numbers(fingerprints[missing[:1]])[0]
             raise NotStoredError(
-                f"the fingerprint {fingerprint_text(first, self.width.bits)} is not stored: `in` tells which ones are", got=first
+                f"the fingerprint {fingerprint_text(first, self.width.bits)} is not stored: `in` says which ones are", got=first
             )
         return lims, numbers
 

@@ -113,12 +113,12 @@ def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) 
         assert corpus is not None
         assert wanted.columns is not None
         texts, facts = sample_of(corpus, wanted.columns, wanted.sample, wanted.seed, resources.progress, html=wanted.html)
-        changes: Any = wanted.changes
-        evidence = evidence_of_changes(texts, changes, wanted.copies, wanted.seed, wanted.bound, resources)
+        ways: Any = wanted.ways
+        evidence = evidence_of_changes(texts, ways, wanted.copies, wanted.seed, wanted.bound, resources)
 
     def hashed() -> Iterator[Hashed]:
-        for number, setting in enumerate(wanted.settings):
-            resources.report("measuring", number, len(wanted.settings))
+        for number, setting in enumerate(wanted.compared):
+            resources.report("measuring", number, len(wanted.compared))
             yield fingerprints_of(evidence.items, setting, resources.threads)
 
     return LookedAt(facts, evidence, hashed())
@@ -208,10 +208,10 @@ def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: No
         if number % _REPORTED == 0:
             resources.report("reading", number + 1, None)
     files = held.sample()
-    changes: Any = wanted.changes
+    ways: Any = wanted.ways
     copied = set(Draws(wanted.seed, "order").order(len(files))[: wanted.copies])
     found, blank, broken = list[_Picture](), 0, 0
-    look = partial(_looked_at, wanted.settings, changes, wanted.seed)
+    look = partial(_looked_at, wanted.compared, ways, wanted.seed)
     each = in_order(lambda at: look(at[1], copied=at[0] in copied), enumerate(files), resources.threads, WAITING_FILES)
     for (place, file), one in each:
         resources.report("measuring", place + 1, len(files))
@@ -228,7 +228,7 @@ def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: No
     with_copies = np.array([bool(one.changes) for one in found])  # stand for their families, so that there are many copies
     alike = resembling_images([one.views for one in found], wanted.bound)
     found = [found[place] for place in _one_of_each(drawn, alike, with_copies, "pictures")]
-    evidence = _evidence(found, [change.name for change in changes], drawn - len(found))
+    evidence = _evidence(found, [change.name for change in ways], drawn - len(found))
     hashed = [
         Hashed(*map(_originals_first, zip(*each, strict=True))) for each in zip(*(one.hashed for one in found), strict=True)
     ]

@@ -11,7 +11,7 @@ from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.advice import Suggestion, suggestions
 from fpstore.calibration.evidence import SampledPairs, from_images, from_texts
 from fpstore.calibration.measures import Distances, measured
-from fpstore.calibration.request import COPIES, SAMPLE, Request, Wish, request_of
+from fpstore.calibration.request import COPIES, SAMPLE, Request, Wish
 from fpstore.calibration.samples import Facts
 from fpstore.hashing import Fingerprinter
 from fpstore.hashing.corpora import corpus_paths, open_corpus
@@ -179,14 +179,14 @@ def calibrate(
     ('size=1', 8, Rate(found=40, total=40))
     """
     check_progress(progress)
-    wanted = request_of(
+    wanted = Request(
         text=text, image=image, pairs=pairs, id=id, html=html, settings=settings, changes=changes, documents=documents,
         recall=recall, false_pairs=false_pairs, sample=sample, copies=copies, resemblance=resemblance, seed=seed,
         with_source=source is not None,
-    )  # fmt: skip
+    ).checked()  # fmt: skip
     corpus: RowSource | Walk | None = None
     if image:
-        corpus = Walk(corpus_paths(source), None, True, False, None)
+        corpus = Walk(corpus_paths(source))
     elif source is not None:
         corpus = open_corpus(source, text is True, None, on_notice, encoding, bool(html))
     return calibrated(wanted, corpus, Resources(0, parse_threads(threads), progress), on_notice)
@@ -198,6 +198,6 @@ def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Reso
         facts, evidence, hashed = from_images(wanted, source, resources, on_notice)
     else:
         facts, evidence, hashed = from_texts(wanted, source, resources)
-    each = [measured(evidence, setting, found) for setting, found in zip(wanted.settings, hashed, strict=True)]
+    each = [measured(evidence, setting, found) for setting, found in zip(wanted.compared, hashed, strict=True)]
     wish = wanted.wish if wanted.wish.documents else wanted.wish._replace(documents=max(facts.documents, 2))
     return Calibration(facts, wish, evidence, suggestions(each, wish))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fpstore.base.arguments import check_share, check_whole
@@ -15,7 +16,8 @@ from fpstore.hashing.html import extractor_of
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup import projection_of
 
-SAMPLE, COPIES, MOST_SAMPLE = 1500, 300, 10_000
+SAMPLE, COPIES = 1500, 300
+LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
 BOUND, IMAGE_BOUND = 0.5, 0.9  # the least resemblance of two documents, or pictures, that are no strangers
 
 
@@ -42,77 +44,80 @@ class Wish(NamedTuple):
         return self.documents / 100 if self.recall is None and self.false_pairs is None else self.false_pairs
 
 
-class Request(NamedTuple):
-    """What a calibration is asked for; see :func:`fpstore.calibration.calibrate`."""
+@dataclass
+class Request:
+    """What a calibration is asked for; see :func:`fpstore.calibration.calibrate` for the arguments."""
 
-    settings: list[Setting]
-    changes: Sequence[TextChange] | Sequence[ImageChange]
-    sample: int
-    copies: int
-    bound: float
-    seed: int
-    html: bool | str
-    wish: Wish
-    columns: Projection | None
-    pairs: Any
+    text: Any = None
+    image: bool = False
+    pairs: Any = None
+    id: str | None = None
+    html: bool | str = False
+    settings: Iterable[str | Fingerprinter[Any]] | None = None
+    changes: Iterable[str] | None = None
+    documents: int | None = None
+    recall: float | None = None
+    false_pairs: float | None = None
+    sample: int = SAMPLE
+    copies: int = COPIES
+    resemblance: float | None = None
+    seed: int = 0
+    with_source: bool = True
+    # Made of what was asked for:
+    compared: list[Setting] = field(init=False)
+    ways: Sequence[TextChange] | Sequence[ImageChange] = field(init=False)  # in which copies are changed
+    bound: float = field(init=False)  # the least resemblance of documents that are no strangers
+    wish: Wish = field(init=False)
+    columns: Projection | None = field(init=False)
 
+    def checked(self) -> Request:
+        """Validate the arguments before any input is read; InputError for a wrong one."""
+        if (check_share(self.resemblance, "resemblance") or 0) > 1:
+            raise InputError(f"resemblance must be a share up to 1, such as 0.5, got {show(self.resemblance)}")
+        self.sample = check_whole(self.sample, LEAST_SAMPLE, MOST_SAMPLE, "sample")
+        self.copies = check_whole(self.copies, 1, MOST_SAMPLE, "copies")
+        self.seed, self.html = check_whole(self.seed, 0, 2**64 - 1, "seed"), extractor_of(self.html) or False
+        if self.documents is not None:
+            check_whole(self.documents, 2, 2**64, "documents")
+        if (check_share(self.recall, "recall") or 0) > 1:
+            raise InputError(f"recall must be a share up to 1, such as 0.95, got {show(self.recall)}", got=self.recall)
+        check_share(self.false_pairs, "false_pairs")
+        for what, given in {"settings": self.settings, "changes": self.changes}.items():
+            if isinstance(given, str):
+                raise InputError(f"{what} must be a list, got one str: wrap {show(given)} in a list", got=given)
+        settings = usual_settings(self.image) if self.settings is None else self.settings
+        self.compared = [_setting(one, self.image) for one in settings]
+        if not self.compared:
+            raise InputError("no setting is given: leave them out to compare the usual ones")
+        if self.pairs is not None and self.changes is not None:
+            raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
+        if self.html and (self.pairs is not None or self.image):
+            raise InputError(
+                "html=True (--html) is for a corpus, whose documents are copied: leave it out with pairs and pictures"
+            )
+        if self.changes is None:
+            self.ways = IMAGE_CHANGES if self.image else CHANGES
+        else:
+            self.ways = [*map(parse_image_change, self.changes)] if self.image else [*map(parse_change, self.changes)]
+        self._check_source()
+        of_texts = self.with_source and not self.image
+        self.columns = projection_of(Projection(id=self.id), self.text, None) if of_texts else None
+        self.bound = self.resemblance if self.resemblance is not None else IMAGE_BOUND if self.image else BOUND
+        self.wish = Wish(self.documents or 0, self.recall, self.false_pairs)
+        return self
 
-def request_of(
-    *,
-    text: Any = None,
-    image: bool = False,
-    pairs: Any = None,
-    id: str | None = None,  # noqa: A002
-    html: bool | str = False,
-    settings: Iterable[str | Fingerprinter[Any]] | None = None,
-    changes: Iterable[str] | None = None,
-    documents: int | None = None,
-    recall: float | None = None,
-    false_pairs: float | None = None,
-    sample: int = SAMPLE,
-    copies: int = COPIES,
-    resemblance: float | None = None,
-    seed: int = 0,
-    with_source: bool = True,
-) -> Request:
-    """Return what a calibration is asked for; InputError for a wrong argument of :func:`fpstore.calibration.calibrate`."""
-    if (check_share(resemblance, "resemblance") or 0) > 1:
-        raise InputError(f"resemblance must be a share up to 1, such as 0.5, got {show(resemblance)}")
-    sample, copies = check_whole(sample, 2, MOST_SAMPLE, "sample"), check_whole(copies, 1, MOST_SAMPLE, "copies")
-    seed, extractor = check_whole(seed, 0, 2**64 - 1, "seed"), extractor_of(html) or False
-    if documents is not None:
-        check_whole(documents, 2, 2**64, "documents")
-    if (check_share(recall, "recall") or 0) > 1:
-        raise InputError(f"recall must be a share up to 1, such as 0.95, got {show(recall)}", got=recall)
-    check_share(false_pairs, "false_pairs")
-    for what, given in {"settings": settings, "changes": changes}.items():
-        if isinstance(given, str):
-            raise InputError(f"{what} must be a list, got one str: wrap {show(given)} in a list", got=given)
-    made = [_setting(one, image) for one in (usual_settings(image) if settings is None else settings)]
-    if not made:
-        raise InputError("no setting is given: leave them out to compare the usual ones")
-    if pairs is not None and changes is not None:
-        raise InputError("changes are made in copies of documents: leave them out with pairs, or leave out the pairs")
-    if html and (pairs is not None or image):
-        raise InputError("html=True (--html) is for a corpus, whose documents are copied: leave it out with pairs and pictures")
-    if isinstance(text, tuple | dict):
-        raise InputError("a calibration looks at one column of texts: name the one that tells most", got=text)
-    ways: Any = IMAGE_CHANGES if image else CHANGES
-    if changes is not None:
-        ways = [*map(parse_image_change if image else parse_change, changes)]
-    if image and (not with_source or any(value is not None for value in (text, pairs, id))):
-        raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
-    if not with_source and pairs is None:
-        raise InputError("there is nothing to measure: give a corpus, or pairs with labels")
-    if with_source and not image and not text:
-        raise InputError(
-            "say what is measured: the column of texts (text=, --text-field), files that are texts (text=True, --text), "
-            "or pictures (image=True, --image)"
-        )
-    columns = projection_of(Projection(id=id), text, None) if with_source and not image else None
-    bound = resemblance if resemblance is not None else IMAGE_BOUND if image else BOUND
-    wish = Wish(documents or 0, recall, false_pairs)
-    return Request(made, ways, sample, copies, bound, seed, extractor, wish, columns, pairs)
+    def _check_source(self) -> None:
+        if isinstance(self.text, tuple | dict):
+            raise InputError("a calibration looks at one column of texts: name the most informative one", got=self.text)
+        if self.image and (not self.with_source or any(value is not None for value in (self.text, self.pairs, self.id))):
+            raise InputError("pictures are files and folders: give these alone, without text=, pairs= and id=")
+        if not self.with_source and self.pairs is None:
+            raise InputError("there is nothing to measure: give a corpus, or pairs with labels")
+        if self.with_source and not self.image and not self.text:
+            raise InputError(
+                "say what is measured: the column of texts (text=, --text-field), files that are texts (text=True, --text), "
+                "or pictures (image=True, --image)"
+            )
 
 
 def _setting(one: object, image: bool) -> Setting:

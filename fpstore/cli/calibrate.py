@@ -11,7 +11,7 @@ import click
 from fpstore.base.arguments import check_path, printable
 from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.job import Calibration, calibrated
-from fpstore.calibration.request import request_of
+from fpstore.calibration.request import COPIES, LEAST_SAMPLE, MOST_SAMPLE, SAMPLE, Request
 from fpstore.calibration.samples import learnt_weights
 from fpstore.calibration.settings import PDQ_SETTINGS
 from fpstore.calibration.shown import SUMMARY, facts_of, page_of, recall_table, summary_rows, wanted
@@ -29,7 +29,6 @@ from fpstore.hashing.registry import packed_weights
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
 
-LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
 TEXT_OPTIONS = {
     "shingle": "--shingle", "size": "--shingle-size", "weighting": "--weighting", "width": "--width", "digits": "--digits",
     "hash": "--feature-hash", "tokenizer": "--tokenizer",
@@ -71,9 +70,9 @@ COLUMNS = ("feature", "in A", "in B")
     ),
     option(
         "--sample N", "Most documents or pictures that are looked at; all their pairs are compared.",
-        whole(LEAST_SAMPLE, MOST_SAMPLE), 1500,
+        whole(LEAST_SAMPLE, MOST_SAMPLE), SAMPLE,
     ),
-    option("--copies N", "Most copies for each kind of change.", whole(1, MOST_SAMPLE), 300),
+    option("--copies N", "Most copies for each kind of change.", whole(1, MOST_SAMPLE), COPIES),
     option(
         "--resemblance SHARE", "Documents that share this part of their shingles, or more, are of one family; by default 0.5. "
         "With --image, pictures whose brightnesses correlate as much; by default 0.9.", options.SHARE,
@@ -122,18 +121,18 @@ def _calibration(given: Given) -> Calibration:
     _check_calibration(given, kind)
     notices = Notices(TEXTS)
     with usage_errors():
-        wanted = request_of(
+        wanted = Request(
             text=given.text or given.text_field, image=given.image, pairs=given.pairs, id=given.id_field, html=given.html,
             settings=given.settings or None, changes=given.changes or None, documents=given.documents, recall=given.recall,
             false_pairs=given.false_pairs, sample=given.sample, copies=given.copies, resemblance=given.resemblance,
             seed=given.seed, with_source=bool(given.inputs),
-        )  # fmt: skip
+        ).checked()  # fmt: skip
     source: Any = None
     if given.image:
-        warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
-        if not given.settings and {one.name for one in wanted.settings}.isdisjoint(PDQ_SETTINGS):
+        warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
+        if not given.settings and {one.name for one in wanted.compared}.isdisjoint(PDQ_SETTINGS):
             given.note("method=pdq is not compared: pip install pdqhash")
-        source = Walk(corpus_paths(given.inputs), given.suffixes, True, False, None)
+        source = Walk(corpus_paths(given.inputs), given.suffixes)
     elif given.inputs:
         source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
     with given.bars(None if given.image else source) as bars:
@@ -144,7 +143,7 @@ def _calibration(given: Given) -> Calibration:
 
 def _check_calibration(given: Given, kind: str) -> None:
     if isinstance(given.text_field, tuple | dict):
-        fail("--text-field: a calibration looks at one column of texts: name the one that tells most")
+        fail("--text-field: a calibration looks at one column of texts: name the most informative one")
     if given.image:
         given.refuse("does not go with --image", "id_field", "pairs", "encoding", "html")
     if given.pairs is not None:
@@ -230,7 +229,7 @@ def _read(path: str, notices: Notices, given: Given) -> str:
     else:
         if check_path(path).is_dir():
             raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
-        files = DocumentFiles(Walk(Path(path), None, True, False, None, given.encoding), on_note=notices, html=bool(given.html))
+        files = DocumentFiles(Walk(Path(path), encoding=given.encoding), on_note=notices, html=bool(given.html))
         (document,) = files.documents()  # one that is no text is an error
         text = document.text
     return main_texts([text], given.html)[0] if given.html else text

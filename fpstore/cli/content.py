@@ -302,7 +302,7 @@ def open_inputs(given: Given, kind: str, paths: Sequence[str], maker: Any, notic
     if kind == FINGERPRINTS:
         return open_fingerprints(given, paths, maker, **more)
     if kind == PICTURES:
-        warnings.filterwarnings("ignore", module=r"PIL\b")  # what cannot be read is told by the notices
+        warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
         return ImageReader(paths, maker, on_notice=notices, **makes)
     if kind == VECTORS:
         if "-" in paths:

@@ -40,7 +40,7 @@ def open_corpus(
     """Return rows that can be read more than once: those of :func:`open_source` or, with ``texts``, `DocumentFiles`."""
     if not texts:
         return open_source(source, encoding=encoding)
-    return DocumentFiles(Walk(corpus_paths(source), suffixes, True, False, None, encoding), on_notice, on_notice, html)
+    return DocumentFiles(Walk(corpus_paths(source), suffixes, encoding=encoding), on_notice, on_notice, html)
 
 
 def open_source(
@@ -92,7 +92,7 @@ def _files(given: str) -> list[str]:
     path = Path(given)
     if given == "-" or not path.is_dir():
         return [given]
-    found = [str(file.path) for file in Walk(path, _SUFFIXES, True, False, None).files()]
+    found = [str(file.path) for file in Walk(path, _SUFFIXES).files()]
     if not found:
         names = ", ".join(_SUFFIXES)
         raise InputError(

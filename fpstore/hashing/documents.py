@@ -96,10 +96,11 @@ class Walk:
     def __init__(
         self,
         paths: Paths,
-        suffixes: Iterable[str] | None,
-        recursive: bool,
-        follow_symlinks: bool,
-        max_bytes: int | None,
+        suffixes: Iterable[str] | None = None,
+        *,
+        recursive: bool = True,
+        follow_symlinks: bool = False,
+        max_bytes: int | None = None,
         encoding: str | None = None,
     ) -> None:
         self.paths = _check_paths(paths)
@@ -440,5 +441,5 @@ def iter_documents(
     ...     [document.text for document in iter_documents(folder, suffixes=[".txt"])]
     ['some text']
     """
-    walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
+    walk = Walk(paths, suffixes, recursive=recursive, follow_symlinks=follow_symlinks, max_bytes=max_bytes, encoding=encoding)
     return DocumentFiles(walk, on_skip=on_skip).documents()

@@ -375,7 +375,7 @@ class DocumentReader(HashingReader):
     ) -> None:
         chunk_documents = check_whole(chunk_documents, 1, 1 << 30, "chunk_documents")
         _check_maker(fingerprinter, ("texts",), "SimHash()")
-        walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes, encoding)
+        walk = Walk(paths, suffixes, recursive=recursive, follow_symlinks=follow_symlinks, max_bytes=max_bytes, encoding=encoding)
         self._threads = parse_threads(threads)
         maker = of_pages(fingerprinter, html)
         files = DocumentFiles(walk, self._leave_out, self._notify, isinstance(maker, MainText))
@@ -460,7 +460,7 @@ class ImageReader(HashingReader):
         chunk_pictures = check_whole(chunk_pictures, 1, 1 << 30, "chunk_pictures")
         self._threads = parse_threads(threads)
         _check_maker(fingerprinter, ("pictures",), "ImageHash()")
-        self._walk = Walk(paths, suffixes, recursive, follow_symlinks, max_bytes)
+        self._walk = Walk(paths, suffixes, recursive=recursive, follow_symlinks=follow_symlinks, max_bytes=max_bytes)
         self._lack = ""
         projection = Projection(id="id", width=Width(fingerprinter.width))
         super().__init__([DocumentFiles(self._walk)], projection, fingerprinter, chunk_pictures, on_notice)

@@ -96,7 +96,7 @@ def build(
         those that have filters. A merge that chooses again does likewise.
     fingerprinter : Fingerprinter or dict, optional
         The maker of the fingerprints: a :class:`fpstore.SimHash`, or its ``describe()``. The store remembers it, so that
-        probes can use the same. By default that of the reader, if it is one of texts, pictures or vectors, and no other then.
+        probes can use the same. By default the fingerprinter of a reader of texts, pictures or vectors, and no other then.
     index_ids : bool
         Index integer ids too, as strings always are: ``store.ids``, ``delete(ids=...)`` and ``upsert`` then take microseconds
         per id, not a pass over all ids. It takes about as many bytes per id as the id map.
@@ -229,7 +229,7 @@ def dedup(
     source : path, iterable of paths, or table
         Files of Parquet, JSON lines, CSV or TSV with a header, all of one format and with the same columns, or folders of them.
         Blank lines are no rows, and are not copied.
-        With ``text=True``, files and folders of texts, of which each file is a document and its path the id. Or a table of
+        With ``text=True``, files and folders of texts: each file is a document, and its path the id. Or a table of
         pyarrow, Polars or pandas (which needs pyarrow), or another object with the Arrow C stream interface.
     output : path-like, optional
         Where to write the rows that are kept, in the format of the input, with all columns and in the same order: lines byte by

@@ -596,7 +596,7 @@ class Store:
     def insert(self, fingerprints: Any, ids: Any = None, *, sync: str | None = None) -> int:
         """Add fingerprints with their ids. With ``sync="commit"``, they are durable on return, and all processes find them.
 
-        An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away. The store cannot tell how the
+        An id that is already stored keeps its old fingerprint too; :meth:`upsert` takes it away. The store does not know how the
         fingerprints were made: make them as its :attr:`fingerprinter` says (``fpstore.hashing.from_description``).
 
         Parameters
@@ -606,7 +606,7 @@ class Store:
             One per fingerprint: integers or strings, whichever the store has (the first insert into an empty store decides).
             By default the next row numbers, in a store whose ids are row numbers.
         sync : {"commit", "batch", "none"}, optional
-            By default that of :func:`fpstore.open`. In every mode, the rows are in the log on return, where they outlive this
+            By default as given to :func:`fpstore.open`. In every mode, the rows are in the log on return, where they outlive this
             process, and this process finds them. They outlive the machine, and other processes find them, with ``"commit"``
             on return, with ``"batch"`` within 0.1 seconds or 10,000 rows, with ``"none"`` after a million rows; and in each case
             after :meth:`flush` or :meth:`close`.

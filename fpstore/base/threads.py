@@ -106,7 +106,7 @@ class Worker(Job[object]):
         return bool(self._started) and not self.is_done and self._process == os.getpid()
 
     def wait(self) -> None:
-        """Wait until the work is done, if it is not that of this thread."""
+        """Wait until the work is done, if it is not the work of this thread."""
         while self.is_alive() and self._thread != threading.get_ident():
             self._end.acquire(timeout=WAIT_SECONDS)
 
@@ -230,7 +230,7 @@ def in_order(work: Callable[[Item], T], items: Iterable[Item], threads: int, wai
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield items, of which a thread makes the next one meanwhile."""
+    """Yield items; a thread makes the next one meanwhile."""
     with Pool(1) as pool:
         job: Job[list[T]] = pool.submit(_next_of, items)
         while True:
@@ -259,11 +259,11 @@ if TYPE_CHECKING:
     from functools import cached_property as cached_property
 else:
 
-    class cached_property:  # noqa: N801 - it stands for that of functools
+    class cached_property:  # noqa: N801 - it stands for functools.cached_property
         """A property that is computed at its first use, and kept.
 
-        Two threads may compute it at the same time. In Python 3.11, that of functools holds a lock instead, one for all objects,
-        which a fork can leave held in the child.
+        Two threads may compute it at the same time. In Python 3.11, the one of functools holds a lock instead, one for all
+        objects, which a fork can leave held in the child.
         """
 
         def __init__(self, compute):

@@ -27,7 +27,7 @@ class Width:
     """A width of fingerprints: 32, 64, 128 or 256 bits; see :func:`check_width`."""
 
     bits: int
-    stored: bool = field(default=False, compare=False)  # it is that of a store, which cannot be chosen any more: for messages
+    stored: bool = field(default=False, compare=False)  # the width of a store, which cannot be chosen any more: for messages
 
     @cached_property
     def words(self) -> int:

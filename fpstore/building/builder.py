@@ -168,7 +168,7 @@ class _Build:
             sorter.add(fingerprints, chunk_ids)
             self._work.tick(len(fingerprints))
         self._next_row = sorter.rows
-        if getattr(source, "row_numbers", False):  # of which some may be left out
+        if getattr(source, "row_numbers", False):  # some rows may be left out
             self._kind, self._next_row = "row", source.next_row
         if self._options.id_kind:
             self._kind, self._next_row = self._options.id_kind, self._options.rows

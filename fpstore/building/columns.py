@@ -70,7 +70,7 @@ class Column:
         return self._shaped(out)
 
     def pieces(self) -> Iterator[Array]:
-        """Yield the rows in order, at most COPY_ROWS at a time; those of a file are read ahead."""
+        """Yield the rows in order, at most COPY_ROWS at a time; rows in a file are read ahead."""
         if self._file is None:
             return in_pieces(self._parts)
         starts = range(0, self.rows, COPY_ROWS)
@@ -85,7 +85,7 @@ class Column:
         return self._parts[0]
 
     def mapped(self) -> Array:
-        """Return all rows, of which there is at least one; those of a file are read as they are looked at."""
+        """Return all rows, one or more; rows in a file are read as they are looked at."""
         return self.whole() if self._file is None else self._shaped(self._file.mapped())
 
     def _shaped(self, data: npt.NDArray[np.uint8]) -> Array:

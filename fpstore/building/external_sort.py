@@ -289,7 +289,7 @@ class Sorter:
         self._most = max(memory // pair_bytes(words), 1)  # rows in memory
         self._words = words
         self._largest = 0  # of the numbers
-        self._numbered = False  # whether numbers were given: they are those of the rows otherwise
+        self._numbered = False  # whether numbers were given: otherwise rows are numbered
         self._keys, self._numbers = self._room(min(rows or 0, self._most))
         self._held = 0  # rows in memory
         self._runs: Runs | None = None
@@ -362,7 +362,7 @@ class Sorter:
         if self._held:
             self._spill()
         self._keys, self._numbers = self._room(0)
-        waiting = 2 * self._threads + 1  # parts in memory at once, of which threads sort some and others wait
+        waiting = 2 * self._threads + 1  # parts in memory at once: threads sort some, others wait
         parts = runs.parts(self._most // waiting)
         threads = self._threads if max(map(size_of, parts)) * waiting <= self._most else 1
         for part, rows in in_order(partial(self._part, runs, self._threads // threads), parts, threads):

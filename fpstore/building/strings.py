@@ -28,7 +28,7 @@ LEVEL = 3
 MOST_DICTIONARY_BYTES = 1 << 16
 DICTIONARY_SHARE = 100  # the strings are at least this many times as large as the dictionary
 SAMPLE_BYTES = 1 << 22  # of the sample on which a dictionary is trained, about
-SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # of which strings are taken for a sample
+SPOTS, SPOT_BYTES = 1 << 9, 1 << 13  # where strings are taken for a sample
 KEPT_BYTES = 96  # per row in memory: the four columns, the sorted arrays that they are views of, and the next sort
 
 

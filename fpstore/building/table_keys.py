@@ -22,7 +22,7 @@ RUN_ARRAYS, PART_ARRAYS = 3, 2
 
 
 class _Room(NamedTuple):
-    """Arrays for a run: rows as they come, sorted keys, and scratch, of which little is touched where keys lie evenly."""
+    """Arrays for a run: rows as they come, sorted keys, and scratch, little of which is touched where keys lie evenly."""
 
     rows: Words
     keys: Words

@@ -15,7 +15,7 @@ from fpstore.disk.refusals import NOTHING_CHANGED, is_of_the_system, refused, re
 from fpstore.errors import CorruptStoreError, InputError, StorageError, StoreExistsError
 from fpstore.format.manifest import is_store
 
-TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than that of the target
+TEMPORARY_ROOM = 40  # bytes that the names of temporary folders are longer than the target's
 
 
 class Target:

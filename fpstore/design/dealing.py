@@ -1,7 +1,7 @@
 """Dealing the bits to the blocks of column tables by a sample (dimension partitioning; Qin et al., GPH, ICDE 2018).
 
 A look-up meets the fingerprints that differ from the query in few bits of a block. Real fingerprints have bits that depend on
-each other, or that hardly vary: where these lie together, a block tells little apart, and look-ups in it meet many.
+each other, or that hardly vary: where these lie together, a block separates few fingerprints, and look-ups in it meet many.
 """
 
 from __future__ import annotations

@@ -397,7 +397,7 @@ def _described(table: Mapping[str, object]) -> TableSpec:
 
 
 def _check_columns(table: TableSpec) -> None:
-    """Refuse a column table of which there can be no file."""
+    """Refuse a column table that no file can hold."""
     width = table.width.bits
     if table.kind == BLOCKS:
         return

@@ -54,7 +54,7 @@ def filter_shapes(design: Design, fingerprint_count: int) -> Mapping[int, Filter
     """Return the shapes of the filters of a design that save time, by table.
 
     Tables of columns have none, nor have tables that a probe of the design's radius does not look up, those in which most
-    prefixes occur, and those of too many fingerprints for a filter.
+    prefixes occur, and prefixes of too many fingerprints for a filter.
     """
     if design.ring or not LEAST_FINGERPRINTS <= fingerprint_count <= MOST_FINGERPRINTS:
         return MappingProxyType({})

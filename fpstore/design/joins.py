@@ -2,7 +2,7 @@
 
 A join sorts its own tables, compares the rows of near buckets, and frees the tables. Its tables are a ring of
 column tables: the bits of a bucket, and behind them a tag of the next block (see ``_native/columns/request.hpp`` for why that
-is exact). Each row of a bucket is compared with those of the buckets that differ from it in few bits.
+is exact). Each row of a bucket is compared with the rows of the buckets that differ from it in few bits.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def plan(
     filter : bool or "auto"
         Whether tables of blocks have filters; see :func:`fpstore.build`.
     sample : array or sequence of fingerprints, optional
-        A random sample of the set, of which 16,384 fingerprints are used. If it is skewed, the entries that look-ups meet are
+        A random sample of the set; 16,384 fingerprints of it are used. If it is skewed, the entries that look-ups meet are
         estimated from its shared prefixes, and striped designs and columns with dealt bits are compared too.
     prefer : {"balance", "speed", "space"}
         What ``auto`` takes of the plans that fit: the best compromise (see :func:`~fpstore.design.planner.weighted_cost`),

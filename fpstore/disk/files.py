@@ -104,10 +104,10 @@ def read_at(descriptor: int, path: Path, start: int, count: int) -> bytes:
         try:
             part = os.pread(descriptor, count, start)
         except OSError as error:
-            told = f"{path}: cannot be read at byte {start} ({error.strerror})"
+            message = f"{path}: cannot be read at byte {start} ({error.strerror})"
             if error.errno in UNREADABLE:
-                raise CorruptStoreError(f"{told}: {RUN_REPAIR}", path=path, got=start) from error
-            raise StorageError(told, path=path, got=start) from error
+                raise CorruptStoreError(f"{message}: {RUN_REPAIR}", path=path, got=start) from error
+            raise StorageError(message, path=path, got=start) from error
         if len(part) == count and not parts:
             return part
         if not part:

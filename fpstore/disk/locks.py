@@ -65,8 +65,8 @@ def _refused(folder: Path, holder: str) -> StoreLockedError:
     then = "insert, delete and merge in that process, or wait until it has closed the store"
     if name == THIS:
         then = "use the store that is open, or close it first"
-    told = f"{folder}: {name} has it open for writing, and there is one writer at a time: {then}"
-    return StoreLockedError(told, path=folder, got=holder)
+    message = f"{folder}: {name} has it open for writing, and there is one writer at a time: {then}"
+    return StoreLockedError(message, path=folder, got=holder)
 
 
 _held: WeakSet[FolderLock] = WeakSet()

@@ -43,7 +43,7 @@ class StoredFile:
             raise CorruptStoreError(f"{path}: the file is empty", path=path)
 
     def start(self, header: bytes | None = None) -> Bytes:
-        """Return the bytes of the header, or those of another header to use instead.
+        """Return the bytes of the header, or of another header to use instead.
 
         They are read before the file is mapped: a header that cannot be read is an error so, not a signal.
         """
@@ -73,7 +73,7 @@ class StoredFile:
     def map_cached(self) -> None:
         """Map the pages of :meth:`mapped` that are in the page cache, so that probes do not fault for each.
 
-        Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the system does not tell what is
+        Of each 64 MiB it maps all pages, or none if one is missing. It does nothing where the system does not report what is
         there: before Linux 6.5, and for files that the user may neither own nor write.
         """
         if self._bytes is not None:
@@ -117,7 +117,7 @@ def _populate(mapped: mmap.mmap) -> None:
         end = min(start + PIECE, len(mapped))
         try:
             mapped.madvise(POPULATE_READ, start, end - start)
-        except OSError:  # an older system, or a page that cannot be read: whoever probes it will be told
+        except OSError:  # an older system, or a page that cannot be read: whoever probes it gets the error
             mapped.madvise(mmap.MADV_WILLNEED, start, end - start)
 
 

@@ -91,8 +91,8 @@ class SealedReader:
 
     def _require(self, fits: bool, what: str, expected: int, got: int) -> None:
         if not fits:
-            told = what.format(expected=expected, got=got)
-            raise CorruptStoreError(f"{self.path}: LMDB file {told}: {RUN_REPAIR}", path=self.path, expected=expected, got=got)
+            message = what.format(expected=expected, got=got)
+            raise CorruptStoreError(f"{self.path}: LMDB file {message}: {RUN_REPAIR}", path=self.path, expected=expected, got=got)
 
     @property
     def file(self) -> _kernel.SealedFile:

@@ -69,7 +69,7 @@ class SpillFile:
         _set_direct(self._descriptor, True)
 
     def append(self, data: Bytes) -> None:
-        """Append bytes; those of an array that begins with a page are not copied if the file ends with a page."""
+        """Append bytes; an array that begins with a page is not copied if the file ends with a page."""
         done = 0
         if not self._filled and data.ctypes.data % PAGE_BYTES == 0:
             done = len(data) // PAGE_BYTES * PAGE_BYTES
@@ -125,7 +125,7 @@ class SpillFile:
         return os.preadv(self._descriptor, [room.data], at)
 
     def mapped(self) -> Bytes:
-        """Return the bytes, of which there is at least one, mapped: they are read as they are looked at."""
+        """Return the bytes, one or more, mapped: they are read as they are looked at."""
         self._write()
         return np.memmap(self._file, np.uint8, "r", shape=(self.size,))
 

@@ -236,7 +236,7 @@ def is_null(item: object) -> bool:
 
 
 def batched(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Cut items into batches, each of which ends with the item that brings its weight to `most`."""
+    """Cut items into batches; each ends with the item that brings its weight to `most`."""
     batch: list[Item] = []
     held = 0
     for item in items:

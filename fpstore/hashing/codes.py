@@ -113,7 +113,7 @@ def _places(dimension: int, width: int, seed: int) -> npt.NDArray[np.int64]:
 class Unary(VectorFingerprinter):
     """Unary codes of vectors of bounded integers: the distance of fingerprints is, or estimates, the Manhattan distance.
 
-    The unary code of a component x has ``high - low`` bits, of which the first ``x - low`` are 1. So the codes of two vectors,
+    The unary code of a component x has ``high - low`` bits, the first ``x - low`` of them 1. So the codes of two vectors,
     of ``N = dimension * (high - low)`` bits, differ in as many bits as their Manhattan distance says.
 
     - If N is at most `width`, the fingerprint is this code, and distances are equal.

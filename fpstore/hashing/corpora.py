@@ -37,7 +37,7 @@ def open_corpus(
     encoding: str | None = None,
     html: bool = False,
 ) -> RowSource:
-    """Return rows that can be read more than once: those of :func:`open_source` or, with ``texts``, `DocumentFiles`."""
+    """Return rows that can be read more than once: from :func:`open_source` or, with ``texts``, `DocumentFiles`."""
     if not texts:
         return open_source(source, encoding=encoding)
     return DocumentFiles(Walk(corpus_paths(source), suffixes, encoding=encoding), on_notice, on_notice, html)

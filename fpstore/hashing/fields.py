@@ -22,7 +22,7 @@ class Fields(Fingerprinter[Row]):
     """Simhash of rows with several texts. Each field has a weight, by which the features of its text count.
 
     Version 1 is, exactly: each text has the features of `fingerprinter`, with the weights that they have there. The weight of a
-    feature is multiplied by that of its field, and the weights of a feature that several fields have add up. Bit i of the
+    feature is multiplied by the weight of its field, and the weights of a feature that several fields have add up. Bit i of the
     fingerprint is 1 if the features whose hashes have bit i weigh more than half of all. A text that is missing or null has no
     features. A row without features has no fingerprint.
 

@@ -91,7 +91,7 @@ class ImageHash(Fingerprinter["Picture"]):
     pdq                    256         a coefficient of the cosine transform is above the median: the PDQ of Facebook
     =====================  ==========  =====================================================================================
 
-    A picture has no fingerprint if its bits would tell nothing. That is so if it is blank: all values that the method compares
+    A picture has no fingerprint if its bits would say nothing. That is so if it is blank: all values that the method compares
     are equal, and the bits would be 0 for each such picture, or come from errors of rounding. It is so if it is nearly blank or a
     gradient: its quality is below `min_quality`. With ``color``, no picture is blank. For ``wavelet`` each side must have 8 (16)
     pixels or more. Transparency is ignored, as the packages do, and so are brightnesses above 255 of pictures of 16 or 32 bits.
@@ -102,7 +102,7 @@ class ImageHash(Fingerprinter["Picture"]):
         One of the table.
     width : int, optional
         Bits; by default 256 for ``pdq``, else 64. A colour hash has 14 times as many bits as each share, which is never a width
-        of a store; so it is a number of 56 bits in 64, and its distances are those of the package with ``binbits=4``.
+        of a store; so it is a number of 56 bits in 64, and its distances are the package's with ``binbits=4``.
     frame : {"first", "all"}
         Of a file of several frames (an animation, the pages of a TIFF): hash the first one, or refuse the file here, while
         `fpstore.hashing.ImageReader` hashes each. An image of Pillow is the frame that it shows.
@@ -148,7 +148,7 @@ class ImageHash(Fingerprinter["Picture"]):
     items: ClassVar[str] = "pictures"
 
     method: str = "perceptual"
-    width: Any = None  # an int: by default that of the method
+    width: Any = None  # an int: by default the width of the method
     frame: str = "first"
     min_quality: int | None = None
 
@@ -250,7 +250,7 @@ def detail(grey: Image) -> int:
     """Return how far a picture of the mode L is from the nearest smooth surface: whole grey levels, rounded down.
 
     It is the standard deviation of the brightnesses at 32 x 32 from the best polynomial of degree 2 in both places: 0 for what is
-    of one colour or a linear gradient, and little for noise and other gradients. The sums are those of whole numbers.
+    of one colour or a linear gradient, and little for noise and other gradients. The sums are of whole numbers.
     """
     from PIL.Image import Resampling
 

@@ -170,7 +170,7 @@ class CharMap:
     def hashed(self, texts: Sequence[str], work: Work, fields: int = 1) -> tuple[Words, NDArray[np.bool_]]:
         """Return the fingerprints that ``work`` has the kernel make of rows of texts, and which rows have features.
 
-        The texts are those of the first row, ``fields`` of them, of the second, and so on.
+        The texts are ``fields`` of the first row, then as many of the second, and so on.
         """
         given = encoded(texts)
         while True:

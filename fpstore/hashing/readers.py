@@ -264,7 +264,7 @@ class TextReader(HashingReader):
         return self._source.tagged
 
     def placed(self) -> Iterator[tuple[Chunk, Words, int]]:
-        """Yield chunks, the number of each row in the input, and that of the next row that is not left out, as far as known."""
+        """Yield chunks, the number of each row in the input, and the next number that is not left out, as far as known."""
         held = self._places = deque[Words]()
         rest = np.empty(0, np.uint64)
         try:
@@ -322,7 +322,7 @@ class DocumentReader(HashingReader):
         The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
         extractor.
     threads : int, optional
-        Chunks of which fingerprints are made at the same time; by default one per processor. The result does not depend on it.
+        Chunks that are hashed at the same time; by default one per processor. The result does not depend on it.
     on_notice : callable, optional
         Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its first 8
         KiB), ``"large"``, ``"damaged"`` (a compressed file that cannot be decompressed), ``"encoding"`` (no encoding explains it)
@@ -526,7 +526,7 @@ class VectorReader(HashingReader):
     Raises
     ------
     InputError
-        A file is not in its format, some files have ids and others none, the dimension is not that of the fingerprinter, a vector
+        A file is not in its format, some files have ids and others none, the fingerprinter has another dimension, a vector
         holds NaN or infinity; or an iteration has found no vector with a fingerprint.
     StorageError
         A file cannot be read.
@@ -607,5 +607,5 @@ def _maker_of(
     batch = next(first.batches(replace(first.resolved(projection), id=None)), None)
     with located(first.label):
         if batch is None or batch.vectors is None:
-            raise InputError("no vectors, which would tell the dimension")
+            raise InputError("no vectors, which would give the dimension")
         return fingerprinter(batch.vectors.shape[1])

@@ -85,7 +85,7 @@ def _inner(description: Any) -> Fingerprinter[Any]:
 
 
 def in_words(description: Mapping[str, Any]) -> str:
-    """Return a description for people, that of a fingerprinter which this fpstore does not know, too; long values are cut."""
+    """Return a description for people, also of a fingerprinter that this fpstore does not know; long values are cut."""
     parameters, shown = description.get("parameters", {}), []
     if not isinstance(parameters, Mapping):
         return f"{description['name']} {description.get('version', '')} ({cut(str(parameters))})"

@@ -60,7 +60,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     without units has no fingerprint; `is_empty` finds such texts. The first 64 bits of the hash are XXH64 with the
     seed, if `hash` says no other; `fpstore.hashing.features.rows_of` has the rest.
 
-    The Unicode tables are those of the running Python: two versions of Python may give different fingerprints to a text with
+    The Unicode tables come from the running Python: two versions of Python may give different fingerprints to a text with
     characters that one of them does not know.
 
     Parameters
@@ -77,7 +77,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         Bits of a fingerprint: 32, 64, 128 or 256.
     hash : {"xxh64", "fnv1a", "md5", "blake2b"} or callable
         The hash of a shingle. MD5 and BLAKE2b take about a microsecond for each shingle; MD5 has up to 128 bits. A callable takes
-        the UTF-8 of a shingle and returns bytes or an integer, of which the last `width` bits count; a store cannot remember it.
+        the UTF-8 of a shingle and returns bytes or an integer, whose last `width` bits count; a store cannot remember it.
     seed : int
         Seed of XXH64, or key of BLAKE2b, 0 to 2^64 - 1.
     normalize : bool
@@ -181,8 +181,8 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
 
         They are the same bit for bit. Values are texts, lists of features, pairs of a feature and a weight, and mappings of
         features to weights. Weights are integers from 0, or floats. The fingerprints differ where the package has a negative
-        integer count nothing for the bits, gives a feature without a weight that of the pair before it, or adds floats of NumPy
-        of 32 bits in 32 bits.
+        integer count nothing for the bits, gives a feature without a weight the weight of the pair before it, or adds floats of
+        NumPy of 32 bits in 32 bits.
 
         Parameters
         ----------

@@ -157,7 +157,7 @@ def draws(seed: int, numbers: Words) -> Words:
 
     Number k of seed s is ``mix(mix(s) + (k + 1) * 0x9E3779B97F4A7C15)`` modulo 2^64: output k + 1 of the generator of G. Steele,
     D. Lea and C. Flood, *Fast splittable pseudorandom number generators*, OOPSLA 2014, section 5.2, from the state ``mix(s)``.
-    Each number is found by itself, so that the weights of a wide fingerprint begin with those of a narrow one.
+    Each number is found by itself, so that the weights of a wide fingerprint begin with the weights of a narrow one.
     """
     start = mix(np.array([seed], np.uint64))
     return mix(start + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))

@@ -62,12 +62,12 @@ def _radii(generation: Generation, most: int, query_count: int) -> Iterator[int]
 
 def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> str:
     """Return the notice for a probe with a radius above the store's, in one line."""
-    told = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints is compared"
+    message = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints is compared"
     best = choose(fingerprint_count, radius, Requirements(width))
     if best.design.scans(fingerprint_count, radius):
-        return f"{told}. For radius {radius} that is the best design, too. {SILENT}"
+        return f"{message}. For radius {radius} that is the best design, too. {SILENT}"
     size = f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint" if fingerprint_count >= FEWEST_TOLD else ""
-    return f"{told}. A store built with radius {radius} (design {best.name}{size}) answers from its tables. {SILENT}"
+    return f"{message}. A store built with radius {radius} (design {best.name}{size}) answers from its tables. {SILENT}"
 
 
 def warn(text: str) -> None:

@@ -44,7 +44,7 @@ from fpstore.query.names import Named, names_in_slices, names_of
 
 IdColumn = tuple[Lims, Words | list[str]]  # lims, ids
 PIECE_KEYS = 1 << 18
-MOST_MATCHES = 1 << 22  # in the tables, of a part of which only the nearest are kept
+MOST_MATCHES = 1 << 22  # in the tables, in a part from which only the nearest are kept
 FIRST_BATCH = 1 << 12  # queries
 FEW_STRINGS = 4  # up to this many are looked up one by one
 

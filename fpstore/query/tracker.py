@@ -38,7 +38,7 @@ PAUSE_SECONDS = 0.002
 # Beside a busy caller, a thread waits 5 ms for the interpreter after each step. While a thread opens what is coming, every
 # QUESTIONS_BETWEEN questions one sleeps for a moment, in which the thread has the interpreter.
 QUESTIONS_BETWEEN, YIELD_SECONDS = 16, 1e-4
-DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which tell by what bits to look up changes
+DELTA_SAMPLE = 1 << 9  # fingerprints of the tables, which show by what bits to look up changes
 _STILL = memoryview(bytes(HEADER_BYTES)).cast("Q")  # for a writer, which shows its own snapshots
 
 _trackers: WeakSet[Tracker] = WeakSet()
@@ -112,7 +112,7 @@ class _Coming:
         before, self._opened = self._opened, None
         try:
             self._opened = work()
-        except (FpstoreError, OSError, MemoryError):  # the merge may have failed; what is damaged is told by who needs it
+        except (FpstoreError, OSError, MemoryError):  # the merge may have failed; whoever needs what is damaged reports it
             if before is not None:
                 before.close()
 

@@ -78,10 +78,10 @@ class Store:
         self._warned = False
         self._writer: StoreWriter | None = None
         if mode == "r+":
-            from fpstore.change.writer import close_dropped, open_writer
+            from fpstore.change.writer import close_dropped, open_for_writing
 
             try:
-                self._writer = open_writer(self._tracker, sync, merge_at)
+                self._writer = open_for_writing(self._tracker, sync, merge_at)
                 # A store that is dropped, or left open at the end of the interpreter.
                 self._finalizer = finalize(self, close_dropped, self._writer)
             except BaseException:
@@ -845,7 +845,7 @@ class Store:
                 if self._tracker.is_at(path):
                     raise InputError(f"{self.path}: cannot absorb itself")
                 snapshots.append(stack.enter_context(Store(path))._snapshot())
-            writer.merge(resources, snapshots, renumber)
+            writer.absorb(resources, snapshots, renumber)
 
     def redesign(
         self, design: str, *, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None
@@ -861,7 +861,7 @@ class Store:
         writer = self._changing()
         if not isinstance(check_design(design, self.radius, self.width), str):
             raise InputError("redesign takes the name of a design: a list of tables needs a new build")
-        writer.merge(checked_resources(memory, threads, progress), design=design)
+        writer.redesign(checked_resources(memory, threads, progress), design)
 
     def split(
         self,
@@ -895,7 +895,7 @@ class Store:
         ------
         StoreExistsError
         """
-        from fpstore.change.join import split_store
+        from fpstore.change.split import split_store
 
         target, overwrite = check_path(folder, "folder"), check_flag(overwrite, "overwrite")
         resources = checked_resources(memory, threads, progress)

@@ -1,4 +1,4 @@
-"""The content that a merge, a join and a split write: sorted sources, and how they are streamed into a new generation."""
+"""The content that merge, absorb and split write: sorted sources, and how they are streamed into a new generation."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class SnapshotContent:
                 yield kept
 
 
-class JoinedContent:
+class UnitedContent:
     """The content of several snapshots as one; a fingerprint in several of them has the ids of all."""
 
     def __init__(self, sources: Sequence[SnapshotContent]) -> None:
@@ -140,7 +140,7 @@ class JoinedContent:
         """Return None: the overlap of the sources is not known beforehand."""
 
 
-Content = SnapshotContent | JoinedContent
+Content = SnapshotContent | UnitedContent
 
 
 def _union_all(

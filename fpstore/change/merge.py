@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,46 @@ class _NumbersInUseError(Exception):
     """A string that the new dictionary leaves out was inserted again meanwhile."""
 
 
+class Frozen(NamedTuple):
+    """The store at the moment when a merge begins, and where its log ended then."""
+
+    snapshot: Snapshot
+    strings: list[bytes]  # of the delta, to which later inserts append
+    log_place: int
+    log_number: int
+
+    @property
+    def next_string(self) -> int:
+        """The number of the next new string."""
+        return self.snapshot.delta.first_string + len(self.strings)
+
+
+class ToWrite(NamedTuple):
+    """What a merge writes to the new generation. The totals are exact, or an upper bound of the union of several stores."""
+
+    content: Content
+    totals: Totals
+    is_union: bool = False
+    new_strings: StringSpool | None = None  # of other stores
+
+
+class _Written(NamedTuple):
+    """The tables of the new generation; ``used`` has a flag for each number of a string, if ids are strings."""
+
+    writer: GenerationWriter
+    manifest: Manifest
+    totals: Totals
+    used: npt.NDArray[np.bool_] | None
+
+
+class _Copied(NamedTuple):
+    """How far the old log is copied to the new one: the place behind the last record, its number and its totals."""
+
+    place: int
+    number: int
+    totals: Totals
+
+
 class Merge:
     """One merge of the delta as of the moment when :meth:`run` begins. Readers and inserts go on meanwhile."""
 
@@ -67,8 +107,7 @@ class Merge:
         progress = resources.progress
         self._work = Work(None if progress is None else partial(self._tell, progress))
         self._design = design
-        self._written: GenerationWriter | None = None
-        self._new_strings: StringSpool | None = None  # of other stores
+        self._old_manifest_file = self._manifest_file()
 
     def _tell(self, progress: Progress, phase: str, done: int, total: int | None) -> None:
         thread = threading.get_ident()
@@ -95,51 +134,36 @@ class Merge:
 
     def _run(self) -> None:
         with self._committer.turn:
-            snapshot = self._freeze()
+            frozen = self._freeze()
+        snapshot = frozen.snapshot
         if snapshot.version or self._design is not None:
-            self._replace(snapshot)
+            self._replace(frozen, ToWrite(SnapshotContent(snapshot), snapshot.totals))
 
-    def _freeze(self) -> Snapshot:
-        """Return the current snapshot as the content to be merged."""
+    def _freeze(self) -> Frozen:
+        """Return the current state as the content to be merged."""
         self._committer.settle()
-        snapshot = self._tracker.snapshot()
-        self._log_place, self._log_number = self._committer.log.place, self._committer.log.number
-        self._strings = list(snapshot.delta.strings)
+        snapshot, log = self._tracker.snapshot(), self._committer.log
         self.numbers_in_use.clear()
-        return snapshot
+        return Frozen(snapshot, list(snapshot.delta.strings), log.place, log.number)
 
-    def _has_strings(self, snapshot: Snapshot) -> bool:
-        return snapshot.totals.id_kind == "string"
-
-    def _source(self, snapshot: Snapshot) -> Content:
-        return SnapshotContent(snapshot)
-
-    def _totals(self, snapshot: Snapshot, written: GenerationWriter) -> Totals:
-        totals = snapshot.totals
-        if (written.fingerprints, written.ids) != (totals.fingerprints, totals.ids):
-            raise CorruptStoreError(
-                f"{self._path}: the tables and the delta hold {written.fingerprints} fingerprints with {written.ids} ids, the "
-                f"log says {totals.fingerprints} with {totals.ids}", path=self._path,
-            )  # fmt: skip
-        return totals
-
-    def _replace(self, snapshot: Snapshot) -> None:
-        number = snapshot.generation.record.number + 1
-        self._old_manifest_file = self._manifest_file()
+    def _replace(self, frozen: Frozen, to_write: ToWrite) -> None:
+        """Write the new generation, and replace the current one by it."""
+        current = frozen.snapshot.generation
+        number = current.record.number + 1
         folder = self._tracker.inside() / generation_folder(number)
         temporary = folder.with_name(folder.name + TEMPORARY)
         try:
             remove_generation(temporary)
             remove_generation(folder)
             temporary.mkdir()
-            self._write(snapshot, temporary)
+            written = self._write(frozen, to_write, temporary)
             while True:
                 try:
-                    self._finish(snapshot, temporary, folder, number)
+                    self._finish(frozen, to_write, written, temporary, folder, number)
                     break
                 except _NumbersInUseError:
                     folder.rename(temporary)
-            remove_generation(folder.with_name(snapshot.generation.folder.name))  # its own path may be another store's by now
+            remove_generation(folder.with_name(current.folder.name))  # its own path may be another store's by now
         except BaseException:
             # Unless it has become current, the new generation is useless.
             if not self._is_current():
@@ -147,23 +171,28 @@ class Merge:
                 remove_generation(temporary)
             raise
 
-    def _write(self, snapshot: Snapshot, temporary: Path) -> None:
-        self._manifest = self._redesigned(snapshot)
-        self._written = written = GenerationWriter(temporary, self._manifest.blocks, self._work, self._resources.threads)
-        self._first_string = snapshot.delta.first_string + len(self._strings)
-        if self._new_strings is not None:
-            self._first_string += self._new_strings.count
-        self._used = np.zeros(self._first_string, bool) if self._has_strings(snapshot) else None
-        write_sorted(written, self._source(snapshot), self._manifest.design, self._resources, self._used)
-        if self._used is not None or self._manifest.index_ids:
-            written.write_places(self._resources.memory)
-        self._totals_at_start = self._totals(snapshot, written)
+    def _write(self, frozen: Frozen, to_write: ToWrite, temporary: Path) -> _Written:
+        totals = to_write.totals
+        manifest = self._redesigned(frozen.snapshot, totals.fingerprints)
+        writer = GenerationWriter(temporary, manifest.blocks, self._work, self._resources.threads)
+        used = None
+        if totals.id_kind == "string":
+            added = 0 if to_write.new_strings is None else to_write.new_strings.count
+            used = np.zeros(frozen.next_string + added, bool)
+        write_sorted(writer, to_write.content, manifest.design, self._resources, used)
+        if used is not None or manifest.index_ids:
+            writer.write_places(self._resources.memory)
+        if not to_write.is_union and (writer.fingerprints, writer.ids) != (totals.fingerprints, totals.ids):
+            raise CorruptStoreError(
+                f"{self._path}: the tables and the delta hold {writer.fingerprints} fingerprints with {writer.ids} ids, the "
+                f"log says {totals.fingerprints} with {totals.ids}", path=self._path,
+            )  # fmt: skip
+        return _Written(writer, manifest, totals._replace(fingerprints=writer.fingerprints, ids=writer.ids), used)
 
-    def _redesigned(self, snapshot: Snapshot) -> Manifest:
+    def _redesigned(self, snapshot: Snapshot, count: int) -> Manifest:
         """Return the manifest, with another design if one is wanted, or if `auto` chose for another number of fingerprints."""
         generation = snapshot.generation
         manifest, radius, width = generation.manifest, generation.design.radius, generation.design.width
-        count = self._expected(snapshot)
         if self._design is not None and self._design != "auto":
             made = make_for(self._design, radius, count, width, self._sample(snapshot))
             return manifest._replace(design=made, auto=None)
@@ -175,8 +204,8 @@ class Merge:
             prefer=auto.get("prefer", "balance"),
         )  # fmt: skip
         chosen = choose(count, radius, required, self._sample(snapshot)).design
-        told = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
-        return manifest._replace(design=chosen, auto=told)
+        wishes = {"disk_budget": None, "storage": "hot", "prefer": "balance", **auto, "planned_for": count}
+        return manifest._replace(design=chosen, auto=wishes)
 
     @staticmethod
     def _sample(snapshot: Snapshot) -> Words:
@@ -186,16 +215,9 @@ class Merge:
         from_added = min(round(SAMPLE_SIZE * share), len(added))
         return np.concatenate([evenly(stored, SAMPLE_SIZE - from_added), evenly(added, from_added)])
 
-    def _expected(self, snapshot: Snapshot) -> int:
-        return snapshot.totals.fingerprints
-
-    def _finish(self, snapshot: Snapshot, temporary: Path, folder: Path, number: int) -> None:
-        written = self._written
-        assert written is not None
-        kept = None
-        if self._used is not None:
-            kept = self._dictionary(snapshot, temporary, self._used, written)
-        manifest = self._manifest._replace(generation=written.record(number, self._totals_at_start))
+    def _finish(self, frozen: Frozen, to_write: ToWrite, written: _Written, temporary: Path, folder: Path, number: int) -> None:
+        kept = self._dictionary(frozen, to_write.new_strings, written, temporary)
+        manifest = written.manifest._replace(generation=written.writer.record(number, written.totals))
         (temporary / LOG_FILE).unlink(missing_ok=True)
         create_log(temporary / LOG_FILE, LogHeader.of(manifest))
         sync_folder(temporary)
@@ -207,7 +229,7 @@ class Merge:
             generation = Generation(home, manifest, self._tracker.pages)
             log = LogWriter(home / folder.name / LOG_FILE, LogHeader.of(manifest))
             reader = LogReader(log.path, log.header)
-            self._switch(generation, log, reader, kept)
+            self._switch(generation, log, reader, kept, _Copied(frozen.log_place, frozen.log_number, written.totals))
         except BaseException:
             if not self._is_current():
                 drop_coming_manifest(self._tracker.folder)
@@ -218,7 +240,9 @@ class Merge:
                     self._committer.log.take_supersede_back()
             raise
 
-    def _switch(self, generation: Generation, log: LogWriter, reader: LogReader, kept: npt.NDArray[np.bool_] | None) -> None:
+    def _switch(
+        self, generation: Generation, log: LogWriter, reader: LogReader, kept: npt.NDArray[np.bool_] | None, copied: _Copied
+    ) -> None:
         """Copy the changes made since the merge began, and make the generation current.
 
         What takes long comes before the turn, while others change and ask: the coming generation is announced, the changes so
@@ -229,25 +253,24 @@ class Merge:
         with committer.turn:  # a commit writes the same word
             committer.log.supersede()
         delta = new_delta(generation, log.header, tracker.snapshot())
-        self._carried = self._log_place, self._log_number, self._totals_at_start
-        self._carry_over(committer.log.durable, log, delta.in_base)
+        copied = self._copy_log(copied, committer.log.durable, log, delta.in_base)
         delta.load(log.read(HEADER_BYTES, 1))
         more = delta.kernel.operations
         while more > FEW_CHANGES:
             before, loaded = more, delta.kernel.operations
-            self._carry_over(committer.log.durable, log, delta.in_base, delta.apply)
+            copied = self._copy_log(copied, committer.log.durable, log, delta.in_base, delta.apply)
             more = delta.kernel.operations - loaded
             if 2 * more > before:  # they come as fast as they are copied
                 break
         with committer.turn:
             committer.flush()
-            self._carry_over(committer.log.place, log, delta.in_base, delta.apply)
-            if kept is not None and any(n < self._first_string and not kept[n] for n in self.numbers_in_use):
+            copied = self._copy_log(copied, committer.log.place, log, delta.in_base, delta.apply)
+            if kept is not None and any(n < len(kept) and not kept[n] for n in self.numbers_in_use):
                 raise _NumbersInUseError
             try:
                 committer.unsettled = True  # an interrupt may come right after the rename, which nobody takes back
                 publish_manifest(tracker.folder)
-                committer.switch(Snapshot(generation, delta, delta.version, self._carried[2], log.number), log, reader)
+                committer.switch(Snapshot(generation, delta, delta.version, copied.totals, log.number), log, reader)
                 committer.unsettled = False
             except BaseException as error:
                 committer.recover()
@@ -266,45 +289,51 @@ class Merge:
     def _is_current(self) -> bool:
         return self._manifest_file() != self._old_manifest_file
 
-    def _carry_over(
-        self, end: int, log: LogWriter, in_base: Callable[[Words], Bytes], apply: Callable[[Change], None] = lambda change: None
-    ) -> None:
-        """Copy the next records of the old log, up to a place, to the new log, durably; note their end and totals."""
-        place, number, _ = self._carried
-        for records in self._committer.log.read(place, number + 1, max(end, place)):
+    def _copy_log(
+        self,
+        copied: _Copied,
+        end: int,
+        log: LogWriter,
+        in_base: Callable[[Words], Bytes],
+        apply: Callable[[Change], None] = lambda change: None,
+    ) -> _Copied:
+        """Copy the next records of the old log, up to a place, to the new log, durably; return how far it is copied now."""
+        for records in self._committer.log.read(copied.place, copied.number + 1, max(end, copied.place)):
             change = records.change
             kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * in_base(change.fingerprints)
             change = change._replace(kinds=kinds)
             log.append(pack_change(change))
             apply(change)
-            self._carried = records.end, records.last, records.change.totals
+            copied = _Copied(records.end, records.last, change.totals)
         log.force()
         log.publish()
+        return copied
 
     def _dictionary(
-        self, snapshot: Snapshot, temporary: Path, used: npt.NDArray[np.bool_], written: GenerationWriter
+        self, frozen: Frozen, new: StringSpool | None, written: _Written, temporary: Path
     ) -> npt.NDArray[np.bool_] | None:
         """Write the dictionary, or keep the old one if that is as good; return which numbers it has, or None for all."""
-        generation = snapshot.generation
-        kept = used.copy()
+        if written.used is None:
+            return None
+        generation, added, writer = frozen.snapshot.generation, frozen.strings, written.writer
+        kept = written.used.copy()
         with self._committer.turn:  # inserts go on
             kept[[number for number in self.numbers_in_use if number < len(kept)]] = True
         for name in DICTIONARY_FILES:
             (temporary / name).unlink(missing_ok=True)
-        added, new = self._strings, self._new_strings
         if not added and not (new and new.count) and self._is_good(generation.record.dictionary, kept):
-            written.dictionary = generation.record.dictionary
+            writer.dictionary = generation.record.dictionary
             if generation.record.dictionary is not None:
                 for name in DICTIONARY_FILES:
                     os.link(temporary.with_name(generation.folder.name) / name, temporary / name)
             return None
-        strings = MergedStrings(generation.dictionary, snapshot.delta.first_string, added, new, kept)
-        written.write_dictionary(strings, self._resources.threads, kept)
+        strings = MergedStrings(generation.dictionary, frozen.snapshot.delta.first_string, added, new, kept)
+        writer.write_dictionary(strings, self._resources.threads, kept)
         return kept
 
     @staticmethod
     def _is_good(dictionary: dict[str, Any] | None, used: npt.NDArray[np.bool_]) -> bool:
-        """Whether a dictionary has few unused strings, and as far as its record tells, a string for each number in use."""
+        """Whether a dictionary has few unused strings, and as far as its record says, a string for each number in use."""
         in_use = int(np.count_nonzero(used))
         hashes = 0 if dictionary is None else dictionary["hashes"]
         return len(used) - in_use <= UNUSED_STRINGS * len(used) and in_use <= hashes

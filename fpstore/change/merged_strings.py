@@ -79,7 +79,7 @@ class MergedStrings:
     def write(self, path: Path, threads: int, tick: Callable[[], None]) -> dict[str, int]:
         """Write the strings in the order of their numbers; return the shape of the file.
 
-        Records of the old dictionary of which all strings stay are copied as they are.
+        Records of the old dictionary whose strings all stay are copied as they are.
         """
         old = None if self._old is None else self._old.strings
         layout = None if old is None else old.layout

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ids = Words | list[str]
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
-_advised: set[bytes] = set()  # the stores of which this process has logged that a merge is due
+_advised: set[bytes] = set()  # the stores for which this process has logged that a merge is due
 MOST_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
 
 
@@ -246,30 +246,34 @@ class StoreWriter:
 
     # Merges
 
-    def merge(
-        self,
-        resources: Resources,
-        others: Sequence[Snapshot] = (),
-        renumber: bool = False,
-        design: str | None = None,
-        at: float | None = None,
-    ) -> None:
-        """Fold the delta, and other stores, into a new generation, when one in the background has ended.
-
-        With ``at``, only if the delta has this share of the tables.
-        """
-        from fpstore.change.join import Join
+    def merge(self, resources: Resources, at: float | None = None) -> None:
+        """Fold the delta into a new generation. With ``at``, only if the delta has this share of the tables."""
         from fpstore.change.merge import Merge
 
+        self._run(lambda: Merge(self.committer, resources), at)
+
+    def redesign(self, resources: Resources, design: str) -> None:
+        """Do :meth:`merge`, with the tables of another design."""
+        from fpstore.change.merge import Merge
+
+        self._run(lambda: Merge(self.committer, resources, design))
+
+    def absorb(self, resources: Resources, others: Sequence[Snapshot], renumber: bool) -> None:
+        """Do :meth:`merge`, with the content of other stores."""
+        from fpstore.change.absorb import Absorb
+
+        self._run(lambda: Absorb(self.committer, resources, others, renumber))
+
+    def _run(self, make: Callable[[], Merge], at: float | None = None) -> None:
+        """Run a merge when one in the background has ended."""
         self.refuse_nested(waits_for_merge=True)
         with self._merge_lock:
             if self._closing:
                 raise ClosedStoreError(f"{self.path}: the store is closed", path=self.path)
             if at is not None and not _is_due(self._tracker.snapshot(), at):
                 return
-            committer = self.committer
             try:
-                self.under_way = Join(committer, others, renumber, resources) if others else Merge(committer, resources, design)
+                self.under_way = make()
                 if self._closing:  # close may not have seen this merge yet
                     self.under_way.stop()
                 logger().info("%s: merge begins, generation %d", self.path, self._tracker.manifest.generation.number)
@@ -371,7 +375,7 @@ class StoreWriter:
 # Opening
 
 
-def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
+def open_for_writing(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWriter:
     """Make this process the store's writer: lock it, remove the leftovers of a dead writer, cut off a torn end of the log."""
     path = tracker.path
     try:
@@ -389,7 +393,7 @@ def open_writer(tracker: Tracker, sync: str, merge_at: float | None) -> StoreWri
         here = tracker.here()
         sync_folder(here)  # a writer that was killed may not have: what is current now stays current
         remove_obsolete(here, manifest.generation.number)
-        before = tracker.log.told
+        before = tracker.log.published_end
         log = LogWriter(here / generation.folder.name / LOG_FILE, LogHeader.of(manifest))
         if log.durable != before:
             logger().warning("%s: a writer died: log recovered up to byte %d; published were %d", path, log.durable, before)

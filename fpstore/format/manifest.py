@@ -27,7 +27,7 @@ from fpstore.format.record import ID_KINDS
 MANIFEST_FILE = "manifest.json"
 TEMPORARY = ".tmp"
 COMING_MANIFEST = MANIFEST_FILE + TEMPORARY
-JOINED = ".joined"  # ends the name of a folder for the strings of other stores
+ABSORBING = ".joined"  # ends the name of a folder for the strings of other stores
 _GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
 MOST_BYTES = 1 << 20
@@ -175,12 +175,12 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
     """Check and parse the bytes of a manifest."""
     try:
         content = json.loads(data)
-        told = content.pop("checksum")
+        recorded = content.pop("checksum")
         got = _checksum(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
-    if told != got:
-        raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=told, got=got)
+    if recorded != got:
+        raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=recorded, got=got)
     width: Any = content.get("width")
     for key, known in _KNOWN:
         value = content.pop(key, None)
@@ -284,8 +284,8 @@ def generation_folder(number: int) -> str:
 
 
 def is_generation_name(name: str) -> bool:
-    """Whether a name is that of a generation's folder, or of one that a merge or a join is writing."""
-    return _GENERATION.fullmatch(name.removesuffix(TEMPORARY).removesuffix(JOINED)) is not None
+    """Whether a folder with this name is a generation, or one that a merge or an absorb is writing."""
+    return _GENERATION.fullmatch(name.removesuffix(TEMPORARY).removesuffix(ABSORBING)) is not None
 
 
 def generation_numbers(path: Path) -> list[int]:

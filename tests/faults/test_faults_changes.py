@@ -240,14 +240,15 @@ asked, written = StoreWriter.merge, merges.Merge._write
 def merge(self, *arguments, **how):
     merges.Merge.writer = self
     asked(self, *arguments, **how)
-def write(self, snapshot, temporary):
-    written(self, snapshot, temporary)
+def write(self, *arguments):
+    found = written(self, *arguments)
     with self.writer.turn:
         ids = [i for _, i in more] if strings else np.array([i for _, i in more], np.uint64)
         self.writer.insert(np.array([k for k, _ in more], np.uint64), ids, "commit")
         acknowledge()
         self.writer.delete_fingerprints(np.array(gone, np.uint64), "commit")
         acknowledge()
+    return found
 StoreWriter.merge, merges.Merge._write = merge, write
 expected.append(expected[0] | set(more))
 expected.append({row for row in expected[1] if row[0] not in gone})

@@ -24,7 +24,7 @@ VERB = (
     import os
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # others take address space in advance
     import pyarrow, pyarrow.parquet
-    import fpstore.calibration.job, fpstore.change.join, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.pairs
+    import fpstore.calibration.job, fpstore.change.absorb, fpstore.design.planner, fpstore.io.parquet, fpstore.jobs.pairs
     import fpstore.care.repair, fpstore.jobs.dedup, fpstore.jobs.joining, fpstore.io.lines, fpstore.io.delimited
     from fpstore.cli import main
 
@@ -186,7 +186,7 @@ BUILD = """
 JOIN = (
     LIMITED
     + """
-    import fpstore.change.join, fpstore.design.planner
+    import fpstore.change.absorb, fpstore.design.planner
     with fpstore.open(sys.argv[1], "r+") as store:
         limit(int(sys.argv[3]))
         store.absorb(sys.argv[2], memory="64MiB", threads=1)

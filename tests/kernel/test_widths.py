@@ -198,7 +198,7 @@ def test_stores_of_two_widths_are_not_joined(tmp_path: Path) -> None:
     fpstore.build(tmp_path / "wide", [1, 2], width=256).close()
     with (
         fpstore.open(tmp_path / "narrow", "r+") as store,
-        pytest.raises(fpstore.InputError, match=r"its fingerprints have 256 bits, those of .*narrow 64"),
+        pytest.raises(fpstore.InputError, match=r"its fingerprints have 256 bits, the fingerprints of .*narrow 64"),
     ):
         store.absorb(tmp_path / "wide")
 

@@ -137,7 +137,7 @@ PLACES = {
     "before the write": (Merge, "_write", True),
     "after the write": (Merge, "_write", False),
     "before the log": ("fpstore.change.merge", "create_log", True),
-    "after the first copy": (Merge, "_carry_over", False),
+    "after the first copy": (Merge, "_copy_log", False),
 }
 
 

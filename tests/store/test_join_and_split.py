@@ -168,8 +168,8 @@ def test_row_numbers_are_not_renumbered_beyond_the_largest(tmp_path):
 
 
 REFUSED = {
-    "strings with integers": (("string", None), ("integer", None), "its ids are integers, those of .*/s are strings"),
-    "rows with strings": (("row", None), ("string", None), "its ids are strings, those of .*/s are integers"),
+    "strings with integers": (("string", None), ("integer", None), "its ids are integers, the ids of .*/s are strings"),
+    "rows with strings": (("row", None), ("string", None), "its ids are strings, the ids of .*/s are integers"),
     "another fingerprinter": (("row", 1), ("row", 2), "its fingerprints were made in another way"),
 }
 

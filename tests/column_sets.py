@@ -8,7 +8,7 @@ import numpy as np
 from fpstore import _kernel
 from fpstore.design.tables import TAG_BITS, row_bucket_bits
 from fpstore.format.column_table import ColumnTable, ColumnWriter, check_references
-from fpstore.format.layout import COPIES, REFERENCES, ROWS, ColumnLayout
+from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, ColumnLayout
 
 KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")
 
@@ -16,7 +16,7 @@ KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")
 def rows_layout(width, count, digest, bucket_bits=None):
     """Return the layout of a row file."""
     buckets = row_bucket_bits(count) if bucket_bits is None else bucket_bits
-    return ColumnLayout(ROWS, width, count, digest, bytes(range(width)), buckets, tag_bits=0)
+    return ColumnLayout(KIND_ROWS, width, count, digest, bytes(range(width)), buckets, tag_bits=0)
 
 
 def word_count(width):
@@ -121,7 +121,7 @@ class Built:
             self.rows = ColumnTable(write(self.folder / "rows", layout, given, 3))
         self.readers = []
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)):
-            kind = REFERENCES if width > 64 else COPIES
+            kind = KIND_REFERENCES if width > 64 else KIND_COPIES
             layout = ColumnLayout(kind, width, len(words), digest, permutation, bucket_bits, tag_bits, 0, i, tables)
             path = write(self.folder / f"table-{i}", layout, keys_of(words, permutation, bucket_bits, width), 3)
             self.readers.append(ColumnTable(path))
@@ -164,6 +164,6 @@ def even_thresholds(radius, tables):
 def verify(file, rows=None):
     """Verify a file, and the references of one with the row file."""
     digest = file.verify()
-    if rows is not None and file.header.kind == REFERENCES:
+    if rows is not None and file.header.kind == KIND_REFERENCES:
         for fault in check_references([(file, digest)], rows):
             raise fault

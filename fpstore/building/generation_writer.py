@@ -26,12 +26,12 @@ from fpstore.disk.files import MODE, RUN_REPAIR
 from fpstore.disk.locks import LOCK_FILE
 from fpstore.errors import CorruptStoreError
 from fpstore.format.dictionary import MAPPING_FILES
-from fpstore.format.huffman import Histogram, KeySummary
+from fpstore.format.huffman import GapHistogram, KeySummary
 from fpstore.format.layout import TableLayout, table_name
 from fpstore.format.log import LOG_FILE, LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import MANIFEST_FILE, GenerationRecord, Manifest, generation_folder, write_manifest
-from fpstore.format.mapping import IDS_FILE, PLACES_FILES, Mapping, MappingWriter, bits_of_ranks, mapping_layout
+from fpstore.format.mapping import IDS_FILE, PLACES_FILES, IdMapping, MappingWriter, bits_of_ranks, mapping_layout
 from fpstore.format.record import Totals
 from fpstore.format.strings import STRINGS_FILE
 from fpstore.format.table import TableWriter, open_table, table_writer
@@ -197,7 +197,7 @@ class GenerationWriter:
 
     def _histogram(self, keys: Iterable[Words]) -> Words:
         """Return the histogram of sorted keys; none of them is held when this returns."""
-        histogram = Histogram()
+        histogram = GapHistogram()
         for piece in in_pieces(keys):
             histogram.add(piece)
             self.work.tick()
@@ -231,7 +231,7 @@ class GenerationWriter:
     def write_places(self, memory: int) -> None:
         """Write the index by id, once the first table and the ids are written."""
         identity = open_table(self.folder / table_name(0), self.design.tables[0])
-        ids = Mapping(identity, self.folder / IDS_FILE, self._ids_file)
+        ids = IdMapping(identity, self.folder / IDS_FILE, self._ids_file)
         sorter = Sorter(memory, self.folder, self.ids, threads=self._threads, stop=self.work.stop)
         try:
             for numbers, places in ids.places(self._rank_bits):

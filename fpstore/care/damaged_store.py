@@ -28,7 +28,7 @@ from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, 
 from fpstore.format import huffman
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.layout import ColumnLayout, table_name
-from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, parse_header, told_end
+from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader, parse_header, published_end
 from fpstore.format.manifest import MANIFEST_FILE, Manifest, generation_folder, generation_numbers, read_manifest
 from fpstore.format.mapping import IDS_FILE, PLACES_FILES
 from fpstore.format.packed_table import PackedTable
@@ -72,14 +72,14 @@ class DamagedStore:
             what = "the manifest of another store: nothing was taken from it"
             if self.settings is not None:
                 what = f"names generation {manifest.generation.number}, which is missing; generation {number} was found"
-            refuse(report, path / MANIFEST_FILE, what)
+            note_fault(report, path / MANIFEST_FILE, what)
         if self.manifest is None and (log.superseded or (self.settings and self.settings.generation.number > number)):
             report.losses.append(
                 "the current generation: the new store holds what an earlier one held, without what was inserted or deleted later"
             )
         self.count, self.digest, width = self._held(path)
         self.log_end = log.end  # None: its header does not say
-        self.log = self._checked_log(log, number, width)  # None: nothing tells its records from records of another store
+        self.log = self._checked_log(log, number, width)  # None: nothing distinguishes its records from records of another store
         self.design = self._find_design()
         self.blocks = self._find_blocks()
         self.tables = [*filter(self._fits, self._intact), *self._with_new_headers()]
@@ -130,7 +130,7 @@ class DamagedStore:
             if file.name == table_name(table.header.table):
                 yield table
             else:
-                refuse(self._report, file, f"it is table {table.header.table}")
+                note_fault(self._report, file, f"it is table {table.header.table}")
 
     def _held(self, path: Path) -> tuple[int, int, int]:
         """Return the identity of the set that the tables hold, and keep the tables that hold it."""
@@ -145,7 +145,7 @@ class DamagedStore:
             )
         for table in self._intact:
             if set_of(table) != held:
-                refuse(self._report, table.path, "a file of another store")
+                note_fault(self._report, table.path, "a file of another store")
         self._intact = [table for table in self._intact if set_of(table) == held]
         return held
 
@@ -183,13 +183,13 @@ class DamagedStore:
     def _fits(self, table: Table) -> bool:
         if self.manifest is None or _is_of(self.design, table):
             return True
-        refuse(self._report, table.path, "a table of another design")
+        note_fault(self._report, table.path, "a table of another design")
         return False
 
     def _with_new_headers(self) -> Iterator[Table]:
         """Open tables whose headers are damaged: all but the lengths of codes follows from the manifest.
 
-        The checksums of blocks and pages tell whether it is right.
+        The checksums of blocks and pages show whether the header is right.
         """
         for number in self._headless if self.manifest is not None else ():
             with suppress(*DAMAGE, FpstoreError, ValueError, IndexError):
@@ -247,7 +247,7 @@ def _read_log(path: Path) -> _Log:
             data = read_if_possible(descriptor, path, 0, HEADER_BYTES)
         word = int.from_bytes(data[8 * END : 8 * END + 8], "little")
         try:
-            end, superseded = told_end(word, path), bool(word & SUPERSEDED)
+            end, superseded = published_end(word, path), bool(word & SUPERSEDED)
         except CorruptStoreError as error:
             fault = error.with_traceback(None)  # whose frames would keep all files open
         header = parse_header(data, path)
@@ -256,7 +256,7 @@ def _read_log(path: Path) -> _Log:
     return _Log(path, header, end, superseded, fault)
 
 
-def refuse(report: RepairReport, path: Path, what: str) -> None:
+def note_fault(report: RepairReport, path: Path, what: str) -> None:
     """Add the fault of a file."""
     report.note(CorruptStoreError(f"{path}: {what}", path=path))
 
@@ -283,7 +283,7 @@ def _is_of(design: Design, table: Table) -> bool:
 
 
 def _first_table(other: TableSpec) -> TableSpec:
-    """Return a first table for tables of which it is missing, of their kind."""
+    """Return a first table of the kind of the other tables, from which it is missing."""
     bits = other.width.bits
     if other.kind == BLOCKS:
         return TableSpec(identity(bits), min(bits, WORD_BITS))

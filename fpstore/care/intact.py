@@ -85,7 +85,7 @@ class RowFile:
 class IntactRecords(ABC):
     """The intact records of an LMDB file (None: nothing of it can be trusted), by number, in the order of their ``keys``.
 
-    ``shape`` is what the manifest says of the file, if there is one; ``words`` are those of a key.
+    ``shape`` is what the manifest says of the file, if there is one; ``words`` is the number of words of a key.
     """
 
     def __init__(self, path: Path | None, shape: dict[str, int] | None, words: int, folder: Path, memory: int) -> None:
@@ -234,7 +234,7 @@ class IntactLog:
 def _found(log: LogFile, end: int | None) -> Iterator[Records]:
     """Yield all whole records, in order of their numbers.
 
-    Behind the end, only those that follow without a gap: the writer may not have come to tell them. Others were taken back.
+    Behind the end, only records that follow without a gap: the writer may not have come to publish them. Others were taken back.
     """
     size = os.fstat(log.descriptor).st_size
     place, number = HEADER_BYTES, 1
@@ -293,7 +293,7 @@ class LogChanges:
         self.has_more[which[kept]] = True
 
     def _take_strings(self, change: Change, first: int | None) -> int | None:
-        """Note the strings of a change; the highest number that it adds is that of its last string."""
+        """Note the strings of a change; its last string has the highest number."""
         last = max((i for i, string in enumerate(change.strings) if string), default=None)
         added = change.ids[change.kinds & np.uint8(KIND_MASK) == ADD]
         if first is None and last is not None and len(added):

@@ -1,6 +1,6 @@
 """The rows of a repaired store: what is intact of tables, ids and strings, changed by the rest of the log.
 
-The fingerprints are those of the intact blocks of the first table, and what other tables have in its gaps.
+The fingerprints come from the intact blocks of the first table, and what other tables have in its gaps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fpstore.base.arrays import lims_of
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import comparable, row_of_number, rows_to_numbers
 from fpstore.building.external_sort import Sorter
-from fpstore.care.damaged_store import DAMAGE, DamagedStore, refuse, seal_digest
+from fpstore.care.damaged_store import DAMAGE, DamagedStore, note_fault, seal_digest
 from fpstore.care.intact import NONE, IdRecords, IntactLog, LogChanges, RowFile, StringRecords
 from fpstore.care.reports import RepairReport
 from fpstore.design.tables import REFERENCES, ROWS, identity
@@ -47,7 +47,7 @@ Record = tuple[Words, Words]  # how many ids each fingerprint of a block has, an
 
 
 class LossList:
-    """The list of losses: rows of a kind, a fingerprint and an id, each of which may be empty; without rows, there is no file."""
+    """The list of losses: rows of a kind, a fingerprint and an id, where both may be empty; without rows, there is no file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -299,7 +299,7 @@ class RecoveredRows:
         self.reserved = 0 if self._seen is None else self._end  # bytes of the budget
 
     def _ours(self, name: str, shape: dict[str, int] | None) -> tuple[Path | None, dict[str, int] | None]:
-        """Return the path and the shape of a file of the generation; no path if it is known to be that of another store."""
+        """Return the path and the shape of a file of the generation; no path if it is known to belong to another store."""
         path = self._store.folder / name
         try:
             digest = seal_digest(path, shape)
@@ -308,7 +308,7 @@ class RecoveredRows:
                 self._report.note(error)
             return path, shape
         if shape is not None and digest != shape["digest"]:
-            refuse(self._report, path, "a file of another store or of another time: nothing was taken from it")
+            note_fault(self._report, path, "a file of another store or of another time: nothing was taken from it")
             return None, None
         return path, shape
 

@@ -45,6 +45,7 @@ ID_BYTES = 4.0
 Shapes = Mapping[int, FilterShape]  # by table
 NO_FILTERS: Shapes = MappingProxyType({})
 FOLDER_BYTES = 20_480  # an empty id map, an empty log and a manifest
+FEWEST_FOR_BYTES = 1 << 12  # with fewer fingerprints, headers, pages and last blocks dominate: bytes per fingerprint mean nothing
 
 
 class Requirements(NamedTuple):

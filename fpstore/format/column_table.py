@@ -22,7 +22,7 @@ from fpstore.design.tables import TAG_BITS, TableSpec
 from fpstore.disk.files import read_at, write_all
 from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError, StorageError
-from fpstore.format.layout import COPIES, KINDS, REFERENCES, ROWS, ColumnLayout, check_facts
+from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, KINDS, ColumnLayout, check_facts
 
 FEED_KEYS = 1 << 17
 SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
@@ -55,7 +55,7 @@ class ColumnTable(StoredFile):
         self.header = _kernel.ColumnParts(self.start(header), self.size, printable(path))
         self.file_bytes = self.header.file_bytes
         self._words = Width(self.header.width).words
-        self._is_rows = self.header.kind == ROWS
+        self._is_rows = self.header.kind == KIND_ROWS
         self._entry_bytes = 8 * self._words if self._is_rows else 2
         self._rest_bytes = -(-self.header.rest_bits // 8)
         if pages is not None:
@@ -77,7 +77,7 @@ class ColumnTable(StoredFile):
     @property
     def is_reference(self) -> bool:
         """Whether its entries lead to the rows of the first table."""
-        return self.header.kind == REFERENCES
+        return self.header.kind == KIND_REFERENCES
 
     @property
     def index_bytes(self) -> int:
@@ -142,7 +142,7 @@ class ColumnTable(StoredFile):
         return tags, self._read(header.rest_offset + size * first, size * (end - first))
 
     def _keys(self, first: int, columns: tuple[Bytes, Bytes], directory: Counts, bucket: int = 0) -> Words:
-        """Return the keys of entries, of which a part of the directory from a bucket on has all buckets."""
+        """Return the keys of entries; a part of the directory, from a bucket on, has all their buckets."""
         end = first + len(columns[0]) // 2
         low = int(np.searchsorted(directory, first, "right")) - 1
         high = int(np.searchsorted(directory, end, "left"))
@@ -191,7 +191,7 @@ class ColumnTable(StoredFile):
     def sample_keys(self, step: int) -> Words:
         """Return the last entry of every ``step``-th block of ids, from the first on, without entries that cannot be read.
 
-        A store takes a sample when it is opened. Damage is told by what needs the damaged part.
+        A store takes a sample when it is opened. Whatever needs a damaged part reports the damage.
         """
         count, found = self.header.block_count, [Width(self.header.width).empty(0)]
         at_once = step if step >= SPARSE else step * SPARSE
@@ -257,7 +257,7 @@ class ColumnTable(StoredFile):
         """
         self.check_size()
         header, directory = self.header, self.directory
-        permutation = np.frombuffer(header.permutation, np.uint8) if header.kind == COPIES else None
+        permutation = np.frombuffer(header.permutation, np.uint8) if header.kind == KIND_COPIES else None
         buckets = np.zeros(len(directory) - 1, np.int64)
         last = empty = Width(header.width).empty(0) if self._is_rows else np.empty(0, np.uint64)
         digest = 0
@@ -277,7 +277,7 @@ class ColumnTable(StoredFile):
             raise self._fault("directory does not match the entries")
         self._check_padding()
         digest %= 2**64
-        if header.kind != REFERENCES and digest != header.set_digest:
+        if header.kind != KIND_REFERENCES and digest != header.set_digest:
             raise self._fault("the table holds another set of fingerprints than its header says", header.set_digest, digest)
         return digest
 
@@ -289,9 +289,9 @@ class ColumnTable(StoredFile):
         if header.rest_bits % 8:
             above = columns[1][self._rest_bytes - 1 :: self._rest_bytes] >> np.uint8(header.rest_bits % 8)
             self._check_each(above == 0, first, "padding is not zero")
-        if header.kind == COPIES and header.width < WORD_BITS:
+        if header.kind == KIND_COPIES and header.width < WORD_BITS:
             self._check_each(keys << np.uint64(header.width) == 0, first, "padding is not zero")
-        if header.kind == REFERENCES:
+        if header.kind == KIND_REFERENCES:
             self._check_each(self.row_numbers(keys) < header.count, first, "a reference leads to no row")
         return keys
 
@@ -381,7 +381,7 @@ class ColumnWriter:
     """Writes one column table or row file: :meth:`feed` sorted keys or rows, then :meth:`finish`.
 
     Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows have the shape (n, words). The count and
-    the digest of the layout must be those of the fingerprints that will be fed. What is kept in memory is the directory, and
+    the digest of the layout must be of the fingerprints that will be fed. What is kept in memory is the directory, and
     eight bytes for each page that was written.
     """
 
@@ -403,7 +403,7 @@ class ColumnWriter:
             raise self._miscounted()
         for start in range(0, len(entries), FEED_KEYS):
             part = entries[start : start + FEED_KEYS]
-            if self._layout.kind == ROWS:
+            if self._layout.kind == KIND_ROWS:
                 self._cutter.count(part)
                 self._write(*self._tags.add(part.reshape(-1).view(np.uint8)))
             else:

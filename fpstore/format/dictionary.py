@@ -71,7 +71,7 @@ class Dictionary:
     def verify(self, tick: Callable[[int], None] = lambda rows: None) -> npt.NDArray[np.bool_]:
         """Check every string, and that it leads back to its number; return which numbers have a string.
 
-        The strings come by number and the numbers by hash: a sum of both pairs tells whether they are the same.
+        The strings come by number and the numbers by hash: a sum of both pairs shows whether they are the same.
         """
         has_string, digest = self._verify_strings(tick)
         strings = int(np.count_nonzero(has_string))

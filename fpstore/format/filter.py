@@ -95,6 +95,6 @@ class FilterReader(StoredFile):
             piece = expected[start : start + PIECE_BYTES]
             wrong = np.flatnonzero(self.exactly(at + start, len(piece)) != piece)
             if len(wrong):
-                told = f"byte {at + start + int(wrong[0])} differs from what its table gives: {RUN_REPAIR}"
-                raise CorruptStoreError(f"{self.path}: {told}", path=self.path)
+                message = f"byte {at + start + int(wrong[0])} differs from what its table gives: {RUN_REPAIR}"
+                raise CorruptStoreError(f"{self.path}: {message}", path=self.path)
         return at + len(expected)

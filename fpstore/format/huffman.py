@@ -43,7 +43,7 @@ def code_lengths(histogram: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
     return lengths
 
 
-class Histogram:
+class GapHistogram:
     """Counts the first differing bits of successive keys, by the place of the bit."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Histogram:
             raise CorruptStoreError(f"{key:016x} comes after {before:016x}: a table out of order: run fpstore verify")
 
 
-class KeySummary(Histogram):
+class KeySummary(GapHistogram):
     """The facts about distinct keys that the writer of a table needs: number, set digest and histogram of ascending keys."""
 
     def __init__(self) -> None:

@@ -18,8 +18,8 @@ from fpstore.design.tables import TAG_BITS, TableSpec, row_bucket_bits
 from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 
-COPIES, REFERENCES, ROWS = range(3)  # kinds of column tables
-KINDS = {COPIES: tables.COPIES, REFERENCES: tables.REFERENCES, ROWS: tables.ROWS}
+KIND_COPIES, KIND_REFERENCES, KIND_ROWS = range(3)  # kinds of column tables, as they are stored
+KINDS = {KIND_COPIES: tables.COPIES, KIND_REFERENCES: tables.REFERENCES, KIND_ROWS: tables.ROWS}
 _KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
 NOWHERE = np.uint64(2**64 - 1)  # the block in which a fingerprint is that is not there
 

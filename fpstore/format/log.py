@@ -88,10 +88,10 @@ class LogHeader(NamedTuple):
         for name, wanted, got in zip(self._fields, expected, self, strict=True):
             if wanted != got:
                 what = name.replace("_", " ")
-                told = f"{what} of the header is {got}, the manifest says {wanted}"
+                message = f"{what} of the header is {got}, the manifest says {wanted}"
                 if name in ("identity", "generation"):
-                    told = f"the log of {'another store' if name == 'identity' else f'generation {got}'}"
-                raise CorruptStoreError(f"{path}: {told}: {RUN_REPAIR}", path=path, expected=wanted, got=got)
+                    message = f"the log of {'another store' if name == 'identity' else f'generation {got}'}"
+                raise CorruptStoreError(f"{path}: {message}: {RUN_REPAIR}", path=path, expected=wanted, got=got)
 
 
 def parse_header(data: bytes, path: Path) -> LogHeader:
@@ -104,8 +104,8 @@ def parse_header(data: bytes, path: Path) -> LogHeader:
     if magic != MAGIC:
         raise CorruptStoreError(f"{path}: not a log", path=path)
     if (version, size, flags) != (VERSION, HEADER_BYTES, 0):
-        told = f"{path}: a log of version {version}, this fpstore reads {VERSION}"
-        raise FormatVersionError(told, path=path, expected=VERSION, got=version)
+        message = f"{path}: a log of version {version}, this fpstore reads {VERSION}"
+        raise FormatVersionError(message, path=path, expected=VERSION, got=version)
     if kind >= len(ID_KINDS) or width not in WIDTHS:
         raise CorruptStoreError(f"{path}: the header of the log is malformed: {RUN_REPAIR}", path=path)
     return LogHeader(identity, generation, first, Totals(fingerprints, ids, row, ID_KINDS[kind]), width)
@@ -129,13 +129,13 @@ def end_word(end: int) -> int:
     return (end * _END_FACTOR % 2**64 >> 64 - _END_CHECK_BITS) << _END_BITS | end
 
 
-def told_end(word: int, path: Path) -> int:
+def published_end(word: int, path: Path) -> int:
     """Return the end of the log that a word holds; CorruptStoreError if the word is damaged."""
     word &= ~SUPERSEDED
     end = word & ((1 << _END_BITS) - 1)
     if end < HEADER_BYTES or end % ALIGN or word != end_word(end):
-        told = f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): {RUN_REPAIR}"
-        raise CorruptStoreError(told, path=path, got=WORDS_AT)
+        message = f"{path}: the log is damaged at byte {WORDS_AT} (where it ends): {RUN_REPAIR}"
+        raise CorruptStoreError(message, path=path, got=WORDS_AT)
     return end
 
 
@@ -233,23 +233,23 @@ class LogFile:
         exact = None
         while exact != self._is_exact():  # a writer that opens the log makes its end exact
             exact = self._is_exact()
-            told = told_end(self.word_at(END), self.path)  # after the question: the writer stores the end first
-            end = told if exact else os.fstat(self.descriptor).st_size
+            published = published_end(self.word_at(END), self.path)  # after the question: the writer stores the end first
+            end = published if exact else os.fstat(self.descriptor).st_size
             for records in self.whole_records(place, number, end):
                 if exact != self._is_exact():
                     break  # it may be what that writer has not made durable yet
                 yield self.checked(records)
                 place, number = records.end, records.last + 1
         if not exact:
-            self.check_tail(place, told)
-        elif place < told:
+            self.check_tail(place, published)
+        elif place < published:
             raise self.damaged_at(place)
 
     def durable_end(self) -> int:
         """Check that the log belongs to the manifest; return where its durable part ends."""
         self.check_header()
         if self._is_exact():
-            return told_end(self.word_at(END), self.path)
+            return published_end(self.word_at(END), self.path)
         place = HEADER_BYTES
         for records in self.read(place, 1):
             place = records.end
@@ -271,19 +271,19 @@ class LogFile:
             raise CorruptStoreError(f"{self.path}: the log is malformed ({what}): {RUN_REPAIR}", path=self.path)
         return records
 
-    def check_tail(self, place: int, told: int) -> None:
+    def check_tail(self, place: int, published: int) -> None:
         """Refuse a log whose records stop being whole at a place that was durable.
 
-        It was if the end told in the header is behind it, or if a later record says so. Otherwise a machine stopped while the
-        record was written, and nobody was told that it is there.
+        It was if the published end is behind it, or if a later record says so. Otherwise a machine stopped while the record was
+        written, and no reader has seen it.
         """
-        if place < told or any(durable > place for _, durable, _ in self.later_records(place)):
+        if place < published or any(durable > place for _, durable, _ in self.later_records(place)):
             raise self.damaged_at(place)
 
     def damaged_at(self, place: int) -> CorruptStoreError:
         """Return the error for a record that is not whole."""
-        told = f"{self.path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}"
-        return CorruptStoreError(told, path=self.path, got=place)
+        message = f"{self.path}: the log is damaged at byte {place} (a record is not whole): {RUN_REPAIR}"
+        return CorruptStoreError(message, path=self.path, got=place)
 
 
 class OpenLog(LogFile):
@@ -302,7 +302,7 @@ class OpenLog(LogFile):
                 protection = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
                 self._mapped = mmap.mmap(self.descriptor, HEADER_BYTES, prot=protection)
             self.words = memoryview(self._mapped).cast("Q")
-            told_end(self.word, path)
+            published_end(self.word, path)
         except BaseException:
             OpenLog.close(self)
             raise
@@ -328,9 +328,9 @@ class LogReader(OpenLog):
     """A log, open for reading. It writes and locks nothing, and survives a fork."""
 
     @property
-    def told(self) -> int:
-        """The place that the word at END tells."""
-        return told_end(self.word, self.path)
+    def published_end(self) -> int:
+        """The end of what is durable, by the word at END."""
+        return published_end(self.word, self.path)
 
     @property
     def is_there(self) -> bool:

@@ -32,7 +32,7 @@ from fpstore.format.log import (
     boot_word,
     end_word,
     parse_header,
-    told_end,
+    published_end,
 )
 
 LEAST_STEP, MOST_STEP = 1 << 16, 1 << 24  # how much space is made ahead
@@ -50,8 +50,9 @@ def create_log(path: Path, header: LogHeader) -> None:
 class LogWriter(OpenLog):
     """A log, open for appending by the process that holds the writer's lock.
 
-    Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable and never told is kept.
-    ``number`` is that of the last record, ``place`` the end of what was appended, ``durable`` that of what is durable and told.
+    Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable and never published is kept.
+    ``number`` is that of the last record, ``place`` the end of what was appended, ``durable`` the end of what is durable
+    and published.
     """
 
     def __init__(self, path: Path, header: LogHeader) -> None:
@@ -62,12 +63,12 @@ class LogWriter(OpenLog):
         self._step = LEAST_STEP  # how much space is made ahead next
         self._flag = 0  # SUPERSEDED, once another generation is announced
         try:
-            told = told_end(self.word, path)
+            published = published_end(self.word, path)
             self.place, self.number = HEADER_BYTES, 0
             for records in self.whole_records(HEADER_BYTES, 1, os.fstat(self.descriptor).st_size):
                 self.place, self.number = records.end, records.last
-            self.check_tail(self.place, told)
-            with refusing(path):  # remains of a record that was never told must not be taken for one later
+            self.check_tail(self.place, published)
+            with refusing(path):  # remains of a record that was never published must not be taken for one later
                 os.ftruncate(self.descriptor, self.place)
                 os.fsync(self.descriptor)
             self._size = self.place  # of the file, with the space made ahead
@@ -89,8 +90,8 @@ class LogWriter(OpenLog):
         if self._failed:
             self.take_back(self.place, self.number)
             if self._failed:
-                told = "a record that was half written cannot be taken back; nothing was changed: the next change tries again"
-                raise StorageError(f"{self.path}: {told}", path=self.path)
+                message = "a record that was half written cannot be taken back; nothing was changed: the next change tries again"
+                raise StorageError(f"{self.path}: {message}", path=self.path)
         place, number = self.place, self.number
         length = HEAD + len(payload)
         body = RECORD.pack(length, number + 1, self.durable) + payload
@@ -209,7 +210,7 @@ class LogWriter(OpenLog):
             if self._given_back.alive and self.durable == self.place and not self.word & SUPERSEDED:
                 with suppress(OSError):
                     os.ftruncate(self.descriptor, self.place)
-                    os.fdatasync(self.descriptor)  # the end too: it tells damage of the last record from one that was torn
+                    os.fdatasync(self.descriptor)  # the end too: it distinguishes a damaged last record from a torn one
         finally:
             super().close()
 

@@ -86,7 +86,7 @@ def _seed_words(keys: Words) -> Words:
 class MappingWriter:
     """Writes the two files of a mapping: :meth:`add` keys with their numbers, ascending, then :meth:`finish`.
 
-    The histogram, count and digest of the layout must be those of the keys that will be added. With ``beside``, a thread writes
+    The histogram, count and digest of the layout must be of the keys that will be added. With ``beside``, a thread writes
     the numbers while the next keys are added.
     """
 
@@ -155,8 +155,8 @@ class MappingWriter:
         self._records.abort()
 
 
-class Mapping:
-    """Reads a mapping: its open table, and the file of the numbers, of which :meth:`MappingWriter.finish` returned the shape."""
+class IdMapping:
+    """Reads a mapping: its open table, and the file of the numbers, whose shape :meth:`MappingWriter.finish` returned."""
 
     def __init__(self, table: Table, path: Path, shape: dict[str, int]) -> None:
         self._reader = SealedReader(path, shape, Width(table.kernel.width).words)
@@ -274,7 +274,7 @@ class Mapping:
     def verify_numbers(self, entry_counts: Iterable[Counts], tick: Callable[[int], None] = lambda rows: None) -> int:
         """Check that each block has exactly one good record, for its number of keys; return how many numbers there are.
 
-        ``entry_counts`` are those of successive blocks, in pieces; ``tick`` is called now and then with the keys checked since.
+        ``entry_counts`` are of successive blocks, in pieces; ``tick`` is called now and then with the keys checked since.
         """
         self._reader.verify()
         total = block = waiting = 0
@@ -320,7 +320,7 @@ class Mapping:
         self._table = None
 
 
-class KeyedMapping(Mapping):
+class KeyedMapping(IdMapping):
     """A mapping that opens its table; ``names`` are the files of the table and of the numbers."""
 
     def __init__(self, folder: Path, names: tuple[str, str], key_count: int, key_digest: int, shape: dict[str, int]) -> None:
@@ -352,7 +352,7 @@ class IdIndex(KeyedMapping):
         bits = self._rank_bits
         return [(place >> bits, place & ((1 << bits) - 1)) for place in self.get(number)]
 
-    def verify_with(self, ids: Mapping, tick: Callable[[int], None] = lambda rows: None) -> None:
+    def verify_with(self, ids: IdMapping, tick: Callable[[int], None] = lambda rows: None) -> None:
         """Check all of it, and that it says the same as the id map."""
         self.verify(tick)
         expected = sum(pair_digest(numbers, places) for numbers, places in ids.places(self._rank_bits)) % 2**64

@@ -36,7 +36,7 @@ SPARSE = 64  # blocks between keys that are read one by one
 class PackedWriter:
     """Writes one packed table, and its filter beside it: :meth:`feed` sorted permuted keys, then :meth:`finish`.
 
-    The histogram and the count of the layout must be those of the keys that will be fed.
+    The histogram and the count of the layout must be of the keys that will be fed.
     """
 
     def __init__(self, path: Path, layout: TableLayout) -> None:
@@ -166,8 +166,8 @@ class PackedTable(StoredFile):
         """Refuse a table of another codec than the store's: a probe reads all its tables alike."""
         got = HUFFMAN if any(self.header.code_bits) else ELIAS_FANO
         if got != codec:
-            told = f"{self.path}: codec is {got}, the store expects {codec}"
-            raise CorruptStoreError(told, path=self.path, expected=codec, got=got)
+            message = f"{self.path}: codec is {got}, the store expects {codec}"
+            raise CorruptStoreError(message, path=self.path, expected=codec, got=got)
 
     # The key index
 
@@ -276,8 +276,8 @@ class PackedTable(StoredFile):
             ("set digest", header.set_digest, digest % 2**64),
         ):
             if expected != got:
-                told = f"{self.path}: {what} is {got}, the header says {expected}"
-                raise CorruptStoreError(told, path=self.path, expected=expected, got=got)
+                message = f"{self.path}: {what} is {got}, the header says {expected}"
+                raise CorruptStoreError(message, path=self.path, expected=expected, got=got)
 
     def check_index(self) -> None:
         """Check that the keys ascend, and that the directory belongs to them."""

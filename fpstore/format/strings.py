@@ -63,7 +63,7 @@ class StringLayout(NamedTuple):
 
 
 def parse_layout(values: Iterable[bytes | None]) -> StringLayout | None:
-    """Return the layout from the values of LAYOUT_KEYS, of which one is enough; None if all are damaged."""
+    """Return the layout from the values of LAYOUT_KEYS, where one is enough; None if all are damaged."""
     for key, value in zip(LAYOUT_KEYS, values, strict=True):
         content = None if value is None else checked(key, value)
         if content is not None and len(content) >= _LAYOUT.size:
@@ -175,7 +175,7 @@ class StringWriter:
         self._waiting = waiting.slice(whole, len(waiting))
 
     def _compress(self, strings: StringColumn) -> None:
-        """Append records of strings, of which the last may be short."""
+        """Append records of strings; the last may be short."""
         if not len(strings):
             return
         count, step = len(strings), self._layout.per_record

@@ -21,7 +21,7 @@ from fpstore.format.dictionary import Dictionary
 from fpstore.format.filter import FilterReader, filter_name
 from fpstore.format.layout import table_name
 from fpstore.format.manifest import Manifest, generation_folder
-from fpstore.format.mapping import IDS_FILE, IdIndex, Mapping
+from fpstore.format.mapping import IDS_FILE, IdIndex, IdMapping
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.table import Table, open_table
 from fpstore.query.batches import MatchColumns
@@ -47,7 +47,7 @@ class Generation:
             table.check_place(self.design, i, count, digest)
             if isinstance(table, PackedTable):
                 table.check_codec(manifest.codec)
-        self.ids = Mapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
+        self.ids = IdMapping(self._tables[0], self.folder / IDS_FILE, self.record.ids_file)
         self.dictionary: Dictionary | None = None
         described = self.record.dictionary
         self.places: IdIndex | None = None

@@ -13,7 +13,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of
 from fpstore.base.width import Width
 from fpstore.design.costs import scan_nanoseconds
-from fpstore.design.estimates import Requirements, probe_nanoseconds
+from fpstore.design.estimates import FEWEST_FOR_BYTES, Requirements, probe_nanoseconds
 from fpstore.design.planner import choose
 from fpstore.errors import ScanWarning
 from fpstore.query.batches import MatchColumns, collected, no_matches
@@ -21,7 +21,6 @@ from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
 SILENT = "Store.scan and fpstore scan give no such notice"
-FEWEST_TOLD = 1 << 12  # with fewer fingerprints, most bytes are in files that every store has
 
 
 def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads: int) -> MatchColumns:
@@ -66,7 +65,7 @@ def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> 
     best = choose(fingerprint_count, radius, Requirements(width))
     if best.design.scans(fingerprint_count, radius):
         return f"{message}. For radius {radius} that is the best design, too. {SILENT}"
-    size = f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint" if fingerprint_count >= FEWEST_TOLD else ""
+    size = f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint" if fingerprint_count >= FEWEST_FOR_BYTES else ""
     return f"{message}. A store built with radius {radius} (design {best.name}{size}) answers from its tables. {SILENT}"
 
 

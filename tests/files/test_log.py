@@ -40,7 +40,7 @@ from fpstore.format.log import (
     LogReader,
     boot_word,
     end_word,
-    told_end,
+    published_end,
 )
 from fpstore.format.log_writer import supersede_log
 from fpstore.format.record import ADD, ID_KINDS, IN_BASE, Change, Totals, pack_change, pack_one
@@ -180,10 +180,10 @@ def test_a_record_of_20_mb_and_many_small_ones(path, monkeypatch):
 @pytest.mark.parametrize("end", [4096, 4104, 5000 * 8, 2**30, 2**47 + 8, 2**48 - 8])
 def test_a_flipped_bit_of_the_end_is_found(end, tmp_path):
     assert end_word(end) == reference_log.end_word(end)
-    assert told_end(end_word(end), tmp_path) == told_end(end_word(end) | 1 << 63, tmp_path) == end
+    assert published_end(end_word(end), tmp_path) == published_end(end_word(end) | 1 << 63, tmp_path) == end
     for bit in range(63):
         with pytest.raises(CorruptStoreError, match="damaged at byte 512"):
-            told_end(end_word(end) ^ 1 << bit, tmp_path)
+            published_end(end_word(end) ^ 1 << bit, tmp_path)
 
 
 # --- Torn tails and damage ------------------------------------------------------------------------

@@ -120,7 +120,7 @@ def test_the_end_is_told_before_it_is_called_exact(full, monkeypatch):
     reader, told = open_reader(path), []
 
     def asked():
-        told.append(reader.told)
+        told.append(reader.published_end)
         return boot_word()
 
     monkeypatch.setattr(log_writer, "boot_word", asked)

@@ -400,7 +400,7 @@ def test_a_file_that_is_mostly_a_hole(tmp_path, name, with_manifest):
     assert not report.sound
     assert content(report.output) == right
     if with_manifest:
-        assert f"{name}: 8,796,093,022,208 bytes, of which most are a hole" in " ".join(report.faults)
+        assert f"{name}: 8,796,093,022,208 bytes, most of them a hole" in " ".join(report.faults)
 
 
 def test_a_value_that_is_mostly_a_hole(tmp_path, monkeypatch):

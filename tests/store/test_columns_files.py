@@ -29,7 +29,7 @@ from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, FpstoreError, InputError, StoreNotFoundError
 from fpstore.format import column_table
 from fpstore.format.column_table import ColumnTable, ColumnWriter
-from fpstore.format.layout import COPIES, REFERENCES, ROWS, ColumnLayout
+from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, ColumnLayout
 
 
 def numbers(words, width):
@@ -53,14 +53,23 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
     digest = _kernel.digest(as_given(words))
     layouts = [
         ColumnLayout(
-            REFERENCES if width > 64 else COPIES, width, len(words), digest, permutation, bucket_bits, tag_bits, i - 1, i, tables
+            KIND_REFERENCES if width > 64 else KIND_COPIES,
+            width,
+            len(words),
+            digest,
+            permutation,
+            bucket_bits,
+            tag_bits,
+            i - 1,
+            i,
+            tables,
         )
         for i, (permutation, tag_bits) in enumerate(deal(width, tables, bucket_bits, rng)[:2])
     ]
     if width > 64:
         layouts.append(rows_layout(width, len(words), digest, bucket_bits))
     for layout in layouts:
-        entries = as_given(words) if layout.kind == ROWS else keys_of(words, layout.permutation, bucket_bits, width)
+        entries = as_given(words) if layout.kind == KIND_ROWS else keys_of(words, layout.permutation, bucket_bits, width)
         path = write(tmp_path / "t", layout, entries, pieces=1 + count % 3)
         assert path.read_bytes() == reference.build(referred(layout), numbers(words, width))
 
@@ -68,7 +77,7 @@ def test_the_writer_writes_what_the_format_page_says(tmp_path, width, tables, bu
 def test_large_sections_are_written_page_by_page(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     words = make_set("uniform", 64, 30_000, rng)
-    layout = ColumnLayout(COPIES, 64, len(words), _kernel.digest(as_given(words)), bytes(range(64)))
+    layout = ColumnLayout(KIND_COPIES, 64, len(words), _kernel.digest(as_given(words)), bytes(range(64)))
     for size in (1, 4096, 10_000, 1 << 30):
         monkeypatch.setattr(column_table, "SECTION_BYTES", size)
         path = write(tmp_path / str(size), layout, as_given(words), pieces=37)
@@ -81,7 +90,7 @@ def test_counters_are_those_of_the_conditions(tmp_path):
     words = make_set("clustered", 64, 400, rng)
     built = Built(tmp_path, words, 64, 5, 8, rng)
     layouts = [
-        reference.Layout(COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5)
+        reference.Layout(KIND_COPIES, 64, tuple(r.kernel.permutation), 8, r.kernel.tag_bits, 0, i, 5)
         for i, r in enumerate(built.readers)
     ]
     for query in as_given(make_queries(words, 64, 20, 8, rng)).tolist():
@@ -94,7 +103,7 @@ def test_counters_are_those_of_the_conditions(tmp_path):
 
 def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
     keys = np.arange(10, dtype=np.uint64) << np.uint64(50)
-    layout = ColumnLayout(COPIES, 64, 10, 0, bytes(range(64)))
+    layout = ColumnLayout(KIND_COPIES, 64, 10, 0, bytes(range(64)))
     for name, wrong in (("equal", [0, 0]), ("less", [5, 4])):
         writer = ColumnWriter(tmp_path / name, layout)
         with pytest.raises(InputError, match="out of order"):
@@ -114,7 +123,7 @@ def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
         writer.feed(np.array([1], np.uint64))
     writer.abort()
     for change in (
-        {"kind": 3}, {"kind": REFERENCES}, {"width": 16, "permutation": bytes(range(16))}, {"bucket_bits": 7}, {"table": 1},
+        {"kind": 3}, {"kind": KIND_REFERENCES}, {"width": 16, "permutation": bytes(range(16))}, {"bucket_bits": 7}, {"table": 1},
         {"bucket_bits": 20},
         {"tag_bits": 17}, {"threshold": 17}, {"fingerprint_count": 2**32}, {"permutation": bytes(64)}, {"table_count": 2**16},
     ):  # fmt: skip

@@ -25,7 +25,11 @@ from fpstore.query.matches import Match, Matches
 JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")
 MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
-ROW, QUERY_ID, DOCUMENT = "row", "query_id", "document"  # columns that tell of a query: its place, and its id, of a text its path
+ROW, QUERY_ID, DOCUMENT = (
+    "row",
+    "query_id",
+    "document",
+)  # columns that describe a query: its place, and its id, of a text its path
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
 

@@ -49,7 +49,7 @@ _BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec
     option(
         "--index-ids", "Index integer ids, as strings always are: delete, upsert and fpstore ids then take no pass over all ids.",
     ),
-    *options.ROWS,
+    *options.ROW_OPTIONS,
     *content.DECLARED,
     *content.MAKING,
     option("--force", "Replace STORE, if it is a store already, once the new one is complete. Nothing else is ever replaced."),
@@ -125,7 +125,7 @@ def _check_inputs(given: Given, kind: str) -> None:
     if given.empty:
         rows = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type")
         given.refuse("does not go with --empty", *rows, "vector", "vector_field", "suffixes", "encoding")
-    content.check_inputs(given, kind, given.inputs, "--text makes fingerprints of the text files in it, --image of the pictures")
+    content.check_inputs(kind, given.inputs, "--text makes fingerprints of the text files in it, --image of the pictures")
     for path in given.inputs:
         if path != "-" and lies_inside(check_path(path), check_path(given.store)):
             raise InputError(f"{path}: lies inside {given.store}, which the build would replace: move it elsewhere", path=path)
@@ -268,14 +268,16 @@ def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
     if radius > lookup_radius(width):
         return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
     if crossing.radius > lookup_radius(width):
-        told = f"For {counted(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
-        told += f"above which there are none. At radius {radius} a scan is cheaper for "
+        message = f"For {counted(n, 'fingerprint')}, look-ups take less time than a scan up to radius {lookup_radius(width)}, "
+        message += f"above which there are none. At radius {radius} a scan is cheaper for "
     else:
-        told = f"By time alone, for {counted(n, 'fingerprint')} a scan is cheaper than look-ups from radius {crossing.radius} on."
-        told += f" At radius {radius}, it is cheaper for "
+        message = (
+            f"By time alone, for {counted(n, 'fingerprint')} a scan is cheaper than look-ups from radius {crossing.radius} on."
+        )
+        message += f" At radius {radius}, it is cheaper for "
     if crossing.fingerprints is None:
-        return told + "any number."
-    return told + (f"up to {counted(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")
+        return message + "any number."
+    return message + (f"up to {counted(crossing.fingerprints, 'fingerprint')}." if crossing.fingerprints else "none.")
 
 
 def _record(p: Plan) -> dict[str, Any]:

@@ -190,6 +190,7 @@ def _print_calibration(found: Calibration) -> None:
     option("--limit N", "Most differing features that are shown; JSON has all by default.", options.COUNT, 20),
     options.ENCODING,
     options.HTML,
+    options.QUIET,
     options.JSON,
 )
 def compare(given: Given) -> None:
@@ -201,7 +202,7 @@ def compare(given: Given) -> None:
 
     $ fpstore compare draft.txt notes/one.txt
     $ fpstore compare draft.txt notes/one.txt --shingle chars --shingle-size 5 --weighting set --limit 5
-    $ cat notes/two.txt | fpstore compare - draft.txt --json
+    $ cat notes/two.txt | fpstore compare - draft.txt --json --quiet
     """
     if given.a == given.b == "-":
         fail("only one of A and B can be standard input")
@@ -211,7 +212,6 @@ def compare(given: Given) -> None:
         if maker.is_empty(text):
             raise InputError(f"{_named(name)}: {maker.lack(text)}", path=name)
     found = Comparison(maker, text_a, text_b)
-    given.quiet = False
     notices.report(given)
     if given.as_json:
         print_json(_record(found, given.limit if given.is_given("limit") else None))
@@ -259,7 +259,7 @@ def _print_comparison(found: Comparison, given: Given) -> None:
         (f"A, {_named(given.a)}", record["fingerprint_a"], f"{record['features_a']:,} features, {only_a:,} only in A"),
         (f"B, {_named(given.b)}", record["fingerprint_b"], f"{record['features_b']:,} features, {only_b:,} only in B"),
         ("distance", f"{found.distance}", f"of {found.width} bits"),
-        ("shared", f"{found.shared:,}", f"features, of which {both:,} have different weights"),
+        ("shared", f"{found.shared:,}", f"features, {both:,} with different weights"),
         ("resemblance", f"{found.jaccard:.3f}", f"{found.weighted_jaccard:.3f} weighted"),
     ]
     print_table("Two texts", ("", "", ""), rows, left=(0, 2))
@@ -317,7 +317,7 @@ def weights(given: Given) -> None:
     simhash, notices = content.simhash_of(given), Notices(kind)
     rows: Any
     if kind == TEXTS:
-        content.check_inputs(given, kind, given.inputs, "")
+        content.check_inputs(kind, given.inputs, "")
         rows = open_corpus(given.inputs, True, given.suffixes, notices, given.encoding, bool(given.html))
     else:
         rows = open_source(given.inputs, format=given.format, encoding=given.encoding, again=False)

@@ -16,12 +16,13 @@ import fpstore
 from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import shown_size
 from fpstore.base.width import Width
-from fpstore.care.stats import TELLING, distribution
 from fpstore.care.stats import describe as described
+from fpstore.care.stats import distribution
 from fpstore.cli import options
 from fpstore.cli.options import argument, option, output_option
 from fpstore.cli.output import complain, print_facts, print_json, print_table, summary
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
+from fpstore.design.estimates import FEWEST_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import counted
 from fpstore.format.manifest import looks_like_store
@@ -107,7 +108,7 @@ def _has_blocks(found: dict[str, Any]) -> bool:
 
 def _print_bytes(found: dict[str, Any]) -> None:
     n, taken = found["fingerprints"], found["bytes"]
-    columns = ("part", "bytes", "", "bytes/fingerprint")[: 4 if n >= TELLING else 3]
+    columns = ("part", "bytes", "", "bytes/fingerprint")[: 4 if n >= FEWEST_FOR_BYTES else 3]
     rows = [
         (name, f"{taken[key]:,}", shown_size(taken[key]), f"{taken[key] / max(n, 1):.2f}")[: len(columns)]
         for key, name in _PARTS.items()

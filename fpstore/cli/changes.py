@@ -35,9 +35,11 @@ UPSERT_NEEDS_IDS = "--upsert needs an id in each row: without ids, rows cannot r
 
 
 def check_origin(store: Store, fingerprinter: Any, name: str, those: str, given: Given) -> None:
-    """Refuse fingerprints that were made otherwise than those of a store, and note if their origin is unknown."""
+    """Refuse fingerprints that were made in another way than the fingerprints of a store, and note if their origin is unknown."""
     if None not in (fingerprinter, store.fingerprinter) and fingerprinter != store.fingerprinter:
-        raise InputError(f"{name}: the fingerprints of {those} were made in another way than those of the store", path=store.path)
+        raise InputError(
+            f"{name}: the fingerprints of {those} were made in another way than the fingerprints of the store", path=store.path
+        )
     if store.fingerprinter is not None and fingerprinter is None:
         made = store.fingerprinter["name"]
         unknown = f"nothing says how the fingerprints of {those} were made: they may not fit"
@@ -60,7 +62,7 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
     options.OUTPUT,
     option("--with-queries", "With --unmatched, add a column with the id of the row that matched."),
     *content.KNOWN,
-    *options.ROWS,
+    *options.ROW_OPTIONS,
     option(
         "--sync", "commit: each chunk of rows is durable before the next is read; batch, none: larger groups.",
         ("commit", "batch", "none"), "commit",
@@ -121,7 +123,7 @@ def insert(given: Given) -> None:
         source, kind, notices = _source(given, known)
     counts = _Counts("changed" if given.upsert else "inserted", getattr(source, "row_numbers", False))
     writer = _writer_of_matches(given, width) if given.unmatched else nullcontext()
-    with _told(counts), given.bars(source) as bars, writer as write:
+    with _with_counts(counts), given.bars(source) as bars, writer as write:
         rest = iter(_placed(source) if kind == ROWS else source)
         first = list(islice(rest, 1))  # before the store is opened: an input that is wrong from the start changes nothing
         with fpstore.open(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
@@ -155,22 +157,22 @@ def insert(given: Given) -> None:
 
 def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
     """Return the reader of the inputs, and what they hold; with --unmatched, lines are taken as they come."""
-    kind, maker = content.known_kind(given, store)
+    kind, maker, columns = content.known_kind(given, store)
     content.refuse_foreign(given, kind)
     if not given.unmatched:
         given.refuse("needs --unmatched", "radius", "output", "with_queries", *(["threads"] if kind == FINGERPRINTS else []))
-    content.check_inputs(given, kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints")
+    content.check_inputs(kind, given.inputs, "this store takes files of fingerprints, or leave out --fingerprints")
     totals, notices = snapshot_of(store).totals, Notices(kind)
     more: dict[str, Any] = {}
     if kind == FINGERPRINTS:
         maker, more = Width(store.width, stored=True), {"chunk_rows": CHUNK_ROWS, "unbuffered": given.unmatched}
         if "-" in given.inputs and given.unmatched and given.id_type == "auto" and totals.id_kind == "integer":
-            given.id_type = "int"  # in text that comes, nobody knows of what kind later ids are
+            more["id_type"] = "int"  # in text that comes, nobody knows of what kind later ids are
     elif kind != TEXTS:
         more = {"first_row": 0 if given.id_field is not None else totals.next_row}
         if kind == ROWS:
             more |= {"chunk_rows": content.CHUNK_ROWS, "unbuffered": given.unmatched}
-    source = content.open_inputs(given, kind, given.inputs, maker, notices, **more)
+    source = content.open_inputs(given, kind, given.inputs, maker, notices, columns, **more)
     if kind == FINGERPRINTS:
         check_origin(store, source.fingerprinter, given.store, "the input", given)
     if getattr(source, "row_numbers", False):
@@ -178,8 +180,8 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
             raise InputError(UPSERT_NEEDS_IDS)
         if totals.id_kind != "row" and totals.ids:
             others = "" if kind == ROWS else ": .npy files have none, write Parquet"
-            told = f"its ids are no row numbers: name the column of the ids with --id-field{others}"
-            raise InputError(f"{store.path}: {told}", path=store.path)
+            message = f"its ids are no row numbers: name the column of the ids with --id-field{others}"
+            raise InputError(f"{store.path}: {message}", path=store.path)
     return source, kind, notices
 
 
@@ -212,7 +214,7 @@ class _Counts:
 
 
 @contextmanager
-def _told(counts: _Counts) -> Iterator[None]:
+def _with_counts(counts: _Counts) -> Iterator[None]:
     """Let an error or a signal say which rows were inserted before it."""
     try:
         with going_on(counts.said):

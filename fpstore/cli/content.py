@@ -28,6 +28,7 @@ from fpstore.hashing import (
     from_description,
     iter_documents,
 )
+from fpstore.hashing.corpora import FORMATS as TEXT_FORMATS
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
@@ -40,7 +41,6 @@ from fpstore.io.encodings import decoded
 from fpstore.io.files import MOST_BYTES, InputFile, unpacked
 from fpstore.store import Store
 
-FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")
 CHUNK_ROWS = 1 << 14  # of texts that are hashed before the first are used
 FINGERPRINTS, TEXTS, ROWS, PICTURES, VECTORS = "fingerprints", "files of texts", "columns of texts", "pictures", "vectors"
 FLAGS = {TEXTS: "--text", ROWS: "--text-field", PICTURES: "--image", VECTORS: "--vector"}
@@ -177,10 +177,13 @@ def declared_kind(given: Given) -> str:
     return kinds[0] if kinds else FINGERPRINTS
 
 
-def known_kind(given: Given, store: Store) -> tuple[str, Any]:
-    """Return what the inputs of a store hold, and the fingerprinter that it remembers for such content; None for fingerprints."""
+def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
+    """Return what the inputs of a store hold, the fingerprinter that it remembers for such content, and the columns of texts.
+
+    The last two are None for fingerprints, and the columns also for files.
+    """
     if has_fingerprints(given, store) and given.text_field is None:
-        return FINGERPRINTS, None
+        return FINGERPRINTS, None, None
     if store.fingerprinter is None:
         made = f"this store does not know how its fingerprints were made, so it takes no {ROWS}"
         raise InputError(f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}", path=store.path)
@@ -188,9 +191,10 @@ def known_kind(given: Given, store: Store) -> tuple[str, Any]:
     if given.text_field is not None and maker.items not in ("texts", "rows"):
         made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
         raise InputError(f"{store.path}: {made}, so it takes no {ROWS}", path=store.path)
-    if maker.items == "rows" and given.text_field is None:
-        given.text_field = tuple(maker.weights)  # type: ignore[attr-defined]  # of Fields
-    return _KIND[maker.items] if given.text_field is None else ROWS, maker
+    columns = given.text_field
+    if maker.items == "rows" and columns is None:
+        columns = tuple(maker.weights)  # type: ignore[attr-defined]  # of Fields
+    return _KIND[maker.items] if columns is None else ROWS, maker, columns
 
 
 def has_fingerprints(given: Given, store: Store) -> bool:
@@ -208,8 +212,8 @@ def refuse_foreign(given: Given, kind: str) -> None:
             *first, last = kinds
             what = f"{', '.join(first)} and {last}" if first else last
             fail(f"{opts[name]} is for {what}{advice}, not for {kind}")
-    if kind == ROWS and getattr(given, "format", None) not in (None, *FIELD_FORMATS):
-        fail(f"--format {given.format} has no column of texts: --text-field is for {', '.join(FIELD_FORMATS)}")
+    if kind == ROWS and getattr(given, "format", None) not in (None, *TEXT_FORMATS):
+        fail(f"--format {given.format} has no column of texts: --text-field is for {', '.join(TEXT_FORMATS)}")
 
 
 # Fingerprinters
@@ -291,13 +295,18 @@ class Notices:
 
 
 def open_fingerprints(given: Given, paths: str | Sequence[str], width: Any, **more: Any) -> Reader:
-    """Return the reader of fingerprints."""
+    """Return the reader of fingerprints; what is in ``more`` comes before the command line."""
     fields = {name: getattr(given, name) for name in ("format", *OF_FINGERPRINTS, "id_field", "id_type")}
-    return open_reader(paths, width=width, **fields, **more)
+    return open_reader(paths, width=width, **fields | more)
 
 
-def open_inputs(given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices, **more: Any) -> Any:
-    """Return the reader of inputs, which makes fingerprints of their content; a `maker` of fingerprints is their width."""
+def open_inputs(
+    given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices, columns: Any = None, **more: Any
+) -> Any:
+    """Return the reader of inputs, which makes fingerprints of their content; a `maker` of fingerprints is their width.
+
+    --text-field names the columns of texts by default.
+    """
     makes = {"suffixes": given.suffixes, "threads": given.threads}
     if kind == FINGERPRINTS:
         return open_fingerprints(given, paths, maker, **more)
@@ -315,14 +324,14 @@ def open_inputs(given: Given, kind: str, paths: Sequence[str], maker: Any, notic
     if kind == TEXTS:
         return DocumentReader(paths, maker, **makes, **reading)
     source = notices.source = TextReader(
-        paths, maker, text=given.text_field, id=given.id_field, id_type=given.id_type, format=given.format, threads=given.threads,
-        **reading, **more,
+        paths, maker, text=columns or given.text_field, id=given.id_field, id_type=given.id_type, format=given.format,
+        threads=given.threads, **reading, **more,
     )  # fmt: skip
     return source
 
 
 def open_files(given: Given, kind: str, paths: Sequence[str], maker: Any, notices: Notices) -> Any:
-    """Return the same for files of texts, pictures or vectors, of which ``-`` is a text or picture on standard input."""
+    """Return the same for files of texts, pictures or vectors, where ``-`` is a text or picture on standard input."""
     named = [path for path in paths if path != "-"]
     if kind == VECTORS or len(named) == len(paths):
         return open_inputs(given, kind, paths, maker, notices)
@@ -378,7 +387,7 @@ def _picture(maker: Any) -> Chunk:
     return Chunk(Width(maker.width).rows(numbers.values()), ids)
 
 
-def check_inputs(given: Given, kind: str, paths: Sequence[str], advice: str) -> None:
+def check_inputs(kind: str, paths: Sequence[str], advice: str) -> None:
     """Refuse inputs that cannot have the declared content; ``advice`` is for a folder among files of fingerprints."""
     if kind in (TEXTS, PICTURES) and "-" in paths:
         fail(f"{kind} are read from files and folders, not from standard input: write it to a file first")

@@ -17,7 +17,7 @@ from fpstore.cli.build import build
 from fpstore.cli.care import stats
 from fpstore.cli.jobs import cluster
 from fpstore.cli.options import option
-from fpstore.cli.output import print_table, some_ids
+from fpstore.cli.output import print_table, shown_ids
 from fpstore.cli.questions import probe
 from fpstore.cli.verb import Given, verb
 from fpstore.errors import StorageError, StoreExistsError
@@ -87,7 +87,7 @@ def print_families(clusters: Iterable[list[Any]]) -> None:
     """Print the documents of each cluster, sorted, the largest cluster first."""
     found = sorted(map(sorted, clusters), key=lambda ids: (-len(ids), ids))
     noun = "family" if len(found) == 1 else "families"
-    rows = [(str(len(ids)), some_ids(ids, _SHOWN_PATHS)) for ids in found[:_SHOWN_FAMILIES]]
+    rows = [(str(len(ids)), shown_ids(ids, _SHOWN_PATHS)) for ids in found[:_SHOWN_FAMILIES]]
     print_table(f"\n{len(found)} {noun} of near-duplicates", ("files", ""), rows, left=(1,))
     if len(found) > _SHOWN_FAMILIES:
         click.echo(f"and {len(found) - _SHOWN_FAMILIES} more")

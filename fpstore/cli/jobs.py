@@ -18,7 +18,7 @@ from fpstore.base.width import Width, check_width
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option
-from fpstore.cli.output import print_table, some_ids
+from fpstore.cli.output import print_table, shown_ids
 from fpstore.cli.signals import going_on
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
@@ -134,12 +134,12 @@ def pairs(given: Given) -> None:
             found, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
         same = totals.ids - totals.fingerprints
-    told = f"{counted(found, 'pair')} of fingerprints"
+    message = f"{counted(found, 'pair')} of fingerprints"
     if given.duplicates:
-        told += f"; {counted(shared, 'fingerprint')} of several documents"
+        message += f"; {counted(shared, 'fingerprint')} of several documents"
     elif same:
-        told += f"; {SAME.format(counted(same, 'document'))}"
-    given.note(told)
+        message += f"; {SAME.format(counted(same, 'document'))}"
+    given.note(message)
 
 
 @verb(
@@ -180,7 +180,7 @@ def cluster(given: Given) -> None:
     )
 
 
-@verb(options.STORE, argument("other", "OTHER"), options.PAIR_RADIUS, *options.ROWS, *JOB)
+@verb(options.STORE, argument("other", "OTHER"), options.PAIR_RADIUS, *options.ROW_OPTIONS, *JOB)
 def join(given: Given) -> None:
     """Find all pairs of two stores.
 
@@ -327,5 +327,5 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
     print_table("Near-duplicates", ("", "", ""), rows, left=(0, 2))
     if summary["clusters"]:
         print_table("\nClusters by size", ("documents", "clusters"), [(size, f"{n:,}") for size, n in summary["sizes"].items()])
-        largest = [(f"{len(ids):,}", some_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
+        largest = [(f"{len(ids):,}", shown_ids(ids, SHOWN_IDS)) for ids in summary["largest"]]
         print_table("\nThe largest clusters, the document that is kept first", ("documents", ""), largest, left=(1,))

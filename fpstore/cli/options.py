@@ -141,7 +141,7 @@ def argument(name: str, metavar: str, **settings: Any) -> Decorator:
     return click.argument(name, metavar=metavar, **settings)
 
 
-def check_output(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def check_output_path(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse an output that cannot be written to; nothing is written to that of a search which is quiet."""
     if value == "-" and output_is_closed() and not (ctx.params.get("quiet") and ctx.command.name in SEARCHES):
         raise StorageError(CLOSED)
@@ -166,7 +166,7 @@ def output_option(text: str, default: str | None = "-") -> Decorator:
     """Return the option ``--output``, which by default is standard output."""
     if default:
         text += " By default standard output. An existing file is replaced."
-    return option("-o --output FILE", text, default=default, show_default=False, callback=check_output)
+    return option("-o --output FILE", text, default=default, show_default=False, callback=check_output_path)
 
 
 # What several verbs have. docs/cli.md describes each once, in the section "Shared options".
@@ -222,7 +222,7 @@ SIGNED = option("--signed", "Signed integers are the bits of fingerprints of 32 
 FINGERPRINT_FIELD = option("--fingerprint-field NAME", "Column or JSON field of fingerprints. By default fingerprint.", NAME)
 ID_FIELD = option("--id-field NAME", "Column or JSON field of ids. By default id; of texts, the row number is the id.", NAME)
 ID_TYPE = option("--id-type", "Type of the ids.", ("auto", "int", "str"), "auto")
-ROWS = (FORMAT, DECIMAL, SIGNED, FINGERPRINT_FIELD, ID_FIELD, ID_TYPE)
+ROW_OPTIONS = (FORMAT, DECIMAL, SIGNED, FINGERPRINT_FIELD, ID_FIELD, ID_TYPE)
 
 SUFFIXES = option(
     "--suffix .EXT", "In folders, read only files with this extension; may be repeated. Symbolic links are not followed.",

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from fpstore.base.resources import shown_size
-from fpstore.care.stats import TELLING
 from fpstore.cli.signals import raise_again
+from fpstore.design.estimates import FEWEST_FOR_BYTES
 from fpstore.errors import counted, one_line
 
 if TYPE_CHECKING:
@@ -105,12 +105,12 @@ def summary(stats: dict[str, Any]) -> str:
         f"{stats['design']['name']} ({counted(len(stats['design']['tables']), 'table')})",
         shown_size(taken),
     ]
-    if fingerprints >= TELLING:
+    if fingerprints >= FEWEST_FOR_BYTES:
         parts.append(f"{taken / fingerprints:.1f} bytes per fingerprint")
     return ", ".join(parts)
 
 
-def some_ids(ids: Sequence[int | str], most: int) -> str:
+def shown_ids(ids: Sequence[int | str], most: int) -> str:
     """Return the first ids of a group, and how many more there are."""
     more = len(ids) - most
     return ", ".join(map(str, ids[:most])) + (f" and {more:,} more" if more > 0 else "")
@@ -159,8 +159,8 @@ class Bars:
                 share, whole = source.bytes_done, source.bytes_total
             elapsed = progress.tasks[-1].elapsed
             rate = done / elapsed if elapsed else 0.0
-            told = f"{rate / 1e6:.1f} M/s" if rate >= 1e5 else f"{rate:,.0f}/s"
-            progress.update(self._task, completed=share, total=whole, rate=f"{done:,} ({told})" if done else "")
+            speed = f"{rate / 1e6:.1f} M/s" if rate >= 1e5 else f"{rate:,.0f}/s"
+            progress.update(self._task, completed=share, total=whole, rate=f"{done:,} ({speed})" if done else "")
 
 
 def _bars() -> Progress:

@@ -34,7 +34,7 @@ CHUNK_QUERIES = 1 << 20  # read and answered together, in bounded memory; a call
 SCANNED_AT_ONCE = 1 << 10  # more would not be faster, and a signal waits until all have met a part of the table
 FIRST_QUERIES = 1 << 8
 MOST_ROWS = 1 << 20  # of matches held at once, as estimated from the queries before
-MATCHED, UNMATCHED, FAILED = 0, 1, 2  # exit codes, as those of grep
+MATCHED, UNMATCHED, FAILED = 0, 1, 2  # exit codes, as of grep
 LIMIT_GUESSES = (
     dict.fromkeys(
         ("-k", "--k", "-n", "--n", "--count"),
@@ -63,7 +63,7 @@ def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
         most,
         option("--with-queries", "Add columns with the row and the id of the query."),
         *content.KNOWN,
-        *options.ROWS,
+        *options.ROW_OPTIONS,
         options.NULL,
         options.OUTPUT,
         options.JSON,
@@ -197,7 +197,7 @@ def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scannin
     with ExitStack() as stack:
         bars = stack.enter_context(given.bars(queries.chunks if hasattr(queries.chunks, "bytes_total") else None))
         begun = iter(queries.chunks)
-        first = list(islice(begun, 1))  # it tells whether the queries have ids
+        first = list(islice(begun, 1))  # it shows whether the queries have ids
         with_ids = first[0].ids is not None if first else queries.kind in (TEXTS, PICTURES, VECTORS) or "query_id" in given.names
         writer = nullcontext(_count) if given.quiet else _writer(given, queries.kind, json_lines, with_ids, store.width)
         write = stack.enter_context(writer)
@@ -281,24 +281,24 @@ def _queries(given: Given, store: Store) -> _Queries:
     if not given.words and not given.input:
         fail("give fingerprints, files or --input FILE")
     words = _fingerprints_of_words(given, store)
-    kind, maker = FINGERPRINTS, Width(store.width, stored=True)
+    kind, maker, columns = FINGERPRINTS, Width(store.width, stored=True), None
     fields = not content.has_fingerprints(given, store) and store.fingerprinter["name"] == "fields"  # type: ignore[index]
     if words is None:
-        kind, maker = content.known_kind(given, store)
+        kind, maker, columns = content.known_kind(given, store)
         if kind == ROWS:
             fail("the texts of rows are in files that --input names, with --text-field")
         given.refuse(f"does not go with {kind}", "input")
     elif given.text_field is not None or (fields and given.input and not len(words)):
         if len(words) or not given.input:
             fail("--text-field names a column of --input, and does not go with fingerprints as arguments")
-        kind, maker = content.known_kind(given, store)
+        kind, maker, columns = content.known_kind(given, store)
         given.refuse("does not go with --text-field", "null")
     content.refuse_foreign(given, kind)
     notices = Notices(kind)
     if words is None:
         return _Queries(kind, content.open_files(given, kind, given.words, maker, notices), notices)
     if kind == ROWS:
-        reader = content.open_inputs(given, kind, given.input, maker, notices, chunk_rows=content.CHUNK_ROWS)
+        reader = content.open_inputs(given, kind, given.input, maker, notices, columns, chunk_rows=content.CHUNK_ROWS)
         placed = (Asked(chunk[0], None if reader.row_numbers else chunk[1], places) for chunk, places, _ in reader.placed())
         return _Queries(kind, placed, notices)
     if len(words) or not given.input:
@@ -311,7 +311,7 @@ def _queries(given: Given, store: Store) -> _Queries:
         given.note("the queries and the store have fingerprints that were made in different ways, so distances may mean nothing")
     if not len(words):
         return _Queries(kind, reader, notices, reader.rows)
-    # Without ids, which those of the command line do not have.
+    # Without ids, which fingerprints of the command line do not have.
     chunks = chain([Chunk(words, None)], (Chunk(chunk.fingerprints, None) for chunk in reader))
     return _Queries(kind, chunks, notices, None if reader.rows is None else reader.rows + len(words))
 

@@ -97,7 +97,7 @@ class BitSample(VectorFingerprinter):
         if values.shape[1] == self.dimension:
             if values.dtype.kind != "b" and (wrong := (values != 0) & (values != 1)).any():
                 place, column = map(int, np.argwhere(wrong)[0])
-                raise block.refuse(place, f"component {column} is {values[place, column]}: bits are 0 or 1")
+                raise block.error_at(place, f"component {column} is {values[place, column]}: bits are 0 or 1")
             bits = values[:, places] != 0
         else:
             bits = values[:, places >> 3] & (0x80 >> (places & 7)).astype(np.uint8) != 0
@@ -183,7 +183,7 @@ class Unary(VectorFingerprinter):
         if len(values) and (values.min() < self.low or values.max() > self.high):
             place, column = map(int, np.argwhere((values < self.low) | (values > self.high))[0])
             reason = f"component {column} is {values[place, column]}, out of the range from {self.low} to {self.high}"
-            raise block.refuse(place, reason)
+            raise block.error_at(place, reason)
         columns, steps = _thresholds(self)
         bits = np.zeros((len(values), self.width), np.bool_)
         bits[:, : len(columns)] = values[:, columns].astype(np.int64) > steps

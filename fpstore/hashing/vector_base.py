@@ -34,7 +34,7 @@ class Block(Sequence[Any]):
     def __getitem__(self, place: Any) -> Any:
         return self.values[place]
 
-    def refuse(self, place: int, reason: str) -> InputError:
+    def error_at(self, place: int, reason: str) -> InputError:
         """Return the error for one of the vectors."""
         return InputError(f"vector {self.first + place}: {reason}", got=self.first + place)
 

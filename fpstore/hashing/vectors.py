@@ -167,7 +167,7 @@ class HyperplaneHash(VectorFingerprinter):
         for place in np.flatnonzero(~np.isfinite(squares)).tolist():
             wrong = np.flatnonzero(~np.isfinite(values[place]))
             if len(wrong):
-                raise block.refuse(place, f"component {wrong[0]} is {values[place, wrong[0]]}: vectors have finite numbers")
+                raise block.error_at(place, f"component {wrong[0]} is {values[place, wrong[0]]}: vectors have finite numbers")
         known = squares > _SMALL
         for place in np.flatnonzero(~known).tolist():
             known[place] = values[place].any()

@@ -155,7 +155,7 @@ def test_compare_shows_what_differs(pair):
     printed = fine("compare", "a.txt", "b.txt", "--weighting", "count")
     assert f"{a:016x}  7 features, 0 only in A" in printed
     assert f"{b:016x}  8 features, 1 only in B" in printed
-    assert re.search(r"shared +7  features, of which 1 have different weights", printed)
+    assert re.search(r"shared +7  features, 1 with different weights", printed)
     assert re.search(r"the +3 +2$", printed, re.MULTILINE)
     text = (pair / "b.txt").read_text()
     assert fine("compare", "a.txt", "-", "--json", stdin=text) == fine("compare", "a.txt", "b.txt", "--json")

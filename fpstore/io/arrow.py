@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -314,7 +315,8 @@ def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
         if not content.isascii():
             array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
-        converted(strings.tolist(), partial(_decoded, what), wrong)
+        ends = (bounds - bounds[0]).tolist()
+        converted((content[start:end] for start, end in pairwise(ends)), partial(_decoded, what), wrong)
         raise
     return strings
 

@@ -63,6 +63,8 @@ if not TYPE_CHECKING:  # a type checker knows all names
         """Import a name that opening and probing a store do not need, when it is first used."""
         from importlib import import_module
 
+        if name in ("calibration", "hashing", "io"):  # the packages whose names users import
+            return import_module(f"fpstore.{name}")
         for module, names in _LATER.items():
             if name in names:
                 value = globals()[name] = getattr(import_module(f"fpstore.{module}"), name)

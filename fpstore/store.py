@@ -822,10 +822,11 @@ class Store:
         Parameters
         ----------
         *others : path-like
-            They do not change. They are streamed if they have the tables of this store's design, otherwise sorted again. A
-            fingerprint in several stores gets the ids of all.
+            Paths of stores, which do not change. They are streamed if they have the tables of this store's design, otherwise
+            sorted again. A fingerprint in several stores gets the ids of all.
         renumber : bool
-            Renumber the integer ids of each other store, in turn, from the largest so far. By default ids do not change.
+            Renumber the integer ids of each other store, in turn, from the largest so far. By default ids do
+            not change: row numbers of two stores are then the same ids of different documents.
         memory, threads, progress : optional
 
         Raises

@@ -69,7 +69,7 @@ def parse_setting(text: str, kind: type[SimHash] | type[ImageHash] = SimHash) ->
         name, equals, value = part.strip().partition("=")
         if not equals or name not in known:
             raise InputError(
-                f"a setting is a list such as {_EXAMPLES[kind.__name__]}, of the parameters {', '.join(known)}: got {show(text)}",
+                f"the setting {show(text)} is not a list such as {_EXAMPLES[kind.__name__]}; parameters are {', '.join(known)}",
                 got=text,
             )
         if name in given:

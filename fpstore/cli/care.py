@@ -310,7 +310,7 @@ def repair(given: Given) -> None:
 
 @verb(
     options.STORE,
-    output_option("Where to write the page."),
+    output_option("Where to write the page.", replaces=False),
     option("--force", "Replace the file of --output, if it exists."),
     options.PAIR_RADIUS,
     option("--no-pairs", "Leave out pairs, clusters and families, which read all fingerprints."),

@@ -180,7 +180,7 @@ def _source(given: Given, store: Store) -> tuple[Any, str, Notices]:
             raise InputError(UPSERT_NEEDS_IDS)
         if totals.id_kind != "row" and totals.ids:
             others = "" if kind == ROWS else ": .npy files have none, write Parquet"
-            message = f"its ids are no row numbers: name the column of the ids with --id-field{others}"
+            message = f"its ids are not row numbers: name the column of ids with --id-field{others}"
             raise InputError(f"{store.path}: {message}", path=store.path)
     return source, kind, notices
 
@@ -371,7 +371,9 @@ def merge(given: Given) -> None:
 def absorb(given: Given) -> None:
     """Take in the content of other stores.
 
-    The other stores do not change. A fingerprint in several stores gets the ids of all. This is a merge: see fpstore merge.
+    The other stores do not change. A fingerprint in several stores gets the ids of all. Stores whose ids are row numbers
+    have the same ids for different documents: use --renumber, unless they are parts of one store. This is a merge: see
+    fpstore merge.
 
     $ fpstore absorb crawl.fps monday.fps tuesday.fps
     $ fpstore absorb numbers.fps shard.fps --renumber --json

@@ -162,10 +162,10 @@ def _read_names(ctx: click.Context, parameter: click.Parameter, value: tuple[str
     return names
 
 
-def output_option(text: str, default: str | None = "-") -> Decorator:
+def output_option(text: str, default: str | None = "-", replaces: bool = True) -> Decorator:
     """Return the option ``--output``, which by default is standard output."""
     if default:
-        text += " By default standard output. An existing file is replaced."
+        text += " By default standard output." + " An existing file is replaced." * replaces
     return option("-o --output FILE", text, default=default, show_default=False, callback=check_output_path)
 
 

@@ -323,7 +323,7 @@ def _fingerprints_of_words(given: Given, store: Store) -> Any:
         missing = next((word for word in given.words if word != "-" and not Path(word).exists()), None)
         if missing is None:
             return None
-        parse_words([missing], given, store.width, ", and there is no such file")
+        parse_words([missing], given, store.width, ", and there is no such file; for a text, - is standard input")
     return parse_words(given.words, given, store.width, " (a file? give fingerprints or files, not both)" if or_files else "")
 
 

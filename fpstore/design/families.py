@@ -440,7 +440,7 @@ def _named(name: str, radius: int, width: int) -> list[TableSpec]:
     if name in MANKU:
         full, most = MANKU[name]
         if radius > most:
-            raise InputError(f"{name} is exact up to radius {most}, got {radius}: {full} keeps its shape and adds flips")
+            raise InputError(f"{name} is exact up to radius {most}, got {radius}: use {full}, the same shape with flips, or auto")
     match = re.fullmatch(NAME, full)
     if match is None:
         raise InputError(

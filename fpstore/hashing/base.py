@@ -182,15 +182,15 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         return batch, self.hashed(batch)
 
 
-def not_text(got: object, wanted: str) -> InputError:
-    """Return the error for a value that is no text."""
+def not_text(got: object, wanted: str, where: str = "") -> InputError:
+    """Return the error for a value that is not a text."""
     advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
-    return InputError(f"expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
+    return InputError(f"{where}expected {wanted}, got {type(got).__name__}{advice}", got=type(got))
 
 
 def refuse_item(item: object, place: int) -> NoReturn:
     """Raise InputError with the position of an item that is no text."""
-    raise not_text(item, f"item {place}: a text (str)")
+    raise not_text(item, "a text (str)", f"item {place}: ")
 
 
 def check_items(items: object, kind: str, *single: type) -> None:

@@ -61,7 +61,7 @@ def open_source(
     files = [file for path in paths for file in _files(path)]
     forms = {"parquet"} if is_table else {format_of_input(file, format, FORMATS) for file in files}
     if len(forms) > 1:
-        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}")
+        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}: {', '.join(map(str, paths[:3]))}")
     (form,) = forms
     if form != "parquet":
         parser = JsonLines if form == "jsonl" else partial(DelimitedText, dialect=cast(Dialect, form))

@@ -133,14 +133,14 @@ class Fields(Fingerprinter[Row]):
     def _texts(self, item: object, place: int) -> Texts:
         """Return the texts of a row; InputError with its position if it has another type, or none of the fields."""
         if not isinstance(item, Mapping):
-            raise not_text(item, f"item {place}: a row, which is a mapping of {', '.join(self.weights)} to texts")
+            raise not_text(item, f"a row, which is a mapping of {', '.join(self.weights)} to texts", f"item {place}: ")
         if not any(name in item for name in self.weights):
             found = show(list(item))
             raise InputError(f"item {place}: a row has one of the fields {', '.join(self.weights)}, got {found}", got=item)
         texts = tuple(None if is_null(text := item.get(name)) else text for name in self.weights)
         for name, text in zip(self.weights, texts, strict=True):
             if text is not None and not isinstance(text, str):
-                raise not_text(text, f"item {place}: {name}: a text (str) or None")
+                raise not_text(text, "a text (str) or None", f"item {place}: {name}: ")
         return texts
 
 

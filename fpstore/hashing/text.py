@@ -405,7 +405,7 @@ def _words(words: object) -> tuple[str, ...]:
 def _checked(item: object, place: int) -> list[tuple[str, float]]:
     """Return given features with their weights, or raise InputError with the position of the item."""
     if not is_iterable(item):
-        raise not_text(item, f"item {place}: a text (str) or weighted features")
+        raise not_text(item, "a text (str) or weighted features", f"item {place}: ")
     pairs = []
     for i, given in enumerate(item.items() if isinstance(item, Mapping) else item):
         found = _feature(given)

@@ -282,7 +282,8 @@ class JsonLines(LineParser):
                     if not any(field in row for field in enough):
                         lacking = f"the field {show(name)} is" if len(enough) == 1 else f"the fields {', '.join(enough)} are"
                         found = f"fields here: {', '.join(map(show, list(row)[:8]))}" if row else "the object is empty"
-                        raise wrong(place, f"{lacking} missing ({found})")
+                        texts_too = "; texts are in --text-field NAME (text=)" if name == projection.fingerprint else ""
+                        raise wrong(place, f"{lacking} missing ({found}{texts_too})")
             if len(texts) > 1 and any(name in row for row in rows):
                 self.found.add(name)
         return batch_of_values(columns, projection, rule, wrong)

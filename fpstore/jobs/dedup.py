@@ -162,7 +162,7 @@ def check_output(
     """
     path = check_path(output, "output")
     if path.is_file() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
-        raise InputError(f"{printable(output)}: is an input too", path=path)
+        raise InputError(f"{printable(output)} is an input: name another output", path=path)
     check_outside(corpus, path)
     made = was_made(folder, path)
     if of_rows and isinstance(corpus, DocumentFiles):

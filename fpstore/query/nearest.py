@@ -64,7 +64,7 @@ def scan_advice(fingerprint_count: int, own: int, radius: int, width: Width) -> 
     message = f"radius {radius} is over the store's {own}: every one of {fingerprint_count:,} fingerprints is compared"
     best = choose(fingerprint_count, radius, Requirements(width))
     if best.design.scans(fingerprint_count, radius):
-        return f"{message}. For radius {radius} that is the best design, too. {SILENT}"
+        return f"{message}. No design answers radius {radius} faster than this scan. {SILENT}"
     size = f", {best.bytes_per_fingerprint:.1f} bytes per fingerprint" if fingerprint_count >= FEWEST_FOR_BYTES else ""
     return f"{message}. A store built with radius {radius} (design {best.name}{size}) answers from its tables. {SILENT}"
 

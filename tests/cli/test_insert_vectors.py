@@ -143,7 +143,7 @@ def test_wrong_use_is_refused_and_changes_nothing(here):
         (["rows", "new.npy", "--format", "npy"], 2, "--format is for fingerprints and columns of texts (--text-field), not for"),
         (["rows", "new.npy", "--suffix", ".npy"], 2, "--suffix is for files of texts and pictures, not for vectors"),
         (["rows", "new.npy", "--vector-field", "e"], 1, "a .npy file has no columns"),
-        (["names", "new.npy"], 1, "its ids are no row numbers: name the column of the ids with --id-field: .npy"),
+        (["names", "new.npy"], 1, "its ids are not row numbers: name the column of ids with --id-field: .npy"),
         (["rows", "new.parquet"], 1, "ids"),
         (["texts", "new.npy"], 1, "holds rows, not one text"),
     ):

@@ -67,7 +67,7 @@ def test_empty_texts_and_wrong_arguments():
     assert (found[[0, 2]].tolist(), known.tolist()) == ([0, 0], [False, True, False])
     with pytest.raises(InputError, match=r"item 1: .* has no words"):
         longest.fingerprints(["a", "?"])
-    with pytest.raises(InputError, match="expected item 0: a text"):
+    with pytest.raises(InputError, match="item 0: expected a text"):
         longest.fingerprints([{"a": 1}])
     for wrong, message in (({"n": 0}, "n must be"), ({"width": 8}, "width must be"), ({"seed": -1}, "seed must be")):
         with pytest.raises(InputError, match=message):

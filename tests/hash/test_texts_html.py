@@ -179,7 +179,7 @@ def test_the_fingerprinter_of_pages_takes_one_of_texts():
     assert hasher.is_empty(EMPTY)
     with pytest.raises(InputError, match="has no main text"):
         hasher.fingerprint(EMPTY)
-    with pytest.raises(InputError, match="expected item 0: a text"):
+    with pytest.raises(InputError, match="item 0: expected a text"):
         hasher.fingerprint([("a", 1)])
     for wrong in (hasher, None, ImageHash(), SimHash):
         with pytest.raises(InputError, match="fingerprinter must be one of texts"):

@@ -201,7 +201,7 @@ def test_clusters_do_not_replace_a_text(tmp_path):
     (tmp_path / "notes").mkdir()
     listing = tmp_path / "notes" / "list.tsv"
     listing.write_text("some words")
-    with pytest.raises(InputError, match="is an input too"):
+    with pytest.raises(InputError, match="is an input: name another output"):
         check_output(listing, open_corpus(tmp_path / "notes", texts=True), overwrite=True, of_rows=False)
 
 
@@ -211,8 +211,8 @@ def test_outputs_that_are_refused(tmp_path):
     (tmp_path / "link.csv").symlink_to(path)
     (tmp_path / "there.csv").write_text("kept as it is")
     for output, kind, message in (
-        (path, InputError, "is an input too"),
-        (tmp_path / "link.csv", InputError, "is an input too"),
+        (path, InputError, "is an input: name another output"),
+        (tmp_path / "link.csv", InputError, "is an input: name another output"),
         (tmp_path / "clean.parquet", InputError, r"name a \.csv file"),
         (tmp_path / "none" / "clean.csv", StorageError, "no such folder"),
         (tmp_path / "there.csv", StoreExistsError, "exists"),

@@ -75,7 +75,7 @@ def test_where_warnings_are_errors_each_probe_is_one(path):
 
 
 def test_where_no_design_is_cheaper_the_advice_is_a_scan(path):
-    with fpstore.open(path) as store, pytest.warns(ScanWarning, match="For radius 30 that is the best design, too"):
+    with fpstore.open(path) as store, pytest.warns(ScanWarning, match="No design answers radius 30 faster than this scan"):
         store.probe(1, 30)
 
 

@@ -59,7 +59,7 @@ _PART_BYTES = 1 << 20
 ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
 NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
 NO_ROWS = (
-    "holds rows, not one text: name the column of texts with --text-field (TextReader in Python); "
+    "holds rows, not one text: name the column of texts with --text-field NAME (TextReader in Python); "
     "for rows of fingerprints, leave out --text, or give insert --fingerprints"
 )
 

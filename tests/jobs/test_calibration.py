@@ -300,7 +300,7 @@ def test_wrong_labels_are_refused():
 
 def test_what_cannot_be_measured_is_refused():
     for text, told in (
-        ("", "of the parameters shingle, size"), ("sise=1", "of the parameters"), ("size", "of the parameters"),
+        ("", "parameters are shingle, size"), ("sise=1", "parameters are"), ("size", "parameters are"),
         ("size=1,size=2", "size twice"), ("size=0", "size must be"), ("shingle=bytes", "shingle must"), ("size=x", "size must"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=told):

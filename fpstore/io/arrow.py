@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -315,8 +314,7 @@ def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
         if not content.isascii():
             array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
-        ends = (bounds - bounds[0]).tolist()
-        converted((content[start:end] for start, end in pairwise(ends)), partial(_decoded, what), wrong)
+        converted(strings.tolist(), partial(_decoded, what), wrong)
         raise
     return strings
 

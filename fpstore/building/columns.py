@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Groups, Words
+from fpstore.base.aliases import Array, Groups, Words
 from fpstore.base.arrays import lims_of, spans
 from fpstore.base.threads import ahead
 from fpstore.base.width import empty_rows
 from fpstore.disk.mapped import own_pages
 from fpstore.disk.temporary import SpillFile
 from fpstore.format.huffman import KeySummary
-
-Array = npt.NDArray[Any]
 
 COPY_ROWS = 1 << 18  # rows that are copied, read or written between two checks for a stop
 

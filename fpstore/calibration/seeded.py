@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from fpstore import _kernel
+from fpstore.hashing.vector_base import STEP, mix
 
 T = TypeVar("T")
 _MASK = 2**64 - 1
+_STEPS = np.arange(32, 0, -1, dtype=np.uint64) * STEP  # of the words that are drawn together
 
 
 class Draws:
@@ -18,15 +22,15 @@ class Draws:
     """
 
     def __init__(self, *key: int | str) -> None:
+        self._words: list[int] = []  # that were drawn ahead, the last one first
         self._state = _kernel.xxh64("\0".join(map(str, key)).encode("utf-8", "surrogatepass"))
 
     def word(self) -> int:
         """Return a number below 2^64."""
-        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
-        mixed = self._state
-        mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
-        return mixed ^ mixed >> 31
+        if not self._words:
+            self._words = mix(np.uint64(self._state) + _STEPS).tolist()
+            self._state = (self._state + int(_STEPS[0])) & _MASK
+        return self._words.pop()
 
     def below(self, end: int) -> int:
         """Return a number from 0 to ``end`` - 1."""

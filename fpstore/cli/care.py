@@ -345,7 +345,7 @@ def report(given: Given) -> None:
         stats, files = described(snapshot, opened.stats()["bytes"]["delta"]), Files(folder, opened.fingerprinter)
         page = page_of(snapshot, stats, None if given.no_pairs else radius, files, given.resources(bars))
     if files.missing:
-        given.note(f"{files.told()}: paths are read from {folder or check_path('.')}; --files-in names another folder")
+        given.note(f"{files.sentence()}: paths are read from {folder or check_path('.')}; --files-in names another folder")
     with Sink(given.output) as sink:
         sink.write(page.encode())
 

@@ -28,7 +28,6 @@ from fpstore.hashing import (
     from_description,
     iter_documents,
 )
-from fpstore.hashing.corpora import FORMATS as TEXT_FORMATS
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
@@ -39,6 +38,7 @@ from fpstore.hashing.weights import MOST_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader
 from fpstore.io.encodings import decoded
 from fpstore.io.files import MOST_BYTES, InputFile, unpacked
+from fpstore.io.source import FIELD_FORMATS
 from fpstore.store import Store
 
 CHUNK_ROWS = 1 << 14  # of texts that are hashed before the first are used
@@ -212,8 +212,8 @@ def refuse_foreign(given: Given, kind: str) -> None:
             *first, last = kinds
             what = f"{', '.join(first)} and {last}" if first else last
             fail(f"{opts[name]} is for {what}{advice}, not for {kind}")
-    if kind == ROWS and getattr(given, "format", None) not in (None, *TEXT_FORMATS):
-        fail(f"--format {given.format} has no column of texts: --text-field is for {', '.join(TEXT_FORMATS)}")
+    if kind == ROWS and getattr(given, "format", None) not in (None, *FIELD_FORMATS):
+        fail(f"--format {given.format} has no column of texts: --text-field is for {', '.join(FIELD_FORMATS)}")
 
 
 # Fingerprinters

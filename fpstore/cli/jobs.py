@@ -79,7 +79,7 @@ def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdenti
 
 
 @contextmanager
-def _written(given: Given, job: StoreJob, columns: tuple[str, ...], width: int = 64) -> Iterator[tuple[Any, Writer]]:
+def _written(given: Given, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64) -> Iterator[tuple[Any, Writer]]:
     """Do a job over a store, whose work is kept if the user wants that, and open the output."""
     folder = resume_folder(given)
     if folder is not None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeVa
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, is_iterable
 from fpstore.base.resources import parse_threads
 from fpstore.base.threads import in_order
@@ -18,7 +18,6 @@ from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
-Flags = npt.NDArray[np.bool_]
 Item = TypeVar("Item")
 BATCH_CHARS = 1 << 20
 _SLICE = 1 << 10  # values of a column that become Python values together

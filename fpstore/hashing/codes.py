@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.aliases import Array, Flags
 from fpstore.base.arguments import check_whole
-from fpstore.hashing.base import Flags
-from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, draws, packed
+from fpstore.hashing.vector_base import Block, VectorFingerprinter, draws, packed
 
 MOST_BITS = 1 << 20
 _MOST_VALUE = 1 << 31

@@ -22,10 +22,9 @@ from fpstore.io.files import paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import format_of_input
-from fpstore.io.source import Batch, IdRule, Projection, RowSource, some_ids
+from fpstore.io.source import FIELD_FORMATS, Batch, IdRule, Projection, RowSource, some_ids
 
-FORMATS = ("parquet", "jsonl", "csv", "tsv")
-_SUFFIXES = tuple(f".{name}" for name in FORMATS)
+_SUFFIXES = tuple(f".{name}" for name in FIELD_FORMATS)
 WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
 
 
@@ -59,7 +58,7 @@ def open_source(
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else corpus_paths(source, again)
     files = [file for path in paths for file in _files(path)]
-    forms = {"parquet"} if is_table else {format_of_input(file, format, FORMATS) for file in files}
+    forms = {"parquet"} if is_table else {format_of_input(file, format, FIELD_FORMATS) for file in files}
     if len(forms) > 1:
         raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}: {', '.join(map(str, paths[:3]))}")
     (form,) = forms

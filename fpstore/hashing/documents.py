@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from fpstore.base.aliases import Progress
+from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_flag, check_path, check_whole, is_iterable, printable
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
@@ -27,7 +27,7 @@ from fpstore.hashing.base import batched
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.files import MOST_BYTES, FileState, inner_name, paths_of, reading
 from fpstore.io.sink import Complete
-from fpstore.io.source import SUFFIXES, Batch, Flags, IdRule, Projection, RowFlags, RowSource, Skip
+from fpstore.io.source import SUFFIXES, Batch, IdRule, Projection, RowFlags, RowSource, Skip
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Notice = Callable[[Path, str], None]

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Array, Words
 from fpstore.base.arguments import check_choice, check_flag, check_whole
 from fpstore.base.resources import parse_threads
 from fpstore.base.strings import StringColumn
@@ -23,7 +23,7 @@ from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Pa
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import Given, ImageHash, Lack
-from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter
+from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import located, paths_of
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
 from fpstore.io.source import Batch, Chunk, IdRule, IdType, Projection, RowSource, some_ids

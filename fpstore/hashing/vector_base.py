@@ -9,15 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Flags, Hashed, batched
+from fpstore.hashing.base import Fingerprinter, Hashed, batched
 from fpstore.io.check import has_masked, unmasked
 
-Array = npt.NDArray[Any]
-
+STEP = np.uint64(0x9E3779B97F4A7C15)  # of the state of SplitMix64
 MOST_DIMENSIONS = 1 << 16
 _BLOCK_NUMBERS = 1 << 20  # of a block
 
@@ -160,4 +159,4 @@ def draws(seed: int, numbers: Words) -> Words:
     Each number is found by itself, so that the weights of a wide fingerprint begin with the weights of a narrow one.
     """
     start = mix(np.array([seed], np.uint64))
-    return mix(start + (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    return mix(start + (numbers + np.uint64(1)) * STEP)

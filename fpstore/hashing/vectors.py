@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.aliases import Array, Flags
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Flags
 from fpstore.hashing.hyperplanes import hyperplanes
-from fpstore.hashing.vector_base import Array, Block, VectorFingerprinter, packed
+from fpstore.hashing.vector_base import Block, VectorFingerprinter, packed
 
 _SMALL = 1e-20  # a vector whose squared length in float32 is less may have lost it to underflow
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Array, Flags, Words
 from fpstore.base.arguments import MAX_ID_BYTES
 from fpstore.base.arrays import keys_of, lims_of, spans
 from fpstore.base.strings import StringColumn
@@ -21,18 +21,17 @@ from fpstore.io.files import at, located
 from fpstore.io.packages import import_package
 from fpstore.io.source import (
     Batch,
-    Flags,
     IdColumn,
     IdRule,
     Projection,
     Wrong,
+    column_problem,
     converted,
     fingerprints_of,
     ids_of,
     scores_of,
 )
-
-Array = npt.NDArray[Any]
+from fpstore.io.tables import arrow_array
 
 
 def import_pyarrow(name: str, what: str = "Parquet") -> Any:
@@ -48,7 +47,7 @@ def is_text(column_type: Any) -> bool:
     return bool(types.is_string(column_type) or types.is_large_string(column_type))
 
 
-def flagged_rows(table: Any, flags: npt.NDArray[np.bool_]) -> Any:
+def flagged_rows(table: Any, flags: Flags) -> Any:
     """Return the rows of a table or a record batch whose flags are set, with the types of its columns."""
     import pyarrow
 
@@ -114,11 +113,9 @@ def without_views(schema: Any) -> Any:
 
 
 def find_column(schema: Any, name: str) -> Any:
-    """Return the type of a column; InputError names those there are."""
-    count = schema.names.count(name)
-    if count != 1:
-        what = "no column" if count == 0 else f"{count} columns"
-        raise InputError(f"{what} named {name!r} (columns here: {', '.join(schema.names[:8])})")
+    """Return the type of a column; InputError if there is none or several of the name, with the names of some columns."""
+    if problem := column_problem(name, schema.names):
+        raise InputError(problem)
     return schema.field(name).type
 
 
@@ -309,14 +306,13 @@ def _offsets(array: Any) -> npt.NDArray[Any]:
 def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
     """Return the strings of an array of type string or large_string without nulls; InputError for one that is not UTF-8."""
     bounds, content = pieces(array)
-    strings = StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
     try:
         if not content.isascii():
             array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
         converted(strings.tolist(), partial(_decoded, what), wrong)
         raise
-    return strings
+    return StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
 
 
 def _decoded(what: str, string: bytes) -> str:
@@ -420,12 +416,7 @@ def fingerprint_type(width: Width) -> Any:
 
 def fingerprint_array(rows: Any, width: Width) -> Any:
     """Return rows as an Arrow array."""
-    import pyarrow
-
-    if width.words == 1:
-        return pyarrow.array(width.outside(rows))
-    data = pyarrow.py_buffer(width.to_bytes(rows))
-    return pyarrow.FixedSizeBinaryArray.from_buffers(fingerprint_type(width), len(rows), [None, data])
+    return arrow_array(width.outside(rows))
 
 
 def distance_type(width: Width) -> Any:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
-from fpstore.errors import InputError, cut, show
+from fpstore.errors import InputError, show
 from fpstore.io.digits import is_like_fingerprint, parse_block
 from fpstore.io.files import at, located
 from fpstore.io.lines import MAX_LINE_BYTES, LineParser, Row
-from fpstore.io.source import Batch, IdRule, Projection, batch_of_values
+from fpstore.io.source import Batch, IdRule, Projection, batch_of_values, column_problem
 
 Dialect = Literal["tsv", "csv", "txt"]
 
@@ -99,11 +99,9 @@ class DelimitedText(LineParser):
         """Note the places of columns; InputError if the header lacks one."""
         names = [] if self.header is None else self.header.cells
         for name in projection.names if names else ():
-            if names.count(name) != 1:
-                what = f"{names.count(name)} columns" if name in names else "no column"
+            if problem := column_problem(name, names):
                 advice = ": these are JSON lines: give --format jsonl" if names[0].startswith("{") else ""
-                shown = ", ".join(map(cut, names[:8]))
-                raise at(self.name, None, f"{what} named {name!r} (columns here: {shown}){advice}")
+                raise at(self.name, None, problem + advice)
             self._places[name] = names.index(name)
 
     def whole(self, block: bytes, first: int, projection: Projection, rule: IdRule | None) -> Batch | None:

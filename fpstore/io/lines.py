@@ -15,12 +15,12 @@ from functools import partial
 from itertools import chain, compress
 from typing import Any, NamedTuple
 
-from fpstore.base.aliases import Progress
+from fpstore.base.aliases import Flags, Progress
 from fpstore.errors import InputError, show
 from fpstore.io.encodings import transcoded
 from fpstore.io.files import InputFile, at, located, storage_errors, unpacked
 from fpstore.io.sink import Complete, Sink
-from fpstore.io.source import Batch, Flags, IdRule, Projection, RowFiles, RowFlags, Skip, Wrong, batch_of_values, show_json
+from fpstore.io.source import Batch, IdRule, Projection, RowFiles, RowFlags, Skip, Wrong, batch_of_values, show_json
 
 BLOCK_BYTES = 1 << 20  # that are read at a time
 MAX_LINE_BYTES = 16 << 20
@@ -113,7 +113,7 @@ class LineRows(RowFiles):
         """Write the header, if there is one, and the rows that are kept, byte for byte."""
         row_flags = RowFlags(flags, progress)
         self.check_unchanged()
-        with Sink(target, complete) as sink:
+        with Sink(target) as sink:
             sink.write(self._head)
             for file in self.files:
                 parser = self._parser(file.name)
@@ -123,6 +123,7 @@ class LineRows(RowFiles):
                     sink.write(b"".join([row.raw + parser.end for row in some]))
             row_flags.finish()
             self.check_unchanged()
+            sink.commit(complete)
 
     def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:
         """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from fpstore.base.aliases import NamedColumns, Progress
+from fpstore.base.aliases import Flags, NamedColumns, Progress
 from fpstore.base.width import WIDTH_64, Width
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
@@ -27,7 +27,7 @@ from fpstore.io.arrow import (
 )
 from fpstore.io.files import at, located
 from fpstore.io.sink import Complete, Encoder, Sink
-from fpstore.io.source import PART_BYTES, Batch, Flags, IdRule, Projection, RowFiles, RowFlags, RowSource, Skip
+from fpstore.io.source import PART_BYTES, Batch, IdRule, Projection, RowFiles, RowFlags, RowSource, Skip
 
 DESCRIBED = {"name", "version", "parameters"}  # what describes a fingerprinter
 FINGERPRINTER = "fpstore.fingerprinter"  # in the metadata of a file of fingerprints: how they were made, as JSON
@@ -126,11 +126,12 @@ class ParquetRows(RowFiles):
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
         self.check_unchanged()
-        with Sink(target, complete) as sink, sink.errors():
+        with Sink(target) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
             batches = (batch for _, _, batch in self._batches(None))
             _copy_rows(self._arrow, batches, self._schema, RowFlags(flags, progress), sink, codec)
             self.check_unchanged()
+            sink.commit(complete)
 
     def _columns(self, projection: Projection) -> ArrowColumns:
         with located(self.names[0]):
@@ -201,8 +202,9 @@ class TableRows(RowSource):
 
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows that are kept as Parquet."""
-        with Sink(target, complete) as sink, sink.errors(), self._stream() as stream:
+        with Sink(target) as sink, sink.errors(), self._stream() as stream:
             _copy_rows(self._arrow, stream, writable(stream.schema), RowFlags(flags, progress), sink)
+            sink.commit(complete)
 
     def flagged(self, flags: Flags) -> Any:
         """Return the rows whose flags are set, as a table of the kind that was given."""

@@ -24,14 +24,13 @@ Complete = Callable[[Path], None]  # called with the temporary name of what is c
 class Sink:
     """The target of a writer: a path, a stream, or ``-`` for standard output.
 
-    A path is written under a temporary name beside it and renamed by `commit`, before which ``complete`` is called with the
-    temporary name; devices and pipes are written directly. A stream is flushed, never closed. A text stream gets UTF-8 through
-    its binary buffer if it has one. The start of a ``seekable`` sink can be overwritten at the end.
+    A path is written under a temporary name beside it and renamed by `commit`; devices and pipes are written directly. A stream
+    is flushed, never closed. A text stream gets UTF-8 through its binary buffer if it has one. The start of a ``seekable`` sink
+    can be overwritten at the end.
     """
 
-    def __init__(self, target: str | os.PathLike[str] | IO[Any], complete: Complete | None = None) -> None:
+    def __init__(self, target: str | os.PathLike[str] | IO[Any]) -> None:
         self._temporary: Path | None = None
-        self._complete = complete
         self._encode = True
         if target == "-":
             target = sys.stdout
@@ -93,16 +92,21 @@ class Sink:
             self.file.flush()
 
     def commit(self, complete: Complete | None = None) -> None:
-        """Make the output durable, and visible under its name; ``complete`` takes the place of that of the sink."""
+        """Make the output durable, and visible under its name; a second call does nothing.
+
+        ``complete`` is called with the temporary name of a complete file, before it is renamed.
+        """
         with self.errors():
-            self.file.flush()
             if not self._owned:
+                self.file.flush()
                 return
+            if self.file.closed:
+                return
+            self.file.flush()
             if self._temporary is None:
                 self.file.close()
                 return
             os.fsync(self.file.fileno())
-            complete = complete or self._complete
             if complete is not None:
                 complete(self._temporary)
             self._temporary.replace(self._path)  # while it is locked

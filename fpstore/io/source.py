@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Progress, Words
+from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import WIDTH_64, Width
-from fpstore.errors import InputError, counted, show
+from fpstore.errors import InputError, counted, cut, show
 from fpstore.io.check import check_fingerprint, check_fingerprints, check_id, check_ids, parse_integer_id
 from fpstore.io.digits import Digits, negative, of_signed, parse_integers, parse_texts, read_digits
 from fpstore.io.encodings import check_encoding
@@ -27,6 +27,7 @@ from fpstore.io.sink import Complete
 
 FORMATS = ("npy", "u32", "u64", "tsv", "csv", "txt", "jsonl", "parquet")
 LINE_FORMATS = ("tsv", "csv", "txt", "jsonl")
+FIELD_FORMATS = ("parquet", "jsonl", "csv", "tsv")  # with named columns, such as one of texts
 #: Extensions of files in these formats.
 SUFFIXES = tuple(f".{name}" for name in FORMATS)
 PART_BYTES = 1 << 20  # of texts and ids in a batch
@@ -35,7 +36,6 @@ IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
 Ids = Words | list[str] | None
 IdColumn = Words | StringColumn | None
-Flags = npt.NDArray[np.bool_]
 Wrong = Callable[[int, str], InputError]  # makes the error of a row from its place in a batch and a message
 Value = TypeVar("Value")
 
@@ -94,6 +94,13 @@ class Projection:
         """Groups of columns: a row in which all of a group are null is not known."""
         columns = () if self.strict else (self.fingerprint, self.id)
         return [*([self.texts] if self.texts else []), *((name,) for name in columns if name is not None)]
+
+
+def column_problem(name: str, names: Sequence[str]) -> str:
+    """Return why a name is not the name of one of some columns; nothing if it is."""
+    count = names.count(name)
+    what = "no column" if count == 0 else f"{count} columns"
+    return "" if count == 1 else f"{what} named {name!r} (columns here: {', '.join(map(cut, names[:8]))})"
 
 
 def some_ids(ids: IdColumn, rows: slice | Flags) -> IdColumn:

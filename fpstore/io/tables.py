@@ -52,7 +52,7 @@ def arrow_table(parts: Iterable[NamedColumns], names: Mapping[str, str] | None) 
             chunks = {name: [] for name in part}
             new = renamed(list(part), names)
         for name, values in part.items():
-            array = _array(values)
+            array = arrow_array(values)
             chunks[name] += getattr(array, "chunks", [array])  # of more strings than the type holds, pyarrow makes several
     return pyarrow.table([pyarrow.chunked_array(arrays) for arrays in chunks.values()], new)
 
@@ -79,7 +79,8 @@ def renamed(columns: Sequence[str], names: Mapping[str, str] | None) -> list[str
     return new
 
 
-def _array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
+def arrow_array(values: Words | npt.NDArray[Any] | list[str]) -> Any:
+    """Return the values of a column as an Arrow array: uint8 of shape (rows, bytes) as bytes of fixed size, a list as strings."""
     import pyarrow
 
     if isinstance(values, list):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fpstore.base.aliases import Flags
 from fpstore.base.arguments import check_choice, check_flag, check_path, printable
 from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
@@ -25,7 +26,7 @@ from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.text import SimHash
 from fpstore.io.digits import check_signed
 from fpstore.io.parquet import TableRows
-from fpstore.io.source import Flags, Projection, RowSource
+from fpstore.io.source import Projection, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made

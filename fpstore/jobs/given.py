@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Lims, Words
+from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arrays import distinct_places, lims_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
@@ -21,7 +21,7 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.corpora import hashed_rows
 from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one, is_plain_integer
 from fpstore.io.scores import joined_keys
-from fpstore.io.source import Batch, Flags, IdColumn, Projection, RowSource
+from fpstore.io.source import Batch, IdColumn, Projection, RowSource
 from fpstore.jobs.checkpoint import Checkpoint
 from fpstore.query.names import NAMED_ROWS, HeldIds, Named, Names, names_in_slices
 

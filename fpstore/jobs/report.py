@@ -86,7 +86,7 @@ def page_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files
         clusters=clusters,
         largest=largest,
         others=others,
-        missing=files.told(),
+        missing=files.sentence(),
         pairs=pairs,
         size=_size(stats),
         skew=skew,

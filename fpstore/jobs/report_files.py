@@ -70,7 +70,7 @@ class Files:
             found = Found(None, "the file cannot be read")
         return NOTHING if found.reason and self._folder is None else found
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """Return a sentence about the files that were not found; nothing if all were."""
         return f"The files of {self.missing:,} of {counted(self.asked, 'document')} were not found" if self.missing else ""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path, printable
@@ -19,27 +20,28 @@ from fpstore.jobs.given import given_rows
 from fpstore.jobs.pairs import Pairs, Side, join_of, pairs_of
 from fpstore.query.snapshot import Snapshot
 
+Result_co = TypeVar("Result_co", covariant=True)
 Folder = str | os.PathLike[str] | None
 
 
-class StoreJob(NamedTuple):
+@dataclass(frozen=True)
+class StoreJob(Generic[Result_co]):
     """A job over a store as it was at one moment: ``run`` does it, with or without a checkpoint."""
 
     snapshot: Snapshot
     resources: Resources
     identity: Callable[[], JobIdentity]
-    run: Callable[[Checkpoint | None], Any]
+    run: Callable[[Checkpoint | None], Result_co]
 
-    def pairs(self, folder: Folder) -> Iterator[Pairs]:
+    def pairs(self: StoreJob[Iterator[Pairs]], folder: Folder) -> Iterator[Pairs]:
         """Yield the pairs that the job finds; with a folder, what is done is kept there until the job has ended."""
         with self._checkpoint(folder) as checkpoint:
             yield from self.run(checkpoint)
 
-    def clusters(self, folder: Folder) -> Clusters:
+    def clusters(self: StoreJob[Clusters], folder: Folder) -> Clusters:
         """Return the clusters that the job finds, with all ids in memory; the folder is as for :meth:`pairs`."""
         with self._checkpoint(folder) as checkpoint:
-            found: Clusters = self.run(checkpoint)
-            return found.held()
+            return self.run(checkpoint).held()
 
     def _checkpoint(self, folder: Folder) -> AbstractContextManager[Checkpoint | None]:
         return checkpoint_in(None if folder is None else check_path(folder, "resume"), self.identity)
@@ -62,7 +64,7 @@ def taken_from(store: Any, radius: int | None, memory: int | str | None, threads
     return Taken(snapshot, {"radius": radius, **identity}, radius, resources)
 
 
-def pairs_job(taken: Taken, duplicates: bool) -> StoreJob:
+def pairs_job(taken: Taken, duplicates: bool) -> StoreJob[Iterator[Pairs]]:
     """Return the job of :meth:`fpstore.Store.pairs`; InputError for a wrong argument."""
     snapshot, identity, radius, resources = taken
     duplicates = check_flag(duplicates, "duplicates")
@@ -73,7 +75,7 @@ def pairs_job(taken: Taken, duplicates: bool) -> StoreJob:
     return StoreJob(snapshot, resources, lambda: {"job": "pairs", "duplicates": duplicates, **identity}, run)
 
 
-def clusters_job(taken: Taken, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None) -> StoreJob:
+def clusters_job(taken: Taken, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None) -> StoreJob[Clusters]:
     """Return the job of :meth:`fpstore.Store.clusters`; InputError for a wrong argument."""
     snapshot, identity, radius, resources = taken
     grouping = grouping_of(radius, group, keep, fingerprinter)
@@ -84,7 +86,7 @@ def clusters_job(taken: Taken, group: str | None, keep: str, fingerprinter: Mapp
     return StoreJob(snapshot, resources, lambda: {"job": "clusters", **grouping._asdict(), **identity}, run)
 
 
-def join_job(taken: Taken, store: Any, other: Any, ids: Any = None) -> StoreJob:
+def join_job(taken: Taken, store: Any, other: Any, ids: Any = None) -> StoreJob[Iterator[Pairs]]:
     """Return the job of :meth:`fpstore.Store.join`; InputError for a wrong argument."""
     snapshot, identity, radius, resources = taken
     side, described = _side(store, other, ids)

@@ -142,7 +142,7 @@ def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: R
                     snapshot, faults = _verified(new, resources)
                     if faults:
                         raise CorruptStoreError(f"{target}: the new store is damaged: {faults[0]}", path=target)
-                    _tell(report, snapshot, losses, rows.expected, "a new store" if in_place else str(target))
+                    _summarize(report, snapshot, losses, rows.expected, "a new store" if in_place else str(target))
                     rows.list_unseen()
                 finally:
                     rows.close()
@@ -190,7 +190,7 @@ def _write(store: DamagedStore, rows: RecoveredRows, new: Path, resources: Resou
     build_into(new, rows.rows(options, resources.progress), None, options)
 
 
-def _tell(report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals | None, what: str) -> None:
+def _summarize(report: RepairReport, snapshot: Snapshot, losses: LossList, expected: Totals | None, what: str) -> None:
     totals, filters = snapshot.totals, snapshot.generation.record.filters
     report.fingerprints, report.ids = totals.fingerprints, totals.ids
     whole = f"{counted(totals.fingerprints, 'fingerprint')} with {counted(totals.ids, 'id')}"

@@ -25,7 +25,7 @@ PHASE_TABLES, PHASE_REFERENCES, PHASE_IDS, PHASE_STRINGS = "tables", "references
 PHASE_PLACES, PHASE_LOG = "index by id", "changes"
 
 
-def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None = None) -> Report:
+def verify_store(snapshot: Snapshot, log: LogReader, progress: Progress | None) -> Report:
     """Read every table, id record, string and log record; continue after a fault, to name all damaged parts."""
     generation = snapshot.generation
     report, work = Report(fingerprints=generation.count), Work(progress)

@@ -260,7 +260,7 @@ def knee(plans: Sequence[Plan], storage: str = "hot") -> Plan:
     return min(plans, key=lambda p: (weighted_cost(p, storage), p.bytes_per_fingerprint, p.name))
 
 
-def balance(plans: Sequence[Plan], storage: str = "hot") -> Plan:
+def balance(plans: Sequence[Plan], storage: str) -> Plan:
     """Return the plan with the lowest weighted cost, or packed tables in place of columns that are hardly better.
 
     Packed tables take the place of columns where they take no more than MORE_BYTES of their bytes and MORE_TIME of their time.
@@ -273,7 +273,7 @@ def balance(plans: Sequence[Plan], storage: str = "hot") -> Plan:
     return knee(packed, storage) if packed else best
 
 
-def preferred(plans: Sequence[Plan], storage: str = "hot", prefer: str = "balance") -> Plan:
+def preferred(plans: Sequence[Plan], storage: str, prefer: str) -> Plan:
     """Return the plan that ``auto`` takes of the plans that fit: the balance, the fastest or the smallest."""
     if prefer == "speed":
         return min(plans, key=lambda p: (cost(p, storage), p.bytes_per_fingerprint, p.name))

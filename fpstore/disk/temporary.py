@@ -24,7 +24,7 @@ MOST_BYTES = 1 << 23  # of a write or a read
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
-def nameless_file(folder: Path | None = None) -> io.FileIO:
+def nameless_file(folder: Path | None) -> io.FileIO:
     """Return a temporary file without a name, which vanishes when it is closed and no longer mapped.
 
     What the system refuses is an OSError if the folder is given, for the caller to name it, and else StorageError.

@@ -90,7 +90,7 @@ class MappingWriter:
     the numbers while the next keys are added.
     """
 
-    def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool = False) -> None:
+    def __init__(self, table: Path, numbers: Path, layout: TableLayout, beside: bool) -> None:
         self._beside = Beside(beside)
         self._digest = layout.set_digest
         self.largest_block = self.number_count = 0  # the most entries of a block, and the numbers, so far

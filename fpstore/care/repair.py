@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from fpstore.base.resources import Resources
 from fpstore.building.target import Target, refuse_inside_store, sorting_folder
@@ -141,7 +142,7 @@ def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: R
                     _write(store, rows, new, resources)
                     snapshot, faults = _verified(new, resources)
                     if faults:
-                        raise CorruptStoreError(f"{target}: the new store is damaged: {faults[0]}", path=target)
+                        raise CorruptStoreError(f"{target}: the new store is damaged: {faults[0]['message']}", path=target)
                     _summarize(report, snapshot, losses, rows.expected, "a new store" if in_place else str(target))
                     rows.list_unseen()
                 finally:
@@ -166,12 +167,12 @@ def _noted(report: RepairReport) -> Iterator[None]:
         report.note(error)
 
 
-def _verified(path: Path, resources: Resources) -> tuple[Snapshot, list[str]]:
+def _verified(path: Path, resources: Resources) -> tuple[Snapshot, list[dict[str, Any]]]:
     """Return a store's snapshot, whose files are closed, and what is wrong with it."""
     tracker = Tracker(path)
     try:
         snapshot = tracker.snapshot()
-        return snapshot, [fault["message"] for fault in verify_store(snapshot, tracker.log, resources.progress).faults]
+        return snapshot, verify_store(snapshot, tracker.log, resources.progress).faults
     finally:
         tracker.close()
 

@@ -17,6 +17,14 @@ def is_damage(error: FpstoreError) -> bool:
     return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)
 
 
+def _add_fault(faults: list[dict[str, Any]], error: FpstoreError, message: str) -> None:
+    if not is_damage(error):
+        raise error
+    if all(fault["message"] != message for fault in faults):
+        path = None if error.path is None else str(error.path)
+        faults.append({"message": message, "path": path, "block": error.block})
+
+
 @dataclass
 class Report:
     """The findings of ``verify``.
@@ -44,12 +52,7 @@ class Report:
 
     def note(self, error: FpstoreError) -> None:
         """Add a fault, once; raise an error that is this process's, not the store's."""
-        if not is_damage(error):
-            raise error
-        if any(fault["message"] == str(error) for fault in self.faults):
-            return
-        path = None if error.path is None else str(error.path)
-        self.faults.append({"message": str(error), "path": path, "block": error.block})
+        _add_fault(self.faults, error, str(error))
 
 
 @dataclass
@@ -60,8 +63,8 @@ class RepairReport:
     ----------
     sound : bool
         Nothing is wrong, and nothing was written.
-    faults : list of str
-        What is wrong.
+    faults : list of dict
+        What is wrong: ``message``, ``path``, ``block`` (None if the fault is not in a single block).
     actions : list of str
         What was done.
     losses : list of str
@@ -79,7 +82,7 @@ class RepairReport:
     """
 
     sound: bool = False
-    faults: list[str] = field(default_factory=list)
+    faults: list[dict[str, Any]] = field(default_factory=list)
     actions: list[str] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     output: str | None = None
@@ -94,9 +97,5 @@ class RepairReport:
         return not self.losses
 
     def note(self, error: FpstoreError) -> None:
-        """Add a fault; raise an error that is this process's, not the store's."""
-        if not is_damage(error):
-            raise error
-        fault = str(error).removesuffix(f": {RUN_REPAIR}")
-        if fault not in self.faults:
-            self.faults.append(fault)
+        """Add a fault, once; raise an error that is this process's, not the store's."""
+        _add_fault(self.faults, error, str(error).removesuffix(f": {RUN_REPAIR}"))

@@ -298,7 +298,11 @@ def repair(given: Given) -> None:
     elif not given.quiet:
         if report.sound:
             click.echo(f"{printable(store)}: sound: nothing to repair")
-        for heading, lines in (("fault", report.faults), ("done", report.actions), ("lost", report.losses)):
+        for heading, lines in (
+            ("fault", [fault["message"] for fault in report.faults]),
+            ("done", report.actions),
+            ("lost", report.losses),
+        ):
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
         if report.output is not None and not given.yes:

@@ -270,7 +270,7 @@ def check_repair(path, told):
     report = fpstore.repair(path, repaired, lost=lost, threads=1)
     assert report.complete
     assert not report.sound
-    assert any("filter-001.fpf" in fault for fault in report.faults)
+    assert any("filter-001.fpf" in fault["message"] for fault in report.faults)
     assert any("ids, 2 filters made anew, and verified it" in action for action in report.actions)
     assert not lost.exists()
     assert before is None or repairing.bytes_of(path) == before

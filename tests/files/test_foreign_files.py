@@ -46,7 +46,7 @@ def test_repair_takes_nothing_from_the_dictionary_of_another_store(tmp_path):
     right = content(path)
     shutil.copyfile(other / "gen-00000002" / "strings.mdb", path / "gen-00000002" / "strings.mdb")
     report = fpstore.repair(path)
-    assert any("strings.mdb: a file of another store" in fault for fault in report.faults)
+    assert any("strings.mdb: a file of another store" in fault["message"] for fault in report.faults)
     assert content(report.output) <= right
     assert not report.complete or content(report.output) == right
 

@@ -307,7 +307,7 @@ def test_a_table_under_the_name_of_another(changed, tmp_path):
     report, held = repaired(copy, right)
     assert report.complete
     assert held == right
-    assert any(fault.endswith(f"{table_name(1)}: it is table 0") for fault in report.faults)
+    assert any(fault["message"].endswith(f"{table_name(1)}: it is table 0") for fault in report.faults)
 
 
 def test_a_table_of_another_store_with_as_many_fingerprints(tmp_path):
@@ -322,7 +322,7 @@ def test_a_table_of_another_store_with_as_many_fingerprints(tmp_path):
     damage_block(path / GENERATION / table_name(0), 5)
     report, held = repaired(path, right)
     assert held < right
-    assert any("a file of another store" in fault for fault in report.faults)
+    assert any("a file of another store" in fault["message"] for fault in report.faults)
     assert "fingerprint\t" not in Path(report.lost_file).read_text()  # nothing is known of them
     gone = len(right - held)
     assert f"{gone} of {COUNT} fingerprints of the tables, which are not known" in report.losses
@@ -400,7 +400,7 @@ def test_a_file_that_is_mostly_a_hole(tmp_path, name, with_manifest):
     assert not report.sound
     assert content(report.output) == right
     if with_manifest:
-        assert f"{name}: 8,796,093,022,208 bytes, most of them a hole" in " ".join(report.faults)
+        assert f"{name}: 8,796,093,022,208 bytes, most of them a hole" in str(report.faults)
 
 
 def test_a_value_that_is_mostly_a_hole(tmp_path, monkeypatch):

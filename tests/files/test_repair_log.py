@@ -51,7 +51,7 @@ def test_the_log_of_an_earlier_generation_is_not_used(tmp_path):
     report, held = repaired(path, right)
     assert not report.complete
     assert report.losses == [NO_LOG]
-    assert any("log of generation 1" in fault for fault in report.faults)
+    assert any("log of generation 1" in fault["message"] for fault in report.faults)
     assert len(held) == base.ids
     assert not any("applied" in action for action in report.actions)
 
@@ -69,7 +69,7 @@ def test_the_log_of_another_store_is_not_used(tmp_path, with_manifest):
         (path / MANIFEST_FILE).unlink()
     report, held = repaired(path, right)
     assert NO_LOG in report.losses
-    assert any("the log of another store" in fault for fault in report.faults)
+    assert any("the log of another store" in fault["message"] for fault in report.faults)
     assert held == {(int(f), f"document {i}") for i, f in enumerate(FINGERPRINTS)}
 
 
@@ -111,7 +111,7 @@ def test_a_damaged_header_of_the_log_with_an_intact_manifest(changed, tmp_path, 
     report, held = repaired(copy, right)
     assert report.complete, report.losses
     assert held == right
-    assert any("the header of the log is damaged" in fault for fault in report.faults)
+    assert any("the header of the log is damaged" in fault["message"] for fault in report.faults)
 
 
 def test_a_header_of_the_log_that_is_gone(changed, tmp_path):
@@ -317,4 +317,4 @@ def test_the_manifest_of_a_store_with_the_same_fingerprints_is_not_used(tmp_path
     shutil.copyfile(paths[1] / MANIFEST_FILE, paths[0] / MANIFEST_FILE)
     report, held = repaired(paths[0], right)
     assert held == right
-    assert any("the manifest of another store" in fault for fault in report.faults)
+    assert any("the manifest of another store" in fault["message"] for fault in report.faults)

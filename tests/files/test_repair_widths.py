@@ -84,7 +84,7 @@ def test_the_log_of_a_store_of_another_width_is_not_taken(store, tmp_path):
     (path / MANIFEST_FILE).unlink()
     shutil.copyfile(tmp_path / "other" / GENERATION / LOG_FILE, path / GENERATION / LOG_FILE)
     report = fpstore.repair(path)
-    assert "another store" in " ".join(report.faults)
+    assert "another store" in str(report.faults)
     assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(alike_numbers(bits)[:-60])
 
 

@@ -61,7 +61,7 @@ def forged(file, change):
 
 def swapped(kernel, data):
     """Exchange the tags of two entries of a bucket, or two rows."""
-    each = 8 * Width(kernel.width).words if kernel.kind == column_table.ROWS else 2
+    each = 8 * Width(kernel.width).words if kernel.kind == column_table.KIND_ROWS else 2
     ends = np.frombuffer(data, "<u4", (1 << kernel.bucket_bits) + 1, kernel.directory_offset)
     at = kernel.tags_offset + each * int(ends[:-1][np.diff(ends) > 1][0])
     one, other = data[at : at + each], data[at + each : at + 2 * each]
@@ -231,7 +231,7 @@ def test_a_table_truncated_under_an_open_store(store, table, share):
     assert said["backup"][0] == "CorruptStoreError"
     assert str(file) in said["backup"][1]
     faulty, losses, count = said["repair"]
-    assert any(str(file) in fault for fault in faulty)
+    assert any(str(file) in fault["message"] for fault in faulty)
     if table == 0 and bits > 64:  # the rows are only here, and their checksums were at the end
         assert count == 0
         assert "5000 of 5000 fingerprints of the tables, which are not known" in losses

@@ -216,7 +216,11 @@ class Case:
             return
         if self._sound:
             raise Untrue(f"repair finds a fault where there is none: {report.faults}")
-        self._say("report", "complete" if report.complete else "losses", "; ".join([*report.losses, "| faults:", *report.faults]))
+        self._say(
+            "report",
+            "complete" if report.complete else "losses",
+            "; ".join([*report.losses, "| faults:", *(fault["message"] for fault in report.faults)]),
+        )
         if self._store.spec.ids == "string" and any("taken for integers" in loss for loss in report.losses):
             return  # it says that all strings are lost
         with fpstore.open(output) as store:

@@ -11,7 +11,7 @@ import fpstore
 from fpstore import _kernel
 from fpstore.design.blocks import Blocks
 from fpstore.format import packed_table as tablefile
-from fpstore.format.huffman import Histogram
+from fpstore.format.huffman import GapHistogram
 from fpstore.format.layout import TableLayout
 from fpstore.format.mapping import MAPPING_DESIGN
 from fpstore.format.packed_table import PackedTable, PackedWriter
@@ -54,7 +54,7 @@ def test_parts_decode_to_what_the_whole_table_does(path):
 @pytest.mark.parametrize("more", [-1, 1])
 def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, more):
     keys = np.arange(100, dtype=np.uint64)
-    histogram = Histogram()
+    histogram = GapHistogram()
     histogram.add(keys)
     writer = PackedWriter(tmp_path / "table", TableLayout(MAPPING_DESIGN, 0, Blocks(128), len(keys) - more, 0, histogram.counts))
     writer.feed(keys)

@@ -41,7 +41,7 @@ def import_pyarrow(name: str, what: str = "Parquet") -> Any:
 
 
 def is_text(column_type: Any) -> bool:
-    """Return whether an Arrow type is that of strings."""
+    """Return whether an Arrow type is a type of strings."""
     from pyarrow import types
 
     return bool(types.is_string(column_type) or types.is_large_string(column_type))
@@ -73,7 +73,7 @@ def plain_type(column_type: Any) -> Any:
 
 
 def _seen(column_type: Any) -> Any:
-    """Return the plain type of a view, a type with those of views in it, or the type itself."""
+    """Return the plain type of a view, a nested type without views, or the type itself."""
     import pyarrow
     from pyarrow import types
 
@@ -257,7 +257,7 @@ def _scores(column: Any, projection: Projection, wrong: Wrong) -> Words:
 
 
 def _texts(column: Any, name: str, wrong: Wrong) -> tuple[list[str], npt.NDArray[np.intp] | None]:
-    """Return the texts of an array, and which of them is that of each row: None if it has no dictionary."""
+    """Return the texts of an array, and which of them each row has: None if it has no dictionary."""
     from pyarrow import types
 
     try:
@@ -306,13 +306,14 @@ def _offsets(array: Any) -> npt.NDArray[Any]:
 def string_column(array: Any, what: str, wrong: Wrong) -> StringColumn:
     """Return the strings of an array of type string or large_string without nulls; InputError for one that is not UTF-8."""
     bounds, content = pieces(array)
+    strings = StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
     try:
         if not content.isascii():
             array.validate(full=True)  # not all that is in a file is UTF-8
     except ValueError:
         converted(strings.tolist(), partial(_decoded, what), wrong)
         raise
-    return StringColumn(content, (bounds[1:] - bounds[0]).astype(np.uint64))
+    return strings
 
 
 def _decoded(what: str, string: bytes) -> str:
@@ -323,7 +324,7 @@ def _decoded(what: str, string: bytes) -> str:
 
 
 def codes_of(column: Any) -> npt.NDArray[np.intp]:
-    """Return which value of its dictionary each value of an array is; that of a null is the first."""
+    """Return which value of its dictionary each value of an array is; a null is the first."""
     codes: npt.NDArray[np.intp] = column.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.intp)
     return codes
 
@@ -349,7 +350,7 @@ def value_bytes(column: Any) -> npt.NDArray[np.int64]:
 def in_pieces(batch: Any, most: int) -> Iterator[tuple[int, Any]]:
     """Cut a batch into pieces of a bounded size after decoding, with the row at which each piece begins; a longer row is alone.
 
-    A dictionary, of which a value may be long and each row a byte, is not decoded before.
+    A dictionary is not decoded before: a value may be long, and each row a byte.
     """
     sizes = np.full(batch.num_rows, np.dtype(np.uint64).itemsize)
     for column in batch.columns:

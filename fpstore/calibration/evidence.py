@@ -88,7 +88,7 @@ def _one_of_each(count: int, pairs: Places, preferred: Any, items: str) -> list[
     families: list[int] = one_of_each(count, pairs, preferred).tolist()
     if len(families) < 2:
         raise InputError(
-            f"all {count:,} {items} of the sample resemble each other, so nothing tells how near strangers are: "
+            f"all {count:,} {items} of the sample resemble each other, so nothing shows how near strangers are: "
             f"take a larger sample, other {items}, or a higher resemblance= (--resemblance)",
             got=len(families),
         )
@@ -289,5 +289,5 @@ def _evidence(found: Sequence[_Picture], changes: Iterable[str], alike: int) -> 
 
 
 def _originals_first(parts: Sequence[Any]) -> Any:
-    """Return the values of all pictures and then those of all copies, of parts with a picture and its copies."""
+    """Return the values of all pictures, then the values of all copies, of parts with a picture and its copies."""
     return np.concatenate([*(part[:1] for part in parts), *(part[1:] for part in parts)])

@@ -164,9 +164,9 @@ def calibrate(
 
     Notes
     -----
-    Resemblance is that of A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997; of pictures the
-    normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at 32 x 32. Intervals are those of E. B. Wilson, JASA 22
-    (1927), which take the pairs for independent; those of strangers are not quite.
+    Resemblance follows A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997; of pictures the
+    normalized cross-correlation (J. P. Lewis, Vision Interface 1995) at 32 x 32. Intervals follow E. B. Wilson, JASA 22
+    (1927), and take the pairs for independent; pairs of strangers are not quite.
 
     Examples
     --------

@@ -77,7 +77,7 @@ def _logs(counts: Sequence[int]) -> list[float]:
     mean = sum(d * n for d, n in enumerate(counts)) / total
     share = min(max(mean / width, 1e-9), 1 - 1e-9)
     variance = sum((d - mean) ** 2 * n for d, n in enumerate(counts)) / total
-    # The correlation of two bits: 0 is a binomial distribution, of which a small one is the limit.
+    # The correlation of two bits: 0 is a binomial distribution, the limit of small correlations.
     within = max((variance / (width * share * (1 - share)) - 1) / (width - 1), 1e-6)
     a, b = share * (1 / within - 1), (1 - share) * (1 / within - 1)
     if a <= 0 or b <= 0:
@@ -96,7 +96,7 @@ def _log_beta(a: float, b: float) -> float:
 
 
 class Distances(NamedTuple):
-    """Pairs by the distance of their fingerprints, and the number of pairs of which an item has no fingerprint."""
+    """Pairs by the distance of their fingerprints, and the number of pairs in which an item has no fingerprint."""
 
     counts: Histogram
     missed: int = 0
@@ -158,7 +158,7 @@ def measured(evidence: SampledPairs, setting: Setting, hashed: Hashed) -> Measur
     strangers = all_distances(rows[of_documents], width) - between(evidence.resembling).counts
     if not strangers.any():
         raise InputError(
-            f"{setting.name}: all {items} with fingerprints resemble each other, so nothing tells how near strangers are: "
+            f"{setting.name}: all {items} with fingerprints resemble each other, so nothing shows how near strangers are: "
             f"take a larger sample, or other {items}"
         )
     different = None if evidence.different is None else between(evidence.different)

@@ -94,7 +94,7 @@ def resembling_pairs(texts: Sequence[str], least: float) -> Places:
     sketches = np.full((len(texts), 1 << _BINS_LOG2), _EMPTY, np.uint32)
     for row, values in zip(sketches, found, strict=True):
         bins, firsts = np.unique(values >> np.uint64(64 - _BINS_LOG2), return_index=True)
-        # The bits below those of the bin; the greatest value stands for an empty bin.
+        # The bits below the bits of the bin; the greatest value stands for an empty bin.
         row[bins] = np.minimum(values[firsts] >> np.uint64(32 - _BINS_LOG2) & np.uint64(_EMPTY), _EMPTY - np.uint32(1))
     pairs = [
         (start + first, start + second)

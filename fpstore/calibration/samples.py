@@ -135,7 +135,7 @@ def _labelled(pairs: RowSource, columns: tuple[str, str], *, ids: bool) -> tuple
         raise InputError(f"{_name(pairs)}: the label of row {wrong + 1} must be 1 for near-duplicates and 0 for others")
     found = [label == one for label in compress(labels, both)]
     if not any(found):
-        raise InputError(f"{_name(pairs)}: no pair has the label 1: nothing tells which fingerprints find near-duplicates")
+        raise InputError(f"{_name(pairs)}: no pair has the label 1: nothing shows which fingerprints find near-duplicates")
     return found, [list(compress(side, both)) for side in sides]
 
 
@@ -150,7 +150,7 @@ def _name(corpus: RowSource) -> str:
 
 
 class Learnt(NamedTuple):
-    """A fingerprinter with learnt weights, the number of documents of the sample, and of those of the corpus with a text."""
+    """A fingerprinter with learnt weights, the number of documents of the sample, and of documents of the corpus with a text."""
 
     simhash: SimHash
     looked_at: int

@@ -59,7 +59,7 @@ class Draws:
 
 
 class Reservoir(Generic[T]):
-    """A random sample of things that are seen once, of which nobody knows how many will come; ``seen`` counts them.
+    """A random sample of things that are seen once, in a number that nobody knows; ``seen`` counts them.
 
     Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
     """

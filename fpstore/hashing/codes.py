@@ -117,7 +117,7 @@ class Unary(VectorFingerprinter):
     of ``N = dimension * (high - low)`` bits, differ in as many bits as their Manhattan distance says.
 
     - If N is at most `width`, the fingerprint is this code, and distances are equal.
-    - Otherwise it is a sample of the code, one bit of each of `width` equal parts. The distance H of fingerprints tells of the
+    - Otherwise it is a sample of the code, one bit of each of `width` equal parts. The distance H of fingerprints estimates the
       Manhattan distance L: on average over seeds, H is ``L * width / N``; and for every seed, the two differ by less than 2 for
       each component in which the vectors differ.
 

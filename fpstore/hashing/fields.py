@@ -181,7 +181,7 @@ def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fing
         own = fingerprinter.weights
         if set(weights) != set(own) or (isinstance(text, Mapping) and weights != own):
             raise InputError(
-                f"the fingerprints are those of the fields {shown_fields(own)}, not {shown_fields(weights)}: "
+                f"the fingerprints are made of the fields {shown_fields(own)}, not {shown_fields(weights)}: "
                 f"name them all, with these weights or with none",
                 expected=dict(own), got=weights,
             )  # fmt: skip

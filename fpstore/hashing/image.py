@@ -391,7 +391,7 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
         raise
     except (images.DecompressionBombError, images.DecompressionBombWarning) as error:
         advice = "raise PIL.Image.MAX_IMAGE_PIXELS if it is to be trusted"
-        raise InputError(f"{name}: {_told(error)}: {advice}", path=path, reason="large") from error
+        raise InputError(f"{name}: {_message_of(error)}: {advice}", path=path, reason="large") from error
     except MemoryError as error:
         raise InputError(f"{name}: takes more memory than there is", path=path, reason="large") from error
     except Exception as error:  # Pillow's readers raise many kinds of errors for broken files
@@ -400,9 +400,9 @@ def refusals(name: str, path: Path | None = None) -> Iterator[None]:
         unknown = isinstance(error, import_package("PIL", "ImageHash").UnidentifiedImageError)
         if unknown and (path is None or path.suffix.lower() not in images.registered_extensions()):
             raise InputError(f"{name}: is no picture of a format that Pillow reads", path=path, reason="other") from error
-        said = "Pillow does not recognize its content" if unknown else _told(error)
+        said = "Pillow does not recognize its content" if unknown else _message_of(error)
         raise InputError(f"{name}: the picture is broken ({said})", path=path, reason="broken") from error
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return one_line(str(error)).removesuffix(".") or type(error).__name__

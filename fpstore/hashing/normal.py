@@ -157,7 +157,7 @@ class CharMap:
 
     Of a character whose form depends on its neighbours there is none: one that may be composed with the character before it, or
     changes and starts, decomposed, with a combining mark. The forms of the characters of a text of others are, one after the
-    other, that of the text, if marks are in the order of their combining classes (Unicode Standard Annex 15, section 9).
+    other, the order of the text, if marks are in the order of their combining classes (Unicode Standard Annex 15, section 9).
     """
 
     def __init__(self, form: NormalForm) -> None:

@@ -37,7 +37,7 @@ class HyperplaneHash(VectorFingerprinter):
     A vector of zeros has no direction and so no fingerprint; `is_empty` recognizes it.
 
     Vectors are taken from arrays of shape (n, dimension), also mapped ones (``numpy.load(path, mmap_mode="r")``), from columns
-    of Arrow that hold lists, and from iterables of vectors. Their numbers are float16, float32, float64 or integers; those of
+    of Arrow that hold lists, and from iterables of vectors. Their numbers are float16, float32, float64 or integers;
     int64 and uint64 are rounded to float64.
 
     Parameters

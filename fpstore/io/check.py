@@ -283,8 +283,8 @@ def check_id(value: object) -> int | str:
 
 def unequal(ids: int, fingerprints: int) -> InputError:
     """Return the error of another number of ids than of fingerprints."""
-    told = f"{counted(ids, 'id')} for {counted(fingerprints, 'fingerprint')}: give one per fingerprint"
-    return InputError(told, expected=fingerprints, got=ids)
+    message = f"{counted(ids, 'id')} for {counted(fingerprints, 'fingerprint')}: give one per fingerprint"
+    return InputError(message, expected=fingerprints, got=ids)
 
 
 def _check_count(length: int, count: int) -> None:
@@ -350,7 +350,7 @@ def has_masked(value: object) -> bool:
 
 
 def _fixed_size_binary(values: Any) -> npt.NDArray[Any] | None:
-    """Return the bytes of a pyarrow column of type fixed_size_binary, shape (n, bytes), of which pyarrow itself makes objects."""
+    """Return the bytes of a pyarrow column of type fixed_size_binary, shape (n, bytes); pyarrow itself makes objects of them."""
     of_pyarrow = type(values).__module__.partition(".")[0] == "pyarrow"
     if not of_pyarrow or not str(getattr(values, "type", "")).startswith("fixed_size_binary") or values.null_count:
         return None

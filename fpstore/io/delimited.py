@@ -35,7 +35,7 @@ _NO_ROWS = rb"(?:[ \t\r]*+%(end)s|#[^%(end)s]*+%(end)s)*+"
 class DelimitedText(LineParser):
     """Takes the delimited text of one file apart. Lines that end with a zero byte have one row each.
 
-    Cells of TSV are separated by tabs, and are as they stand; those of CSV may be quoted, with line breaks in them; those of txt
+    Cells of TSV are separated by tabs, and are as they stand; cells of CSV may be quoted, with line breaks in them; cells of txt
     are separated by tabs, commas or blanks. With a projection, the file holds fingerprints in these columns: a header may be
     missing, and lines of blanks or after a ``#`` are no rows. Otherwise, the file has a header.
     """

@@ -11,7 +11,7 @@ from fpstore.errors import InputError, show
 from fpstore.io.files import at
 
 UTF8 = "utf-8"
-#: Byte order marks; that of UTF-32 comes first, because it begins with that of UTF-16.
+#: Byte order marks; the mark of UTF-32 comes first, because it begins with the mark of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -21,7 +21,7 @@ _MARKS = (
 )
 _MARK_BYTES = 4
 _SAMPLE_BYTES = 1 << 16  # around the first byte that is not UTF-8
-_LEAST_BYTES = 64  # that are not ASCII: fewer tell nothing of an encoding with several bytes per character
+_LEAST_BYTES = 64  # that are not ASCII: fewer say nothing about an encoding with several bytes per character
 _LEAST_SHARE = 0.2  # of bytes that such an encoding saves as characters
 _WESTERN = "cp1252"
 _MEANT_WESTERN = ("iso8859-1", "ascii")  # as all browsers read them

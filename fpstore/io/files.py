@@ -46,7 +46,7 @@ def located(name: str, line: int | None = None) -> Iterator[None]:
 
 
 def paths_of(given: object, expected: str = "paths must be a path or an iterable of paths") -> list[str]:
-    """Return the paths of a caller, of which one may be - for standard input; InputError for something else."""
+    """Return the paths of a caller; one may be - for standard input; InputError for something else."""
     if isinstance(given, str | os.PathLike):
         given = [given]
     if not is_iterable(given):
@@ -70,7 +70,7 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, path: str, status: os.stat_result | None = None) -> Self:
-        """Return the state of a file, which the system may have told already."""
+        """Return the state of a file, which the caller may have asked for already."""
         if status is None:
             with storage_errors(printable(path)):
                 status = Path(path).stat()

@@ -1,4 +1,4 @@
-"""Files of lines as rows: blocks of whole lines, in bounded memory, which a parser takes apart, such as that of JSON lines."""
+"""Files of lines as rows: blocks of whole lines, in bounded memory, which a parser takes apart, such as `JsonLines`."""
 
 from __future__ import annotations
 

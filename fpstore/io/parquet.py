@@ -167,7 +167,7 @@ class ParquetRows(RowFiles):
 
 
 class TableRows(RowSource):
-    """The rows of a table in memory, or of a stream of record batches, of which one is held at a time.
+    """The rows of a table in memory, or of a stream of record batches, which are held one at a time.
 
     It has ``__arrow_c_stream__``: a table of pyarrow, a data frame of Polars or pandas. Rows that are read ``again`` are held.
     """

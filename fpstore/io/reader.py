@@ -183,7 +183,7 @@ def _total(values: Iterable[int | None]) -> int | None:
 
 
 def format_of(path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS) -> str:
-    """Return the format, one of those given: the one named, or that of the extension, or TSV for ``-``."""
+    """Return the format, one of the formats given: the one named, or the one of the extension, or TSV for ``-``."""
     known = ", ".join(f".{name}" for name in formats)
     if format_name is not None:
         name = format_name.lower() if isinstance(format_name, str) else ""
@@ -247,7 +247,7 @@ def open_reader(
         "fingerprint" and "id". A field named here must exist.
     id_type : {"auto", "int", "str"}
         Type of the ids. With "auto", JSON and Parquet ids keep their type, and ids in delimited text are
-        integers if those of the first chunk all are, without leading zeros and below 2**64.
+        integers if all ids of the first chunk are, without leading zeros and below 2**64.
     chunk_rows : int
         Largest number of rows in a chunk. A chunk has fewer where its string ids would take more than about 4 MiB.
     width : int

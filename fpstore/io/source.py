@@ -234,7 +234,7 @@ class RowSource(ABC):
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Read from the start; InputError for a value of another type, or a column that is not there.
 
-        A rule makes ids those of one type; by default, each batch has its own, and integers among strings are strings. Rows
+        A rule makes ids of one type; by default, each batch has its own, and integers among strings are strings. Rows
         that are skipped at the beginning are only counted, and not taken apart where that can be avoided; only sources that jobs
         resume (:meth:`states`) skip rows.
         """

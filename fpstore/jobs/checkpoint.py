@@ -23,9 +23,9 @@ from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, StoreLockedError, StoreNotFoundError, show
 
 Arrays = Mapping[str, npt.NDArray[Any]]  # a batch: columns with names
-JobIdentity = Mapping[str, object]  # what tells one job from another, in words for people and values of JSON
+JobIdentity = Mapping[str, object]  # the facts in which jobs differ, in words for people and values of JSON
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
-OUTPUTS = "outputs"  # in the file of the identity: paths, and what tells the files that have got these names, or are about to
+OUTPUTS = "outputs"  # in the file of the identity: paths, and the states of the files that have got these names, or are about to
 PART, TEMPORARY = ".part", ".tmp"
 KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}  # of columns
 MOST_LINE = 1 << 16  # bytes: a longer line is damage

@@ -163,7 +163,7 @@ def write_clusters(found: Clusters, writer: Writer, resources: Resources) -> Non
 def grouping_of(radius: int, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
     """Return the clusters that a caller asks for; InputError if an argument is wrong.
 
-    By default they are those of chains, and greedy for pictures: chains of icons and drawings lead from one to any other.
+    By default chains connect them, and they are greedy for pictures: chains of icons and drawings lead from one to any other.
     """
     if group is None:
         from fpstore.hashing.image import ImageHash
@@ -206,8 +206,8 @@ class _Documents(NamedTuple):
     """The documents of each fingerprint, one after the other."""
 
     numbers: Numbers
-    sets: Numbers  # those of their fingerprints
-    owners: Numbers | None = None  # the places of their fingerprints, unless they are those of the documents, or not needed
+    sets: Numbers  # the sets of their fingerprints
+    owners: Numbers | None = None  # the places of their fingerprints, unless they are the places of the documents, or not needed
 
 
 def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
@@ -248,7 +248,7 @@ def _distinct(documents: Numbers) -> bool:
 
 
 def _united(documents: _Documents) -> _Documents:
-    """Return each document once, with the sets of those of the same number united."""
+    """Return each document once, and unite the sets of its fingerprints."""
     numbers, sets, _ = documents
     order = stable_order(numbers)
     first = differs(numbers[order])

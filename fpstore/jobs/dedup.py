@@ -70,7 +70,7 @@ class Deduplication(NamedTuple):
         The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the numbers of the rows, from 0
         in the first file on.
     clusters : Clusters
-        Groups of near-duplicates, the document that is kept first. Ids are those of the column of ids, or else row numbers.
+        Groups of near-duplicates, the document that is kept first. Ids come from the column of ids, or else are row numbers.
     not_compared : int
         Rows that were not compared, because they have no text, no fingerprint or no id.
     """
@@ -126,8 +126,8 @@ def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fi
     """Return the columns to read: some of texts, True where files are texts, or one of fingerprints."""
     if (text in (None, False)) == (fingerprint is None):
         raise InputError(
-            "name either the column of texts (text=, --text-field) or that of fingerprints (fingerprint=, --fingerprint-field); "
-            "text=True (--text) makes a document of each file"
+            "name either the column of texts (text=, --text-field) or the column of fingerprints (fingerprint=, "
+            "--fingerprint-field); text=True (--text) makes a document of each file"
         )
     if check_signed(how.signed, how.width) and fingerprint is None:
         raise InputError("signed=True (--signed) is for a column of fingerprints")

@@ -93,7 +93,7 @@ class GivenRows:
         self._names, self._order = names, stable_order(places).astype(np.uint64)
 
     def digest(self) -> str:
-        """Return a number in hexadecimal digits that tells these rows and ids from others."""
+        """Return a number in hexadecimal digits in which other rows and ids differ."""
         digest = blake2b(digest_size=8)
         for _, (ids,) in names_in_slices([(self._names, self._order)]):
             if isinstance(ids, list):
@@ -198,7 +198,7 @@ def compared_rows(
 
 
 def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iterator[Batch]:
-    """Yield the rows in the parts of a checkpoint, and the rows behind them, of which new parts are made.
+    """Yield the rows in the parts of a checkpoint, and the rows behind them, and make new parts of these.
 
     The name of a part says with which row it begins: a part that was cut in another way is never met.
     """

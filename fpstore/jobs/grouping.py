@@ -116,8 +116,8 @@ def grouped(
 ) -> Members:
     """Return the groups that are wanted, of connected ones with ascending members; the representative of each stands first.
 
-    ``fingerprints`` returns those of the members, ``ids`` those of documents by their numbers. ``scores``, for the rule
-    "highest", has the key (`fpstore.io.scores`) of each document.
+    ``fingerprints`` returns the fingerprints of the members, ``ids`` the ids of documents by their numbers. ``scores``, for the
+    rule "highest", has the key (`fpstore.io.scores`) of each document.
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members

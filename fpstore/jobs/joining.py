@@ -52,7 +52,7 @@ def pairs_within(
     """Yield the pairs of a set in memory: distinct rows, ascending.
 
     Threads share the buckets of a table; one of a design that flips bits is sorted by one, and a design of one bucket is compared
-    by one. The memory is that of the tables. The progress counts the rows of all tables. A checkpoint keeps what is found in each
+    by one. The memory is for the tables. The progress counts the rows of all tables. A checkpoint keeps what is found in each
     span of a table.
     """
     if design.radius == 0:

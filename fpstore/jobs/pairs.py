@@ -60,7 +60,7 @@ class PairIds(NamedTuple):
         Fingerprint f has ``ids[lims[f]:lims[f + 1]]``.
     ids : ndarray of uint64 or list of str
     places : ndarray of intp, shape (pairs,)
-        Which fingerprint is that of each pair.
+        Which of the fingerprints each pair has.
     """
 
     lims: Lims
@@ -112,7 +112,7 @@ class Pairs(Tabular):
         self._width: Width = snapshot.width
         if numbers is not None:
             self._numbers = numbers
-        # A pair is that of the batch in which its rows begin.
+        # A pair belongs to the batch in which its rows begin.
         self.rows_a, self.rows_b, distances = columns if rows is None or not rows.start else columns.part(0, 0)
         self.distances: Distances = distances.astype(np.uint8 if self._width.bits < 256 else np.uint16)
 
@@ -162,7 +162,7 @@ class Pairs(Tabular):
 
     @property
     def _lims(self) -> Lims:
-        """Where the rows of each pair begin and end among those of all pairs."""
+        """Where the rows of each pair begin and end among the rows of all pairs."""
         sizes_a, sizes_b = (numbers.sizes for numbers in self._numbers)
         return lims_of(np.where(self._shared, sizes_a * (sizes_a - 1) // 2, sizes_a * sizes_b))
 
@@ -204,7 +204,7 @@ class Pairs(Tabular):
                 }
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return a ``pyarrow.Table`` with a row per pair of ids, of which the batch has at most 65,536.
+        """Return a ``pyarrow.Table`` with a row per pair of ids; the batch has at most 65,536 pairs.
 
         Parameters
         ----------

@@ -246,7 +246,7 @@ def _skew(snapshot: Snapshot, resources: Resources) -> Section:
 
 
 def _sample(snapshot: Snapshot) -> Words:
-    """Return fingerprints that are spread over the set: those of the tables, unless much was changed since."""
+    """Return fingerprints that are spread over the set: fingerprints of the tables, unless much was changed since."""
     if 2 * snapshot.generation.count > snapshot.totals.fingerprints:
         return snapshot.generation.full_sample()
     some = EvenRows(snapshot.width.words)

@@ -42,7 +42,7 @@ class Files:
 
     An id comes from whoever made the store, and a page is shown to others. So a file is only read within the folder that the
     user names. If no folder is named, ids are paths as they stand; then, and whenever the fingerprinter is known, a text is only
-    shown if its fingerprint is that of its document. A picture is only shown if that is so.
+    shown if it has the fingerprint of its document. A picture is only shown if that is so.
 
     ``asked`` counts the documents whose files were looked for, and ``missing`` the ones whose files were not there. Ids of texts
     need not be paths, so texts count only if the user names a folder.

@@ -1,4 +1,4 @@
-"""Jobs over a whole store: what each takes of the store, what tells it from any other job, and the folder that keeps its work."""
+"""Jobs over a whole store: what each takes of the store, what identifies it, and the folder that keeps its work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StoreJob(Generic[Result_co]):
 
 
 class Taken(NamedTuple):
-    """What a job takes of a store: its state at one moment, what tells this state and the radius from others, and the limits."""
+    """What a job takes of a store: its state at one moment, the identity of this state and of the radius, and the limits."""
 
     snapshot: Snapshot
     identity: JobIdentity
@@ -98,7 +98,7 @@ def join_job(taken: Taken, store: Any, other: Any, ids: Any = None) -> StoreJob[
 
 
 def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdentity]]:
-    """Return the other side of a join, a store or what a caller gives, and what tells it from others."""
+    """Return the other side of a join, a store or what a caller gives, and its identity."""
     if isinstance(other, str | os.PathLike):
         raise InputError(
             f"{printable(other)}: join takes what is open, not a path: pass fpstore.open(path) for a store, or "
@@ -117,7 +117,7 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
 
 
 def _identified(what: str, store: Any) -> tuple[Snapshot, JobIdentity]:
-    """Return a :class:`fpstore.Store` as it is now, and what tells this state from any other, under a name of the store."""
+    """Return a :class:`fpstore.Store` as it is now, and the identity of this state, under a name of the store."""
     snapshot: Snapshot = store._snapshot()
     manifest = snapshot.generation.manifest
     facts = {

@@ -274,8 +274,8 @@ def test_other_fields_or_weights_than_those_of_the_store_are_refused(tmp_path, m
     fine("build", "plain.fps", path, "--text-field", "text", "-q")
     for columns in (["title=3", "text"], ["title=4", "more"], ["title"], ["title=4", "text", "more"]):
         fields = [word for name in columns for word in ("--text-field", name)]
-        assert "are those of the fields title=4, text=1, not " in failure("probe", "p.fps", "--input", path, *fields)
-        assert "are those of the fields title=4, text=1, not " in failure("insert", "p.fps", path, *fields)
+        assert "are made of the fields title=4, text=1, not " in failure("probe", "p.fps", "--input", path, *fields)
+        assert "are made of the fields title=4, text=1, not " in failure("insert", "p.fps", path, *fields)
     Path("b.txt").write_text("some words")
     assert "the texts of rows are in files that --input names" in failure("probe", "p.fps", "b.txt", code=2)
     fine("insert", "p.fps", path, "-q")  # it knows its columns
@@ -313,7 +313,7 @@ def test_python_refuses_what_cannot_be_columns(tmp_path):
         (SimHash(), b"text", "name of a column"),
         (SimHash(), {"title": 0, "text": 1}, "the weight of title"),
         (LongestSentences(), ["title", "text"], "need SimHash"),
-        (FIELDS, "text", "those of the fields title=4, text=1, not text=1"),
+        (FIELDS, "text", "made of the fields title=4, text=1, not text=1"),
         (FIELDS, {"title": 4, "text": 2}, "not title=4, text=2"),
     ):
         with pytest.raises(InputError, match=message):

@@ -21,7 +21,7 @@ from fpstore.cli.answers import QUERY_ID, ROW, Asked
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import complain, summary
-from fpstore.cli.questions import IDS, IDS_INPUT, given_ids, lines_of, parse_words, scan_notice
+from fpstore.cli.questions import IDS, given_ids, lines_of, parse_words, scan_notice
 from fpstore.cli.signals import Interrupted, going_on
 from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
@@ -262,7 +262,12 @@ def _unmatched(store: Store, write: answers.Write, given: Given, chunk: Chunk) -
     option("--fingerprints", "The arguments and lines are fingerprints; delete them with all their ids."),
     option("--pairs", "Delete pairs alone: a fingerprint and its id by turns, or rows of --input with both."),
     options.DECIMAL,
-    IDS_INPUT,
+    option(
+        "--input FILE",
+        "Read from a file one id per line, or with --fingerprints or --pairs rows; - is standard input.",
+        into="inputs",
+        multiple=True,
+    ),
     options.NULL,
     *options.TALK,
     options.JSON,

@@ -202,7 +202,8 @@ def _each(items: list[Any], what: str, check: Callable[[Any], Value]) -> list[Va
         try:
             checked.append(check(item))
         except InputError as error:
-            raise InputError(f"the {what} at position {place}: {error}", expected=error.expected, got=error.got) from None
+            rest = f": {error}".removeprefix(f": the {what}") if str(error).startswith(f"the {what} does") else f": {error}"
+            raise InputError(f"the {what} at position {place}{rest}", expected=error.expected, got=error.got) from None
     return checked
 
 
@@ -328,7 +329,12 @@ def as_array(values: object, what: str = "fingerprint") -> npt.NDArray[Any] | No
         return None
     array = _fixed_size_binary(values)
     if array is None:
-        array = unmasked(np.asanyarray(values))
+        try:
+            array = unmasked(np.asanyarray(values))
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] != "pyarrow":
+                raise
+            raise InputError(f"the column of {what}s cannot be read: {error}", got=values) from None
         _refuse_nulls(array, what)
     return array
 

@@ -104,7 +104,7 @@ class IdentifiedRows(NamedTuple):
     known: bool
 
 
-def rows_of(values: Words, record: Record | None) -> IdentifiedRows:
+def identified_rows(values: Words, record: Record | None) -> IdentifiedRows:
     """Return a block with its ids, if its record is intact."""
     if record is None or len(record[0]) != len(values):
         return IdentifiedRows(values, np.zeros(len(values), np.uint64), NONE, False)
@@ -179,7 +179,7 @@ class RecoveredSet:
             ends = np.cumsum(part.counts, dtype=np.int64)
             numbers, found = records.keys.find(part.values[ends - 1])
             for values, number, there in zip(np.split(part.values, ends[:-1]), numbers.tolist(), found.tolist(), strict=True):
-                yield rows_of(values, records.ids(number) if there else None)
+                yield identified_rows(values, records.ids(number) if there else None)
 
     def _placed_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield the rows of a row file that are left in a gap: each has its place, and so its ids in the record of its block.
@@ -195,10 +195,10 @@ class RecoveredSet:
                 for start, values in table.read_known(part):
                     some = slice(start - block * size, start - block * size + len(values))
                     if record is None or len(record[0]) < some.stop:
-                        yield rows_of(values, None)
+                        yield identified_rows(values, None)
                         continue
                     lims = lims_of(record[0])
-                    yield rows_of(values, (record[0][some], record[1][lims[some.start] : lims[some.stop]]))
+                    yield identified_rows(values, (record[0][some], record[1][lims[some.start] : lims[some.stop]]))
 
     def _gap_rows(self, gap: Gap, records: IdRecords) -> Iterator[IdentifiedRows]:
         """Yield the rows that were found in a gap.
@@ -216,12 +216,12 @@ class RecoveredSet:
             if first < start or not (self.complete or first == start):
                 first, record = stop, None
             yield from self._without_ids(start, first)
-            yield rows_of(self.fillers.read(first, stop), record)
+            yield identified_rows(self.fillers.read(first, stop), record)
             start = stop
         yield from self._without_ids(start, end)
 
     def _without_ids(self, start: int, end: int) -> Iterator[IdentifiedRows]:
-        return (rows_of(self.fillers.read(at, min(at + PIECE_ROWS, end)), None) for at in range(start, end, PIECE_ROWS))
+        return (identified_rows(self.fillers.read(at, min(at + PIECE_ROWS, end)), None) for at in range(start, end, PIECE_ROWS))
 
 
 def intact_blocks(table: Table) -> Iterator[IntactBlocks]:

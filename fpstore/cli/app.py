@@ -43,7 +43,7 @@ _MODULES = {name: module for verbs in _VERBS.values() for name, module in verbs.
 class Program(Verb, click.Group):
     """A group that reports a failure as one line on standard error and an exit code, never as a traceback.
 
-    Its ``failure`` is that of the verb that runs.
+    Its ``failure`` is the exit code of the verb that runs.
     """
 
     sections: ClassVar = {title: list(verbs) for title, verbs in _VERBS.items()}

@@ -142,7 +142,7 @@ def argument(name: str, metavar: str, **settings: Any) -> Decorator:
 
 
 def check_output_path(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse an output that cannot be written to; nothing is written to that of a search which is quiet."""
+    """Refuse an output that cannot be written to; a quiet search writes nothing to its output."""
     if value == "-" and output_is_closed() and not (ctx.params.get("quiet") and ctx.command.name in SEARCHES):
         raise StorageError(CLOSED)
     if value not in (None, "-"):

@@ -73,7 +73,7 @@ class FilterReader(StoredFile):
         kernel = self.kernel
         wanted = table, len(design.tables), design.tables[table].permutation, fingerprint_count, set_digest
         got = kernel.table, kernel.table_count, kernel.permutation, kernel.fingerprint_count, kernel.set_digest
-        # Look-ups go by the prefixes of the filter, where flips are needed, and else by those of the table.
+        # Look-ups go by the prefixes of the filter, where flips are needed, and else by the prefixes of the table.
         bits, spec = kernel.shape[0], design.tables[table]
         fits = bits <= spec.prefix_bits and TableLookup(table, bits, min(spec.flips, bits)).variant_count <= MAX_VARIANTS
         if wanted != got or not fits:

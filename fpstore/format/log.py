@@ -66,7 +66,7 @@ class LogHeader(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """The seed of the checksums; that of a record at a place is this XOR the place."""
+        """The seed of the checksums: the seed for a record is this XOR the place of the record."""
         return xxhash.xxh64_intdigest(self.identity, self.generation)
 
     @property

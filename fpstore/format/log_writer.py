@@ -51,7 +51,7 @@ class LogWriter(OpenLog):
     """A log, open for appending by the process that holds the writer's lock.
 
     Opening it makes it end with its last whole record: a torn tail is cut off, and what was durable and never published is kept.
-    ``number`` is that of the last record, ``place`` the end of what was appended, ``durable`` the end of what is durable
+    ``number`` is the number of the last record, ``place`` the end of what was appended, ``durable`` the end of what is durable
     and published.
     """
 

@@ -299,7 +299,7 @@ def generation_numbers(path: Path) -> list[int]:
 
 
 def set_merge_error(folder: int, message: str | None) -> None:
-    """Write the error of a merge into the open folder of a store, or remove that of the merge before; ignore a failure to do so.
+    """Write the error of a merge into the open folder of a store, or remove the error of the merge before; ignore a failure.
 
     A full disk leaves an empty file, and without open files there is none.
     """

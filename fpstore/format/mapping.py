@@ -140,7 +140,7 @@ class MappingWriter:
         self._groups = [(keys[done:].copy(), per_key[done:].copy(), ids[used:].copy())]
 
     def finish(self) -> dict[str, int]:
-        """Complete the files and return the shape of that of the numbers, which is durable; the table is so after its sync."""
+        """Complete the files; return the shape of the file of numbers, which is durable. The table is durable after its sync."""
         entry_counts = self._counted(self.table.finish())
         self._beside.wait()
         self._beside.end()

@@ -45,7 +45,9 @@ class Change(NamedTuple):
     kinds: Bytes  # of each row, ADD, REMOVE or WIPE, with IN_BASE where it holds
     fingerprints: Words
     ids: Words
-    strings: list[bytes]  # that get a number with this change, in the order of the numbers; that of an empty one stays unused
+    strings: list[
+        bytes
+    ]  # that get a number with this change, in the order of the numbers; the number of an empty one stays unused
 
 
 def pack_change(change: Change) -> bytes:

@@ -120,10 +120,10 @@ def test_rows_of_wrong_types_are_refused():
     for rows, message in (
         ("some text", "takes an iterable of rows, got str"),
         ({"title": "a"}, "takes an iterable of rows, got dict"),
-        (["some text"], "item 0: a row, which is a mapping of title, text to texts, got str"),
+        (["some text"], "item 0: expected a row, which is a mapping of title, text to texts, got str"),
         ([{"title": "a"}, {"titel": "a"}], "item 1: a row has one of the fields title, text, got .*titel"),
-        ([{"title": b"a"}], "item 0: title: a text .* got bytes: decode them first"),
-        ([{"title": "a", "text": 7}], "item 0: text: a text .* got int"),
+        ([{"title": b"a"}], "item 0: title: expected a text .* got bytes: decode them first"),
+        ([{"title": "a", "text": 7}], "item 0: text: expected a text .* got int"),
     ):
         with pytest.raises(InputError, match=message):
             fields.fingerprints(rows)

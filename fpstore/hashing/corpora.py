@@ -118,7 +118,7 @@ def hashed_rows(
         source.tagged = are_pages(first.texts or ())
     batches = batches if first is None else chain([first], batches)
     # Rows that are wanted as they come do not wait for others.
-    for _, batch in in_order(partial(_hashed, fingerprinter), batches, 1 if source.arrives else threads, WAITING_BATCHES):
+    for _, batch in in_order(partial(_hashed, fingerprinter), batches, 1 if source.unbuffered else threads, WAITING_BATCHES):
         yield batch
 
 

@@ -109,7 +109,7 @@ class HashingReader(Reader):
         for batch in super().columns():
             made += len(batch.fingerprints)
             yield batch
-        if not made and not self._sources[0].arrives:
+        if not made and not self._sources[0].unbuffered:
             raise InputError(self._nothing_made())
 
     def _nothing_made(self) -> str:
@@ -247,7 +247,7 @@ class TextReader(HashingReader):
         self._source = open_source(
             source, format=format, encoding=encoding, again=False, unbuffered=check_flag(unbuffered, "unbuffered")
         )
-        self._empty_too = self._source.arrives
+        self._empty_too = self._source.unbuffered
         self.row_numbers = id is None
         self._places: deque[Words] | None = None  # of the rows that have a fingerprint, until they are asked for
         projection = Projection(text=columns, id=id, width=Width(fingerprinter.width), strict=True)
@@ -285,7 +285,7 @@ class TextReader(HashingReader):
             if self.row_numbers:
                 rule.has_ids, rule.kind = True, "int"
                 batch = batch._replace(ids=places)
-            if len(places) or source.arrives:
+            if len(places) or source.unbuffered:
                 yield batch if len(places) else batch._replace(ids=None)
 
 
@@ -585,7 +585,8 @@ class VectorReader(HashingReader):
                 ids = some_ids(batch.ids, slice(start, stop))
                 if ids is None:
                     ids = np.arange(start, stop, dtype=np.uint64) + np.uint64(self.next_row)
-                yield Batch(rows[known], some_ids(ids, known), at_once=True)  # before a file behind this one is found to be wrong
+                # Rows come before a file behind this one is found to be wrong.
+                yield Batch(rows[known], some_ids(ids, known), unbuffered=True)
             done += len(batch.vectors)
             self._done += len(batch.vectors)
 

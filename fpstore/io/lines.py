@@ -91,7 +91,7 @@ class LineRows(RowFiles):
         super().__init__(paths, again, encoding)
         self.suffix, self._parser = suffix, parser
         self.typed = parser("").typed
-        self.arrives = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
+        self.unbuffered = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
         self._columns: Sequence[str] = ()
         self._head = b""
         for file in self.files if again and not self.typed else ():
@@ -127,7 +127,7 @@ class LineRows(RowFiles):
 
     def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:
         """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
-        lines = line_blocks(file, self._count, parser.end, self.arrives and file.arrives, self.encoding)
+        lines = line_blocks(file, self._count, parser.end, self.unbuffered and file.arrives, self.encoding)
         for block in chain(parser.blocks(lines), [None]):
             if parser.header is not None:
                 if not self._columns:
@@ -165,8 +165,8 @@ class LineRows(RowFiles):
         if error is not None:  # which row it is, and what stands before it
             errors = (tried(partial(parser.batch, [row], projection, rule))[1] for row in rows)
             good, error = next(((place, found) for place, found in enumerate(errors) if found is not None), (0, error))
-            batch = parser.batch(rows[:good], projection, rule) if good and self.arrives else None
-        if batch is not None and (self.arrives or unread is None):
+            batch = parser.batch(rows[:good], projection, rule) if good and self.unbuffered else None
+        if batch is not None and (self.unbuffered or unread is None):
             yield batch
         if error or unread:
             raise error or unread  # type: ignore[misc]
@@ -176,18 +176,18 @@ def line_blocks(
     file: InputFile,
     on_read: Callable[[int], None],
     line_end: bytes = b"\n",
-    arrives: bool = False,
+    unbuffered: bool = False,
     encoding: str | None = None,
 ) -> Iterator[tuple[bytes, int]]:
     """Yield whole lines in UTF-8, each with its end, and the number of the first; a byte order mark is removed.
 
-    ``on_read`` is called with the bytes of each read of the file. With ``arrives``, the lines that have come are yielded without
-    waiting for a block of them; otherwise, a file that is compressed is read as what it holds.
+    ``on_read`` is called with the bytes of each read of the file. With ``unbuffered``, the lines that have come are yielded, and
+    wait for no others; otherwise, a file that is compressed is read as what it holds.
     """
     line, held, held_bytes = 1, list[bytes](), 0
     mark = _UTF8_BOM
-    with _arriving(file, on_read) if arrives else unpacked(file, on_read) as read:
-        if not arrives:
+    with _arriving(file, on_read) if unbuffered else unpacked(file, on_read) as read:
+        if not unbuffered:
             with storage_errors(file.name):
                 read = transcoded(read, encoding, file.name)
         while True:

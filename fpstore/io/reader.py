@@ -108,13 +108,13 @@ class Reader:
         held: list[Batch] = []
         filled = 0.0
         for source, projection in zip(self._sources, self._projections, strict=True):
-            if (source.typed or source.arrives) and held:
+            if (source.typed or source.unbuffered) and held:
                 yield from _decide(held, rule, self._chunk_rows)
                 held, filled = [], 0.0
-            if source.arrives and not source.typed and rule.kind is None:
+            if source.unbuffered and not source.typed and rule.kind is None:
                 rule.kind = "str"  # nobody knows what comes later
             for batch in self._read(source, projection, rule):
-                batch = batch._replace(at_once=batch.at_once or source.arrives)
+                batch = batch._replace(unbuffered=batch.unbuffered or source.unbuffered)
                 if source.typed or batch.ids is None or rule.kind is not None:
                     yield batch
                     continue
@@ -162,7 +162,7 @@ def _cut(batches: Iterable[Batch], rows: int, empty_too: bool) -> Iterator[Batch
             if held_rows == rows or held_bytes >= CHUNK_BYTES:
                 yield _join(held)
                 held, held_rows, held_bytes = [], 0, 0
-        if batch.at_once and (held or (empty_too and not count)):
+        if batch.unbuffered and (held or (empty_too and not count)):
             yield _join(held or [batch])
             held, held_rows, held_bytes = [], 0, 0
     if held:

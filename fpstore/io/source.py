@@ -124,7 +124,7 @@ class Batch(NamedTuple):
     chars: int = 0  # the length of the texts that the fingerprints were made of
     paths: list[Path] | None = None  # of rows that are files each
     wrong: Wrong | None = None
-    at_once: bool = False  # the rows are wanted before others come
+    unbuffered: bool = False  # the rows are wanted before others come
 
     @property
     def string_bytes(self) -> int:
@@ -214,7 +214,7 @@ class RowSource(ABC):
     suffix: str | None = None  # of a file that is written
     encoding: str | None = None  # of the files, if it was named
     typed = True  # ids have a type of their own; in delimited text, all are strings
-    arrives = False  # rows are wanted as they come
+    unbuffered = False  # rows are wanted as they come
     absent: Collection[str] = ()  # of several columns of texts, those that no row met so far has: a row of JSON may lack some
     tagged = False  # most of the first texts look like pages of HTML, and are taken as plain texts
     rows: int | None = None  # if the number is known before they are read

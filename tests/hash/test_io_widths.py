@@ -104,7 +104,7 @@ AT = "the fingerprint at position {}: "
 
 
 def listed(place, shown, bits, width, then):
-    return AT.format(place) + f"the fingerprint does not fit: {shown} takes {bits} bits, but the width is {width}: {then}"
+    return f"the fingerprint at position {place} does not fit: {shown} takes {bits} bits, but the width is {width}: {then}"
 
 
 def refused(place, bits, got):

@@ -103,10 +103,6 @@ def unfit(place, shown, bits, width, then):
 AT = "the fingerprint at position {}: "
 
 
-def listed(place, shown, bits, width, then):
-    return f"the fingerprint at position {place} does not fit: {shown} takes {bits} bits, but the width is {width}: {then}"
-
-
 def refused(place, bits, got):
     return AT.format(place) + KINDS.format(bits, bits // 4, bits // 8, bits, got)
 
@@ -132,10 +128,10 @@ REFUSED = [
     (128, np.zeros((5, 2), np.int64), ("fingerprints must be unsigned, got dtype int64, shape (5, 2); "
      "to keep the bits of signed integers use array.view(np.uint64)")),
     (32, np.array([1, 2**40], np.uint64), unfit(1, "1099511627776", 41, 32, advice(64))),
-    (64, [1, 2**64], listed(1, "18446744073709551616", 65, 64, advice(128))),
-    (64, [2**256 - 1], listed(0, f"0x{'f' * 64}", 256, 64, advice(256))),
-    (256, [0, 2**300], listed(1, "it", 301, 256, WIDTHS_ARE)),
-    (32, [1, np.uint64(2**32)], listed(1, "4294967296", 33, 32, advice(64))),
+    (64, [1, 2**64], unfit(1, "18446744073709551616", 65, 64, advice(128))),
+    (64, [2**256 - 1], unfit(0, f"0x{'f' * 64}", 256, 64, advice(256))),
+    (256, [0, 2**300], unfit(1, "it", 301, 256, WIDTHS_ARE)),
+    (32, [1, np.uint64(2**32)], unfit(1, "4294967296", 33, 32, advice(64))),
     (256, [b"\0" * 32, -1], refused(1, 256, "int -1")),
     (64, [1, np.int64(-1)], refused(1, 64, "int64 np.int64(-1)")),
     (64, [b"\0" * 8, b"\0" * 32], AT.format(1) + other("a fingerprint of 256 bits (bytes, length 32)", 256, 64)),

@@ -56,7 +56,7 @@ SENTENCES = {
 HEAD_BYTES = 8192  # where a NUL byte is looked for
 _PART_BYTES = 1 << 20
 #: Extensions of files that hold many rows: a single fingerprint of the whole would be useless. A .txt file may be a text.
-ROWS = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
+ROW_SUFFIXES = tuple(suffix for suffix in SUFFIXES if suffix != ".txt")
 NOT_BINARY = "a NUL byte in its first 8 KiB: not a text in UTF-8"
 NO_ROWS = (
     "holds rows, not one text: name the column of texts with --text-field NAME (TextReader in Python); "
@@ -133,7 +133,7 @@ class Walk:
 
     def text(self, file: File) -> Decoded:
         """Return the text of a file; the InputError of one that folders may have has a ``reason``."""
-        if Path(inner_name(file.path)).suffix.lower() in ROWS and (file.named or self._suffixes is None):
+        if Path(inner_name(file.path)).suffix.lower() in ROW_SUFFIXES and (file.named or self._suffixes is None):
             raise _refused(file, "rows", NO_ROWS)
         try:
             with file.path.open("rb") as stream:

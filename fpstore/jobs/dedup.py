@@ -86,7 +86,7 @@ class Deduplication(NamedTuple):
 
 def dedup_job(
     how: Projection, text: Any, fingerprint: str | None, grouping: Grouping, unknown: str,
-    fingerprinter: Fingerprinter[Any] | None, html: bool | str = False,
+    fingerprinter: Fingerprinter[Any] | None, html: bool | str,
 ) -> DedupJob:  # fmt: skip
     """Return the job that the arguments of :func:`fpstore.dedup` ask for; InputError if one is wrong."""
     columns = text

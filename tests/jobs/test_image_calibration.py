@@ -142,7 +142,7 @@ def test_too_little_and_wrong_arguments_are_refused(photos):
     refused("no picture of the sample changes in any of these ways", changes=["resize=1"], settings=["method=average"])
     refused("no picture of the sample changes", changes=[])
     refused("no setting is given", settings=[])
-    refused("method=difference,width=256, of the parameters method, width", settings=["size=2"])
+    refused("method=difference,width=256; parameters are method, width", settings=["size=2"])
     refused("a fingerprinter of pictures", settings=[SimHash()])
     refused("without text=", text="body")
     refused("files and folders", None)
@@ -186,7 +186,7 @@ def test_suffixes_and_wrong_use(photos):
     for words, told in (
         (("--text",), "--image does not go with --text"), (("--text-field", "a"), "--image does not go with --text-field"),
         (("--pairs", "p.csv"), "--pairs does not go with --image"), (("--id-field", "a"), "--id-field does not go"),
-        (("--setting", "size=1"), "of the parameters method"), (("--change", "words=1"), "a change of pictures is one of"),
+        (("--setting", "size=1"), "parameters are method"), (("--change", "words=1"), "a change of pictures is one of"),
     ):  # fmt: skip
         assert told in failure("calibrate", "photos", "--image", *words, code=2)
     assert "name files or folders" in failure("calibrate", "--image", code=2)

@@ -152,7 +152,7 @@ def test_blocks_of_entries(tmp_path, width):
     words = make_set("uniform", width, 1000, rng)
     digest = _kernel.digest(as_given(words))
     if width == 64:
-        layout = column_sets.ColumnLayout(column_sets.COPIES, 64, len(words), digest, bytes(range(64)))
+        layout = column_sets.ColumnLayout(column_sets.KIND_COPIES, 64, len(words), digest, bytes(range(64)))
     else:
         layout = column_sets.rows_layout(width, len(words), digest)
     reader = column_sets.ColumnTable(column_sets.write(tmp_path / "t", layout, as_given(words)))

@@ -1,7 +1,7 @@
 """The width of fingerprints, and arrays of them as the kernel takes them.
 
 Inside fpstore, fingerprints are rows of uint64 words: shape (n,) up to 64 bits, (n, width / 64) above, the most significant
-word first. Those of 32 bits are in the upper half of their word, whose lower half is zero. So bit 0 is the highest bit of the
+word first. One of 32 bits is in the upper half of its word, whose lower half is zero. So bit 0 is the highest bit of the
 first word at every width, and rows are in the order of the numbers that they stand for.
 """
 

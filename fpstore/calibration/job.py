@@ -113,7 +113,7 @@ def calibrate(
     text : str or True, optional
         The column of the texts; True if each file is a text.
     image : bool
-        The files are pictures. Those of more than 512 pixels on a side are made smaller, and copies are made of that.
+        The files are pictures. Pictures of more than 512 pixels on a side are made smaller before they are copied.
     pairs : path or table, optional
         Pairs with labels, instead of changed copies. With `id` its columns are ``a``, ``b`` (ids of documents) and ``label``;
         without, ``text_a``, ``text_b`` and ``label``. The label is 1 for near-duplicates, 0 for others.

@@ -125,7 +125,7 @@ def _suspects(block: Sketches, others: Sketches, least: float) -> list[tuple[int
 def views(picture: Image) -> Views:
     """Return the brightnesses of a picture and of nine crops of it, each scaled to 32 x 32, with mean 0 and length 1.
 
-    So they depend on no setting of a fingerprinter. The shape is (10, 1024). Those of a blank picture or crop are all 0.
+    So they depend on no setting of a fingerprinter. The shape is (10, 1024). The values of a blank picture or crop are all 0.
     """
     from PIL.Image import Resampling
 

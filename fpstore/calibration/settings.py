@@ -29,7 +29,7 @@ SETTINGS = (
     "shingle=chars,size=4,width=128",
 )
 
-#: Those of a calibration for pictures; the ones of `PDQ_SETTINGS` besides, if the package for them is installed.
+#: The settings of a calibration for pictures; `PDQ_SETTINGS` come with them if the package for PDQ is installed.
 IMAGE_SETTINGS = (
     "method=perceptual",
     "method=difference",

@@ -96,7 +96,7 @@ class Absorb(Merge):
                 sources.append(SnapshotContent(other, _shift(end_of_ids)))
                 end_of_ids += _end_of_ids(other)
                 if end_of_ids > 2**64:
-                    raise InputError(f"{other.generation.path}: its ids would go over 2^64-1: merge without renumber")
+                    raise InputError(f"{other.generation.path}: its ids would go over 2^64-1: absorb it without renumber")
                 next_row = max(next_row, min(end_of_ids, LAST_ROW))
             else:
                 sources.append(SnapshotContent(other))

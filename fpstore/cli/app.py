@@ -114,6 +114,8 @@ class Program(Verb, click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, and note the exit code of its errors."""
+        if args[0] not in _MODULES and not args[0].startswith("-"):
+            raise _no_such_verb(args[0], ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, Verb):
             self.failure = command.failure
@@ -191,6 +193,13 @@ def main() -> None:
     """
 
 
+def _no_such_verb(word: str, ctx: click.Context) -> click.UsageError:
+    from difflib import get_close_matches
+
+    meant = "".join(f". Did you mean {name!r}?" for name in get_close_matches(word, _MODULES, 1))
+    return click.UsageError(f"No such command {word!r}{meant}", ctx)
+
+
 def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in _MODULES if name.startswith(incomplete)]
 
@@ -213,6 +222,6 @@ def help_(given: Given) -> None:
     for word in given.words:
         command = shown.command.get_command(shown, word) if isinstance(shown.command, click.Group) else None
         if command is None:
-            raise click.UsageError(f"No such command {word!r}", ctx)
+            raise _no_such_verb(word, ctx)
         shown = click.Context(command, parent=shown, info_name=word)
     click.echo(shown.get_help())

@@ -390,6 +390,11 @@ def absorb(given: Given) -> None:
                     check_origin(known, None, given.store, other, given)
                 if read.path.samefile(given.store):
                     raise InputError(f"{given.store}: cannot absorb itself", path=given.store)
+                if not given.renumber and all(snapshot_of(store).totals.id_kind == "row" for store in (known, read)):
+                    given.note(
+                        f"{given.store} and {other} both have row numbers as ids, so an id may mean two documents: if they are "
+                        "not parts of one store, use --renumber"
+                    )
     _merged(given, lambda store, how: store.absorb(*given.others, renumber=given.renumber, **how))
 
 

@@ -91,7 +91,7 @@ def is_binary(head: bytes | bytearray, encoding: str | None) -> bool:
 
 
 class Walk:
-    """Paths, which files to read in folders, and how much: see `iter_documents`."""
+    """Paths, which files to read in folders, and how much: see `DocumentReader`."""
 
     def __init__(
         self,
@@ -396,28 +396,10 @@ def iter_documents(
 
     Parameters
     ----------
-    paths : path or iterable of paths
-        Files and folders, in the order given; a path that is given twice is read twice. A symbolic link that is named is
-        followed. A store of fpstore inside a folder is skipped. Files that gzip or zstandard compressed, such as ``a.txt.gz``,
-        are read as what they hold.
-    suffixes : iterable of str, optional
-        In folders, read only files whose names end with one of these, such as ``[".txt", ".md"]``; case does not matter. Files
-        that are named are always read.
-    recursive : bool
-        Whether to enter folders inside a folder.
-    follow_symlinks : bool
-        Whether to follow symbolic links found in folders; otherwise they are skipped. A folder inside itself is entered once.
-    max_bytes : int, optional
-        Larger files are not read; by default 2^30. For a compressed file, the size of what it holds counts too.
-    encoding : str, optional
-        The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and UTF-32 it is; without one it is
-        UTF-8 if it can be, and is guessed from the bytes otherwise. If there is no good guess, bytes that are not UTF-8 are
-        replaced by U+FFFD if they are few, at most one in ten characters, or the file is skipped.
+    paths, suffixes, recursive, follow_symlinks, max_bytes, encoding
+        As for `DocumentReader`.
     on_skip : callable, optional
-        Called with the path and the reason of each file in a folder that is skipped: ``"binary"`` (a NUL byte in its first
-        8 KiB), ``"large"`` (larger than `max_bytes`), ``"damaged"`` (a compressed file that cannot be decompressed),
-        ``"encoding"`` (no encoding explains it) or ``"rows"`` (the extension is one of a format of `fpstore.io` other than .txt,
-        such as .jsonl, and `suffixes` does not name it). Entries that are neither files nor folders are ignored.
+        Called with the path and the reason of each file in a folder that is skipped, as ``on_notice`` of `DocumentReader` is.
 
     Yields
     ------

@@ -162,12 +162,12 @@ class TextReader(HashingReader):
         ``{"title": 4, "text": 1}``: `Fields` makes the fingerprints. Names without weights count 1, or what the given
         `Fields` say. One column alone needs no weight.
     id : str, optional
-        That of the ids, strings or integers. By default the id is the number of the row, counted from ``first_row`` over all
-        files, with the rows that are left out.
+        The column of the ids, strings or integers. By default the id is the number of the row, counted from ``first_row`` over
+        all files, with the rows that are left out.
     format : {"parquet", "jsonl", "csv", "tsv"}, optional
         By default from the extension of each path; "tsv" for standard input.
     encoding : str, optional
-        That of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
+        The encoding of JSON lines, CSV and TSV; by default UTF-8, or what a byte order mark says.
     html : bool or str
         The texts are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
         extractor.
@@ -315,9 +315,9 @@ class DocumentReader(HashingReader):
     max_bytes : int, optional
         Larger files are not read; by default 2^30. Of a compressed file, what it holds counts too.
     encoding : str, optional
-        That of all files. By default, a byte order mark says which of UTF-8, UTF-16 and UTF-32 it is; without one it is UTF-8 if
-        it can be, and is guessed from the bytes otherwise. If there is no good guess, bytes that are not UTF-8 are replaced by
-        U+FFFD if they are few, at most one in ten characters, or the file is skipped.
+        The encoding of all files. By default, a byte order mark says which of UTF-8, UTF-16 and UTF-32 it is; without one it
+        is UTF-8 if it can be, and is guessed from the bytes otherwise. If there is no good guess, bytes that are not UTF-8 are
+        replaced by U+FFFD if they are few, at most one in ten characters, or the file is skipped.
     html : bool or str
         The files are pages of HTML: the fingerprinter becomes the `MainText` of it, if it is not one already. A str names its
         extractor.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ class MatchList(list[Match]):
 
 
 class Matches(Tabular):
-    """The matches of many queries, in columns. Iterates as one :class:`MatchList` per query.
+    """The matches of many queries, in columns. As a sequence, it has one :class:`MatchList` per query.
 
     Attributes
     ----------
@@ -180,6 +181,14 @@ class Matches(Tabular):
                 if left_out:
                     found.more = True
                 yield found
+
+    def __getitem__(self, query: int) -> MatchList:
+        """Return the matches of one query; IndexError if there are fewer queries."""
+        query = range(len(self))[index(query)]
+        lims = self.lims[query : query + 2]
+        found = slice(*lims.tolist())
+        one = self.rows[found], self.distances[found], self._stored, self._width, self._queries[query : query + 1]
+        return next(iter(Matches(lims - lims[0], *one, more=self.more[query : query + 1])))
 
     def __repr__(self) -> str:
         return f"<fpstore.Matches: {len(self.rows)} matches of {len(self)} queries>"

@@ -86,6 +86,8 @@ def test_every_verb_is_listed_by_what_it_is_for() -> None:
 def test_help_of_no_verb_is_refused() -> None:
     assert "No such command 'nothing'" in failure("help", "nothing", code=2)
     assert "No such command 'more'" in failure("help", "build", "more", code=2)
+    for words in (["help", "prob"], ["prob", "crawl.fps"]):
+        assert "No such command 'prob'. Did you mean 'probe'?" in failure(*words, code=2)
 
 
 def test_a_shell_completes_verbs_options_and_paths(folder: Path) -> None:

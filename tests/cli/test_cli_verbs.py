@@ -318,3 +318,10 @@ def test_an_upsert_tells_of_changed_rows(folder: Path) -> None:
     Path("moved.tsv").write_text("00000000000000f0\tzero\n00000000000000f1\tnew\n")
     done = json.loads(fine("insert", "crawl.fps", "moved.tsv", "--upsert", "--json"))
     assert done == {"rows": 2, "changed": 2, "fingerprints": 8, "ids": 9}
+
+
+def test_stores_of_row_numbers_are_said_to_share_ids(folder: Path) -> None:
+    for name in ("a.fps", "b.fps"):
+        fpstore.build(name, [1, 2] if name == "a.fps" else [5]).close()
+    assert "a.fps and b.fps both have row numbers as ids" in run("absorb", "a.fps", "b.fps").stderr
+    assert run("absorb", "a.fps", "b.fps", "--renumber").stderr == ""

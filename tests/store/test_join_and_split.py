@@ -136,7 +136,7 @@ def test_ids_are_not_renumbered_beyond_the_largest(tmp_path, largest):
             moved = {fingerprint: {i + largest + 1 for i in ids} for fingerprint, ids in content.items()}
             assert content_of(store) == {1: {largest}, 2: {TOP}, **moved}
         else:
-            with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1: merge without renumber"):
+            with pytest.raises(fpstore.InputError, match=r"its ids would go over 2\^64-1: absorb it without renumber"):
                 store.absorb(tmp_path / "a", tmp_path / "b", renumber=True, threads=1)
             assert content_of(store) == {1: {largest}}
             assert store.stats()["generation"] == 1

@@ -151,6 +151,19 @@ def test_any_small_set(tmp_path_factory, fingerprints, radius_and_design, block_
         assert store.verify().ok
 
 
+def test_the_matches_of_a_query_are_at_its_number(store):
+    queries = [3, 2**40, *next(iter(store.items()))[0][:3].tolist()]
+    matches = store.probe_many(queries, 20, limit=2)
+    each = list(matches)
+    assert any(found.more for found in each)
+    for query, found in enumerate(each):
+        for again in (matches[query], matches[query - len(each)]):
+            assert (again, again.more) == (found, found.more)
+    for wrong in (len(each), -len(each) - 1):
+        with pytest.raises(IndexError):
+            matches[wrong]
+
+
 def test_default_radius_is_the_stores(store):
     query = int(make_set("families")[3])
     assert store.probe(query) == store.probe(query, 3)

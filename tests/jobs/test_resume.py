@@ -166,7 +166,7 @@ def test_a_corpus_that_has_changed_is_refused(job_folder):
     assert list(Path("out.jsonl.resume").glob("rows-*"))
 
 
-def test_parts_that_begin_at_another_row_are_not_taken(job_folder):
+def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
     """After a damaged part, one of an earlier run followed, which began elsewhere."""
     options = ["c.jsonl", "out.jsonl", "--text-field", "text", "--id-field", "id", "--resume", "--threads", "1"]
     fine("dedup", *options[:1], "whole.jsonl", *options[2:-3], "--quiet")
@@ -175,8 +175,10 @@ def test_parts_that_begin_at_another_row_are_not_taken(job_folder):
     assert len(parts) > 2
     with parts[1].open("r+b") as file:
         file.truncate(50)
-    given.PART_ROWS = 170  # as a test may set it: the fixture restores it
+    given.PART_ROWS = 1 << 20  # as a test may set it: the fixture restores it
+    monkeypatch.setattr(given, "PART_CHARS", 30_000)  # of about 170 rows
     assert killed(["dedup", *options], 3)
+    assert len({path.stem for path in Path("out.jsonl.resume").glob("rows-*")} - {path.stem for path in parts}) > 1
     assert run("dedup", *options).exit_code == 0
     assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
 

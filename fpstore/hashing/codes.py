@@ -68,11 +68,6 @@ class BitSample(VectorFingerprinter):
     """
 
     name: ClassVar[str] = "bit-sample"
-    version: ClassVar[int] = 1
-
-    dimension: int
-    width: int = 64
-    seed: int = 0
 
     def __post_init__(self) -> None:
         self._check(least=self.width, most=MOST_BITS)
@@ -158,13 +153,9 @@ class Unary(VectorFingerprinter):
     """
 
     name: ClassVar[str] = "unary"
-    version: ClassVar[int] = 1
 
-    dimension: int
     low: int
     high: int
-    width: int = 64
-    seed: int = 0
 
     def __post_init__(self) -> None:
         self._check()

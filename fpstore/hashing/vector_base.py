@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,12 +39,19 @@ class Block(Sequence[Any]):
         return InputError(f"vector {self.first + place}: {reason}", got=self.first + place)
 
 
+@dataclass(frozen=True, kw_only=True)
 class VectorFingerprinter(Fingerprinter[Any]):
     """The common part of fingerprinters of vectors."""
 
     items: ClassVar[str] = "vectors"
+    version: ClassVar[int] = 1
+
     dimension: int
-    seed: int
+    width: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self._check()
 
     def _check(self, least: int = 1, most: int = MOST_DIMENSIONS) -> None:
         self._keep(width=check_width(self.width).bits)

@@ -75,14 +75,6 @@ class HyperplaneHash(VectorFingerprinter):
     """
 
     name: ClassVar[str] = "hyperplane"
-    version: ClassVar[int] = 1
-
-    dimension: int
-    width: int = 64
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self._check()
 
     def lack(self, item: Any) -> str:
         """Return the message that a vector has no direction."""

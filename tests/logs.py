@@ -5,14 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from fpstore.format.log import (
-    BOOT,
-    END,
-    HEADER_BYTES,
-    LogHeader,
-    LogReader,
-    end_word,
-)
+from fpstore.format.log import BOOT, END, HEADER_BYTES, LogHeader, LogReader, end_word
 from fpstore.format.log_writer import LogWriter, create_log
 from fpstore.format.record import ID_KINDS, Change, Totals, pack_change
 

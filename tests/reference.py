@@ -134,10 +134,7 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
     require(header.block_bytes in (128, 256, 512, 1024, 2048, 4096), "block size")
     require(header.directory_bits <= MAX_DIRECTORY_BITS, "directory bits")
     require(header.block_count <= header.fingerprint_count, "more blocks than fingerprints")
-    require(
-        header.fingerprint_count // MAX_ENTRIES <= header.block_count,
-        "more fingerprints than the blocks can hold",
-    )
+    require(header.fingerprint_count // MAX_ENTRIES <= header.block_count, "more fingerprints than the blocks can hold")
     require(header.block_count > 0 or header.fingerprint_count == 0, "fingerprints without a block")
     require(sorted(header.permutation) == list(range(width)), "not a permutation")
     if header.flags & ELIAS_FANO:

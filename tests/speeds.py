@@ -29,9 +29,4 @@ def crossed(*dimensions, share=None):
     return cases
 
 
-SOME_WIDTHS = [
-    slow(32),
-    64,
-    slow(128),
-    256,
-]  # in tests outside of the kernel: one word, and several
+SOME_WIDTHS = [slow(32), 64, slow(128), 256]  # in tests outside of the kernel: one word, and several

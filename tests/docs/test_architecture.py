@@ -207,6 +207,18 @@ def test_files_and_functions_stay_small():
                     assert code_lines(function.body[0].lineno, function.end_lineno, text, function) <= MOST_LINES, where
 
 
+def test_the_list_of_sources_names_every_file_of_the_kernel():
+    lines = (ROOT / "_native" / "sources.txt").read_text().splitlines()
+    listed = [line.split()[1] for line in lines if line[:1] not in ("", "#")]
+    files = [p.relative_to(ROOT / "_native").as_posix() for p in NATIVE if p.suffix == ".cpp" and p.parent.name != "python"]
+    assert sorted(listed) == sorted(files)
+
+
+def test_ci_runs_every_fuzz_target():
+    commands = (ROOT.parent / ".ci" / "run").read_text().splitlines()
+    assert "tools/fuzz/run 10000" in commands  # no target named: all of them
+
+
 def test_nothing_is_decided_by_a_clock():
     """Slowness must not change what is done.
 

@@ -1,4 +1,4 @@
-"""A disk that gets full at every stage, and stores that may only be read: a clear error, and the store as it was."""
+"""Disks that are full, and stores that may only be read: a clear error, and the store as it was."""
 
 import os
 import re
@@ -30,40 +30,6 @@ DISK_BYTES = 4 << 20
 NOBODY = 65534
 
 
-NEW = MORE, STRINGS[3000:4000]
-PAIRS = set(zip(MORE.tolist(), NEW[1], strict=True))
-# What each stage does to an open store, or without one, and what there is afterwards of the rows before.
-STAGES = {
-    "build": (
-        lambda store, disk: fpstore.build(
-            disk / "new", FINGERPRINTS, STRINGS[:1000], radius=3, design="flip-2", threads=1
-        ).close(),
-        set,
-    ),
-    "insert": (lambda store, disk: store.insert(*NEW), lambda rows: rows | PAIRS),
-    "batch": (lambda store, disk: (store.insert(*NEW, sync="none"), store.flush()), lambda rows: rows | PAIRS),
-    "merge": (lambda store, disk: store.merge(threads=1), set),
-    "join": (
-        lambda store, disk: store.absorb(disk.parent / "other", threads=1),
-        lambda rows: rows | set(zip(OTHER.tolist(), STRINGS[7000:7800], strict=True)),
-    ),
-    "split": (lambda store, disk: store.split(disk / "out", 1, overwrite=True, threads=1), set),
-    "back up": (lambda store, disk: store.backup(disk / "copy"), set),
-    "insert one": (
-        lambda store, disk: store.insert([int(MORE[0])], [STRINGS[3000]]),
-        lambda rows: rows | {(int(MORE[0]), STRINGS[3000])},
-    ),
-    "probe insert": (lambda store, disk: store.probe_insert_many(*NEW, always=True, threads=1), lambda rows: rows | PAIRS),
-    "delete": (
-        lambda store, disk: store.delete(ids=STRINGS[:700]),
-        lambda rows: {row for row in rows if row[1] not in STRINGS[:700]},
-    ),
-    "start": (lambda store, disk: fpstore.open(disk / "s", "r+").close(), set),
-}
-BESIDE = {"build": ["new"], "split": ["out/0.fps", "out/1.fps"], "back up": ["copy"]}
-CLOSED = ("start", "build")
-
-
 @pytest.fixture
 def disk(mounted_disk):
     return mounted_disk(DISK_BYTES)
@@ -78,49 +44,7 @@ def template(tmp_path):
     with fpstore.open(tmp_path / "changed", "r+") as store:
         store.insert(OTHER[:500], STRINGS[9000:9500])
         store.delete(ids=STRINGS[800:900])
-    fpstore.build(tmp_path / "other", OTHER, STRINGS[7000:7800], radius=3, design="flip-2", threads=1).close()
     return tmp_path
-
-
-def at_a_room(stage, disk, room):
-    """Do a stage with so many pages of room, and again with enough; return whether the room was enough."""
-    path = disk / "s"
-    before, (work, expected) = content(path), STAGES[stage]
-    after = expected(before)
-    reader = fpstore.open(path)
-    store = None if stage in CLOSED else fpstore.open(path, "r+")
-    fill(disk, room)
-    refused, said = False, ""
-    try:
-        work(store, disk)
-    except fpstore.StorageError as error:
-        refused, said = True, str(error)
-    now = after if not refused else before
-    assert rows_of(reader) == now
-    assert content(path) == now
-    if refused:
-        assert said.startswith(str(disk))
-        assert "No space left on device: free some space" in said
-        assert "\n" not in said
-        assert not [output for output in BESIDE.get(stage, []) if (disk / output).exists()] or stage == "split"
-        if store is not None:
-            assert rows_of(store) == before or (stage == "batch" and rows_of(store) == after)  # it is not durable yet
-        (disk / "filler").unlink()
-        work(store, disk)
-        assert rows_of(reader) == after
-        assert content(path) == after
-    for output in BESIDE.get(stage, []):
-        assert content(disk / output)
-    if store is not None:
-        store.close()
-    reader.close()
-    (disk / "filler").unlink(missing_ok=True)
-    with fpstore.open(path, "r+") as store:
-        assert rows_of(store) == after
-    left = [p.name for p in disk.iterdir() if p.name.startswith(".")] + [p.name for p in path.glob("gen-*.tmp")]
-    assert not left
-    assert len(list(path.glob("gen-*"))) == 1
-    return int(not refused)
 
 
 def put(disk, store):
@@ -128,23 +52,6 @@ def put(disk, store):
     for entry in disk.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     shutil.copytree(store, disk / "s")
-
-
-def go_through(disk, template, stage, rooms):
-    enough = []
-    for room in rooms:
-        put(disk, template / ("changed"))
-        enough.append(int(forked(at_a_room, stage, disk, room)))
-        if sum(enough) == 2:
-            break
-    assert not enough[0] or stage == "insert one"  # the last page of a log may have room for one more
-    assert enough[-1]
-
-
-@pytest.mark.parametrize("pages", [(0, 640), slow(range(600))])
-@pytest.mark.parametrize("stage", [*[*STAGES][:7], *map(slow, [*STAGES][7:10])])
-def test_a_disk_that_is_full_at_a_stage(disk, template, stage, pages):
-    go_through(disk, template, stage, pages)
 
 
 def join_without_room_for_numbers(disk, other):
@@ -170,7 +77,8 @@ def test_a_join_that_finds_no_room_for_the_numbers_of_strings_does_not_end_the_p
 
 def test_a_store_is_opened_for_writing_on_a_full_disk(disk, template):
     put(disk, template / "plain")
-    assert forked(at_a_room, "start", disk, 0) == 1
+    fill(disk, 0)
+    fpstore.open(disk / "s", "r+").close()
 
 
 # --- Stores that may only be read -------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Ctrl-C in calls of the kernel: signals are met inside them, on sets that make them long."""
 
-import signal
-import sys
 from functools import partial
 
 import numpy as np
@@ -151,18 +149,6 @@ def test_signals_are_met_while_rows_are_grouped(met):
         _kernel.group_greedily(rows, sets, 0, stop=stop)
 
 
-def test_all_rows_of_such_a_batch_are_taken(tmp_path):
-    """They go on where the part before ended, and later rows find earlier ones."""
-    first, fresh = crowd(1, ROWS), crowd(2, 600)
-    fpstore.build(tmp_path / "s", [5], radius=1, design="flip-1").close()
-    with fpstore.open(tmp_path / "s", "r+") as store:
-        store.insert(first, np.arange(len(first)))
-        rows = np.concatenate([fresh, fresh, fresh ^ np.uint64(1)])
-        matches = store.probe_insert_many(rows, np.arange(len(rows)) + 2**40)
-        assert matches.inserted.tolist() == [True] * 600 + [False] * 1200
-        assert [[match.fingerprint for match in part] for part in matches][600:] == [[f] for f in fresh.tolist()] * 2
-
-
 INTERRUPTED = """
     import os, signal, sys, threading
     import numpy as np
@@ -238,35 +224,3 @@ def test_control_c_in_a_merge_is_not_an_error_of_the_merge(tmp_path):
             store.merge(progress=interrupt)
         assert store.stats()["merge_error"] is None
         assert len(store) == 101
-
-
-def test_a_handler_may_use_the_store(store):
-    """Handlers run inside a probe: no lock is held, and the probe goes on with what it was at."""
-    found = []
-    prober = whole_tables(store, 300)
-
-    def look(*_):
-        found.append(len(store.probe(2**63)))
-
-    old = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, 0.001)
-    try:
-        query = np.array([2**63], np.uint64)
-        matches = prober.probe(query, 3)[1].tolist()
-        while not found:  # on a machine so fast that the probe was over
-            assert prober.probe(query, 3)[1].tolist() == matches
-    finally:
-        signal.signal(signal.SIGALRM, old)
-    assert matches == []
-    assert found == [0]
-
-
-def test_a_stopped_call_says_so(store):
-    stop = _kernel.Stop()
-    stop.set()
-    queries = np.zeros(3, np.uint64)
-    with pytest.raises(InterruptedError):
-        whole_tables(store, 1).probe(queries, 3, stop=stop)
-    with pytest.raises(InterruptedError):
-        snapshot_of(store).generation.tables[0].kernel.scan(queries, 3, 0, 1, stop=stop)
-    assert sys.exc_info() == (None, None, None)

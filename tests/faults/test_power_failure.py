@@ -203,10 +203,7 @@ def recorder(compiled):
 
 @pytest.mark.parametrize(
     ("sync", "kind", "most_images"),
-    [
-        ("commit", "string", 1),
-        *(slow(sync, kind, 200) for sync in ("commit", "batch") for kind in IDS),
-    ],
+    [("commit", "string", 1), *(slow(sync, kind, 200) for sync in ("commit", "batch") for kind in IDS)],
 )
 def test_power_fails_at_any_moment(recorder, tmp_path, sync, kind, most_images):
     work, steps = tmp_path / "work", steps_of(kind)

@@ -62,14 +62,6 @@ def test_a_store_survives_a_fork(store):
     assert answers(store) == expected
 
 
-def test_parent_and_child_read_at_the_same_time(store):
-    expected = answers(store)
-    with ThreadPoolExecutor(1) as pool:
-        child = pool.submit(forked, lambda: [answers(store) for _ in range(5)])
-        assert [answers(store) for _ in range(5)] == [expected] * 5
-        assert child.result() == [expected] * 5
-
-
 def test_closing_in_the_child_leaves_the_parent_alone(store):
     expected = answers(store)
 
@@ -167,14 +159,6 @@ def test_pairs_are_pickled_with_their_ids(store):
         assert list(again) == list(pairs)
         assert again.to_arrow().equals(pairs.to_arrow())
         assert list(pickle.loads(pickle.dumps(again))) == list(pairs)
-
-
-def test_matches_and_errors_are_pickled(store):
-    matches = store.probe_many(FINGERPRINTS[:9])
-    again = pickle.loads(pickle.dumps(matches))
-    assert list(again) == list(matches)
-    error = pickle.loads(pickle.dumps(fpstore.CorruptStoreError("bad", path="p", block=3)))
-    assert (str(error), error.path, error.block) == ("bad", "p", 3)
 
 
 # --- Threads --------------------------------------------------------------------------------------

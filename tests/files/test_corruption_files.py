@@ -6,19 +6,7 @@ import numpy as np
 import pytest
 import tableimage
 from children import held_files
-from damage import (
-    FINGERPRINTS,
-    HASHES,
-    IDS,
-    LMDB_FILES,
-    NOTICED,
-    STRINGS,
-    TABLES,
-    fingerprints_of,
-    make,
-    outcome,
-    rewrite,
-)
+from damage import FINGERPRINTS, HASHES, IDS, LMDB_FILES, NOTICED, STRINGS, TABLES, fingerprints_of, make, outcome, rewrite
 from speeds import slow
 
 import fpstore

@@ -1,12 +1,9 @@
 """Damaged LMDB files: a flipped bit, a file cut short, a record that belongs elsewhere."""
 
-import struct
-
 import numpy as np
 import pytest
 import reference_records
 from damage import (
-    IDS,
     LMDB_FILES,
     LOG,
     NOTICED,
@@ -15,9 +12,7 @@ from damage import (
     STRINGS,
     STRINGS_FILE,
     check,
-    cut,
     flips,
-    records_of,
     rewrite,
     rewrite_records,
     used_bytes,
@@ -31,7 +26,6 @@ from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.mapping import record_seed
-from fpstore.format.strings import LAYOUT_KEYS
 from fpstore.store import snapshot_of
 
 # --- LMDB files -----------------------------------------------------------------------------------
@@ -61,41 +55,6 @@ def test_flips_in_an_lmdb_file_too_large_to_be_checked_at_open(copy, right, monk
     results = check(copy, name, right, flips(lmdb_places(copy / name, step), 1, seed=3), VERIFIED)
     assert results["refused"] > 10
     assert results["noticed, error"] > 10
-
-
-@pytest.mark.parametrize("name", [IDS, slow(STRINGS_FILE), slow(NUMBERS)])
-def test_lengths_of_values_are_not_followed_out_of_the_file(copy, right, monkeypatch, name):
-    """The upper half of a value's length: LMDB itself would hand out gigabytes behind the end of the file."""
-    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
-    data = (copy / name).read_bytes()[: used_bytes(copy / name)]
-    places = []
-    for page in range(2 * PAGE, len(data), PAGE):
-        flags, lower = struct.unpack_from("<HH", data, page + 10)
-        if flags == 2:  # a leaf; bytes 12 and 13 say where its pointers end, which makes the number of keys
-            nodes = struct.unpack_from(f"<{(lower - 16) // 2}H", data, page + 16)
-            places += [page + node + i for node in nodes[:: len(nodes) // 6 + 1] for i in (2, 3)]
-    assert len(places) >= 4
-    results = check(copy, name, right, flips(places, 8, seed=3), VERIFIED)
-    assert results.total() - results["noticed, right"] >= 2 * len(places)
-
-
-@pytest.mark.parametrize("name", LMDB_FILES)
-def test_an_lmdb_file_cut_short_is_refused(copy, right, name):
-    size = (copy / name).stat().st_size
-    pages = [p + i for p in range(0, size - lmdb_files.PAD_BYTES, PAGE) for i in (-1, 0, 1, 100) if 0 <= p + i < size]
-    check(copy, name, right, {n: cut(n) for n in sorted({*range(0, size, 39_971), *pages, size - 1})}, {"refused"})
-
-
-@pytest.mark.parametrize("name", LMDB_FILES)
-def test_each_record_is_checked(copy, right, monkeypatch, name):
-    """Of ids, of strings and of the numbers of strings; of what all records of strings share there are two copies."""
-    monkeypatch.setattr(lmdb_files, "CHECKED_AT_OPEN", 0)
-    data = (copy / name).read_bytes()
-    records = [value for key, value in records_of(copy / name).items() if int.from_bytes(key, "big") not in LAYOUT_KEYS]
-    places = [data.rfind(record) + at for record in records for at in range(0, len(record), 31)]
-    assert min(places) > 0
-    assert len(places) > 8
-    check(copy, name, right, flips(places), NOTICED)
 
 
 def test_verify_compares_id_records_with_the_blocks(copy):

@@ -6,8 +6,7 @@ import struct
 import numpy as np
 import pytest
 import xxhash
-from damage import FINGERPRINTS, LOG, STRINGS, check, cut, flips, make
-from speeds import slow
+from damage import FINGERPRINTS, LOG, STRINGS, make
 
 import fpstore
 from fpstore.format.log import END, HEADER_BYTES, LOG_FILE, SUPERSEDED, LogHeader
@@ -15,9 +14,6 @@ from fpstore.format.log_writer import LogWriter, create_log
 from fpstore.format.manifest import read_manifest
 from fpstore.format.record import ADD, IN_BASE, Change, pack_change
 from fpstore.store import snapshot_of
-
-FINE = {"refused", "noticed, error", "noticed, right", "unnoticed, right"}
-HEADER_PLACES = [*range(100), *range(8 * END, 8 * END + 24), 4095]
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +50,6 @@ def quick(store):
         len(store),
         [column.tolist() for column in store.fingerprints_of(STRINGS[:8])],
     )
-
-
-@pytest.mark.parametrize(("every", "bits"), [(11, 1), slow(1, 8)])
-def test_flipped_bits_in_a_small_log(copy, right, every, bits):
-    size = (copy / LOG).stat().st_size
-    assert size < HEADER_BYTES + 2000
-    places = [*HEADER_PLACES, *range(HEADER_BYTES, size)][::every]
-    results = check(copy, LOG, right, flips(places, bits), FINE, quick)
-    assert results["refused"] > (size - HEADER_BYTES - 100) // every
-    assert results["refused"] + results["unnoticed, right"] == sum(results.values())
-
-
-def test_a_log_cut_short_anywhere(copy, right):
-    """What was acknowledged is not there any more: that is told, wherever it ends."""
-    size = (copy / LOG).stat().st_size
-    lengths = [0, 1, 87, 88, 512, 4095, HEADER_BYTES, *range(HEADER_BYTES + 1, size - 8, 43)]
-    results = check(copy, LOG, right, {length: cut(length) for length in lengths}, {"refused"}, quick)
-    assert results == {"refused": len(lengths)}
 
 
 def test_another_header_with_a_right_checksum(copy):

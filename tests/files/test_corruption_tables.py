@@ -2,7 +2,7 @@
 
 import pytest
 import tableimage
-from damage import FINGERPRINTS, NOTICED, TABLES, check, cut, flips
+from damage import FINGERPRINTS, NOTICED, TABLES, check, flips
 from speeds import slow
 
 import fpstore
@@ -25,31 +25,6 @@ def check_flips(copy, name, right, places, bits=1):
 )
 def test_flips_in_a_table_are_noticed(copy, right, name, step, bits):
     check_flips(copy, name, right, sections(copy / name)[::step], bits)
-
-
-def test_flips_between_the_header_and_its_checksum_are_noticed(copy, right):
-    check(copy, TABLES[0], right, flips(range(256, 4088, 97)), {"refused"})
-
-
-@pytest.mark.parametrize("every", [7, slow(1)])
-def test_all_bits_of_some_bytes_of_a_table(copy, right, every):
-    path = copy / TABLES[0]
-    kernel = tableimage.open_table(path.read_bytes())
-    last = path.stat().st_size
-    places = [
-        *range(8, 36, 3),
-        *range(4096, 4096 + 24),
-        *range(kernel.keys_offset - 4, kernel.keys_offset + 12),
-        *range(kernel.directory_offset - 8, min(kernel.directory_offset + 24, last)),
-    ]
-    check_flips(copy, TABLES[0], right, places[::every], 8)
-
-
-@pytest.mark.parametrize(("name", "step"), [(TABLES[1], 499), *(slow(name, 1) for name in TABLES)])
-def test_a_table_cut_short_is_refused(copy, right, name, step):
-    size = (copy / name).stat().st_size
-    lengths = {*range(0, size, step), *range(size - 3, size), 1, 8, 4095, 4096, 4097, 4112}
-    check(copy, name, right, {n: cut(n) for n in sorted(lengths)}, {"refused"})
 
 
 def test_a_table_that_has_grown_is_refused(copy):

@@ -12,15 +12,12 @@ import reference
 import tableimage
 from bitarray import bitarray
 from bitarray.util import ba2int, int2ba
-from speeds import crossed
 
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
 from fpstore.format.packed_table import PackedTable
 
 EVEN = np.array([6] * 64 + [0], np.uint8)
-UNEVEN = tableimage.complete_lengths(3, set(range(64)))
-CODES = {"even": EVEN, "uneven": UNEVEN}
 FITS_NOT = "block bit streams do not fit the block"
 
 
@@ -76,51 +73,6 @@ def refused(table: _kernel.Table, message: str) -> None:
     for use in (lambda: table.decode(0, 1, 0), lambda: table.scan(np.zeros(1, np.uint64), 64, 0, 1)):
         with pytest.raises(CorruptStoreError, match=message):
             use()
-
-
-def fitting(code: np.ndarray, block_bytes: int, seed: int) -> tuple[list[int], int]:
-    """Return symbols that nearly fill a block, and how many bits they leave."""
-    left = (block_bytes - reference.BLOCK_HEADER_BYTES) * 8
-    symbols = []
-    for h in np.random.default_rng(seed).integers(0, 64, 2000).tolist():
-        if int(code[h]) + 63 - h > left:
-            break
-        symbols.append(h)
-        left -= int(code[h]) + 63 - h
-    return symbols, left
-
-
-@pytest.mark.parametrize("block_bytes", [128, 512, 4096])
-@pytest.mark.parametrize("name", CODES)
-def test_a_forged_block_that_claims_the_truth_is_read(name, block_bytes):
-    symbols, _ = fitting(CODES[name], block_bytes, 1)
-    for most in (0, 1, 2, 7, len(symbols)):
-        table, entries = forge(image_of(CODES[name], block_bytes), symbols[:most])
-        assert table.decode(0, 1, 0)[0].tolist() == entries
-
-
-@pytest.mark.parametrize(("name", "block_bytes"), crossed(list(CODES), [128, 512, 4096]))
-def test_codes_that_are_not_as_many_or_long_as_the_block_says(name, block_bytes):
-    symbols = fitting(CODES[name], block_bytes, 1)[0]
-    for most in (4, len(symbols) // 2):
-        length = sum(int(CODES[name][h]) for h in symbols[:most])
-        for wrong in (
-            *({"count": most + 1 + off} for off in (-3, -1, 1, 2)),
-            *({"code_bits": length + off} for off in (-9, -1, 1, 8)),
-        ):
-            refused(forge(image_of(CODES[name], block_bytes), symbols[:most], **wrong)[0], FITS_NOT)
-
-
-@pytest.mark.parametrize(("name", "block_bytes", "over"), crossed(list(CODES), [128, 512, 4096], [1, 7, 8, 56], share=4))
-def test_tails_that_go_past_the_block(name, block_bytes, over):
-    code = CODES[name]
-    for seed in range(20):
-        symbols, left = fitting(code, block_bytes, seed)
-        last = [h for h in range(64) if int(code[h]) + 63 - h == left + over and int(code[h]) <= left]
-        if last:
-            break
-    table, _ = forge(image_of(code, block_bytes), [*symbols, last[0]])
-    refused(table, FITS_NOT)
 
 
 @pytest.mark.parametrize("count", [0, reference.MAX_ENTRIES + 1, 65535])

@@ -32,16 +32,7 @@ from speeds import slow
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
 from fpstore.format import log as log_format
-from fpstore.format.log import (
-    HEADER_BYTES,
-    WORDS_AT,
-    LogFile,
-    LogHeader,
-    LogReader,
-    boot_word,
-    end_word,
-    published_end,
-)
+from fpstore.format.log import HEADER_BYTES, WORDS_AT, LogFile, LogHeader, LogReader, boot_word, end_word, published_end
 from fpstore.format.log_writer import supersede_log
 from fpstore.format.record import ADD, ID_KINDS, IN_BASE, Change, Totals, pack_change, pack_one
 

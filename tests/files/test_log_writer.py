@@ -5,27 +5,11 @@ import os
 
 import pytest
 import reference_log
-from logs import (
-    CHANGES,
-    HEADER,
-    change,
-    check_writer,
-    open_reader,
-    open_writer,
-    parts,
-    read,
-    same,
-    with_words,
-)
+from logs import CHANGES, HEADER, change, check_writer, open_reader, open_writer, parts, read, same, with_words
 
 from fpstore.errors import StorageError
 from fpstore.format import log_writer
-from fpstore.format.log import (
-    HEADER_BYTES,
-    LogFile,
-    boot_word,
-    end_word,
-)
+from fpstore.format.log import HEADER_BYTES, LogFile, boot_word, end_word
 from fpstore.format.log_writer import LogWriter, set_end
 from fpstore.format.record import pack_change
 

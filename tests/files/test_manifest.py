@@ -14,14 +14,7 @@ import fpstore
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
 from fpstore.format.log import LogHeader
 from fpstore.format.log_writer import create_log
-from fpstore.format.manifest import (
-    MANIFEST_FILE,
-    generation_numbers,
-    is_store,
-    parse_manifest,
-    read_manifest,
-    write_manifest,
-)
+from fpstore.format.manifest import MANIFEST_FILE, generation_numbers, is_store, parse_manifest, read_manifest, write_manifest
 
 
 @pytest.fixture(scope="module")

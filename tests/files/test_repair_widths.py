@@ -1,7 +1,6 @@
 """Repair of stores of every width: sets whose leading words tie often, and each kind of damage."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 from repairing import GENERATION, damage_block, repaired
@@ -86,25 +85,6 @@ def test_the_log_of_a_store_of_another_width_is_not_taken(store, tmp_path):
     report = fpstore.repair(path)
     assert "another store" in str(report.faults)
     assert {f for f, _ in content(report.output)} >= {f for f, _ in right} & set(alike_numbers(bits)[:-60])
-
-
-def test_id_records_lost(store):
-    """Every id of a lost record is lost, its fingerprints are named, and the others keep theirs."""
-    path, bits, right = store
-    file = path / GENERATION / IDS_FILE
-    data = bytearray(file.read_bytes())
-    leaves = [page for page in range(2, len(data) // 4096) if data[page * 4096 + 10] == 2]
-    assert leaves
-    page = leaves[0] * 4096
-    upper = int.from_bytes(data[page + 14 : page + 16], "little")
-    data[page + upper : page + upper + 700] = bytes(700)  # the nodes that were written last
-    file.write_bytes(data)
-    report, held = repaired(path, right)
-    assert not report.complete
-    assert held < right
-    named = {line.split("\t")[1] for line in Path(report.lost_file).read_text().splitlines()} - {""}
-    assert {len(text) for text in named} == {bits // 4}
-    assert len(held) > 0.3 * len(right)
 
 
 @pytest.mark.parametrize(("design", "bits"), [("auto", 256), slow("auto", 128), slow("scan", 256)])

@@ -1,6 +1,5 @@
 """Columns of every kind through deduplication, files and results: the same documents come back, with the types they had."""
 
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -9,10 +8,9 @@ import pytest
 from speeds import crossed, slow
 
 import fpstore
-from fpstore.base.width import WIDTHS, Width
+from fpstore.base.width import WIDTHS
 from fpstore.errors import InputError
 from fpstore.io import open_reader
-from fpstore.io.check import check_fingerprints
 
 VALUES = [7, 1 << 31, 5, (1 << 31) | 3, (1 << 31) | 1, 9 << 10, 7]  # of radius 1: 0, 2 and 6 are near, 1, 3 and 4, and 5 is alone
 CLUSTERS, KEPT = [[0, 2, 6], [1, 4, 3]], [0, 1, 5]
@@ -135,23 +133,6 @@ def test_a_polars_table_with_views_in_other_types_is_written(tmp_path):
     assert written.with_columns(pl.col("category", "enum").cast(pl.String)).equals(
         given[KEPT].with_columns(pl.col("category", "enum").cast(pl.String))
     )
-
-
-@pytest.mark.parametrize("bits", [64, *map(slow, (32, 128, 256))])
-def test_parquet_files_of_every_kind_are_built_from(tmp_path, bits):
-    wanted = sorted(widened(value, bits) for value in VALUES)
-    for number, (kind, (fingerprints, how)) in enumerate(fingerprint_columns(bits).items()):
-        for name, ids in id_columns().items():
-            path = tmp_path / "in.parquet"
-            pq.write_table(chunked(pa.table({"hash": fingerprints, "name": ids})), path, row_group_size=3)
-            reader = open_reader(path, fingerprint_field="hash", id_field="name", width=bits, **how)
-            batches = list(reader)
-            rows = check_fingerprints(np.concatenate([batch.fingerprints for batch in batches]), Width(bits))
-            assert sorted(Width(bits).numbers(rows)) == wanted, (kind, name)
-        reader = open_reader(path, fingerprint_field="hash", id_field="name", width=bits, **how)
-        with fpstore.build(tmp_path / f"s{number}", reader, width=bits, radius=1) as store:
-            assert {one for _, _, some in store.items() for one in some.tolist()} == set(range(10, 10 + len(VALUES))), kind
-            assert sorted(map(sorted, store.clusters())) == [[10, 12, 16], [11, 13, 14]], kind
 
 
 @pytest.mark.parametrize(("ids", "bits"), crossed(["strings", "integers"], [64, 256, 32, 128]))

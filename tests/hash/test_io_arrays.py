@@ -20,20 +20,6 @@ from fpstore.io import open_reader, open_writer
 from fpstore.io.digits import Digits, parse_block
 
 
-def test_npy_of_unsigned_integers(tmp_path):
-    for dtype in ("<u8", ">u8", "<u2"):
-        np.save(tmp_path / "a.npy", np.arange(5, dtype=dtype))
-        reader = open_reader(tmp_path / "a.npy", chunk_rows=2)
-        assert (reader.rows, reader.has_ids) == (5, False)
-        assert [chunk.fingerprints.tolist() for chunk in reader] == [[0, 1], [2, 3], [4]]
-        assert reader.bytes_done == reader.bytes_total == (tmp_path / "a.npy").stat().st_size
-    np.save(tmp_path / "a.npy", np.arange(5, dtype=np.uint64))
-    (chunk,) = open_reader(tmp_path / "a.npy")
-    assert not chunk.fingerprints.flags.owndata  # mapped, not copied
-    np.save(tmp_path / "a.npy", np.array([], dtype=np.uint64))
-    assert (open_reader(tmp_path / "a.npy").rows, list(open_reader(tmp_path / "a.npy"))) == (0, [])
-
-
 def test_other_npy_arrays_are_named(tmp_path):
     for array, parts in (
         (np.arange(3), ["int64", "(3,)", ".view(np.uint64)"]),

@@ -86,6 +86,7 @@ def test_npy_of_every_kind(tmp_path, bits):
         assert reader.rows == len(values)
         list(reader)
         assert reader.bytes_done == reader.bytes_total, name
+    assert bits != 64 or not next(iter(reader)).fingerprints.flags.owndata  # mapped, not copied
 
 
 def test_npy_of_another_width_is_named(tmp_path):

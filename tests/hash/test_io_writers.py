@@ -48,22 +48,6 @@ def test_what_is_written_is_read(tmp_path_factory, rows, name, integers, header,
 NAMES = ("a.npy", "a.u64", "a.tsv", "a.csv", "a.txt", "a.jsonl", "a.parquet")
 
 
-def test_fingerprints_alone_are_written_and_read(tmp_path):
-    values = np.random.default_rng(7).integers(0, MAX, 1000, dtype=np.uint64, endpoint=True)
-    for name in NAMES:
-        open_writer(tmp_path / name, columns=["fingerprint"]).close()
-        assert read(tmp_path / name) == ([], None)
-        (tmp_path / name).unlink()
-        with open_writer(tmp_path / name, columns=["fingerprint"]) as writer:
-            writer.write({"fingerprint": values[:600]})
-            writer.write(Chunk(values[600:].astype(">u8"), None))
-            assert list(tmp_path.glob("a.*")) == []  # nothing under the name before the end
-        assert writer.rows == 1000
-        assert read(tmp_path / name) == (values.tolist(), None)
-        assert [path.name for path in tmp_path.iterdir()] == [name]
-        (tmp_path / name).unlink()
-
-
 COLUMNS = ("query", "fingerprint", "distance", "id")
 
 

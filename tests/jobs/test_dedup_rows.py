@@ -3,8 +3,6 @@
 import itertools
 import json
 import math
-import resource
-import signal
 from decimal import Context, Decimal
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 from commandline import fine, run
-from living import forked
 
 import fpstore
 from fpstore.errors import InputError, StorageError, StoreExistsError
@@ -258,25 +255,6 @@ def test_a_corpus_that_changes_meanwhile(tmp_path, form):
         with pytest.raises(InputError, match="changed while it was read"):
             fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", progress=change)
         assert sorted(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_a_write_that_the_system_refuses_leaves_nothing(tmp_path, form):
-    path = tmp_path / f"corpus.{form}"
-    digits = [f"{value:016x}" for value in np.random.default_rng(1).integers(0, 2**64, 50_000, np.uint64).tolist()]
-    if form == "parquet":
-        pq.write_table(pa.table({"h": digits}), path)
-    else:
-        path.write_text("".join(f'{{"h": "{h}"}}\n' for h in digits))
-
-    def limited():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-        with pytest.raises(StorageError, match="File too large"):
-            fpstore.dedup(path, tmp_path / f"clean.{form}", fingerprint="h", radius=0, threads=1)
-
-    forked(limited)
-    assert sorted(tmp_path.iterdir()) == [path]
 
 
 def test_folders_for_texts(tmp_path, monkeypatch):

@@ -1,15 +1,13 @@
 """All pairs and clusters against brute force: every width, radius and design of a join, in small and large steps."""
 
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 from column_sets import KINDS, as_given, make_set
+from isas import ISAS
 from living import forked
 from near_pairs import brute, wanted_pairs, wanted_sets
 from speeds import SOME_WIDTHS, crossed, slow
 
-from fpstore import _kernel
 from fpstore.base.resources import Resources
 from fpstore.base.width import WIDTHS, Width, places_of
 from fpstore.design.families import lookup_radius
@@ -37,16 +35,6 @@ def found_pairs(rows, design, threads=1, memory=1 << 40):
         places = (places_of(rows, side).tolist() for side in (part.a, part.b))
         out += zip(*places, part.distances.tolist(), strict=True)
     return sorted(out)
-
-
-@contextmanager
-def selected(isa):
-    chosen = _kernel.isa()
-    _kernel.select_isa(isa)
-    try:
-        yield
-    finally:
-        _kernel.select_isa(chosen)
 
 
 def some_designs(count, radius, width, bits=None):
@@ -118,33 +106,17 @@ def test_threads_share_a_join_of_two_sets():
     assert planted == [(a, 2) for a in range(0, len(rows), 500)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("width", SOME_WIDTHS)
-@pytest.mark.parametrize("isa", _kernel.available_isas())
-def test_pairs_and_sets_of_every_design(isa, width, kind):
-    with selected(isa):
-        rows = as_given(make_set(kind, width, 600, np.random.default_rng([width, len(kind), 1])))
-        distances = brute(rows)
-        for radius in range(lookup_radius(width) + 2):
-            pairs, sets = wanted_pairs(distances, radius), wanted_sets(distances, radius)
-            for design in some_designs(len(rows), radius, width):
-                assert found_pairs(rows, design) == pairs, (radius, design.name)
-                assert connected(rows, design).tolist() == sets, (radius, design.name)
-
-
-@pytest.mark.parametrize(("isa", "radius"), crossed(_kernel.available_isas(), [1, 3, 5]))
+@pytest.mark.parametrize(("isa", "radius"), crossed(ISAS, [1, 3, 5]), indirect=["isa"])
 def test_large_buckets(monkeypatch, isa, radius):
     """Rows of a bucket are brought together by parts of their tags, in groups that have more pairs than there is room for."""
     monkeypatch.setattr(joining, "BATCH_PAIRS", 1)
-    with selected(isa):
-        rng = np.random.default_rng(radius)
-        low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(0, 4, 1800, np.uint64) << np.uint64(40)
-        rows = np.unique(low | rng.integers(0, 2, 1800, np.uint64) << np.uint64(60))
-        distances = brute(rows)
-        for design in some_designs(len(rows), radius, 64)[-4:]:
-            assert found_pairs(rows, design) == wanted_pairs(distances, radius), design.name
-            assert connected(rows, design).tolist() == wanted_sets(distances, radius), design.name
+    rng = np.random.default_rng(radius)
+    low = rng.integers(0, 2**12, 1800, np.uint64) | rng.integers(0, 4, 1800, np.uint64) << np.uint64(40)
+    rows = np.unique(low | rng.integers(0, 2, 1800, np.uint64) << np.uint64(60))
+    distances = brute(rows)
+    for design in some_designs(len(rows), radius, 64)[-4:]:
+        assert found_pairs(rows, design) == wanted_pairs(distances, radius), design.name
+        assert connected(rows, design).tolist() == wanted_sets(distances, radius), design.name
 
 
 @pytest.mark.parametrize("width", SOME_WIDTHS)

@@ -65,20 +65,6 @@ def test_a_job_that_is_killed_goes_on(job_folder, job, calls):
     assert all(found == total for found, total in before[-1])  # only the output was left to be written
 
 
-@pytest.mark.parametrize("job", ["dedup texts", slow("pairs"), slow("join by probes"), slow("cluster")])
-def test_a_job_that_is_killed_again_and_again_gets_on(job_folder, job):
-    """Each run adds at least a part before it is killed at its fifth rename: a run that only has outputs to write makes four."""
-    assert run(*command(job, "whole")).exit_code == 0
-    arguments = [*command(job, "killed"), "--resume"]
-    runs = 0
-    while killed(arguments, 5):
-        runs += 1
-        assert runs < 50
-    assert runs > 1
-    assert outputs("killed") == outputs("whole")
-    assert not list(Path().glob(".*"))
-
-
 @pytest.mark.parametrize("job", ["dedup texts", slow("pairs"), slow("join by probes"), "cluster"])
 def test_a_damaged_part_is_found_and_done_again(job_folder, job):
     assert run(*command(job, "whole")).exit_code == 0
@@ -405,23 +391,6 @@ def test_a_file_that_the_job_has_not_made_is_not_replaced():
     assert any(in_another(arguments, call, after=True) is None and Path("list.tsv").exists() for call in range(1, 5))
     refuses_another(arguments, "list.tsv")
     assert run(*arguments).exit_code == 0
-    assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
-    assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()
-
-
-@pytest.mark.usefixtures("job_folder")
-@pytest.mark.parametrize("appeared", [1, 2])
-def test_outputs_that_are_written_again_as_the_next_run_is_killed(appeared):
-    """The list has appeared, or the rows, too; the next run is killed before and after each file that it renames."""
-    asked = "dedup c.csv {}.csv --text-field text --id-field id --clusters {}.tsv --threads 1 --resume"
-    arguments = asked.format("out", "list").split()
-    count = in_another(asked.format("whole", "whole").split())
-    assert in_another(arguments, count - 2 + appeared, after=True) is None
-    for call, after in itertools.product(range(1, 5), (False, True)):
-        if in_another(arguments, call, after=after) is not None:  # it has ended
-            break
-    else:
-        assert run(*arguments).exit_code == 0
     assert Path("out.csv").read_bytes() == Path("whole.csv").read_bytes()
     assert Path("list.tsv").read_bytes() == Path("whole.tsv").read_bytes()
 

@@ -5,37 +5,11 @@ import pytest
 import reference
 import tableimage
 from hypothesis import example, given
-from hypothesis import strategies as st
-from tableimage import NO_CODE, block_sizes, check_index, codec_settings, key_sets, make_keys, open_table, seeds, symbols_of
+from tableimage import NO_CODE, check_index, codec_settings, key_sets, make_keys, open_table
 
 from fpstore import _kernel
 from fpstore.design.blocks import CODECS
 from fpstore.errors import CorruptStoreError
-
-# How keys are coded: by their own Huffman code, by any complete one, or by Elias-Fano.
-codes = st.one_of(st.none(), seeds, st.just(NO_CODE))
-
-
-def lengths_for(code, keys):
-    if code is None:
-        return tableimage.code_lengths(tableimage.histogram(keys))
-    return code if code is NO_CODE else tableimage.complete_lengths(code, set(symbols_of(keys)))
-
-
-@codec_settings(40)
-@given(key_sets(), block_sizes, st.integers(0, 2**64 - 1), codes, st.lists(st.integers(0, 600), max_size=4))
-@example(np.array([0], np.uint64), 128, 0, None, [])
-@example(make_keys("dense", 1, 3000), 128, 1, None, [1, 2])
-@example(np.array([2**64 - 1], np.uint64), 128, 0, NO_CODE, [])
-@example(make_keys("dense", 1, 3000), 4096, 1, NO_CODE, [1, 2])
-def test_encode_equals_the_reference(keys, block_bytes, seed, code, pieces):
-    """Also with codes of up to 16 bits that no histogram asks for, and whatever pieces the keys come in."""
-    lengths = lengths_for(code, keys)
-    blocks, block_keys, counts = tableimage.encode(keys, lengths, block_bytes, seed, pieces)
-    parts = reference.cut(keys.tolist(), lengths.tolist(), block_bytes)
-    assert block_keys.tolist() == [part[-1] for part in parts]
-    assert counts.tolist() == [len(part) for part in parts]
-    assert blocks == reference.encode_blocks(keys.tolist(), lengths.tolist(), block_bytes, seed)
 
 
 def read_in_turn(table: _kernel.Table, blocks: int, room: int) -> None:

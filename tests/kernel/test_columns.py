@@ -3,18 +3,7 @@
 import column_sets
 import numpy as np
 import pytest
-from column_sets import (
-    KINDS,
-    Built,
-    as_given,
-    brute,
-    even_thresholds,
-    make_queries,
-    make_set,
-    matches,
-    random_thresholds,
-    verify,
-)
+from column_sets import KINDS, Built, as_given, brute, even_thresholds, make_queries, make_set, matches, random_thresholds, verify
 from speeds import crossed, slow
 
 from fpstore import _kernel
@@ -53,19 +42,6 @@ def test_probes_find_what_brute_force_finds(tmp_path, isa, design, kind, count):
         assert matches(built.probe(as_given(queries), radius)) == right
         for i in range(3):
             assert matches(built.probe(as_given(queries[i : i + 1]), radius, None if i % 2 else chosen)) == [right[i]]
-
-
-@pytest.mark.parametrize(("isa", "kind", "width"), crossed(ISAS, KINDS, [64, 128], share=7), indirect=["isa"])
-def test_large_sets(tmp_path, isa, kind, width):
-    rng = np.random.default_rng(7)
-    words = make_set(kind, width, 100_000, rng)
-    built = Built(tmp_path, words, width, 4, 16, rng)
-    for radius in (3, 8):
-        queries = make_queries(words, width, 130, radius, rng)
-        right = brute(words, queries, radius)
-        for thresholds in (even_thresholds(radius, 4), [radius, -1, -1, -1], None):
-            if thresholds is None or radius == 3 or thresholds[1] >= 0:
-                assert matches(built.probe(as_given(queries), radius, thresholds)) == right
 
 
 @pytest.mark.parametrize(("width", "count"), crossed([32, 64, 128, 256], [1023, 1024, 3000]))
@@ -182,19 +158,6 @@ def test_blocks_of_entries(tmp_path, width):
     for block, rank in ((8, 0), (7, 104), (0, 128)):
         with pytest.raises(CorruptStoreError, match="ids"):
             table.entries_at(np.array([block], np.uint64), np.array([rank], np.uint32), "ids")
-
-
-def test_the_sets_agree_on_their_counters(tmp_path):
-    rng = np.random.default_rng(5)
-    words = make_set("clustered", 64, 20_000, rng)
-    built = Built(tmp_path, words, 64, 4, 12, rng)
-    queries = as_given(make_queries(words, 64, 200, 9, rng))
-    before, seen = _kernel.isa(), set()
-    for name in ISAS:
-        _kernel.select_isa(name)
-        seen.add(built.probe(queries, 9, [2, 2, 2, 0])[3])
-    _kernel.select_isa(before)
-    assert len(seen) == 1
 
 
 def test_balanced_thresholds_meet_fewer_entries(tmp_path):

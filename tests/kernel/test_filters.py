@@ -18,7 +18,6 @@ from fpstore.design.families import MAX_VARIANTS, Design, design
 from fpstore.design.filters import LEAST_FINGERPRINTS, MOST_FINGERPRINTS, MOST_PREFIX_BITS, filter_shapes
 from fpstore.format.filter import filter_cutter, filter_name
 
-ISAS = _kernel.available_isas()
 BLOCK_DESIGNS = ["manku-4", "manku-10", "flip-1", "flip-2", "striped-4-1", "scan"]
 SIZES = [0, 1, 16, 17, 64, 300, 1_000]
 
@@ -67,7 +66,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("order", ["best", "asked", "near", "sorted"])
-def test_every_order_of_look_ups(pair, order):
+def test_every_order_of_look_ups(pair, isa, order):
     """And batches of sizes around those at which groups and sorts begin, and the look-ups that wait for words are full."""
     width, plain, store, queries = pair
     plain_prober, prober = generation_of(plain).prober(3), generation_of(store).prober(3)
@@ -89,21 +88,6 @@ def test_threads_share_the_pages_that_are_verified(tmp_path, order, threads):
         expected = generation_of(plain).prober(3).probe(queries, 3)
         got = generation_of(store).prober(3).probe(queries, 3, order=order, threads=threads)
         assert all(np.array_equal(a, b) for a, b in zip(got[:3], expected[:3], strict=True))
-
-
-@pytest.mark.parametrize("isa", ISAS)
-def test_every_instruction_set(pair, isa):
-    width, plain, store, queries = pair
-    before = _kernel.isa()
-    try:
-        _kernel.select_isa("scalar")
-        expected = generation_of(plain).prober(3).probe(inner(queries, width), 3)
-        _kernel.select_isa(isa)
-        for order in ("asked", "near", "sorted"):
-            got = generation_of(store).prober(3).probe(inner(queries, width), 3, order=order)
-            assert all(np.array_equal(a, b) for a, b in zip(got[:3], expected[:3], strict=True))
-    finally:
-        _kernel.select_isa(before)
 
 
 def test_all_fingerprints_with_one_prefix(tmp_path):

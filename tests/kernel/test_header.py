@@ -86,16 +86,7 @@ def test_the_fields_cover_the_header():
 def test_kernel_and_reference_read_the_same_fields():
     table = open_table(IMAGE)
     header = reference.parse_header(IMAGE, len(IMAGE))
-    shared = [
-        "version",
-        "table",
-        "table_count",
-        "prefix_bits",
-        "flips",
-        "block_bytes",
-        "fingerprint_count",
-        "block_count",
-    ]
+    shared = ["version", "table", "table_count", "prefix_bits", "flips", "block_bytes", "fingerprint_count", "block_count"]
     for name in [*shared, "keys_offset", "directory_offset", "file_bytes", "set_digest"]:
         offset, size = FIELDS[name]
         stored = int.from_bytes(IMAGE[offset : offset + size], "little")

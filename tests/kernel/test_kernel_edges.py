@@ -17,7 +17,6 @@ from fpstore import _kernel
 from fpstore.query.batches import PROBE_QUERIES, cut, joined, run
 
 ISAS = _kernel.available_isas()
-SIZES = (*range(21), 63, 64, 65, 66, 1000)
 SOME_SIZES = (0, 1, 2, 3, 5, 9, 20, 63, 64, 65, 66, 1000)
 BATCHES = (1, 24, 25, 64, 65)  # around what is sorted by insertion, and what is looked up together
 MANY = (2048, 70_000)  # sorted by themselves, and in several calls
@@ -128,23 +127,6 @@ def test_every_prefix_with_few_queries(size):
 def test_many_queries(size, count):
     check_probes(size, count, FEW_PREFIXES, 1, (0,))
     check_probes(size, count, FEW_PREFIXES[::3], 3, (0, 1) if count == MANY[0] else (0,))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("count", [*BATCHES, *MANY])
-def test_every_prefix_with_every_number_of_queries(size, count):
-    for threads in [1 + size % 3] if count == MANY[1] else [1, 2, 3]:  # half a minute for the largest: each has its turn
-        check_probes(size, count, PREFIXES, threads, (0, 1))
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_prober_of_no_tables(stopped):
-    stop = _kernel.Stop()
-    if stopped:
-        stop.set()
-    lims, found, distances, blocks, candidates = _kernel.Prober().probe(np.arange(70, dtype=np.uint64), 3, stop=stop)
-    assert (lims.tolist(), len(found), len(distances), blocks, candidates) == ([0] * 71, 0, 0, 0, 0)
 
 
 # --- Other calls ----------------------------------------------------------------------------------

@@ -197,11 +197,3 @@ def test_a_build_has_the_same_bytes_in_any_memory_and_threads(tmp_path, monkeypa
         files = {file.name: file.read_bytes() for file in path.rglob("*") if file.suffix in (".fpt", ".mdb")}
         expected = expected or files
         assert files == expected
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_sorts_end_when_they_are_stopped(threads):
-    stop = _kernel.Stop()
-    stop.set()
-    with pytest.raises(InterruptedError):
-        sorted_by(threads, NumberedRows(drawn("random", 70_000), None), stop)

@@ -1,7 +1,6 @@
 """Single probes in one call: the same answers as those of a batch, with ids, at every width, and without a lock."""
 
 import signal
-import threading
 
 import numpy as np
 import pytest
@@ -73,45 +72,6 @@ def test_more_matches_than_are_ordered_in_place(tmp_path):
         matches = store.probe(2**63)
         assert len(matches) == len(stored) > 1000
         assert [matches] == answers(store, [2**63])
-
-
-def test_a_store_with_changes(tmp_path):
-    rng = np.random.default_rng(6)
-    stored = numbers(rng, COUNT, 64)
-    fpstore.build(tmp_path / "s", stored, design="manku-4").close()
-    with fpstore.open(tmp_path / "s", "r+") as store:
-        store.insert([near(rng, value, 64, 2) for value in stored[:300]], list(range(10**6, 10**6 + 300)))
-        store.delete(fingerprints=stored[200:400])
-        queries = [near(rng, value, 64, 1) for value in stored[:500]]
-        assert [store.probe(query) for query in queries] == answers(store, queries)
-
-
-def test_other_forms_of_a_fingerprint(tmp_path):
-    with fpstore.build(tmp_path / "s", [5, 2**64 - 1], [7, 8]) as store:
-        expected = [fpstore.Match(5, 0, [7])]
-        for form in (5, np.uint64(5), np.uint32(5), "0" * 15 + "5", (5).to_bytes(8, "big")):
-            assert store.probe(form) == expected
-        for wrong in (-1, 2**64, True, 5.0, None):
-            with pytest.raises(fpstore.InputError):
-                store.probe(wrong)
-
-
-def test_threads_have_the_answers_of_one(tmp_path):
-    rng = np.random.default_rng(8)
-    stored = numbers(rng, COUNT, 64)
-    with fpstore.build(tmp_path / "s", stored, design="flip-2") as store:
-        expected, wrong = answers(store, stored), []
-
-        def ask(first):
-            places = [*range(first, COUNT), *range(first)]
-            wrong.extend(place for place in places if store.probe(stored[place]) != expected[place])
-
-        threads = [threading.Thread(target=ask, args=(COUNT // 8 * i,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert wrong == []
 
 
 @pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")

@@ -18,7 +18,6 @@ from fpstore.care.stats import distribution
 from fpstore.format import column_table
 from fpstore.format.column_table import ColumnTable
 from fpstore.format.layout import table_name
-from fpstore.io.check import check_fingerprints
 from fpstore.store import snapshot_of
 
 COUNT = 5000
@@ -248,19 +247,6 @@ def test_a_merge_and_a_split_of_a_truncated_table(store):
         assert str(file) in said[what][1]
 
 
-def test_a_scan_of_a_generation_that_was_removed(store):
-    """The file was opened again by its name, for a mapping of its own."""
-    path, bits = store
-    with fpstore.open(path) as reader, fpstore.open(path, "r+") as writer:
-        snapshot = snapshot_of(reader)
-        writer.insert([numbers_of(bits)[0] ^ 1])
-        writer.merge()
-        assert not (path / GENERATION).exists()
-        row = Width(bits).rows(numbers_of(bits)[7:8])
-        lims, _, distances = snapshot.scan_columns(row, 0, 1)
-        assert (lims.tolist(), distances.tolist()) == ([0, 1], [0])
-
-
 # --- Statistics -----------------------------------------------------------------------------------
 
 
@@ -315,82 +301,3 @@ def test_a_row_file_of_few_rows_is_small(tmp_path):
 
 
 # --- The verbs of whole stores --------------------------------------------------------------------
-
-
-def content(path):
-    with fpstore.open(path) as store:
-        report, width, held = store.verify(), Width(store.width), {}
-        assert report.ok, report.faults
-        for values, lims, ids in store.items():
-            rows = width.numbers(check_fingerprints(values, width))
-            held |= {row: sorted(ids[a:b]) for row, a, b in zip(rows, lims[:-1], lims[1:], strict=True)}
-    return held
-
-
-def design_of(path):
-    with fpstore.open(path) as store:
-        return store.design.name
-
-
-@pytest.fixture(params=SOME_WIDTHS)
-def made(request, tmp_path):
-    """Return a store with changes in its log, its width, and what it holds."""
-    bits = request.param
-    digits = np.random.default_rng(bits).integers(0, 256, (1500, bits // 8), np.uint8)
-    values = sorted({int.from_bytes(row.tobytes(), "big") for row in digits})
-    held = {value: [f"document {i}"] for i, value in enumerate(values)}
-    path, names = tmp_path / "s", [name for (name,) in held.values()]
-    fpstore.build(path, values[:-50], names[:-50], width=bits, design=DESIGNS[bits]).close()
-    with fpstore.open(path, "r+") as store:
-        store.insert(values[-50:], names[-50:])
-        store.insert(values[7], "another")
-        store.delete(fingerprints=values[20:30])
-    held[values[7]] = sorted([*held[values[7]], "another"])
-    return path, bits, {value: ids for value, ids in held.items() if value not in values[20:30]}
-
-
-def test_a_backup(made, tmp_path):
-    path, _, held = made
-    fine("backup", path, tmp_path / "copy")
-    assert content(tmp_path / "copy") == held
-    assert design_of(tmp_path / "copy") == design_of(path)
-    fine("merge", tmp_path / "copy")
-    assert content(tmp_path / "copy") == held == content(path)
-
-
-def test_an_export_that_is_built_again(made, tmp_path):
-    path, bits, held = made
-    fine("export", path, "-o", tmp_path / "all.tsv", "-q")
-    rows = [line.split("\t") for line in (tmp_path / "all.tsv").read_text().splitlines()]
-    assert {(int(value, 16), name) for value, name in rows} == {(value, name) for value, ids in held.items() for name in ids}
-    assert [int(value, 16) for value, _ in rows] == sorted(value for value, ids in held.items() for _ in ids)
-    fine("build", tmp_path / "again", tmp_path / "all.tsv", "--design", DESIGNS[bits], "--width", bits, "-q")
-    assert content(tmp_path / "again") == held
-    fine("export", path, "-o", tmp_path / "values.npy", "-q")
-    assert len(np.load(tmp_path / "values.npy")) == len(held)
-
-
-def test_parts_that_are_joined_again(made, tmp_path):
-    path, bits, held = made
-    fine("split", path, tmp_path / "parts", "--bits", 1)
-    parts = sorted((tmp_path / "parts").iterdir())
-    for prefix, part in enumerate(parts):
-        assert content(part) == {value: ids for value, ids in held.items() if value >> bits - 1 == prefix}
-        assert design_of(part) == DESIGNS[bits]
-    fine("absorb", parts[0], parts[1])
-    assert content(parts[0]) == held
-    stats = json.loads(fine("stats", parts[0], "--json"))
-    assert (stats["fingerprints"], stats["design"]["name"]) == (len(held), DESIGNS[bits])
-
-
-def test_a_merge_changes_the_kind_of_the_tables(made):
-    path, bits, held = made
-    with fpstore.open(path, "r+") as store:
-        query, radius = next(iter(held)) ^ 5, store.radius
-        before = store.probe(query, radius)
-    for design in ("flip-2", DESIGNS[bits], "scan", DESIGNS[bits]):
-        fine("redesign", path, design)
-        assert design_of(path) == design
-        assert content(path) == held
-        with fpstore.open(path) as store:
-            assert store.probe(query, radius) == before

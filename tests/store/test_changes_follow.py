@@ -1,9 +1,7 @@
 """Readers of a store that changes: in threads, after other processes died, many at once, and for a long time."""
 
 import gc
-import json
 import os
-import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,6 @@ import fpstore
 from fpstore.store import snapshot_of
 
 OPTIONS = {"radius": 2, "design": "flip-2", "block_bytes": 128}
-GOLDEN = Path(__file__).parents[1] / "data" / "v1" / "store"
 
 
 def build(path, fingerprints, ids=None, **options):
@@ -98,21 +95,6 @@ def test_threads_see_consistent_moments(path, others):
 # --- Stores that were never changed ---------------------------------------------------------------
 
 
-def test_a_golden_store_is_changed(tmp_path):
-    ids = json.loads(GOLDEN.with_suffix(".json").read_text())["ids"]
-    path = shutil.copytree(GOLDEN, tmp_path / "copy")
-    wanted = {int(fingerprint, 16): set(names) for fingerprint, names in ids.items()}
-    with fpstore.open(path) as other, fpstore.open(path, "r+") as store:
-        assert content_of(other) == content_of(store) == wanted
-        store.insert([7, 8], ["document 0", "new"])
-        store.delete(ids="document 0")
-        wanted = {f: names - {"document 0"} for f, names in wanted.items() if names != {"document 0"}} | {8: {"new"}}
-        assert content_of(other) == content_of(store) == wanted
-        store.merge()
-        assert content_of(other) == content_of(store) == wanted
-        assert store.verify().ok
-
-
 # --- Readers that die, and many -------------------------------------------------------------------
 
 
@@ -139,19 +121,6 @@ def test_a_writer_removes_only_folders_of_generations(path):
         (path / name).mkdir()
     fpstore.open(path, "r+").close()
     assert sorted(generations(path)) == sorted(["gen-00000001", *others])
-
-
-@pytest.mark.parametrize("count", [8, slow(400)])
-def test_many_readers(path, count):
-    with fpstore.open(path, "r+") as store:
-        store.insert(1)
-        children = [reader(path, seen) for _ in range(count)]
-        store.insert(2)
-        assert all(child.ask(1, 2) == [True, True] for child in children)
-        store.merge()
-        store.insert(3)
-        assert all(child.ask(2, 3) == [True, True] for child in children)
-        assert {child.end() for child in reversed(children)} == {0}  # a later one has the pipes of those before it
 
 
 # --- For a long time ------------------------------------------------------------------------------

@@ -25,10 +25,7 @@ def test_described_tables_of_every_kind_are_those_of_the_name():
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        (
-            described("columns-4", 8)[:3] + described("flip-4", 8)[:1],
-            "of blocks, or of copies, or rows and then references",
-        ),
+        (described("columns-4", 8)[:3] + described("flip-4", 8)[:1], "of blocks, or of copies, or rows and then references"),
         (described("columns-4", 8, t3={"flips": 3}), "flips of 4 column tables at radius 8 are 1, 1, 1, 2, got 1, 1, 1, 3"),
         (described("columns-4", 8, t1={"tags": 16}), "permutation .source bits. and prefix_bits, flips, kind, tag_bits"),
         (described("manku-4", 3, t1={"permutation": "xy"}), "a table description is a dict"),

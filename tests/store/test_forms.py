@@ -1,5 +1,6 @@
 """One fingerprint in each of its forms, and lists of them, in every method of a store; those of another width are refused."""
 
+import imagehash
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +23,7 @@ def forms_of(value, bits):
     hashed = Bits(value, bits)
     forms = [
         value, data, bytearray(data), memoryview(data), np.void(data), as_uint8([value], bits)[0], as_bits([value], bits)[0],
-        hashed.hash, hashed,
+        hashed.hash, hashed, imagehash.ImageHash(hashed.hash), width.text(value), hex(value),
     ]  # fmt: skip
     return [*forms, width.row(value)[0]] if bits > 64 else [*forms, np.uint64(value)]
 

@@ -69,29 +69,13 @@ def test_a_handler_in_the_middle_of_a_change_may_not_change_or_close_the_store(s
     }
     rng = np.random.default_rng(1)
     told = until_refused(
-        lambda: store.insert(rng.integers(0, 2**61, ROWS, dtype=np.uint64)),
-        lambda: inside(calls.get(use, getattr(store, use))),
+        lambda: store.insert(rng.integers(0, 2**61, ROWS, dtype=np.uint64)), lambda: inside(calls.get(use, getattr(store, use)))
     )
     assert "in the middle of a change" in told
     assert sum(len(part) for part, _, _ in store.items()) == len(store)
     assert store.verify().ok
     store.merge()
     assert store.verify().ok
-
-
-def test_a_progress_function_that_merges_if_due_is_refused(store):
-    """Also where it is not due."""
-    refused = []
-
-    def progress(*_):
-        if not refused:
-            with pytest.raises(fpstore.StoreLockedError) as caught:
-                store.merge(at=0.5)
-            refused.append(str(caught.value))
-
-    store.insert([2**63], [5])
-    store.merge(progress=progress, threads=1)
-    assert "in the middle of a change" in refused[0]
 
 
 @pytest.mark.parametrize("use", ["merge", "close"])
@@ -184,13 +168,14 @@ def test_a_handler_while_a_backup_copies(store, tmp_path, use):
 
 @pytest.mark.parametrize(
     ("joined", "use", "threads"),
-    crossed([False, True], ["close", "merge", "insert", "flush", "delete", "backup"], [1, 2], share=3),
+    crossed([False, True], ["close", "merge", "merge if due", "insert", "flush", "delete", "backup"], [1, 2], share=3),
 )
 def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(store, tmp_path, joined, use, threads):
     """In threads of the merge too: they would wait for each other. Only a merge of this store alone goes on beside inserts."""
     fpstore.build(tmp_path / "other", [2**62, 2**61], [70, 80]).close()
     store.insert([2**63], [5])
     calls = {**SIDE_CALLS, "flush": lambda s: s.flush(), "backup": lambda s: s.backup(tmp_path / "copy", overwrite=True)}
+    calls["merge if due"] = lambda s: s.merge(at=0.5)  # also where it is not due
     refused, taken, asked = set(), set(), set()
 
     def progress(*_):
@@ -207,7 +192,7 @@ def test_the_progress_function_of_a_merge_is_refused_what_waits_for_the_merge(st
     else:
         store.merge(progress=progress, threads=threads)
     assert asked - {threading.get_ident()}
-    if joined or use in ("merge", "close"):
+    if joined or use in ("merge", "merge if due", "close"):
         assert (refused, taken) == (asked, set())
     else:
         assert taken

@@ -134,10 +134,7 @@ def test_merges_and_what_a_dead_writer_left_are_logged(path, caplog):
     levels = [(record.levelname, record.message.removeprefix(f"{path}: ")) for record in caplog.records]
     assert levels[0][0] == "WARNING"
     assert levels[0][1].startswith("a writer died: log recovered up to byte ")
-    assert levels[1:] == [
-        ("INFO", "merge begins, generation 1"),
-        ("INFO", f"merged, generation 2: {len(ROWS) + 1} fingerprints"),
-    ]
+    assert levels[1:] == [("INFO", "merge begins, generation 1"), ("INFO", f"merged, generation 2: {len(ROWS) + 1} fingerprints")]
 
 
 def test_stats_of_a_writer_and_of_a_reader(path):

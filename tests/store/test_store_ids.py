@@ -1,7 +1,6 @@
 """The ids of fingerprints: row numbers, integers and strings, by every way to get at them."""
 
 import random
-import string
 
 import numpy as np
 import pytest
@@ -64,25 +63,6 @@ def check_ids(store, wanted):
     assert list(seen) == stored.tolist()
     assert store.stats()["ids"] == sum(map(len, wanted.values()))
     assert store.verify().ids == store.stats()["ids"]
-
-
-LONG = "x" * 5000
-STRINGS = ["a", " ", "\n", "0", "tab\there", "Grüße", "文档", "🙂" * 200, LONG, LONG + "y", "x" * 511, "x" * 512, "\x00"]
-
-
-def test_string_ids(tmp_path):
-    rng = random.Random(2)
-    names = [*STRINGS, *("".join(rng.choices(string.printable, k=rng.randint(1, 40))) for _ in range(1000))]
-    rows = [(rng.randrange(400), rng.choice(names)) for _ in range(3000)]
-    rows += [(1000 + i, name) for i, name in enumerate(names)]
-    wanted = {}
-    for fingerprint, name in rows:
-        wanted.setdefault(fingerprint, set()).add(name)
-    fingerprints, ids = zip(*rows, strict=True)
-    with fpstore.build(tmp_path / "s", fingerprints, ids, block_bytes=128) as store:
-        check_ids(store, wanted)
-        assert store[1000 + STRINGS.index(LONG)] == [LONG]
-        assert isinstance(store.probe(1000)[0].ids[0], str)
 
 
 def test_a_record_that_is_larger_than_all_later_ones(tmp_path, monkeypatch):

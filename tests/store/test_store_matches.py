@@ -4,7 +4,6 @@ import brute_force
 import numpy as np
 import pytest
 import tableimage
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from sets import MAX, make_set, queries_for
 from speeds import crossed
@@ -12,7 +11,6 @@ from speeds import crossed
 import fpstore
 from fpstore.design import families as design_module
 from fpstore.design.blocks import CODECS
-from fpstore.design.families import MANKU
 
 pytestmark = pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")  # probes beyond the store's radius are meant
 
@@ -94,23 +92,6 @@ def test_every_block_size(tmp_path, small_pieces, block_bytes, kind):
             check(store, distinct, queries, radius)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["random", "clustered", "skewed", "few-prefixes", "families"])
-@pytest.mark.parametrize(
-    ("name", "radius"),
-    [
-        *((name, radius) for name, (_, most) in MANKU.items() for radius in range(most + 1)),
-        *((f"flip-{count}", radius) for radius in range(8) for count in range(1, radius + 2)),
-    ],
-)
-def test_large_sets_match_brute_force(tmp_path, kind, name, radius):
-    distinct = np.unique(make_set(kind, 50_000))
-    queries = queries_for(distinct, np.random.default_rng(radius), 200)
-    with fpstore.build(tmp_path / "s", distinct, radius=radius, design=name) as store:
-        for smaller in range(radius + 1):
-            check(store, distinct, queries, smaller)
-
-
 sets = st.one_of(
     tableimage.key_sets(200),
     st.builds(
@@ -119,36 +100,6 @@ sets = st.one_of(
         st.lists(st.lists(st.integers(0, 63), max_size=8).map(lambda b: sum({1 << i for i in b})), max_size=60),
     ),
 )
-radii_and_designs = st.integers(0, 7).flatmap(
-    lambda radius: st.tuples(
-        st.just(radius),
-        st.sampled_from(
-            [
-                *(f"flip-{count}" for count in range(1, radius + 2)),
-                *(name for name, (_, most) in MANKU.items() if radius <= most),
-                f"blocks-{radius + 2}-1",
-            ]
-        ),
-    )
-)
-
-
-@given(sets, radii_and_designs, st.sampled_from([128, 512]), st.sampled_from(CODECS), st.integers(0, MAX), st.data())
-@settings(max_examples=20, deadline=None)
-def test_any_small_set(tmp_path_factory, fingerprints, radius_and_design, block_bytes, codec, stranger, data):
-    radius, name = radius_and_design
-    path = tmp_path_factory.mktemp("any") / "s"
-    bits = data.draw(st.lists(st.integers(0, 63), max_size=radius + 1, unique=True))
-    near = fingerprints[:12] ^ np.uint64(sum(1 << bit for bit in bits))
-    queries = np.concatenate([near, np.array([stranger], np.uint64)])
-    options = {"design": name, "block_bytes": block_bytes, "codec": codec}
-    with fpstore.build(path, fingerprints, radius=radius, **options) as store:
-        asked = data.draw(st.integers(0, min(radius + 1, 64)))
-        check(store, fingerprints, queries, asked)
-        lims, ids = store.probe_many(fingerprints, 0).read_ids()
-        assert lims.tolist() == list(range(len(fingerprints) + 1))
-        assert sorted(ids.tolist()) == list(range(len(fingerprints)))
-        assert store.verify().ok
 
 
 def test_the_matches_of_a_query_are_at_its_number(store):

@@ -7,13 +7,12 @@ import near_pairs
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from column_sets import as_given, make_set
+from column_sets import make_set
 from commandline import failure, fine, run
 from speeds import SOME_WIDTHS, slow
 
 import fpstore
 from fpstore import ImageHash, SimHash
-from fpstore.base.width import Width
 from fpstore.errors import ClosedStoreError, InputError
 
 
@@ -62,38 +61,6 @@ def test_pairs_and_clusters_of_a_store_with_changes(store, radius):
     assert columns["representative"] == [members[0] for members in found for _ in members]
     assert columns["id"] == [name for members in found for name in members]
     assert columns["cluster"].tolist() == [c for c, members in enumerate(found) for _ in members]
-
-
-@pytest.mark.parametrize("width", SOME_WIDTHS)
-def test_representatives_and_greedy_groups(tmp_path, width):
-    rng = np.random.default_rng(width)
-    rows = as_given(make_set("clustered", width, 300, rng))
-    names = [f"n{n}" for n in rng.permutation(len(rows)).tolist()]
-    numbers = Width(width).numbers(rows)
-    with fpstore.build(tmp_path / "s", Width(width).outside(rows), names, width=width) as store:
-        groups = near_pairs.wanted_groups(near_pairs.brute(rows), 3)
-        assert groups
-        for rule in ("first", "smallest", "central"):
-            found = {frozenset(members): members[0] for members in store.clusters(3, keep=rule)}
-            assert len(found) == len(groups)
-            for members in groups:
-                majority = sum(1 << bit for bit in range(width) if sum(numbers[m] >> bit & 1 for m in members) * 2 > len(members))
-                ranks = {
-                    "first": lambda m: m,
-                    "smallest": lambda m: names[m],
-                    "central": lambda m, majority=majority: ((numbers[m] ^ majority).bit_count(), m),
-                }
-                assert found[frozenset(names[m] for m in members)] == names[min(members, key=ranks[rule])], rule
-        for rule in ("first", "smallest"):
-            wanted = []
-            for members in groups:
-                left = sorted(members, key=lambda m: names[m]) if rule == "smallest" else members
-                while left:
-                    near = [m for m in left if (numbers[m] ^ numbers[left[0]]).bit_count() <= 3]
-                    wanted += [(names[near[0]], frozenset(names[m] for m in near))] if len(near) > 1 else []
-                    left = [m for m in left if m not in near]
-            found = [(members[0], frozenset(members)) for members in store.clusters(3, group="greedy", keep=rule)]
-            assert sorted(found, key=str) == sorted(wanted, key=str)
 
 
 @pytest.mark.parametrize("values", [[], [5], [5, 255 << 40]])

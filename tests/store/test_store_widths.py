@@ -5,6 +5,7 @@ The sets have few leading words of 64 bits, or one: look-ups, ids and merges mus
 
 import dataclasses
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from wide import alike_numbers
 
 import fpstore
 from fpstore import _kernel
+from fpstore.base.width import Width
 from fpstore.care.stats import distribution
 from fpstore.format.layout import table_name
 from fpstore.format.log import HEADER_BYTES, LOG_FILE, parse_header
@@ -213,3 +215,169 @@ def test_statistics(tmp_path, bits):
     assert (64 in table["h"]) == (bits > 64)
     assert 0.5 < table["fill"] <= 1
     assert 0 < stats["limit_bits_per_fingerprint"] < bits
+
+
+DESIGNS_OF = {
+    32: ("auto", "manku-4", "flip-2", "scan", "columns-2", "columns-4", "columns-2-10"),
+    64: ("auto", "columns-4", "columns-3-19", "columns-4-10", "columns-8"),
+    128: ("auto", "manku-4", "blocks-5-2", "flip-2", "scan", "columns-8", "columns-7", "columns-4-10"),
+    256: ("auto", "manku-4", "flip-3", "striped-4-1", "scan", "columns-16", "columns-8-12"),
+}
+SETS = [(bits, design) for bits, designs in DESIGNS_OF.items() for design in designs]
+
+
+def near(rng: random.Random, centres: list[int], bits: int) -> int:
+    value = rng.choice(centres)
+    for _ in range(rng.randrange(bits // 8)):
+        value ^= 1 << rng.randrange(bits)
+    return value
+
+
+def tied(rng: random.Random, bits: int, count: int) -> list[int]:
+    """Return fingerprints of which above 64 bits many begin with the same word."""
+    centres = [rng.getrandbits(bits) for _ in range(max(count // 10, 1))]
+    low = (1 << max(bits - 64, bits // 2)) - 1
+    return [
+        near(rng, centres, bits) & low | centres[0] & ~low if rng.random() < 0.3 else near(rng, centres, bits)
+        for _ in range(count)
+    ]
+
+
+def brute(stored: list[int], query: int, radius: int) -> list[tuple[int, int]]:
+    return sorted((distance, value) for value in stored if (distance := (value ^ query).bit_count()) <= radius)
+
+
+def pairs(matches: list[fpstore.Match]) -> list[tuple[int, int]]:
+    return [(match.distance, match.fingerprint) for match in matches]
+
+
+@pytest.mark.parametrize(("made", "count"), crossed(SETS, [0, 1, 5, 129, 600], share=3))
+def test_answers_are_those_of_brute_force(tmp_path, made, count):
+    bits, design = made
+    rng = random.Random(f"{bits}{design}{count}")
+    values = tied(rng, bits, count)
+    most = 3 if design.startswith(("manku", "blocks", "striped")) else min(bits // 8, 10)
+    stored = sorted(set(values))
+    queries = [*(near(rng, stored or [0], bits) for _ in range(10)), 0, 2**bits - 1]
+    with fpstore.build(tmp_path / "s", values, width=bits, radius=most, design=design) as store:
+        assert (store.width, list(store)) == (bits, stored)
+        for radius in sorted({0, 1, 3, most}):
+            expected = [brute(stored, query, radius) for query in queries]
+            assert [pairs(found) for found in store.probe_many(queries, radius)] == expected
+            assert [pairs(store.probe(query, radius)) for query in queries] == expected
+            assert [pairs(found) for found in store.scan(queries, radius)] == expected
+        assert [pairs(found) for found in store.scan(queries, bits)] == [brute(stored, query, bits) for query in queries]
+        assert [pairs(found) for found in store.nearest_many(queries, 5)] == [brute(stored, query, bits)[:5] for query in queries]
+        limited = store.probe_many(queries, most, limit=2)
+        assert [pairs(found) for found in limited] == [brute(stored, query, most)[:2] for query in queries]
+        assert limited.more.tolist() == [len(brute(stored, query, most)) > 2 for query in queries]
+        for value in stored[:20]:
+            assert store[value] == [row for row, other in enumerate(values) if other == value]
+        assert (2**bits - 1 in store) == (2**bits - 1 in stored)
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("bits", "design"),
+    [
+        (64, "columns-4"),
+        (128, "columns-8"),
+        (256, "flip-2"),
+        slow(32, "columns-2"),
+        slow(128, "manku-4"),
+        slow(256, "columns-16"),
+    ],
+)
+def test_a_merge_and_a_build_in_little_memory_write_the_same_tables(tmp_path, monkeypatch, bits, design):
+    width, rng = Width(bits), np.random.default_rng(bits)
+    rows = rng.integers(0, 2**64, (4000, width.words), np.uint64)
+    rows[::3, 0] = 7 << 32  # ties
+    if bits <= 64:
+        rows = rows[:, 0] if bits == 64 else rows[:, 0] >> np.uint64(32) << np.uint64(32)
+    first, second = width.outside(rows[:3000]), width.outside(rows[2000:])
+
+    def tables(name: str) -> list[bytes]:
+        return [file.read_bytes() for file in sorted((tmp_path / name).glob("gen-*/table-*"))]
+
+    fpstore.build(tmp_path / "whole", width.outside(rows[100:]), width=bits, design=design).close()
+    monkeypatch.setattr("fpstore.building.external_sort.PAIR_BYTES", 1 << 15)
+    monkeypatch.setattr("fpstore.building.external_sort.SORT_BYTES", 1 << 15)
+    for module in ("columns", "external_sort"):
+        monkeypatch.setattr(f"fpstore.building.{module}.COPY_ROWS", 1 << 10)
+    fpstore.build(tmp_path / "parts", width.outside(rows[100:]), width=bits, design=design, memory="64MiB").close()
+    assert tables("parts") == tables("whole")
+    with fpstore.build(tmp_path / "merged", first, width=bits, design=design):
+        pass
+    with fpstore.open(tmp_path / "merged", "r+") as store:
+        store.insert(second)
+        store.delete(fingerprints=first[:100])
+        store.merge(memory="64MiB")
+        deleted = set(width.numbers(rows[:100]))
+        assert list(store) == sorted(set(width.numbers(rows)) - deleted)
+        assert store.verify().ok
+    with fpstore.build(tmp_path / "again", list(store_numbers(tmp_path / "merged")), width=bits, design=design):
+        assert tables("again") == tables("merged")
+
+
+def store_numbers(path: Path) -> list[int]:
+    with fpstore.open(path) as store:
+        return list(store)
+
+
+def test_a_reader_of_another_width_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((3, 16), np.uint8))
+    reader = fpstore.io.open_reader(tmp_path / "a.npy", width=128)
+    with pytest.raises(fpstore.InputError, match="128 bits, but the width is 64"):
+        fpstore.build(tmp_path / "s", reader)
+    fpstore.build(tmp_path / "s", reader, width=128).close()
+
+
+COLUMNS = {32: "columns-2-9", 64: "columns-3-19", 128: "columns-7-18", 256: "columns-14-18"}
+
+
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+@pytest.mark.parametrize(("width", "design"), [item if item[0] % 192 == 64 else slow(*item) for item in COLUMNS.items()])
+def test_radii_above_that_of_column_tables_are_scans_however_they_are_asked(tmp_path, width, design, monkeypatch):
+    """Some looked up in nearly all buckets, thousands of times as long."""
+    rows = np.random.default_rng(width).integers(0, 256, (500, width // 8), np.uint8)
+    radius, asked = width * 45 // 64, rows[:10]
+    monkeypatch.setattr(_kernel, "ColumnProber", None)
+    fpstore.build(tmp_path / "s", rows, width=width, radius=1, design=design).close()
+    with fpstore.open(tmp_path / "s", "r+") as store:
+        for changed in (False, True):
+            if changed:
+                store.delete(fingerprints=rows[:9])
+                store.insert(rows[:5], np.arange(600, 605))
+            expected = [[tuple(match) for match in found] for found in store.scan(asked, radius)]
+            parts = list(store.probe_batches(asked, radius))
+            assert [[tuple(match) for match in found] for part in parts for found in part] == expected
+            assert [[tuple(match) for match in store.probe(row.tobytes(), radius)] for row in asked] == expected
+            assert [[tuple(match) for match in found] for found in store.probe_many(asked, radius)] == expected
+        assert len(store.probe_insert(rows[0].tobytes(), 700, radius)) == len(expected[0])
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_a_match_shows_its_fingerprint_in_a_form_that_python_reads(tmp_path, width):
+    """Those of 128 and 256 bits were shown in up to 78 decimal digits, which nobody has as a query."""
+    value = 0x0123_4567 << width - 32
+    with fpstore.build(tmp_path / "s", [value], width=width) as store:
+        (match,) = store.probe(value ^ 1)
+        digits = str(value) if width <= 64 else f"0x{value:0{width // 4}x}"
+        assert repr(match) == f"Match(fingerprint={digits}, distance=1, ids=[0])"
+        assert eval(repr(match), {"Match": fpstore.Match}) == match
+        assert repr([*store.probe_many([value])]) == repr([store.nearest(value, 1)])
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_a_fingerprint_of_any_form_is_said_not_to_be_stored(tmp_path, width):
+    """Digits, bytes and rows of numbers ended in a ValueError or TypeError of Python."""
+    value = 0xF1 << width - 8
+    row = np.frombuffer(value.to_bytes(width // 8, "big"), np.uint8)
+    with fpstore.build(tmp_path / "s", [1], width=width) as store:
+        shown = f"the fingerprint {value if width <= 64 else f'0x{value:x}'} is not stored"
+        for form in (value, Width(width).text(value), row.tobytes(), row):
+            with pytest.raises(fpstore.NotStoredError) as caught:
+                store[form]  # type: ignore[index]
+            assert str(caught.value) == shown
+        with pytest.raises(fpstore.NotStoredError, match=shown):
+            store.ids_of([value])

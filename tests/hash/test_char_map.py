@@ -6,6 +6,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simhash_oracle import AS_THEY_ARE
@@ -111,33 +112,6 @@ def test_any_texts(texts):
     for form in FORMS:
         simhash = simhash_of(form)
         assert by_kernel(simhash, texts) == by_python(simhash, texts)
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ("e\u0301", True),  # composed
-        ("\u1100\u1161", True),
-        ("\uff8a\uff9e", True),
-        ("a\u0316\u094d", True),  # marks in another order
-        ("\u0915\u094d\u0937", False),
-        ("\u0e01\u0e38\u0e48", False),  # marks in their order
-        ("\u00e9\u4e2d\uff0c", False),
-    ],
-)
-def test_what_depends_on_neighbours_is_left_to_python(text, left):
-    simhash = SimHash(shingle="chars", size=1)
-    chars, states = CharMap(simhash._form), []
-
-    def work(texts, tables):
-        found = simhash._kernel_rows(texts, tables)
-        if not len(found.missing):
-            states.append(found.states.tolist())
-        return found
-
-    rows, known = chars.hashed([text], work)
-    assert states == ([[2], [0]] if left else [[0]])
-    assert (rows.tolist(), known.tolist()) == by_python(simhash, [text])
 
 
 @settings(max_examples=50, deadline=None)
@@ -252,3 +226,30 @@ def test_the_kernel_refuses_what_it_would_read_outside():
     ):
         with pytest.raises(ValueError, match=message):
             call(**wrong)
+
+
+MARKED = st.text(st.sampled_from("\u0301\u0316\u0308\u0344\u0f73\uff9e\u3099\u0338a\u0f71\u1100 \u05b0"), max_size=40)
+
+
+@settings(deadline=None)
+@given(st.one_of(MARKED, st.text(st.characters(exclude_categories=()))))
+def test_nfkd_equals_unicodedata(text):
+    assert normal._nfkd(text) == unicodedata.normalize("NFKD", text)
+
+
+@settings(deadline=None)
+@given(MARKED, st.integers(0, 1200), st.sampled_from(["\u0316\u0301", "\uff9e\u0316", "\u0f73"]), st.integers(265, 500))
+def test_long_runs_of_marks_are_found_and_normalised_alike(around, offset, pair, count):
+    text = "a" * offset + around + pair * count + around
+    run = len(pair) * count
+    assert normal._has_long_run(text) or run < normal._SAMPLE_STEP + normal._SAMPLE
+    assert normal.nfkc(text) == unicodedata.normalize("NFKC", text)
+
+
+def test_a_hostile_run_of_marks_takes_linear_time():
+    # unicodedata.normalize alone takes the square of the length: minutes.
+    n = 250_000
+    text = "a" + "\u0301\u0316" * n
+    assert normal.nfkc(text) == "\u00e1" + "\u0316" * n + "\u0301" * (n - 1)
+    a, above, below = (xxhash.xxh64_intdigest(char.encode()) for char in "\u00e1\u0301\u0316")
+    assert SimHash(shingle="chars", weighting="count").fingerprint(text) == below & (above | a)

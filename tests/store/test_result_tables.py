@@ -173,7 +173,7 @@ def test_columns_are_renamed(tmp_path):
     store = made(tmp_path, 64, "strings")
     matches, (pairs,), clusters = store.probe_many([4], 0), store.pairs(1), store.clusters(1)
     assert matches.to_arrow(names={"id": "url", "query": "hash"}).column_names == [
-        *("query_row", "hash", "fingerprint", "distance", "url"),
+        *("query_row", "hash", "fingerprint", "distance", "url")
     ]
     assert pairs.to_polars(names={"id_a": "left"}).columns == ["a", "b", "distance", "left", "id_b"]
     assert list(clusters.to_pandas(names={"representative": "keep"}).columns) == ["id", "cluster", "keep"]

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 from contextlib import chdir
-from functools import partialmethod
 from pathlib import Path
 
 import numpy as np
@@ -87,8 +86,8 @@ def outputs(name):
     return {path.name.removeprefix(name): path.read_bytes() for path in Path().glob(f"{name}*") if path.is_file()}
 
 
-def in_another(arguments, call=0, names=("replace",), after=False):
-    """Run a command in a process that is killed when it renames a file for the so-manieth time, or calls another method of paths.
+def calls_in_a_child(work, call, methods, after=False):
+    """Do some work in a process that is killed at a call of these (owner, name), or just after it.
 
     Return how many such calls it has made; None if it was killed.
     """
@@ -97,15 +96,16 @@ def in_another(arguments, call=0, names=("replace",), after=False):
     if not child:
         calls = itertools.count(1)
 
-        def counted(path, done, *args, **kwargs):
+        def counted(done, *args, **kwargs):
             last = next(calls) == call
-            result = None if last and not after else done(path, *args, **kwargs)
+            result = None if last and not after else done(*args, **kwargs)
             return os.kill(os.getpid(), signal.SIGKILL) if last else result
 
-        for name in names:
-            setattr(Path, name, partialmethod(counted, getattr(Path, name)))
+        for owner, name in methods:
+            done = getattr(owner, name)
+            setattr(owner, name, lambda *args, done=done, **kwargs: counted(done, *args, **kwargs))
         try:
-            main(arguments, standalone_mode=False)
+            work()
             os.write(writing, str(next(calls) - 1).encode())
         finally:
             os._exit(0)
@@ -115,6 +115,12 @@ def in_another(arguments, call=0, names=("replace",), after=False):
     with os.fdopen(reading) as pipe:
         said = pipe.read()
     return int(said) if said else None
+
+
+def in_another(arguments, call=0, names=("replace",), after=False):
+    """Run a command in a process that is killed when it renames a file, or calls other methods of paths."""
+    methods = [(Path, name) for name in names]
+    return calls_in_a_child(lambda: main(arguments, standalone_mode=False), call, methods, after)
 
 
 def killed(arguments, call):

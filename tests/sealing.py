@@ -54,10 +54,6 @@ def resealed(path, data, room=0):
     return {"bytes": size, "digest": digest, "largest": 0}
 
 
-def flip(path, at):
-    overwrite(path, at, bytes([path.read_bytes()[at] ^ 4]))
-
-
 def overwrite(path, at, new):
     with path.open("r+b") as file:
         file.seek(at)

@@ -14,6 +14,7 @@ import fpstore
 SETUP = """
 import contextlib, ctypes, json, os, signal, numpy as np, fpstore
 from inplace import InPlace
+from living import reader as reader_of
 from small_stores import content, rows_of
 from pathlib import Path
 from fpstore.change import merge as merges
@@ -53,38 +54,11 @@ def carry_on(store, root, at):
 @contextlib.contextmanager
 def another_reader(path):
     # A process that has the store open since before; ask() returns what it finds.
-    asked, answered = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.close(asked[1])
-            os.close(answered[0])
-            with fpstore.open(path) as store:
-                rows_of(store)
-                os.write(answered[1], b"?")
-                while os.read(asked[0], 1):
-                    try:
-                        found = sorted(rows_of(store))
-                    except Exception as error:
-                        found = repr(error)
-                    os.write(answered[1], json.dumps(found).encode() + b"\\n")
-        finally:
-            os._exit(0)
-    os.close(asked[0])
-    os.close(answered[1])
-    pipe = os.fdopen(answered[0], "rb")
-    assert pipe.read(1) == b"?"
-    def ask():
-        os.write(asked[1], b"?")
-        found = json.loads(pipe.readline())
-        assert isinstance(found, list), found
-        return {tuple(row) for row in found}
+    child = reader_of(path, rows_of)
     try:
-        yield ask
+        yield child.ask
     finally:
-        os.close(asked[1])
-        pipe.close()
-        os.waitpid(child, 0)
+        child.end()
 """
 BUILT = """
 before = [(key, name(number)) for number, key in enumerate(take(60))]

@@ -3,6 +3,7 @@
 import pytest
 import tableimage
 from damage import FINGERPRINTS, NOTICED, TABLES, check, flips
+from repairing import damage_block
 from speeds import slow
 
 import fpstore
@@ -32,12 +33,6 @@ def test_a_table_that_has_grown_is_refused(copy):
         file.write(b"\0")
     with pytest.raises(fpstore.CorruptStoreError, match="file size differs from the header"):
         fpstore.open(copy)
-
-
-def damage_block(path, block):
-    data = bytearray(path.read_bytes())
-    data[4096 + 128 * block + 50] ^= 1
-    path.write_bytes(data)
 
 
 def test_verify_goes_on_after_a_fault(copy):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import reference
 import reference_filter
-import repairing
+from repairing import bytes_of, flip
 from speeds import slow
 
 import fpstore
@@ -266,14 +266,14 @@ def check_backup(path, told, opened):
 def check_repair(path, told):
     """Repair gives back a store with all rows, and with filters that are those of a new one."""
     repaired, lost = path.with_name("repaired"), path.with_name("lost.tsv")
-    before = repairing.bytes_of(path) if not (path / FILTER).is_dir() else None
+    before = bytes_of(path) if not (path / FILTER).is_dir() else None
     report = fpstore.repair(path, repaired, lost=lost, threads=1)
     assert report.complete
     assert not report.sound
     assert any("filter-001.fpf" in fault["message"] for fault in report.faults)
     assert any("ids, 2 filters made anew, and verified it" in action for action in report.actions)
     assert not lost.exists()
-    assert before is None or repairing.bytes_of(path) == before
+    assert before is None or bytes_of(path) == before
     told()
     check_whole(repaired, told)
 
@@ -291,28 +291,20 @@ def check_whole(path, told, right=RIGHT, stored=FINGERPRINTS):
         assert file.read_bytes() == reference_filter.build(table.header, list(table.permuted()), read.shape)
 
 
-def damage(path, at):
-    with path.open("r+b") as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 1]))
-
-
 def test_verify_names_a_filter_and_its_table(tmp_path, monkeypatch):
     """A fault of the filter, found early, does not end the reading of the table."""
     monkeypatch.setattr("fpstore.format.packed_table.PIECE_BYTES", 1)  # a block is a piece
     path = made(tmp_path / "s", MANY)
-    damage(path / FILTER, PAGE + 3)
+    flip(path / FILTER, PAGE + 3)
     table = path / "gen-00000001/table-001.fpt"
-    damage(table, PAGE + (table.stat().st_size - PAGE) // 128 // 2 * 128 + 50)
+    flip(table, PAGE + (table.stat().st_size - PAGE) // 128 // 2 * 128 + 50)
     with fpstore.open(path) as store:
         faults = faults_of(store)
     assert [name for fault in faults for name in ("filter-001", "table-001") if name in fault] == ["filter-001", "table-001"]
 
 
 def test_a_backup_and_a_repair_of_a_store_with_a_damaged_page(copy, told):
-    damage(copy / FILTER, PAGE + 3)
+    flip(copy / FILTER, PAGE + 3)
     check_backup(copy, told, opened=True)
     check_repair(copy, told)
 
@@ -336,7 +328,7 @@ def test_an_open_that_meets_the_end_of_a_merge_is_refused(copy, told, tmp_path, 
 
 @pytest.mark.parametrize("at", [slow(40), PAGE + 3])
 def test_a_merge_writes_whole_filters(copy, told, at):
-    damage(copy / FILTER, at)
+    flip(copy / FILTER, at)
     more = FINGERPRINTS[:50] ^ np.uint64(3 << 30)
     with fpstore.open(copy, "r+") as store:
         store.insert(more)
@@ -364,7 +356,7 @@ def test_filters_of_the_very_table_but_of_another_shape_are_used_if_they_may_be(
 @pytest.mark.parametrize("at", [40, PAGE])
 def test_stats_does_not_count_a_filter_that_is_left_out(copy, at):
     """It counted one of which a probe had found a damaged page."""
-    damage(copy / FILTER, at)
+    flip(copy / FILTER, at)
     with fpstore.open(copy) as store:
         store.probe_many(QUERIES)
         told = store.stats()
@@ -378,7 +370,7 @@ def test_stats_does_not_count_a_filter_that_is_left_out(copy, at):
 @pytest.mark.parametrize("at", [slow(40), PAGE + 3])
 def test_the_command_line_tells_of_a_damaged_filter(copy, at):
     """Its user sees no log."""
-    damage(copy / FILTER, at)
+    flip(copy / FILTER, at)
     asked = [f"{int(fingerprint):016x}" for fingerprint in FINGERPRINTS[:20]]
     # -P: a checkout without a kernel is not taken for the installed package.
     command = [sys.executable, "-P", "-m", "fpstore", "probe", copy, *asked]

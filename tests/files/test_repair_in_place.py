@@ -1,7 +1,6 @@
 """Repair: where the new store goes, what is refused, and repairs that are killed."""
 
 import dataclasses
-import itertools
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from building import listing, run_python
 from commandline import run
 from damage import rewrite
 from repairing import GENERATION, bytes_of, damage_block, make
+from resuming import calls_in_a_child
 from small_stores import content
 from speeds import crossed, slow
 
@@ -71,6 +71,9 @@ def test_in_place_through_a_link(tmp_path):
     assert (tmp_path / "s.lost.tsv").read_text() == "of an earlier repair"
 
 
+RENAMES = [(Path, "rename"), (Path, "replace"), (repair, "exchange")]
+
+
 @pytest.mark.parametrize(
     ("platform", "options"),
     [("linux", {"in_place": True}), slow("other", {"in_place": True}), ("linux", {}), slow("other", {}),
@@ -78,6 +81,11 @@ def test_in_place_through_a_link(tmp_path):
 )  # fmt: skip
 def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, options):
     """The store is whole in its place, the damaged or the new one, and no new store is there without its list of losses."""
+
+    def repair_there():
+        folders.sys.platform = platform
+        fpstore.repair("s", **options)
+
     good = make(tmp_path / "s", changes=False)
     (good / GENERATION / IDS_FILE).unlink()
     lost = options.get("lost", "s.lost.tsv")
@@ -86,7 +94,7 @@ def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, 
         shutil.copytree(good, folder / "s")
         before = without_lock(bytes_of(folder / "s"))
         monkeypatch.chdir(folder)
-        if not killed_at(last, monkeypatch, platform, options):
+        if calls_in_a_child(repair_there, last, RENAMES, after=True) is not None:
             break
         stores = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
         assert before in [without_lock(bytes_of(store)) for store in stores]
@@ -104,29 +112,6 @@ def test_a_repair_that_is_killed_at_any_rename(tmp_path, monkeypatch, platform, 
                 *(path.name for path in folder.glob("*lost*")),
             }
     assert 2 < last < 19
-
-
-def killed_at(last, monkeypatch, platform, options):
-    """Repair in a child that ends behind a rename, as if it was killed; return whether it got there."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    calls = itertools.count(1)
-
-    def counted(done, *arguments):
-        result = done(*arguments)
-        if next(calls) == last:
-            os._exit(0)
-        return result
-
-    try:
-        monkeypatch.setattr(folders.sys, "platform", platform)
-        for owner, name in ((Path, "rename"), (Path, "replace"), (repair, "exchange")):
-            done = getattr(owner, name)
-            monkeypatch.setattr(owner, name, lambda *arguments, done=done: counted(done, *arguments))
-        fpstore.repair("s", **options)
-    finally:
-        os._exit(1)
 
 
 def test_a_refused_exchange_leaves_the_damaged_store_alone(tmp_path, monkeypatch):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import xxhash
+from repairing import flip
 from sealing import (
     BRANCH,
     COUNT,
     LEAF,
     PAGE,
     WAYS,
-    flip,
     key_of,
     opened,
     overwrite,

@@ -357,7 +357,7 @@ def test_bad_parameters_are_named_with_their_range():
 
 @pytest.mark.parametrize("every", [31, slow(5)])
 def test_every_character_alone(every):
-    sample = [*range(0, 0x3000, every), *range(0xA000, 0x110000, 199 * every)]  # tests/kernel/test_char_map.py has more
+    sample = [*range(0, 0x3000, every), *range(0xA000, 0x110000, 199 * every)]  # test_char_map.py has more
     for simhash in (SimHash(shingle=shingle, size=1) for shingle in ("auto", "words", "chars")):
         expected = [oracle(f"x{chr(i)}y", shingle=simhash.shingle, size=1) for i in sample]
         assert simhash.fingerprints(f"x{chr(i)}y" for i in sample).tolist() == expected

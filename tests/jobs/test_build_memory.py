@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-import tableimage
-from building import MIB, ROWS, build, listing, make_rows, pieces, run_python, tables_of
+from building import MIB, ROWS, build, listing, make_rows, pieces, run_python
 from speeds import slow
 
 import fpstore
@@ -150,21 +149,6 @@ def test_splitting_again_and_again_does_not_run_out_of_open_files(tmp_path):
     assert (code, out, err) == (0, "2041 True\n", "")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["manku-10", "flip-2"])
-def test_a_build_larger_than_its_memory(tmp_path, name):
-    rng = np.random.default_rng(1)
-    fingerprints = rng.integers(0, 2**64, 6_000_000, np.uint64)
-    fingerprints[::7] = fingerprints[3]
-    a, b = tmp_path / "a", tmp_path / "b"
-    fpstore.build(a, fingerprints, design=name, memory="64MiB").close()
-    fpstore.build(b, fingerprints, design=name, memory="8GiB", threads=1).close()
-    assert tables_of(a) == tables_of(b)
-    with fpstore.open(a) as one, fpstore.open(b) as other:
-        assert one.verify().ok
-        assert one[int(fingerprints[3])] == other[int(fingerprints[3])]
-
-
 def test_threads_change_no_byte_and_builds_no_input(tmp_path):
     fingerprints, ids = make_rows("skewed", 5000)
     copies = fingerprints.copy(), ids.copy()
@@ -173,16 +157,6 @@ def test_threads_change_no_byte_and_builds_no_input(tmp_path):
     for threads in (2, 5, None):
         assert build(tmp_path / f"t{threads}", fingerprints, ids, design="manku-20", threads=threads) == one
     assert np.array_equal((fingerprints, ids), copies)
-
-
-def test_block_sizes(tmp_path):
-    fingerprints, ids = make_rows("random", 3000)
-    for block_bytes in (128, 256, 512, 1024, 2048, 4096):
-        options = {"block_bytes": block_bytes, "radius": 2, "design": "flip-2"}
-        tables, rows = build(tmp_path / str(block_bytes), fingerprints, ids, **options)
-        assert rows == sorted(set(zip(fingerprints.tolist(), ids.tolist(), strict=True)))
-        for data in (data for name, data in tables.items() if name.startswith("table-")):
-            assert tableimage.open_table(data).block_bytes == block_bytes
 
 
 @pytest.mark.parametrize("most", [slow(1), 100, slow(1000)])

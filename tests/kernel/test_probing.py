@@ -67,20 +67,6 @@ def test_a_long_call_finds_what_short_ones_find(tmp_path, name, width):
     assert np.array_equal(np.diff(long.lims), np.concatenate([np.diff(part.lims) for part in short]))
 
 
-@pytest.mark.parametrize("sizes", [[[]], [[2]], [[0, 2], [1]], [[3], [], [0, 1], [2, 2]], [[], []]])
-def test_columns_are_put_one_after_the_other(sizes):
-    rng = np.random.default_rng(1)
-    parts, all_sizes = [], [size for part in sizes for size in part]
-    for part in sizes:
-        lims = np.cumsum([0, *part], dtype=np.int64)
-        parts.append((lims, rng.integers(0, 2**64, lims[-1], np.uint64), rng.integers(0, 9, lims[-1], np.uint8)))
-    lims, found, distances = probing.joined(parts)
-    assert lims.tolist() == np.cumsum([0, *all_sizes]).tolist()
-    assert found.tolist() == [value for part in parts for value in part[1].tolist()]
-    assert distances.tolist() == [value for part in parts for value in part[2].tolist()]
-    assert (lims.dtype, found.dtype, distances.dtype) == (np.int64, np.uint64, np.uint8)
-
-
 def test_parts_run_side_by_side_and_come_back_in_order():
     here, met = threading.get_ident(), threading.Barrier(2, timeout=60)
 

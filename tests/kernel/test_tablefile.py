@@ -63,13 +63,6 @@ def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, m
     writer.abort()
 
 
-def test_headers_cut_short_are_refused(path):
-    data = np.frombuffer(path.read_bytes()[:4096], np.uint8)
-    for length in (0, 1, 7, 8, 100, 4095):
-        with pytest.raises(fpstore.CorruptStoreError):
-            _kernel.TableParts(data[:length].copy(), path.stat().st_size, str(path))
-
-
 @pytest.mark.parametrize("room", [1, 1 << 18])
 @pytest.mark.parametrize("piece_bytes", [1, 640, 1 << 20])
 def test_pieces_of_any_size(path, monkeypatch, room, piece_bytes):
@@ -115,36 +108,6 @@ def test_a_file_that_is_longer_or_shorter_than_when_it_was_opened(changing):
         file.write(b"\1")  # in the directory
     with pytest.raises(fpstore.CorruptStoreError):
         changing.check_index()
-
-
-@pytest.mark.parametrize("block", [0, 5, -1])
-def test_a_file_cut_short_after_it_was_opened(changing, block):
-    """The error says which block is the first that is not there."""
-    kernel = changing.header
-    block %= kernel.block_count
-    keys = changing.read_keys(0, kernel.block_count)
-    end = kernel.keys_offset + 8 * block
-    os.truncate(changing.path, end + 7)
-    assert changing.read_keys(0, block).tolist() == keys[:block].tolist()
-    with pytest.raises(fpstore.CorruptStoreError, match=f"cut short at byte {end + 7}") as caught:
-        changing.read_keys(0, block + 1)
-    assert caught.value.got == end + 7
-    with pytest.raises(fpstore.CorruptStoreError, match="cut short") as caught:
-        list(changing.pieces())
-    assert caught.value.block == block
-
-
-@pytest.mark.parametrize("block", [0, 5, -1])
-def test_blocks_cut_off_after_the_file_was_opened(changing, block, monkeypatch):
-    """The keys can be read, as if the disk had lost a block only."""
-    kernel = changing.header
-    block %= kernel.block_count
-    keys = changing.read_keys(0, kernel.block_count)
-    monkeypatch.setattr(changing, "read_keys", lambda start, end: keys[start:end])
-    os.truncate(changing.path, 4096 + 128 * block + 127)
-    with pytest.raises(fpstore.CorruptStoreError, match=f"cut short at byte {4096 + 128 * block + 127}") as caught:
-        list(changing.pieces())
-    assert caught.value.block == block
 
 
 def test_sampled_keys_are_those_of_every_so_many_blocks(path):

@@ -1,11 +1,11 @@
-"""Loads the kernel before anything that needs it, explains why if it cannot be loaded, and lets Ctrl-C end a command quietly.
+"""Loads the kernel before anything that needs it, explains why if it cannot be loaded, and lets a signal end a command quietly.
 
 FPSTORE_ISA may name an instruction set that this machine lacks. The command ``fpstore`` then ends with one line, although none of
 its own code has run yet. Or Python was started beside the folder of the sources, so that it found that package first, while the
 kernel is installed elsewhere.
 
-The command takes half a second to load. Ctrl-C in that time ends it as later, with a line and the code 130, not with a traceback:
-nothing is open or written yet. A program that imports the package keeps its own handlers.
+The command takes half a second to load. A signal in that time ends it as later, with a line and the code 128 + number, and not
+with a traceback: nothing is open or written yet. A program that imports the package keeps its own handlers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path, PurePath
 from types import FrameType
+
+ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 
 def _is_source_folder() -> bool:
@@ -30,13 +32,14 @@ def _is_command() -> bool:
 def _end(number: int, frame: FrameType | None) -> None:
     """End the process at once: an exception could be caught by a module that is being loaded."""
     with suppress(OSError):  # nobody reads it
-        os.write(2, b"fpstore: interrupted\n")
+        os.write(2, f"fpstore: {ENDINGS[signal.Signals(number)]}\n".encode())
     os._exit(128 + number)
 
 
-if _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if it is ignored, as by nohup
-    with suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGINT, _end)  # until the command line has handlers of its own
+for _number in ENDINGS if _is_command() else ():
+    if signal.getsignal(_number) in (signal.default_int_handler, signal.SIG_DFL):  # not if it is ignored, as by nohup
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(_number, _end)  # until the command line has handlers of its own
 
 try:
     from fpstore import _kernel  # noqa: F401 - to see whether it loads

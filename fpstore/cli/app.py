@@ -20,13 +20,12 @@ from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_i
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.verb import LINE_WIDTH, Given, Verb, verb
 from fpstore.errors import CorruptStoreError, FpstoreError
+from fpstore.start import ENDINGS
 
 EXIT_USAGE = 2
 EXIT_SIGNAL = 128  # plus the number of the signal, as in shells
 # Raised by click 8.2 where 8.1 prints the help.
 _NO_ARGUMENTS: type[click.UsageError] | tuple[()] = getattr(click.exceptions, "NoArgsIsHelpError", ())
-_ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
-
 
 _VERBS = {  # by their purpose; the modules of the others are not imported
     "Make a store": {"build": "build", "plan": "build", "calibrate": "calibrate", "compare": "calibrate", "weights": "calibrate",
@@ -149,7 +148,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _interrupted(number: signal.Signals, then: str = "") -> int:
-    complain(_ENDINGS.get(number, number.name) + then)
+    complain(ENDINGS.get(number, number.name) + then)
     return EXIT_SIGNAL + number
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from fpstore.start import ENDINGS
+
 _PATIENCE_SECONDS = 2.0
 
 
@@ -75,8 +76,8 @@ def raised_as_exceptions() -> Iterator[None]:
             _Raised.error = Interrupted(number)
             raise _Raised.error
 
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    handled = [number for number in _SIGNALS if before[number] != signal.SIG_IGN]
+    before = {number: signal.getsignal(number) for number in ENDINGS}
+    handled = [number for number in ENDINGS if before[number] != signal.SIG_IGN]
     for number in handled:
         signal.signal(number, handle)
     try:

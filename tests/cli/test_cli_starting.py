@@ -1,4 +1,4 @@
-"""Ctrl-C while the command is loaded: it ends with a line and the usual code, as it does later."""
+"""A signal while the command is loaded: it ends with a line and the usual code, as it does later."""
 
 import os
 import subprocess
@@ -10,14 +10,14 @@ from speeds import crossed, slow
 
 import fpstore
 
-# Sends SIGINT to the process when it begins to look for a module.
+# Sends a signal to the process when it begins to look for a module.
 SENDER = """
 import os, signal, sys
 
 class Sender:
     def find_spec(self, name, path=None, target=None):
         if name == os.environ["INTERRUPTED_AT"]:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.Signals[os.environ["SENT"]])
 
 sys.meta_path.insert(0, Sender())
 """
@@ -26,10 +26,10 @@ IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 MODULES = ["fpstore._kernel", "numpy", "fpstore.store", "fpstore.cli", "click", "fpstore.cli.verb"]
 
 
-def started(folder: Path, module: str, command: list[str]) -> tuple[int, str, str]:
+def started(folder: Path, module: str, command: list[str], sent: str = "SIGINT") -> tuple[int, str, str]:
     """Run a command that gets the signal when it loads a module; return its code and outputs."""
     (folder / "sitecustomize.py").write_text(SENDER)
-    environment = {**os.environ, "PYTHONPATH": str(folder), "INTERRUPTED_AT": module}
+    environment = {**os.environ, "PYTHONPATH": str(folder), "INTERRUPTED_AT": module, "SENT": sent}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
@@ -44,6 +44,11 @@ def command_of(folder: Path, way: str) -> list[str]:
 @pytest.mark.parametrize(("module", "way"), crossed(MODULES, ["module", "script"], share=4))
 def test_an_interrupt_while_modules_are_loaded_is_one_line(tmp_path: Path, module: str, way: str) -> None:
     assert started(tmp_path, module, command_of(tmp_path, way)) == (130, "", "fpstore: interrupted\n")
+
+
+@pytest.mark.parametrize(("sent", "code", "words"), [("SIGTERM", 143, "terminated"), slow("SIGHUP", 129, "hung up")])
+def test_other_signals_are_one_line_too(tmp_path: Path, sent: str, code: int, words: str) -> None:
+    assert started(tmp_path, "numpy", command_of(tmp_path, "module"), sent) == (code, "", f"fpstore: {words}\n")
 
 
 @pytest.mark.parametrize("way", [slow("module"), "script"])

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path
 from fpstore.base.resources import checked_resources, parse_size
@@ -309,8 +311,9 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
+    from fpstore.io.parquet import TableRows
     from fpstore.io.source import Projection
-    from fpstore.jobs.dedup import dedup_job, deduplicate, rows_of_flags
+    from fpstore.jobs.dedup import dedup_job, deduplicate
     from fpstore.jobs.grouping import Grouping
 
     resources = checked_resources(memory, threads, progress)
@@ -319,7 +322,8 @@ def dedup(
     corpus = open_corpus(source, text is True, encoding=encoding)
     folder = None if resume is None else check_path(resume, "resume")
     found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
-    return found._replace(kept=rows_of_flags(corpus, found.kept), clusters=found.clusters.held())
+    kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
+    return found._replace(kept=kept, clusters=found.clusters.held())
 
 
 def repair(

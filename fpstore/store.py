@@ -58,10 +58,10 @@ class Store:
 
     Every method raises ClosedStoreError after :meth:`close`, InputError for a wrong argument, CorruptStoreError where it meets
     damage; a change raises ReadOnlyError in a store that is open for reading, and StorageError where the disk is full or refuses
-    the write, which then has changed nothing. Arguments that several methods have mean the same in each: ``radius`` is by default
-    the store's, and a probe with a larger one compares every fingerprint, with a :class:`ScanWarning`; ``threads`` are by default
-    one per processor, ``memory`` is a budget as for :func:`fpstore.build`, ``progress`` is called as
-    ``progress(phase, done, total)`` from any thread, where total is None if it is not known.
+    the write, which then has changed nothing. Arguments that several methods have mean the same in each: ``radius``, from 0 to
+    the width, is by default the store's, and a probe with a larger one compares every fingerprint, with a :class:`ScanWarning`;
+    ``threads`` are by default one per processor, ``memory`` is a budget as for :func:`fpstore.build`, ``progress`` is called as
+    ``progress(phase, done, total)`` from any thread, where total is None if it is not known; ``sync`` is as for :meth:`insert`.
     """
 
     def __init__(
@@ -233,27 +233,23 @@ class Store:
         radius = self._checked_radius(radius, snapshot)
         if limit is None:
             return self._outer(snapshot.probe(value, radius))
-        return next(iter(self._probed(snapshot, row_of_number(value, self._width.words), radius, 1, limit)))
+        return next(iter(self._found(snapshot, row_of_number(value, self._width.words), radius, 1, limit)))
 
     def _one(self, fingerprint: Any) -> int:
-        """Check one fingerprint, and return it as the kernel knows it."""
         return self._width.inner(check_fingerprint(fingerprint, self._width))
 
     def _many(self, fingerprints: Any) -> Words:
-        """Check one fingerprint or many, and return them as rows."""
         if not is_one(fingerprints, self._width):
             return check_fingerprints(fingerprints, self._width)
         return row_of_number(self._one(fingerprints), self._width.words)
 
     def _rows(self, fingerprints: Any, ids: Any) -> tuple[Words, Words | list[str] | None]:
-        """Check fingerprints and ids, one or many."""
         if ids is not None and is_one(fingerprints, self._width):
             ids = [check_id(ids)]
         rows = self._many(fingerprints)
         return rows, None if ids is None else check_ids(ids, len(rows))
 
     def _outer(self, matches: MatchList) -> MatchList:
-        """Return matches with fingerprints as users know them."""
         if self._same_numbers:
             return matches
         outer = self._width.outer
@@ -264,11 +260,15 @@ class Store:
         lims, rows, distances = columns
         return Matches(lims, rows, distances, IdLookup(self.path, snapshot), self._width, queries, **about)
 
-    def _probed(self, snapshot: Snapshot, queries: Words, radius: int, threads: int | None, limit: int | None) -> Matches:
+    def _found(
+        self, snapshot: Snapshot, queries: Words, radius: int, threads: int | None, limit: int | None, scanned: bool = False
+    ) -> Matches:
         threads = parse_threads(threads)
         if limit is None:
-            return self._matches(snapshot, queries, snapshot.probe_columns(queries, radius, threads))
-        columns, more = snapshot.probe_nearest(queries, radius, threads, check_whole(limit, 1, MOST_LIMIT, "limit"))
+            find = snapshot.scan_columns if scanned else snapshot.probe_columns
+            return self._matches(snapshot, queries, find(queries, radius, threads))
+        find_nearest = snapshot.scan_nearest if scanned else snapshot.probe_nearest
+        columns, more = find_nearest(queries, radius, threads, check_whole(limit, 1, MOST_LIMIT, "limit"))
         return self._matches(snapshot, queries, columns, more=more)
 
     def _checked_radius(self, radius: int | None, snapshot: Snapshot) -> int:
@@ -295,18 +295,12 @@ class Store:
         Parameters
         ----------
         fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
-        radius : int, optional
-            0 to the width.
         limit : int, optional
             Keep at most this many matches of each query, the nearest; ``more`` marks the queries that have others.
-
-        Returns
-        -------
-        Matches
         """
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        return self._probed(snapshot, queries, self._checked_radius(radius, snapshot), threads, limit)
+        return self._found(snapshot, queries, self._checked_radius(radius, snapshot), threads, limit)
 
     def probe_batches(
         self, fingerprints: Any, radius: int | None = None, *, threads: int | None = None, matches: int = 1 << 22
@@ -341,12 +335,7 @@ class Store:
         """
         snapshot = self._snapshot()
         queries = check_fingerprints(fingerprints, self._width)
-        radius = check_radius(radius, self.width)
-        if limit is not None:
-            limit = check_whole(limit, 1, MOST_LIMIT, "limit")
-            columns, more = snapshot.scan_nearest(queries, radius, parse_threads(threads), limit)
-            return self._matches(snapshot, queries, columns, more=more)
-        return self._matches(snapshot, queries, snapshot.scan_columns(queries, radius, parse_threads(threads)))
+        return self._found(snapshot, queries, check_radius(radius, self.width), threads, limit, scanned=True)
 
     def nearest(self, fingerprint: int, count: int, *, max_radius: int | None = None) -> MatchList:
         """Find the ``count`` stored fingerprints that are nearest to a fingerprint; of equally distant ones, the smallest.
@@ -362,10 +351,6 @@ class Store:
             At least 1. There are fewer matches if fewer fingerprints are stored, or lie within ``max_radius``.
         max_radius : int, optional
             The largest distance of a match, 0 to the width; by default the width.
-
-        Returns
-        -------
-        MatchList
 
         Examples
         --------
@@ -387,10 +372,6 @@ class Store:
         fingerprints : array or sequence of fingerprints, as for :func:`fpstore.build`
         count, max_radius, threads
             As for :meth:`nearest`.
-
-        Returns
-        -------
-        Matches
         """
         return self._nearest(check_fingerprints(fingerprints, self._width), count, max_radius, threads)
 
@@ -439,15 +420,9 @@ class Store:
     # Whole-corpus jobs
 
     def pairs(
-        self,
-        radius: int | None = None,
-        *,
-        duplicates: bool = False,
-        memory: int | str | None = None,
-        threads: int | None = None,
-        progress: Progress | None = None,
-        resume: str | os.PathLike[str] | None = None,
-    ) -> Iterator[Pairs]:
+        self, radius: int | None = None, *, duplicates: bool = False, memory: int | str | None = None,
+        threads: int | None = None, progress: Progress | None = None, resume: str | os.PathLike[str] | None = None,
+    ) -> Iterator[Pairs]:  # fmt: skip
         """Yield every pair of stored fingerprints within the radius, once, in batches, as of the moment of the call.
 
         The pairs are found by a join of permuted tables (Manku, Jain, Das Sarma, WWW 2007, section 3; Qin and Xiao, *Pigeonring*,
@@ -455,8 +430,6 @@ class Store:
 
         Parameters
         ----------
-        radius : int, optional
-            0 to the width.
         duplicates : bool
             Also yield each fingerprint of several documents, as a pair with itself at distance 0, before all other pairs. Its
             ``rows_of_ids`` and tables list each pair of its ids once: n (n - 1) / 2 rows of n ids, 65,536 at a time.
@@ -492,21 +465,14 @@ class Store:
         >>> [tuple(pair) for batch in store.pairs(radius=2) for pair in batch]
         [(8, 11, 2)]
         """
-        from fpstore.jobs.store_job import pairs_job, taken_from
+        from fpstore.jobs.store_job import pairs_job, yielded
 
-        return pairs_job(taken_from(self, radius, memory, threads, progress), duplicates).pairs(resume)
+        return yielded(pairs_job(self, radius, duplicates, checked_resources(memory, threads, progress)), resume)
 
     def clusters(
-        self,
-        radius: int | None = None,
-        *,
-        group: str | None = None,
-        keep: str = "first",
-        memory: int | str | None = None,
-        threads: int | None = None,
-        progress: Progress | None = None,
-        resume: str | os.PathLike[str] | None = None,
-    ) -> Clusters:
+        self, radius: int | None = None, *, group: str | None = None, keep: str = "first", memory: int | str | None = None,
+        threads: int | None = None, progress: Progress | None = None, resume: str | os.PathLike[str] | None = None,
+    ) -> Clusters:  # fmt: skip
         """Return the groups of two or more documents that near-duplicates form.
 
         Two documents are connected if their fingerprints are equal or within the radius, and so are those that a chain of such
@@ -514,8 +480,6 @@ class Store:
 
         Parameters
         ----------
-        radius : int, optional
-            0 to the width.
         group : {"connected", "greedy"}, optional
             Connected components; or groups without chains, in which every member is within the radius of its
             representative. In each component, the first document by the rule below represents a group and takes all documents
@@ -529,10 +493,6 @@ class Store:
         memory, threads, progress, resume : optional
             As for :meth:`pairs`. Besides, about 12 bytes per document are held, and what clusters themselves take.
 
-        Returns
-        -------
-        Clusters
-
         Examples
         --------
         >>> import fpstore, tempfile, os
@@ -541,22 +501,16 @@ class Store:
         >>> list(store.clusters(radius=2))
         [['a', 'b', 'c']]
         """
-        from fpstore.jobs.store_job import clusters_job, taken_from
+        from fpstore.jobs.store_job import clusters_job
 
-        taken = taken_from(self, radius, memory, threads, progress)
-        return clusters_job(taken, group, keep, self.fingerprinter).clusters(resume)
+        job = clusters_job(self, radius, group, keep, checked_resources(memory, threads, progress))
+        with job.checkpoint(resume) as checkpoint:
+            return job.run(checkpoint).held()
 
     def join(
-        self,
-        other: Store | Any,
-        radius: int | None = None,
-        *,
-        ids: Any = None,
-        memory: int | str | None = None,
-        threads: int | None = None,
-        progress: Progress | None = None,
-        resume: str | os.PathLike[str] | None = None,
-    ) -> Iterator[Pairs]:
+        self, other: Store | Any, radius: int | None = None, *, ids: Any = None, memory: int | str | None = None,
+        threads: int | None = None, progress: Progress | None = None, resume: str | os.PathLike[str] | None = None,
+    ) -> Iterator[Pairs]:  # fmt: skip
         """Yield every pair of a stored fingerprint and one of another set within the radius, once, in batches.
 
         The store's own tables answer where the other set is small; otherwise both sets are sorted by tables made for the join,
@@ -567,8 +521,6 @@ class Store:
         other : Store, fingerprints, or a reader of ``fpstore.io``
             The other set, of the same width. Fingerprints are given as for :func:`fpstore.build`. Not a path:
             open it with :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
-        radius : int, optional
-            0 to the width.
         ids : optional
             The ids of the other fingerprints, unless they are a store: integers or strings. By default the row number.
         memory, threads, progress, resume : optional
@@ -587,9 +539,9 @@ class Store:
         >>> [tuple(pair) for batch in store.join([0b1011, 0b1000], radius=2) for pair in batch]
         [(8, 8, 0), (8, 11, 2)]
         """
-        from fpstore.jobs.store_job import join_job, taken_from
+        from fpstore.jobs.store_job import join_job, yielded
 
-        return join_job(taken_from(self, radius, memory, threads, progress), self, other, ids).pairs(resume)
+        return yielded(join_job(self, other, radius, ids, checked_resources(memory, threads, progress)), resume)
 
     # Changing
 
@@ -643,8 +595,6 @@ class Store:
         ids : int or str, or array or sequence
             One per fingerprint: integers or strings, whichever the store has. For integer ids without an index (``index_ids``),
             each call reads the whole id map once.
-        sync : str, optional
-            As for :meth:`insert`.
 
         Returns
         -------
@@ -680,12 +630,8 @@ class Store:
         ----------
         fingerprint : int
         id : int or str
-        radius : int, optional
-            0 to the width.
         always : bool
             Insert even if there are matches.
-        sync : str, optional
-            As for :meth:`insert`.
 
         Returns
         -------
@@ -700,15 +646,9 @@ class Store:
         return self._outer(writer.probe_insert_one(value, identifier, radius, always, sync))
 
     def probe_insert_many(
-        self,
-        fingerprints: Any,
-        ids: Any = None,
-        radius: int | None = None,
-        *,
-        always: bool = False,
-        threads: int | None = None,
+        self, fingerprints: Any, ids: Any = None, radius: int | None = None, *, always: bool = False, threads: int | None = None,
         sync: str | None = None,
-    ) -> Matches:
+    ) -> Matches:  # fmt: skip
         """Do :meth:`probe_insert` for each row in order, as one change: the second of two near-duplicates finds the first.
 
         Parameters
@@ -743,8 +683,6 @@ class Store:
         fingerprints : one fingerprint, or array or sequence of them, optional
             Fingerprints to remove with all their ids. With ``ids``, one for each fingerprint, only the pair of each row goes, and
             the other ids of these fingerprints and the other fingerprints of these ids stay.
-        sync : str, optional
-            As for :meth:`insert`.
 
         Returns
         -------
@@ -781,13 +719,9 @@ class Store:
     # The whole store
 
     def merge(
-        self,
-        *,
-        at: float | None = None,
-        memory: int | str | None = None,
-        threads: int | None = None,
+        self, *, at: float | None = None, memory: int | str | None = None, threads: int | None = None,
         progress: Progress | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Fold inserts and deletes into a new generation of tables.
 
         Readers go on meanwhile, and so do inserts of other threads. Tables are merged as streams, without sorting them again. If
@@ -798,7 +732,6 @@ class Store:
         at : float, optional
             Merge only if the delta has reached this share of the tables, and 65,536 changes, as with ``merge_at`` of
             :func:`fpstore.open`; in any case, wait for a merge in the background.
-        memory, threads, progress : optional
 
         Raises
         ------
@@ -810,13 +743,9 @@ class Store:
         writer.merge(checked_resources(memory, threads, progress), at=at)
 
     def absorb(
-        self,
-        *others: str | os.PathLike[str],
-        renumber: bool = False,
-        memory: int | str | None = None,
-        threads: int | None = None,
-        progress: Progress | None = None,
-    ) -> None:
+        self, *others: str | os.PathLike[str], renumber: bool = False, memory: int | str | None = None,
+        threads: int | None = None, progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         """Add the content of other stores, and :meth:`merge`; inserts wait meanwhile.
 
         Parameters
@@ -827,7 +756,6 @@ class Store:
         renumber : bool
             Renumber the integer ids of each other store, in turn, from the largest so far. By default ids do
             not change: row numbers of two stores are then the same ids of different documents.
-        memory, threads, progress : optional
 
         Raises
         ------
@@ -857,7 +785,6 @@ class Store:
         ----------
         design : str
             The name of a design, or ``auto``, which is the planner's choice. A list of tables needs a new build.
-        memory, threads, progress : optional
         """
         writer = self._changing()
         if not isinstance(check_design(design, self.radius, self.width), str):
@@ -865,15 +792,9 @@ class Store:
         writer.redesign(checked_resources(memory, threads, progress), design)
 
     def split(
-        self,
-        folder: str | os.PathLike[str],
-        bits: int,
-        *,
-        overwrite: bool = False,
-        memory: int | str | None = None,
-        threads: int | None = None,
-        progress: Progress | None = None,
-    ) -> list[Path]:
+        self, folder: str | os.PathLike[str], bits: int, *, overwrite: bool = False, memory: int | str | None = None,
+        threads: int | None = None, progress: Progress | None = None,
+    ) -> list[Path]:  # fmt: skip
         """Write the content to several stores, one for each value of the leading bits: the inverse of :meth:`absorb`.
 
         Parameters
@@ -884,7 +805,6 @@ class Store:
             1 to 8, for 2 to 256 stores, some of which may be empty.
         overwrite : bool
             Replace existing stores.
-        memory, threads, progress : optional
 
         Returns
         -------

@@ -12,7 +12,7 @@ from fpstore import _kernel
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of, spans
 
-PIECE_BYTES = 1 << 22  # strings that are made, copied or written together: memory is bounded in bytes, not in strings
+STRINGS_BYTES = 1 << 22  # strings that are made, copied or written together: memory is bounded in bytes, not in strings
 
 
 def hash_of(string: bytes) -> int:
@@ -21,8 +21,8 @@ def hash_of(string: bytes) -> int:
 
 
 def string_spans(strings: Sequence[str] | Sequence[bytes]) -> Iterator[slice]:
-    """Yield slices of strings that have PIECE_BYTES together, of text that is ASCII; a longer string is alone."""
-    return spans(lims_of(np.fromiter(map(len, strings), np.int64, len(strings))), PIECE_BYTES)
+    """Yield slices of strings that have STRINGS_BYTES together, of text that is ASCII; a longer string is alone."""
+    return spans(lims_of(np.fromiter(map(len, strings), np.int64, len(strings))), STRINGS_BYTES)
 
 
 class StringColumn:

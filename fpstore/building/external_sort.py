@@ -76,7 +76,7 @@ class NumberedRows(NamedTuple):
         return sort_room(self.size, words_of(self.keys)), number_room(self.size, int(most))
 
 
-class Digits:
+class DigitCounts:
     """How many rows have each value of a digit of their keys (``sizes``), and where they end in order of the digit (``ends``).
 
     ``depth`` is the first bit of the digit; all its bits lie in one word.
@@ -110,10 +110,10 @@ def sort_rows(rows: NumberedRows, out: Columns, threads: int, stop: _kernel.Stop
     ``depth`` is a number of leading bits in which all keys agree.
     """
     all_bits = WORD_BITS * words_of(rows.keys)
-    digits = _digits_at(rows, depth, threads, stop)
+    digits = _counted_digits(rows, depth, threads, stop)
     if rows.size and int(digits.sizes.max()) == rows.size:  # a prefix that all have, or equal keys
         depth = min(_shared_bits(rows.keys), all_bits - 1)
-        digits = _digits_at(rows, depth, threads, stop)
+        digits = _counted_digits(rows, depth, threads, stop)
     digits.scatter(out)
     depth += len(digits.sizes).bit_length() - 1
     if depth == all_bits:
@@ -149,12 +149,12 @@ def _sort_within(rows: Columns, spare: NumberedRows, threads: int, stop: _kernel
             column[start : start + COPY_ROWS] = values[start : start + COPY_ROWS]
 
 
-def _digits_at(rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop | None) -> Digits:
+def _counted_digits(rows: NumberedRows, depth: int, threads: int, stop: _kernel.Stop | None) -> DigitCounts:
     """Count digits that make parts small enough to be sorted in the cache, if keys are even."""
     bits = LEAST_BITS
     while bits < MOST_BITS and rows.size >> bits > PART_ROWS:
         bits += 1
-    return Digits(rows, depth, min(bits, WORD_BITS - depth % WORD_BITS), threads, stop)
+    return DigitCounts(rows, depth, min(bits, WORD_BITS - depth % WORD_BITS), threads, stop)
 
 
 def _shared_bits(keys: Words) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fpstore.base.aliases import Words
 from fpstore.base.arguments import is_iterable
-from fpstore.base.strings import PIECE_BYTES, StringColumn
+from fpstore.base.strings import STRINGS_BYTES, StringColumn
 from fpstore.base.width import Width
 from fpstore.errors import InputError, counted, show
 from fpstore.io.check import check_fingerprints, check_ids, is_image_hash, is_row, unequal
@@ -120,7 +120,7 @@ def _some_ids(ids: Iterator[Any]) -> list[Any]:
     for one in islice(ids, SINGLE_ROWS):
         taken.append(one)
         size += len(one) if isinstance(one, str) else 0
-        if size >= PIECE_BYTES:
+        if size >= STRINGS_BYTES:
             break
     return taken
 

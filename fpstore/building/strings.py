@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Groups, Words
 from fpstore.base.arguments import MAX_ID_BYTES
-from fpstore.base.strings import PIECE_BYTES, StringColumn, string_spans
+from fpstore.base.strings import STRINGS_BYTES, StringColumn, string_spans
 from fpstore.building.columns import COPY_ROWS, Column
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.files import write_all
@@ -200,7 +200,7 @@ class StringSpool:
         at = 0
         for ends in self._ends.pieces():
             while len(ends):
-                size = max(int(np.searchsorted(ends, np.uint64(at + PIECE_BYTES), side="right")), 1)
+                size = max(int(np.searchsorted(ends, np.uint64(at + STRINGS_BYTES), side="right")), 1)
                 yield ends[:size]
                 ends, at = ends[size:], int(ends[size - 1])
 

@@ -219,12 +219,12 @@ _KINDS: dict[str, Callable[[_Case], str]] = {
     "typos": _typos, "words": _words, "drop": _drop, "swap": _swap, "repeat": _repeat, "numbers": _numbers,
     "boilerplate": _boilerplate, "truncate": _truncate, "case": _case, "punctuation": _punctuation, "spaces": _spaces,
 }  # fmt: skip
-KINDS = tuple(_KINDS)
+TEXT_CHANGES = tuple(_KINDS)
 _SHARES = {"numbers", "boilerplate", "truncate"}  # an amount of 1 is all of the text, not one thing
 
 
 class TextChange(NamedTuple):
-    """A way to make a near-duplicate, one of :data:`KINDS`.
+    """A way to make a near-duplicate, one of :data:`TEXT_CHANGES`.
 
     From 1 on, the amount is the number of words, sentences or characters that change; below 1, their share. For ``numbers``,
     ``boilerplate`` and ``truncate`` it is always a share: of the numbers, of the length of the text.
@@ -264,7 +264,7 @@ def parse_change(text: str) -> TextChange:
     kind, amount = kind_and_amount(text)
     if kind not in _KINDS:
         raise InputError(
-            f"a change is one of {', '.join(KINDS)} with an amount, as words=2 or typos=0.01: got {show(text)}", got=text
+            f"a change is one of {', '.join(TEXT_CHANGES)} with an amount, as words=2 or typos=0.01: got {show(text)}", got=text
         )
     if kind in _SHARES and not 0 < (amount or 0) <= 1:
         raise InputError(f"{kind} takes a share above 0 and up to 1, as {kind}=0.1: got {show(text)}", got=text)

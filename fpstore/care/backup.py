@@ -123,23 +123,19 @@ def copy_file(path: Path, source: int, target: Path, size: int) -> Iterator[int]
 
 
 def _copy_data(path: Path, source: int, target: int, size: int) -> Iterator[int]:
-    """Copy the file without its holes; yield the end of each step."""
     for at, end in data_ranges(source, size):
         while at < end:
-            copied = _copy_some(path, source, target, at, min(end - at, COPY_BYTES))
+            count = min(end - at, COPY_BYTES)
+            try:
+                copied = os.copy_file_range(source, target, count, at, at)
+            except OSError as error:
+                if error.errno not in _NO_COPY_RANGE:
+                    raise
+                # Reading shows whether the source has failed, and where.
+                data = read_at(source, path, at, count)
+                write_all(target, data, at)
+                copied = len(data)
             if not copied:
                 raise CorruptStoreError(f"{path}: became shorter than {at} bytes while it was copied", path=path, got=at)
             at += copied
             yield at
-
-
-def _copy_some(path: Path, source: int, target: int, at: int, count: int) -> int:
-    try:
-        return os.copy_file_range(source, target, count, at, at)
-    except OSError as error:
-        if error.errno not in _NO_COPY_RANGE:
-            raise
-    # Reading shows whether the source has failed, and where.
-    data = read_at(source, path, at, count)
-    write_all(target, data, at)
-    return len(data)

@@ -6,7 +6,6 @@ LMDB files are read page by page, without LMDB. Each record has a checksum of it
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -82,7 +81,7 @@ class RowFile:
         self._column.close()
 
 
-class IntactRecords(ABC):
+class IntactRecords:
     """The intact records of an LMDB file (None: nothing of it can be trusted), by number, in the order of their ``keys``.
 
     ``shape`` is what the manifest says of the file, if there is one; ``words`` is the number of words of a key.
@@ -100,9 +99,8 @@ class IntactRecords(ABC):
         if self._descriptor >= 0:
             self._find(folder, memory)
 
-    @abstractmethod
     def _is_intact(self, key: int, value: bytes) -> bool:
-        """Whether a value belongs to a key."""
+        raise NotImplementedError
 
     def _find(self, folder: Path, memory: int) -> None:
         """Sort the found records by key; of copies on pages that are not in use, the first counts."""
@@ -202,33 +200,27 @@ class StringRecords(IntactRecords):
 # The log
 
 
-class IntactLog:
-    """The whole records of a log: ``pieces`` in order, their ``count``, and the missing parts in words (``losses``).
+def intact_log(path: Path, header: LogHeader, end: int | None, folder: Path) -> tuple[list[Records], list[str]]:
+    """Return the whole records of a log, in order, and the missing parts in words.
 
     ``end`` is where the log ends, if that is known; a temporary file goes to the folder.
     """
-
-    def __init__(self, path: Path, header: LogHeader, end: int | None, folder: Path) -> None:
-        with _readable(path, folder) as descriptor:
-            self.pieces = list(_found(LogFile(descriptor, path, header), end))
-        self.count = sum(records.last - records.first + 1 for records in self.pieces)
-        self.losses: list[str] = []
-        expected, missing = 1, []
-        for records in self.pieces:
-            if records.first > expected:
-                last = records.first - 1
-                missing.append(f"{expected} to {last}" if last > expected else f"{expected}")
-            expected = records.last + 1
-        if missing:
-            one = len(missing) == 1 and missing[0].isdigit()
-            what, it = ("record", "it") if one else ("records", "they")
-            then = f"what {it} inserted is missing, what {it} deleted is back"
-            self.losses.append(f"log {what} {', '.join(missing)}: {then}; later ones were applied")
-        if end is None or end > (self.pieces[-1].end if self.pieces else HEADER_BYTES):
-            perhaps = ", if there were any" if end is None else ""
-            self.losses.append(
-                f"log records after {expected - 1}{perhaps}: what they inserted is missing, what they deleted is back"
-            )
+    with _readable(path, folder) as descriptor:
+        pieces = list(_found(LogFile(descriptor, path, header), end))
+    expected, missing, losses = 1, list[str](), list[str]()
+    for records in pieces:
+        if records.first > expected:
+            last = records.first - 1
+            missing.append(f"{expected} to {last}" if last > expected else f"{expected}")
+        expected = records.last + 1
+    if missing:
+        what, it = ("record", "it") if len(missing) == 1 and missing[0].isdigit() else ("records", "they")
+        then = f"what {it} inserted is missing, what {it} deleted is back"
+        losses.append(f"log {what} {', '.join(missing)}: {then}; later ones were applied")
+    if end is None or end > (pieces[-1].end if pieces else HEADER_BYTES):
+        perhaps = ", if there were any" if end is None else ""
+        losses.append(f"log records after {expected - 1}{perhaps}: what they inserted is missing, what they deleted is back")
+    return pieces, losses
 
 
 def _found(log: LogFile, end: int | None) -> Iterator[Records]:

@@ -22,12 +22,12 @@ from fpstore.base.strings import StringColumn
 from fpstore.base.width import comparable, row_of_number, rows_to_numbers
 from fpstore.building.external_sort import Sorter
 from fpstore.care.damaged_store import DAMAGE, DamagedStore, note_fault, seal_digest
-from fpstore.care.intact import NONE, IdRecords, IntactLog, LogChanges, RowFile, StringRecords
+from fpstore.care.intact import NONE, IdRecords, LogChanges, RowFile, StringRecords, intact_log
 from fpstore.care.reports import RepairReport
 from fpstore.design.tables import REFERENCES, ROWS, identity
 from fpstore.errors import CorruptStoreError, InputError, StorageError, counted
 from fpstore.format.column_table import ColumnTable, block_counts
-from fpstore.format.log import LOG_FILE, LogHeader
+from fpstore.format.log import LOG_FILE, LogHeader, Records
 from fpstore.format.mapping import IDS_FILE
 from fpstore.format.packed_table import PackedTable
 from fpstore.format.record import LAST_ROW
@@ -46,29 +46,28 @@ LOST_LOG = "the log: all that was inserted or deleted since the last merge, if a
 Record = tuple[Words, Words]  # how many ids each fingerprint of a block has, and the ids
 
 
-class LossList:
+class LossList(Sink):
     """The list of losses: rows of a kind, a fingerprint and an id, where both may be empty; without rows, there is no file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.counts: Counter[str] = Counter()  # of each kind
         try:
-            self._sink = Sink(path)
+            super().__init__(path)
         except (InputError, StorageError) as error:  # it names a folder, or cannot be made
             advice = "choose another place for the list of losses (lost=, --lost)"
             raise StorageError(f"{path}: {error}: {advice}", path=path) from error
-        self.abort = self._sink.abort  # removes the file, unless it is finished
 
     def add(self, kind: str, fingerprints: Iterable[str], ids: Iterable[str]) -> None:
         """Append rows of a kind."""
         lines = [f"{kind}\t{fingerprint}\t{identifier}\n" for fingerprint, identifier in zip(fingerprints, ids, strict=True)]
         self.counts[kind] += len(lines)
-        self._sink.write("".join(lines).encode())
+        self.write("".join(lines).encode())
 
     def finish(self) -> bool:
         """Make the file durable under its final name; return whether there is a file."""
         if self.counts.total():
-            self._sink.commit()
+            self.commit()
         return self.counts.total() > 0
 
 
@@ -285,10 +284,9 @@ class RecoveredRows:
         self._strings = StringRecords(path, shape, folder, memory // 8)
         start = store.log if store.manifest is None else LogHeader.of(store.manifest)
         log = self._read_log()
-        self._changes = LogChanges([] if log is None else log.pieces, width.words, None if start is None else start.first_string)
-        self.expected = None if start is None else start.totals  # what the store held, if that is known
-        if log is not None and log.pieces:
-            self.expected = log.pieces[-1].change.totals
+        self._changes = LogChanges(log, width.words, None if start is None else start.first_string)
+        # What the store held, if that is known.
+        self.expected = log[-1].change.totals if log else None if start is None else start.totals
         if self.expected is None:
             self.next_row, self.id_kind = 0, "string" if len(self._strings) else "integer"
             report.losses.append(f"the kind of ids: taken for {self.id_kind}s")
@@ -312,20 +310,18 @@ class RecoveredRows:
             return None, None
         return path, shape
 
-    def _read_log(self) -> IntactLog | None:
+    def _read_log(self) -> list[Records]:
         store, report = self._store, self._report
+        pieces, losses = list[Records](), [LOST_LOG]
         if store.log is not None:
             try:
-                log = IntactLog(store.folder / LOG_FILE, store.log, store.log_end, self._folder)
+                pieces, losses = intact_log(store.folder / LOG_FILE, store.log, store.log_end, self._folder)
             except DAMAGE as error:
                 report.note(error)
-            else:
-                report.losses += log.losses
-                if log.count:
-                    report.actions.append(f"applied {counted(log.count, 'log record')}")
-                return log
-        report.losses.append(LOST_LOG)
-        return None
+        report.losses += losses
+        if count := sum(records.last - records.first + 1 for records in pieces):
+            report.actions.append(f"applied {counted(count, 'log record')}")
+        return pieces
 
     def rows(self, options: Options, progress: Progress | None) -> Iterator[Batch]:
         """Yield the rows of the new store, and note losses; a next row number that is lost too follows from the ids."""
@@ -361,7 +357,6 @@ class RecoveredRows:
             yield self._named(rows, numbers) if self.id_kind == "string" else Batch(rows, numbers)
 
     def _named(self, fingerprints: Words, numbers: Words) -> Batch:
-        """Return rows with the strings of their ids, as far as these are left."""
         logged = self._changes.strings
         names = [logged.get(n) or name for n, name in zip(numbers.tolist(), self._strings.get(numbers), strict=True)]
         has_name = np.array([name is not None for name in names], bool)

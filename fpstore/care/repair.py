@@ -6,8 +6,7 @@ import fcntl
 import glob
 import itertools
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,13 @@ def repair_store(path: Path, output: Path | None, in_place: bool, lost: Path | N
             _keep_writers_away(path, stack)
         report = _repaired(path, target, in_place, lost, resources)
         if in_place and not report.sound:
-            _exchange(target, path)
+            with refusing(path):
+                try:
+                    exchange(target, path)
+                except OSError:
+                    remove_tree(target)  # it has the name of the damaged store
+                    raise
+                sync_folder(path.parent)
             report.output, report.damaged = str(path), str(target)
             report.actions.append(f"{path} is the repaired store now; the damaged one is {target}")
     return report
@@ -80,16 +85,6 @@ def _free_name(path: Path, ending: str, suffix: str = "") -> Path:
         for number in itertools.chain([""], map("-{}".format, itertools.count(2)))
     )
     return next(name for name in names if not (name.exists() or name.is_symlink()))
-
-
-def _exchange(new: Path, path: Path) -> None:
-    with refusing(path):
-        try:
-            exchange(new, path)
-        except OSError:
-            remove_tree(new)  # it has the name of the damaged store
-            raise
-        sync_folder(path.parent)
 
 
 def _put_back(path: Path) -> None:
@@ -121,8 +116,10 @@ def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: R
     report = RepairReport()
     store = DamagedStore(path, report)
     if not report.faults:
-        with _noted(report):
+        try:
             report.faults += _verified(path, resources)[1]
+        except DAMAGE as error:
+            report.note(error)
     if not report.faults:
         report.sound = True
         return report
@@ -150,31 +147,18 @@ def _repaired(path: Path, target: Path, in_place: bool, lost: Path, resources: R
             report.output = str(target)
             if losses.finish():  # before the store is there: whoever has the store has the list
                 report.lost_file = str(losses.path)
-                report.actions.append(
-                    f"wrote {losses.path}: what is known of what was lost (kind, fingerprint, id); "
-                    "an id there may have been deleted before"
-                )
+                known = "what is known of what was lost (kind, fingerprint, id); an id there may have been deleted before"
+                report.actions.append(f"wrote {losses.path}: {known}")
     finally:
         losses.abort()
     return report
 
 
-@contextmanager
-def _noted(report: RepairReport) -> Iterator[None]:
-    try:
-        yield
-    except DAMAGE as error:
-        report.note(error)
-
-
 def _verified(path: Path, resources: Resources) -> tuple[Snapshot, list[dict[str, Any]]]:
     """Return a store's snapshot, whose files are closed, and what is wrong with it."""
-    tracker = Tracker(path)
-    try:
+    with closing(Tracker(path)) as tracker:
         snapshot = tracker.snapshot()
         return snapshot, verify_store(snapshot, tracker.log, resources.progress).faults
-    finally:
-        tracker.close()
 
 
 def _write(store: DamagedStore, rows: RecoveredRows, new: Path, resources: Resources) -> None:

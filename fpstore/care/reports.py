@@ -7,18 +7,11 @@ from typing import Any
 
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.disk.refusals import TOO_MANY_FILES
-from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError, StorageError
-
-
-def is_damage(error: FpstoreError) -> bool:
-    """Whether an error concerns the store rather than this process (memory, open files, a closed store)."""
-    if isinstance(error, (MemoryLimitError, ClosedStoreError)):
-        return False
-    return not (isinstance(error, StorageError) and error.errno in TOO_MANY_FILES)
+from fpstore.errors import ClosedStoreError, FpstoreError, MemoryLimitError
 
 
 def _add_fault(faults: list[dict[str, Any]], error: FpstoreError, message: str) -> None:
-    if not is_damage(error):
+    if isinstance(error, (MemoryLimitError, ClosedStoreError)) or getattr(error, "errno", None) in TOO_MANY_FILES:
         raise error
     if all(fault["message"] != message for fault in faults):
         path = None if error.path is None else str(error.path)

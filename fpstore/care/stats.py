@@ -28,31 +28,30 @@ def describe(snapshot: Snapshot, log_bytes: int) -> dict[str, Any]:
     manifest, design = generation.manifest, generation.design
     filter_bits = generation.filter_bits
     looks = {look.table: look.variant_count for look in design.lookups(generation.count, filter_bits=filter_bits)}
-    sizes = _sizes(generation, log_bytes)
+    sizes, delta, changed = _sizes(generation, log_bytes), snapshot.delta.kernel, snapshot.version > 0
+    tables = [
+        {
+            "kind": table.kind, "prefix_bits": table.prefix_bits, "tag_bits": table.tag_bits, "flips": table.flips,
+            "lookups": looks.get(number, 0), "filter_bits": filter_bits.get(number, 0),
+        }
+        for number, table in enumerate(design.tables)
+    ]  # fmt: skip
     return {
         "fingerprints": totals.fingerprints,
         "ids": totals.ids,
         "radius": design.radius,
         "width": design.width.bits,
-        "design": {
-            "name": design.name,
-            "tables": [
-                {
-                    "kind": t.kind,
-                    "prefix_bits": t.prefix_bits,
-                    "tag_bits": t.tag_bits,
-                    "flips": t.flips,
-                    "lookups": looks.get(number, 0),
-                    "filter_bits": filter_bits.get(number, 0),
-                }
-                for number, t in enumerate(design.tables)
-            ],
-        },
+        "design": {"name": design.name, "tables": tables},
         "bytes": sizes,
         "bytes_per_fingerprint": {
             kind: sizes[kind] / totals.fingerprints if totals.fingerprints else 0.0 for kind in ("tables", "keys", "ids", "total")
         },
-        "delta": _delta(snapshot),
+        "delta": {
+            "fingerprints": delta.entries if changed else 0,
+            "changes": delta.operations if changed else 0,
+            "memory": delta.memory_bytes if changed else 0,
+            "tables": generation.count,
+        },
         **_compression(generation),
         "block_bytes": manifest.block_bytes,
         "codec": manifest.codec,
@@ -78,16 +77,6 @@ def _sizes(generation: Generation, log_bytes: int) -> dict[str, int]:
     return {**files, "total": sum(files.values()) - files["keys"]}
 
 
-def _delta(snapshot: Snapshot) -> dict[str, int]:
-    delta, changed = snapshot.delta.kernel, snapshot.version > 0
-    return {
-        "fingerprints": delta.entries if changed else 0,
-        "changes": delta.operations if changed else 0,
-        "memory": delta.memory_bytes if changed else 0,
-        "tables": snapshot.generation.count,
-    }
-
-
 def _compression(generation: Generation) -> dict[str, float | None]:
     """Compare a table that holds the fingerprints with the least size of the set; references do not hold them."""
     fingerprints, width = generation.count, generation.design.width.bits
@@ -108,33 +97,32 @@ def distribution(table: Table) -> dict[str, Any]:
     Of blocks, return the h histogram, and of the Huffman codec the code lengths and the fill of blocks; of columns, how many
     entries the buckets have; and of both the largest runs of equal leading bits.
     """
-    return _of_columns(table) if isinstance(table, ColumnTable) else _of_blocks(table)
-
-
-def _of_columns(table: ColumnTable) -> dict[str, Any]:
-    skew = np.zeros(1 << SKEW_BITS, np.int64)
-    for values, _ in table.pieces():
-        skew += _prefixes(values)
-    entries = np.diff(table.directory.astype(np.int64))
-    return {
-        "buckets": len(entries),
-        "empty_buckets": int(np.count_nonzero(entries == 0)),
-        "entries_per_bucket": _spread(entries),
-        "skew": _skew_of(skew),
-    }
-
-
-def _of_blocks(table: PackedTable) -> dict[str, Any]:
     width = Width(table.kernel.width)
-    histogram, skew = np.zeros(huffman.SYMBOLS, np.uint64), np.zeros(1 << SKEW_BITS, np.int64)
+    histogram, runs = np.zeros(huffman.SYMBOLS, np.uint64), np.zeros(1 << SKEW_BITS, np.int64)
     last = width.empty(0)
     entry_counts = [np.empty(0, np.uint32)]
     for values, counts in table.pieces():
-        _kernel.histogram(np.concatenate([last, values]), histogram)
+        if isinstance(table, PackedTable):
+            _kernel.histogram(np.concatenate([last, values]), histogram)
         last = values[-1:]
-        skew += _prefixes(values)
+        prefixes = leading_words(values) >> np.uint64(WORD_BITS - SKEW_BITS)
+        runs += np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
         entry_counts.append(counts)
-    entries = np.concatenate(entry_counts)
+    largest = np.argsort(runs)[::-1][:5]
+    skew = {
+        "prefix_bits": SKEW_BITS,
+        "distinct_prefixes": int(np.count_nonzero(runs)),
+        "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
+        "largest_share": float(runs.max() / runs.sum()) if runs.any() else 0.0,
+    }
+    if isinstance(table, PackedTable):
+        return {**_of_blocks(table, width, histogram, np.concatenate(entry_counts)), "skew": skew}
+    entries = np.diff(table.directory.astype(np.int64))
+    empty = int(np.count_nonzero(entries == 0))
+    return {"buckets": len(entries), "empty_buckets": empty, "entries_per_bucket": _spread(entries), "skew": skew}
+
+
+def _of_blocks(table: PackedTable, width: Width, histogram: Words, entries: npt.NDArray[np.uint32]) -> dict[str, Any]:
     n = int(entries.sum())
     code_bits = np.frombuffer(table.kernel.code_bits, np.uint8)
     coded = bool(code_bits.any())  # otherwise Elias-Fano
@@ -149,22 +137,6 @@ def _of_blocks(table: PackedTable) -> dict[str, Any]:
         "entries_per_block": _spread(entries),
         # The bits of a block's first entry count as header; the codes of h at block bounds are not stored.
         "fill": (min(used / payload, 1.0) if payload else 0.0) if coded else None,
-        "skew": _skew_of(skew),
-    }
-
-
-def _prefixes(values: Words) -> npt.NDArray[np.int64]:
-    prefixes = leading_words(values) >> np.uint64(WORD_BITS - SKEW_BITS)
-    return np.bincount(prefixes.astype(np.int64), minlength=1 << SKEW_BITS)
-
-
-def _skew_of(runs: npt.NDArray[np.int64]) -> dict[str, Any]:
-    n, largest = int(runs.sum()), np.argsort(runs)[::-1][:5]
-    return {
-        "prefix_bits": SKEW_BITS,
-        "distinct_prefixes": int(np.count_nonzero(runs)),
-        "largest": [{"prefix": f"{int(p):04x}", "fingerprints": int(runs[p])} for p in largest if runs[p]],
-        "largest_share": float(runs.max() / n) if n else 0.0,
     }
 
 

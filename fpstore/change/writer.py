@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from fpstore.change.merge import Merge
 
 T = TypeVar("T")
-Ids = Words | list[str]
 LEAST_CHANGES = 1 << 16  # fewer are not worth a merge
 _advised: set[bytes] = set()  # the stores for which this process has logged that a merge is due
 MOST_CHANGES = 1 << 63  # more than any store has; an infinite float is no whole number
@@ -158,7 +157,7 @@ class StoreWriter:
 
     # Changes
 
-    def _rows(self, snapshot: Snapshot, fingerprints: Words, ids: Ids | None) -> NewRows:
+    def _rows(self, snapshot: Snapshot, fingerprints: Words, ids: Words | list[str] | None) -> NewRows:
         return numbered(snapshot, self.path, fingerprints, ids, self._note_reused)
 
     def _note_reused(self, number: int) -> None:
@@ -167,11 +166,11 @@ class StoreWriter:
         if merge is not None:
             merge.numbers_in_use.add(number)
 
-    def insert(self, fingerprints: Words, ids: Ids | None, sync: str | None) -> int:
+    def insert(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> int:
         """Add pairs; return the number of new ones."""
         return self._change(sync, lambda snapshot: insertion(snapshot, self._rows(snapshot, fingerprints, ids)))
 
-    def upsert(self, fingerprints: Words, ids: Ids, sync: str | None) -> int:
+    def upsert(self, fingerprints: Words, ids: Words | list[str], sync: str | None) -> int:
         """Add pairs, and remove all others that have these ids; return the number of ids that changed."""
         last = last_of_each(fingerprints, ids)
         return self._change(sync, lambda snapshot: replacement(snapshot, self._rows(snapshot, *last)))
@@ -186,11 +185,11 @@ class StoreWriter:
         """Remove fingerprints with all their ids."""
         return self._change(sync, lambda snapshot: deletion_of_fingerprints(snapshot, fingerprints))
 
-    def delete_ids(self, ids: Ids, sync: str | None) -> Deleted:
+    def delete_ids(self, ids: Words | list[str], sync: str | None) -> Deleted:
         """Remove every pair that has one of these ids."""
         return self._change(sync, lambda snapshot: deletion_of_ids(snapshot, ids))
 
-    def delete_pairs(self, fingerprints: Words, ids: Ids | None, sync: str | None) -> Deleted:
+    def delete_pairs(self, fingerprints: Words, ids: Words | list[str] | None, sync: str | None) -> Deleted:
         """Remove the pair of each row; other pairs of its fingerprint and of its id stay."""
         assert ids is not None
         return self._change(sync, lambda snapshot: deletion_of_pairs(snapshot, fingerprints, ids))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Bytes, Lims, Words
+from fpstore.base.aliases import Words
 from fpstore.base.width import Width
 from fpstore.io import open_writer
 from fpstore.io.check import check_fingerprints
@@ -25,11 +24,8 @@ from fpstore.query.matches import Match, Matches
 JSON_LINES = ".jsonl"
 COLUMNS = ("query", "fingerprint", "distance", "id")
 MATCH_FIELDS = ("fingerprint", "distance", "ids")  # of JSON
-ROW, QUERY_ID, DOCUMENT = (
-    "row",
-    "query_id",
-    "document",
-)  # columns that describe a query: its place, and its id, of a text its path
+# Columns that describe a query: its place, and its id, of a text its path.
+ROW, QUERY_ID, DOCUMENT = "row", "query_id", "document"
 
 Write = Callable[..., int]  # of the queries, their matches and, if own rows are left out of these, their ids
 
@@ -77,10 +73,10 @@ def rows_writer(
             fingerprints, queries_of_matches = matches.fingerprints, np.repeat(np.arange(len(matches)), np.diff(matches.lims))
             for of_match, ids in matches.rows_of_ids():
                 of_query = queries_of_matches[of_match]
-                if own is not None:
-                    others = _of_others(ids, matches.distances[of_match], of_query, own)
-                    ids = list(compress(ids, others)) if isinstance(ids, list) else ids[others]
-                    of_match, of_query = of_match[others], of_query[others]
+                if own is not None:  # a query's own fingerprint with its id is no match
+                    differs = np.asarray(ids, object) != np.asarray(own, object)[of_query]
+                    others = np.flatnonzero(differs | (matches.distances[of_match] > 0))
+                    ids, of_match, of_query = values_at(ids, others), of_match[others], of_query[others]
                 data: dict[str, Any] = {
                     "query": queries.fingerprints[of_query],
                     "fingerprint": fingerprints[of_match],
@@ -99,14 +95,6 @@ def rows_writer(
         yield write
 
 
-def _of_others(ids: Words | list[str], distances: Bytes, of_query: Lims, own: Words | list[str]) -> npt.NDArray[np.bool_]:
-    """Return which rows are not the query's own: its fingerprint with its id."""
-    others = np.ones(len(ids), bool)
-    for row in np.flatnonzero(distances == 0).tolist():
-        others[row] = ids[row] != own[of_query[row]]
-    return others
-
-
 def _without(found: Sequence[Match], own: int | str) -> list[Match]:
     kept = [match._replace(ids=[i for i in match.ids if i != own]) if match.distance == 0 else match for match in found]  # type: ignore[arg-type]
     return [match for match in kept if match.ids]
@@ -114,13 +102,9 @@ def _without(found: Sequence[Match], own: int | str) -> list[Match]:
 
 @contextmanager
 def json_lines_writer(
-    output: str,
-    bits: int,
-    query_columns: Sequence[str] = (),
-    names: Mapping[str, str] | None = None,
-    null: bool = False,
+    output: str, bits: int, query_columns: Sequence[str] = (), names: Mapping[str, str] | None = None, null: bool = False,
     limited: bool = False,
-) -> Iterator[Write]:
+) -> Iterator[Write]:  # fmt: skip
     """One object per query, even without a match; it begins with the columns of the query: row, and id."""
     width, before, end = Width(bits), 0, "\0" if null else "\n"
     encode = json.JSONEncoder(ensure_ascii=False).encode

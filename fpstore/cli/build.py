@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import fpstore
-from fpstore.base.arguments import check_path, printable
+from fpstore.base.arguments import check_path
 from fpstore.base.resources import shown_size
 from fpstore.base.width import WORD_BITS
 from fpstore.building.target import lies_inside
@@ -36,11 +35,9 @@ _BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec
     options.STORE,
     argument("inputs", "[INPUT...]", nargs=-1),
     option("--empty", "Make a store of no rows, for fpstore insert. The first ids decide if ids are integers or strings."),
-    options.RADIUS_OF_PROBES,
-    options.WIDTH,
+    options.RADIUS_OF_PROBES, options.WIDTH,
     option("--design NAME", "Which tables to keep: auto, or a name that fpstore plan lists.", default="auto"),
-    options.THREADS,
-    options.MEMORY,
+    *options.LIMITS,
     option(
         "--block-bytes N", "Bytes per block, a power of two from 128 to 4096. Larger blocks make smaller stores and slower "
         "probes.", options.BLOCK,
@@ -49,12 +46,9 @@ _BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec
     option(
         "--index-ids", "Index integer ids, as strings always are: delete, upsert and fpstore ids then take no pass over all ids.",
     ),
-    *options.ROW_OPTIONS,
-    *content.DECLARED,
-    *content.MAKING,
+    *options.ROW_OPTIONS, *content.DECLARED, *content.MAKING,
     option("--force", "Replace STORE, if it is a store already, once the new one is complete. Nothing else is ever replaced."),
-    *options.TALK,
-    options.JSON,
+    *options.RESULT,
     guesses=output_is("the store to write is the first argument"),
 )  # fmt: skip
 def build(given: Given) -> None:
@@ -107,7 +101,6 @@ def build(given: Given) -> None:
         found = f"radius {given.radius} finds {source.fingerprinter.recall(0.95, given.radius):.0%}"
         advice = "give --width and --radius, as HyperplaneHash.recall reports them"
         given.note(f"{found} of the pairs of vectors at a cosine of 0.95: {advice}")
-    began = time.monotonic()
     with given.bars(None if given.empty else source) as bars:
         own = {} if kind == VECTORS else {"fingerprinter": maker}
         made = fpstore.build(given.store, source, width=width, overwrite=given.force, progress=bars, **how, **own)
@@ -115,7 +108,7 @@ def build(given: Given) -> None:
         stats = made.stats()
     notices.report(given)
     _note_defaults(given, stats)
-    given.result(stats, f"{printable(given.store)}: {summary(stats)}, {time.monotonic() - began:.1f} s")
+    given.result(stats, given.timed(given.store, summary(stats)))
 
 
 def _check_inputs(given: Given, kind: str) -> None:
@@ -144,18 +137,9 @@ def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
 
 
 @verb(
-    options.INPUTS,
-    *content.DECLARED,
-    options.FORMAT,
-    options.ID_FIELD,
-    options.ID_TYPE,
-    options.WIDTH,
-    *content.MAKING,
-    options.OUTPUT,
-    options.JSON,
-    options.THREADS,
-    *options.TALK,
-)
+    options.INPUTS, *content.DECLARED, options.FORMAT, options.ID_FIELD, options.ID_TYPE, options.WIDTH, *content.MAKING,
+    options.OUTPUT, options.THREADS, *options.RESULT,
+)  # fmt: skip
 def hash_(given: Given) -> None:
     """Make fingerprints of texts, pictures or vectors.
 
@@ -201,9 +185,7 @@ def hash_(given: Given) -> None:
 
 @verb(
     argument("n", "N", type=options.NUMBER_OF_ALL),
-    options.RADIUS_OF_PROBES,
-    options.WIDTH,
-    *options.PLANNING,
+    options.RADIUS_OF_PROBES, options.WIDTH, *options.PLANNING,
     option(
         "--memory-budget SIZE", "Memory for the tables. By default half of this machine's memory with --storage hot.",
         options.BUDGET,
@@ -264,7 +246,6 @@ def plan(given: Given) -> None:
 
 
 def _crossing(n: int, radius: int, width: int, crossing: Crossover) -> str:
-    """Say where a scan takes less time than look-ups, in one line."""
     if radius > lookup_radius(width):
         return f"Above radius {lookup_radius(width)} there are no look-ups, only a scan."
     if crossing.radius > lookup_radius(width):

@@ -23,7 +23,7 @@ from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import InputError, counted, one_line
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
-from fpstore.hashing.documents import DocumentFiles, Walk
+from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
 from fpstore.hashing.html import main_texts
 from fpstore.hashing.registry import packed_weights
 from fpstore.io.sink import Sink
@@ -40,9 +40,7 @@ COLUMNS = ("feature", "in A", "in B")
 
 @verb(
     argument("inputs", "[INPUT]...", nargs=-1),
-    *content.TEXTUAL,
-    content.IMAGE,
-    options.ID_FIELD,
+    *content.TEXTUAL, content.IMAGE, options.ID_FIELD,
     option(
         "--pairs FILE", "Pairs with labels, instead of changed copies: rows with the columns text_a, text_b and label; or, with "
         "documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
@@ -79,10 +77,7 @@ COLUMNS = ("feature", "in A", "in B")
     ),
     option("--seed N", "Seed of the sample and of the changes.", whole(0, 2**64 - 1), 0),
     output_option("Also write a page in HTML, with pictures.", None),
-    option("--force", "Replace the file of --output, if it exists."),
-    options.THREADS,
-    options.JSON,
-    *options.TALK,
+    options.FORCE_OUTPUT, options.THREADS, *options.RESULT,
 )  # fmt: skip
 def calibrate(given: Given) -> None:
     """Measure which fingerprint and radius fit a corpus.
@@ -116,7 +111,6 @@ def calibrate(given: Given) -> None:
 
 
 def _calibration(given: Given) -> Calibration:
-    """Return the calibration that the command line asks for; an impossible wish is a usage error."""
     kind = content.declared_kind(given)
     _check_calibration(given, kind)
     notices = Notices(TEXTS)
@@ -185,14 +179,10 @@ def _print_calibration(found: Calibration) -> None:
 @verb(
     argument("a", "A"),
     argument("b", "B"),
-    *content.SHINGLES,
-    options.WIDTH,
+    *content.SHINGLES, options.WIDTH,
     option("--limit N", "Most differing features that are shown; JSON has all by default.", options.COUNT, 20),
-    options.ENCODING,
-    options.HTML,
-    options.QUIET,
-    options.JSON,
-)
+    options.ENCODING, options.HTML, options.QUIET, options.JSON,
+)  # fmt: skip
 def compare(given: Given) -> None:
     """Compare the fingerprints of two texts.
 
@@ -227,8 +217,11 @@ def _read(path: str, notices: Notices, given: Given) -> str:
     if path == "-":
         text = content.standard_input(notices, given.encoding)
     else:
-        if check_path(path).is_dir():
+        if (named := check_path(path)).is_dir():
             raise InputError(f"{printable(path)}: is a folder; name a text file in it", path=path)
+        if named.suffix.lower() in ROW_SUFFIXES:
+            what = "holds rows, not one text; compare takes text files: write the texts of two rows to files of their own"
+            raise InputError(f"{printable(path)}: {what}", path=path)
         files = DocumentFiles(Walk(Path(path), encoding=given.encoding), on_note=notices, html=bool(given.html))
         (document,) = files.documents()  # one that is no text is an error
         text = document.text
@@ -272,17 +265,12 @@ def _print_comparison(found: Comparison, given: Given) -> None:
 
 
 def _shown(feature: str) -> str:
-    """Return a feature on one line, without the rest of a long one."""
     line = one_line(feature)
     return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
 
 
 @verb(
-    options.INPUTS,
-    *content.TEXTUAL,
-    options.FORMAT,
-    *content.FEATURES,
-    options.WIDTH,
+    options.INPUTS, *content.TEXTUAL, options.FORMAT, *content.FEATURES, options.WIDTH,
     option("--sample N", "Most documents that are looked at, drawn at random and held in memory.", whole(1, 1_000_000), 10_000),
     option(
         "--most N", "Number of frequent pieces whose weights are kept. All others weigh as much as one of a single document.",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,27 +30,19 @@ from fpstore.io import open_writer
 from fpstore.io.reader import format_of
 from fpstore.io.sink import Sink
 from fpstore.io.source import FORMATS
-from fpstore.store import Store, snapshot_of
+from fpstore.store import snapshot_of
 
 _PARTS = {
-    "tables": "tables",
-    "keys": "tables: keys only",
-    "filters": "filters",
-    "ids": "ids",
-    "strings": "strings",
-    "id_index": "index by id",
-    "metadata": "metadata",
-    "delta": "delta",
-    "total": "total",
-}
+    "tables": "tables", "keys": "tables: keys only", "filters": "filters", "ids": "ids", "strings": "strings",
+    "id_index": "index by id", "metadata": "metadata", "delta": "delta", "total": "total",
+}  # fmt: skip
 
 
 @verb(
-    options.STORE,
-    options.JSON,
+    options.STORE, options.JSON,
     option("--full", "Also read the whole first table, to show codes, fill of the blocks, and skew."),
     option("--prometheus", "Print metrics in the text format of Prometheus."),
-)
+)  # fmt: skip
 def stats(given: Given) -> None:
     """Show the contents and the sizes of a store.
 
@@ -78,14 +69,10 @@ def stats(given: Given) -> None:
 
 
 def _print_store(store: str, found: dict[str, Any]) -> None:
-    made = found["fingerprinter"]
-    if made is not None:
-        made = in_words(made)
-    of_blocks = {}
+    made, delta, of_blocks = found["fingerprinter"], found["delta"], {}
     if _has_blocks(found):
         wanted = {True: "all that save time", False: "none"}.get(found["filter"], "those that pay for their bytes")
         of_blocks = {"block": f"{found['block_bytes']} bytes, {found['codec']}", "filters": wanted}
-    delta = found["delta"]
     facts = {
         "fingerprints": f"{found['fingerprints']:,}",
         "ids": f"{found['ids']:,} ({found['id_kind']})",
@@ -93,7 +80,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
         "radius": str(found["radius"]),
         "design": found["design"]["name"],
         **of_blocks,
-        "fingerprinter": made or "unknown",
+        "fingerprinter": "unknown" if made is None else in_words(made),
         "generation": str(found["generation"]),
         "delta": f"{counted(delta['changes'], 'change')}, {shown_size(delta['memory'])} of memory in each process",
         "format version": str(found["format_version"]),
@@ -124,54 +111,40 @@ def _print_bytes(found: dict[str, Any]) -> None:
 
 
 def _print_design(found: dict[str, Any]) -> None:
-    if _has_blocks(found):
-        ends, names = ("prefix bits", "filter bits"), ("prefix_bits", "flips", "lookups", "filter_bits")
-    else:
-        ends, names = ("bucket bits", "kind"), ("prefix_bits", "flips", "lookups", "kind")
-    rows = []
+    of_blocks, rows = _has_blocks(found), []
     for number, table in enumerate(found["design"]["tables"]):
-        shown = {**table, "filter_bits": table["filter_bits"] or ""}
-        if table["kind"] == "rows":
-            shown |= {"prefix_bits": "", "flips": "", "lookups": 0}
-        elif not _has_blocks(found) and table["flips"] < 0:  # it is not looked up
-            shown |= {"flips": "", "lookups": 0}
-        rows.append([str(number), *(str(shown[name]) for name in names)])
-    columns = ("table", ends[0], "flips", "look-ups per probe", ends[1])
-    print_table("\nTables", columns, rows, left=(0,) if _has_blocks(found) else (4,))
+        looked_up = table["kind"] != "rows" and (of_blocks or table["flips"] >= 0)
+        prefix = "" if table["kind"] == "rows" else table["prefix_bits"]
+        cells = (number, prefix, table["flips"] if looked_up else "", table["lookups"] if looked_up else 0)
+        rows.append([*map(str, cells), str(table["filter_bits"] or "") if of_blocks else table["kind"]])
+    first, last = ("prefix bits", "filter bits") if of_blocks else ("bucket bits", "kind")
+    print_table("\nTables", ("table", first, "flips", "look-ups per probe", last), rows, left=(0,) if of_blocks else (4,))
 
 
 def _print_distribution(found: dict[str, Any]) -> None:
-    skew = found["skew"]
+    skew, bits, pairs = found["skew"], found.get("code_bits"), sum(found.get("h", {}).values())
     if not skew["largest"]:
         click.echo("\nThe first table is empty.")
         return
-    if "buckets" in found:
-        entries = found["entries_per_bucket"]
-        facts = {"buckets": f"{found['buckets']:,}", "empty": f"{found['empty_buckets']:,}"}
-        facts["fingerprints per bucket"] = f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
-        print_facts("\nBuckets of the first table", facts.items())
-    else:
-        _print_blocks(found)
-    print_table(
-        f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of {skew['distinct_prefixes']:,}",
-        ("prefix", "fingerprints"),
-        [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
-    )
-
-
-def _print_blocks(found: dict[str, Any]) -> None:
-    pairs, bits, entries = sum(found["h"].values()), found["code_bits"], found["entries_per_block"]
     if pairs and bits is not None:
         print_table(
             f"\nFirst differing bit h of neighbours in the first table (mean code {found['mean_code_bits']:.2f} bits)",
             ("h", "pairs", "share", "code bits"),
             [(str(h), f"{number:,}", f"{number / pairs:.2%}", str(bits[h])) for h, number in found["h"].items()],
         )
-    facts = {"blocks": f"{found['blocks']:,}"}
-    facts["fingerprints per block"] = f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
+    part = "bucket" if "buckets" in found else "block"
+    facts, entries = {f"{part}s": f"{found[f'{part}s']:,}"}, found[f"entries_per_{part}"]
+    if part == "bucket":
+        facts["empty"] = f"{found['empty_buckets']:,}"
+    facts[f"fingerprints per {part}"] = f"{entries['least']} to {entries['most']}, mean {entries['mean']:.1f}"
     if bits is not None:
         facts["fill"] = f"{found['fill']:.1%}"
-    print_facts("\nBlocks of the first table", facts.items())
+    print_facts(f"\n{part.title()}s of the first table", facts.items())
+    print_table(
+        f"\nLargest runs with the same {skew['prefix_bits']} leading bits, of {skew['distinct_prefixes']:,}",
+        ("prefix", "fingerprints"),
+        [(run["prefix"], f"{run['fingerprints']:,}") for run in skew["largest"]],
+    )
 
 
 def _print_metrics(store: str, found: dict[str, Any]) -> None:
@@ -196,7 +169,7 @@ def _print_metrics(store: str, found: dict[str, Any]) -> None:
             click.echo(f'fpstore_{name}{{store="{label}"{extra}}} {number}')
 
 
-@verb(options.STORE, options.JSON, *options.TALK)
+@verb(options.STORE, *options.RESULT)
 def verify(given: Given) -> None:
     """Read every byte of a store and check it.
 
@@ -232,7 +205,6 @@ def verify(given: Given) -> None:
 
 
 def _described(fault: dict[str, Any]) -> str:
-    """Return a fault in one line, with the file and the block, unless the message already names them."""
     message, path, block = str(fault["message"]), fault["path"], fault["block"]
     place = "" if path is None or path in message else f"{path}: "
     return place + ("" if block is None or f"block {block}" in message else f"block {block}: ") + message
@@ -242,8 +214,7 @@ def _described(fault: dict[str, Any]) -> str:
     options.STORE,
     argument("path", "PATH"),
     option("--force", "Replace PATH, if it is a store already, once the copy is complete. Nothing else is ever replaced."),
-    *options.TALK,
-    options.JSON,
+    *options.RESULT,
     guesses=output_is("the copy is the second argument"),
 )
 def backup(given: Given) -> None:
@@ -256,13 +227,12 @@ def backup(given: Given) -> None:
     $ fpstore backup crawl.fps crawl-backup.fps
     $ fpstore backup crawl.fps crawl-backup.fps --force --json
     """
-    began = time.monotonic()
     with given.bars() as bars, fpstore.open(given.store) as opened:
         opened.backup(given.path, overwrite=given.force, progress=bars)
     if given.as_json or not given.quiet:
         with fpstore.open(given.path) as copied:
             found = copied.stats()
-        given.result(found, f"{printable(given.path)}: {summary(found)}, {time.monotonic() - began:.1f} s")
+        given.result(found, given.timed(given.path, summary(found)))
 
 
 @verb(
@@ -270,11 +240,8 @@ def backup(given: Given) -> None:
     option("-o --output NEW", "The store to write. By default STORE.repaired."),
     option("--yes", "Put the new store in place of STORE, and keep that as STORE.damaged."),
     option("--lost FILE", "Where to list losses, if there are any. By default STORE.lost.tsv, with -o NEW.lost.tsv."),
-    options.THREADS,
-    options.MEMORY,
-    *options.TALK,
-    options.JSON,
-)
+    *options.LIMITS, *options.RESULT,
+)  # fmt: skip
 def repair(given: Given) -> None:
     """Make a sound store from a damaged one.
 
@@ -298,11 +265,8 @@ def repair(given: Given) -> None:
     elif not given.quiet:
         if report.sound:
             click.echo(f"{printable(store)}: sound: nothing to repair")
-        for heading, lines in (
-            ("fault", [fault["message"] for fault in report.faults]),
-            ("done", report.actions),
-            ("lost", report.losses),
-        ):
+        faults = [fault["message"] for fault in report.faults]
+        for heading, lines in {"fault": faults, "done": report.actions, "lost": report.losses}.items():
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
         if report.output is not None and not given.yes:
@@ -315,14 +279,11 @@ def repair(given: Given) -> None:
 @verb(
     options.STORE,
     output_option("Where to write the page.", replaces=False),
-    option("--force", "Replace the file of --output, if it exists."),
-    options.PAIR_RADIUS,
+    options.FORCE_OUTPUT, options.PAIR_RADIUS,
     option("--no-pairs", "Leave out pairs, clusters and families, which read all fingerprints."),
     option("--files-in FOLDER", "Folder in which the ids are paths of texts or pictures. By default the current folder."),
-    options.MEMORY,
-    options.THREADS,
-    *options.TALK,
-)
+    *options.LIMITS, *options.TALK,
+)  # fmt: skip
 def report(given: Given) -> None:
     """Write a page in HTML about a store.
 
@@ -358,10 +319,7 @@ def report(given: Given) -> None:
     options.STORE,
     output_option("Where to write: .tsv, .csv, .txt, .jsonl, .parquet, .npy, .u32 or .u64."),
     option("--format", "Format of the output. By default from its extension.", FORMATS),
-    options.JSON,
-    options.RENAME,
-    options.NULL,
-    *options.TALK,
+    options.JSON, options.RENAME, options.NULL, *options.TALK,
 )  # fmt: skip
 def export(given: Given) -> None:
     """Write all fingerprints and ids of a store.
@@ -386,16 +344,14 @@ def export(given: Given) -> None:
             opening = open_writer(
                 given.output, format=form, columns=columns, width=opened.width, names=given.names, null=given.null
             )
+        data: dict[str, Any]
+        pieces: Iterable[Any] = snapshot_of(opened).fingerprints() if plain else opened.items()
         with opening as writer:
-            for data in _pieces(opened, plain):
+            for piece in pieces:
+                if plain:
+                    data = {"fingerprint": Width(opened.width).outside(piece)}
+                else:
+                    data = {"fingerprint": np.repeat(piece[0], np.diff(piece[1]), axis=0), "id": piece[2]}
                 writer.write(data)
                 done += len(data["fingerprint"])
                 bars("exporting", done, total)
-
-
-def _pieces(store: Store, plain: bool) -> Iterator[dict[str, Any]]:
-    """Yield each fingerprint once, or a row per id."""
-    if plain:
-        width = Width(store.width)
-        return ({"fingerprint": width.outside(rows)} for rows in snapshot_of(store).fingerprints())
-    return ({"fingerprint": np.repeat(rows, np.diff(lims), axis=0), "id": ids} for rows, lims, ids in store.items())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -21,12 +19,11 @@ from fpstore.cli.answers import QUERY_ID, ROW, Asked
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import complain, summary
-from fpstore.cli.questions import IDS, given_ids, lines_of, parse_words, scan_notice
+from fpstore.cli.questions import IDS, given_ids, parse_words, scan_notice
 from fpstore.cli.signals import Interrupted, going_on
 from fpstore.cli.verb import Given, fail, output_is, verb
 from fpstore.disk.refusals import NOTHING_CHANGED
 from fpstore.errors import FpstoreError, InputError, ScanWarning, StoreLockedError, counted
-from fpstore.hashing import TextReader
 from fpstore.io import Chunk, open_reader
 from fpstore.store import Store, snapshot_of
 
@@ -54,15 +51,13 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
 
 
 @verb(
-    options.STORE,
-    options.INPUTS,
+    options.STORE, options.INPUTS,
     option("--unmatched", "Insert only rows without a match in the store or earlier in the input; write the matches of others."),
     option("--upsert", "Take each id from the fingerprints that had it. Of equal ids in the input, the last wins."),
     option("-r --radius N", "With --unmatched, the largest distance of a match. By default the store's radius.", options.RADIUS),
     options.OUTPUT,
     option("--with-queries", "With --unmatched, add a column with the id of the row that matched."),
-    *content.KNOWN,
-    *options.ROW_OPTIONS,
+    *content.KNOWN, *options.ROW_OPTIONS,
     option(
         "--sync", "commit: each chunk of rows is durable before the next is read; batch, none: larger groups.",
         ("commit", "batch", "none"), "commit",
@@ -71,9 +66,7 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
         "--merge-at SHARE", "Merge when the delta has this share of the tables, such as 0.1, and 65,536 changes; at the latest "
         "at the end.", options.SHARE,
     ),
-    options.THREADS,
-    *options.TALK,
-    options.JSON,
+    options.THREADS, *options.RESULT,
     guesses=content.KNOWN_GUESSES,
 )  # fmt: skip
 def insert(given: Given) -> None:
@@ -116,25 +109,23 @@ def insert(given: Given) -> None:
     """
     if given.unmatched and given.upsert:
         fail("--upsert does not go with --unmatched: give one of them")
-    began = time.monotonic()
     with fpstore.open(given.store) as known:
         scan_notice(known, given)
         width = known.width
         source, kind, notices = _source(given, known)
     counts = _Counts("changed" if given.upsert else "inserted", getattr(source, "row_numbers", False))
-    writer = _writer_of_matches(given, width) if given.unmatched else nullcontext()
-    with _with_counts(counts), given.bars(source) as bars, writer as write:
-        rest = iter(_placed(source) if kind == ROWS else source)
+    with _with_counts(counts), given.bars(source) as bars, _writer_of_matches(given, width) as write:
+        rest: Iterator[Any] = iter(source)
+        if kind == ROWS:  # with their places, so that rows that are left out have an answer, too
+            number = np.uint64(source.next_row)
+            rest = (Asked(rows, ids, places - number, end - int(number)) for (rows, ids), places, end in source.placed())
         first = list(islice(rest, 1))  # before the store is opened: an input that is wrong from the start changes nothing
         with fpstore.open(given.store, "r+", sync=given.sync, merge_at=given.merge_at) as opened:
-            add: Callable[[Chunk], int] = partial(_upsert if given.upsert else _add, opened)
-            if write is not None:
-                add = partial(_unmatched, opened, write, given)
             ids_before = len(opened.ids)
             try:
                 for chunk in chain(first, rest):
                     counts.chunk = chunk
-                    counts.add(add(chunk))
+                    counts.add(_inserted(opened, chunk, write, given))
                     bars("inserting", counts.done, getattr(source, "rows", None))
             except (FpstoreError, Interrupted, KeyboardInterrupt):
                 with suppress(FpstoreError):  # the first error matters more
@@ -148,7 +139,7 @@ def insert(given: Given) -> None:
             holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
             merge_notice(opened, given.store, given)
     notices.report(given)
-    line = f"{printable(given.store)}: {counts}, {time.monotonic() - began:.1f} s"
+    line = given.timed(given.store, str(counts))
     if not (given.unmatched and given.output == "-"):
         given.result({"rows": counts.done, counts.what: counts.inserted, **holds}, line)
     elif not given.quiet:
@@ -226,28 +217,21 @@ def _with_counts(counts: _Counts) -> Iterator[None]:
 
 
 def _writer_of_matches(given: Given, width: int) -> AbstractContextManager[answers.Write | None]:
+    if not given.unmatched:
+        return nullcontext()
     if answers.is_json(given.output, given.as_json and given.output == "-"):
         return answers.json_lines_writer(given.output, width, [ROW, QUERY_ID])
     return answers.rows_writer(given.output, width, [QUERY_ID] if given.with_queries else [])
 
 
-def _placed(source: TextReader) -> Iterator[Any]:
-    """Yield the rows of texts with their places, so that rows that are left out have an answer too."""
-    first = source.next_row
-    return (Asked(*chunk, places - np.uint64(first), end - first) for chunk, places, end in source.placed())
-
-
-def _add(store: Store, chunk: Chunk) -> int:
-    return store.insert(chunk.fingerprints, chunk.ids)
-
-
-def _upsert(store: Store, chunk: Chunk) -> int:
-    if chunk.ids is None:
-        raise InputError(UPSERT_NEEDS_IDS)
-    return store.upsert(chunk.fingerprints, chunk.ids)
-
-
-def _unmatched(store: Store, write: answers.Write, given: Given, chunk: Chunk) -> int:
+def _inserted(store: Store, chunk: Chunk, write: answers.Write | None, given: Given) -> int:
+    """Insert or upsert rows, or insert only rows without a match and write the matches; return how many are new."""
+    if given.upsert:
+        if chunk.ids is None:
+            raise InputError(UPSERT_NEEDS_IDS)
+        return store.upsert(chunk.fingerprints, chunk.ids)
+    if write is None:
+        return store.insert(chunk.fingerprints, chunk.ids)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ScanWarning)  # it was noted before
         ids = chunk.ids if len(chunk.fingerprints) else []  # of texts that are all left out
@@ -257,8 +241,7 @@ def _unmatched(store: Store, write: answers.Write, given: Given, chunk: Chunk) -
 
 
 @verb(
-    options.STORE,
-    IDS,
+    options.STORE, IDS,
     option("--fingerprints", "The arguments and lines are fingerprints; delete them with all their ids."),
     option("--pairs", "Delete pairs alone: a fingerprint and its id by turns, or rows of --input with both."),
     options.DECIMAL,
@@ -268,10 +251,8 @@ def _unmatched(store: Store, write: answers.Write, given: Given, chunk: Chunk) -
         into="inputs",
         multiple=True,
     ),
-    options.NULL,
-    *options.TALK,
-    options.JSON,
-)
+    options.NULL, *options.RESULT,
+)  # fmt: skip
 def delete(given: Given) -> None:
     """Remove documents by ids, fingerprints or pairs.
 
@@ -297,54 +278,43 @@ def delete(given: Given) -> None:
         fail("--decimal needs --fingerprints or --pairs")
     if not given.inputs:
         given.refuse("needs --input", "null")
-    what: dict[str, Any]
     with fpstore.open(given.store) as known:
-        if given.pairs:
-            noun, what = "pair", _pairs(given, known)
-        elif given.fingerprints:
-            noun, what = "fingerprint", {"fingerprints": _fingerprints(given, known)}
-        else:
-            noun, what = "id", {"ids": given_ids(given.words, lines_of(given.inputs, given.null), known)}
+        what = _deleted(given, known)
     with fpstore.open(given.store, "r+") as opened:
         removed, missing = opened.delete(**what)
         holds = {"fingerprints": len(opened), "ids": len(opened.ids)}
         merge_notice(opened, given.store, given)
     left = f"{counted(holds['fingerprints'], 'fingerprint')} with {counted(holds['ids'], 'id')} left"
+    noun = "pair" if given.pairs else "fingerprint" if given.fingerprints else "id"
     absent = f"; {counted(missing, noun)} {'was' if missing == 1 else 'were'} not stored" if missing else ""
     line = f"{printable(given.store)}: {counted(removed, 'id')} removed, {left}{absent}"
     given.result({"removed": removed, "missing": missing, **holds}, line)
 
 
-def _rows(given: Given, store: Store, **reading: Any) -> Iterable[Chunk]:
-    width = Width(store.width, stored=True)
-    return open_reader(given.inputs, width=width, decimal=given.decimal, null=given.null, **reading) if given.inputs else ()
-
-
-def _pairs(given: Given, store: Store) -> dict[str, Any]:
-    """Return the fingerprints and the ids of the pairs of the command line and of files."""
-    chunks: list[Chunk] = []
-    if given.words:
-        ids: Any = given_ids(given.words[1::2], [], store)
-        fingerprints = parse_words(given.words[::2], given, store.width)
-        chunks = [Chunk(fingerprints, ids if isinstance(ids[0], str) else np.array(ids, np.uint64))]
-    chunks += _rows(given, store, id_type="str" if snapshot_of(store).totals.id_kind == "string" else "int")
-    if not chunks:
-        return {"ids": []}
-    columns = [chunk.ids for chunk in chunks if chunk.ids is not None]
-    if len(columns) < len(chunks):
+def _deleted(given: Given, store: Store) -> dict[str, Any]:
+    """Return the ids, the fingerprints or the pairs of the command line and of files."""
+    if not (given.pairs or given.fingerprints):
+        return {"ids": given_ids(store, given.words, given.inputs, given.null)}
+    of_strings, ids = snapshot_of(store).totals.id_kind == "string", None
+    if given.pairs:
+        ids = given_ids(store, given.words[1::2])
+        ids = ids if of_strings else np.array(ids, np.uint64)
+    chunks = [Chunk(parse_words(given.words[:: 1 + given.pairs], given, store.width), ids)]
+    if given.inputs:
+        how: Any = {"id_type": "str" if of_strings else "int"} if given.pairs else {"format": "txt"}
+        chunks += open_reader(given.inputs, width=Width(store.width, stored=True), decimal=given.decimal, null=given.null, **how)
+    columns: Any = [chunk.ids for chunk in chunks if chunk.ids is not None]
+    if given.pairs and len(columns) < len(chunks):
         raise InputError("--pairs needs an id in each row")
-    joined: Any = list(chain(*columns)) if isinstance(columns[0], list) else np.concatenate(columns)
-    return {"fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks]), "ids": joined}
-
-
-def _fingerprints(given: Given, store: Store) -> Any:
-    chunks = [Chunk(parse_words(given.words, given, store.width), None), *_rows(given, store, format="txt")]
-    if any(chunk.ids is not None for chunk in chunks):
+    if given.fingerprints and columns:
         raise InputError("--fingerprints takes lines of one fingerprint alone, which loses all its ids: --pairs deletes pairs")
-    return np.concatenate([chunk.fingerprints for chunk in chunks])
+    what: dict[str, Any] = {"fingerprints": np.concatenate([chunk.fingerprints for chunk in chunks])}
+    if given.pairs:
+        what["ids"] = list(chain(*columns)) if of_strings else np.concatenate(columns)
+    return what
 
 
-MERGING = (options.THREADS, options.MEMORY, *options.TALK, options.JSON)
+MERGING = (*options.LIMITS, *options.RESULT)
 
 
 @verb(
@@ -413,8 +383,16 @@ def redesign(given: Given) -> None:
 
 
 def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> None:
-    began, at = time.monotonic(), getattr(given, "at", None)
-    with _opened_to_merge(given.store) as opened:
+    at = getattr(given, "at", None)
+    try:
+        opened = fpstore.open(given.store, "r+")
+    except StoreLockedError as error:
+        raise StoreLockedError(
+            f"{error}. To merge in that process, call Store.merge() there, or open the store with fpstore.open(path, 'r+', "
+            "merge_at=0.1) for merges in the background",
+            path=error.path, got=error.got,
+        ) from None  # fmt: skip
+    with opened:
         before = snapshot_of(opened)
         generation, changes = before.generation.record.number, before.delta.kernel.operations
         wanted = "" if at is None else f"; --at {at:g} merges from {changes_due(before, at):,} on"
@@ -422,33 +400,19 @@ def _merged(given: Given, merge: Callable[[Store, dict[str, Any]], None]) -> Non
             merge(opened, {"memory": given.memory, "threads": given.threads, "progress": bars})
         stats = opened.stats()
     merged = stats["generation"] != generation
-    line = f"generation {stats['generation']}, {summary(stats)}, {time.monotonic() - began:.1f} s"
+    line = given.timed(given.store, f"generation {stats['generation']}, {summary(stats)}")
     if not merged:
-        line = f"nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}"
-    given.result({"merged": merged, **stats}, f"{printable(given.store)}: {line}")
-
-
-def _opened_to_merge(store: str) -> Store:
-    """Open a store for writing; if another process has it, say how that process can merge."""
-    try:
-        return fpstore.open(store, "r+")
-    except StoreLockedError as error:
-        raise StoreLockedError(
-            f"{error}. To merge in that process, call Store.merge() there, or open the store with fpstore.open(path, 'r+', "
-            "merge_at=0.1) for merges in the background",
-            path=error.path, got=error.got,
-        ) from None  # fmt: skip
+        line = f"{printable(given.store)}: nothing to merge yet: {counted(changes, 'change')} since the last merge{wanted}"
+    given.result({"merged": merged, **stats}, line)
 
 
 @verb(
     options.STORE,
     argument("folder", "FOLDER"),
     option("--bits N", "Number of leading bits, 1 to 8: 2 to 256 stores.", whole(1, 8), required=True),
-    options.THREADS,
-    options.MEMORY,
+    *options.LIMITS,
     option("--force", "Replace stores in FOLDER that have the names of new ones, each once the new one is complete."),
-    *options.TALK,
-    options.JSON,
+    *options.RESULT,
     guesses=output_is("the folder to write to is the second argument"),
 )
 def split(given: Given) -> None:

@@ -31,13 +31,12 @@ from fpstore.hashing import (
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.image import Given as Picture
-from fpstore.hashing.image import Lack
+from fpstore.hashing.image import GivenPicture, Lack
 from fpstore.hashing.registry import read_weights
 from fpstore.hashing.weights import MOST_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader
 from fpstore.io.encodings import decoded
-from fpstore.io.files import MOST_BYTES, InputFile, unpacked
+from fpstore.io.files import MOST_FILE_BYTES, InputFile, unpacked
 from fpstore.io.source import FIELD_FORMATS
 from fpstore.store import Store
 
@@ -76,7 +75,17 @@ def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[s
     """Return the columns that are named, with weights if one has its own; None if none is named."""
     weights: dict[str, int | None] = {}
     for text in value:
-        name, weight = _weighted(text)
+        name, equals, number = text.rpartition("=")
+        weight = None
+        if not equals or not _NUMBER.fullmatch(number):
+            name = text
+        elif re.fullmatch(r"\+?[0-9]{1,20}", number) and 1 <= int(number) <= MOST_WEIGHT:
+            weight = int(number)
+        else:
+            fail(
+                f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
+                f"a column with this name is {show(f'{text}=1')}"
+            )
         if not name:
             raise click.UsageError(f"--text-field: must be the name of a column, got {show(text)}", ctx)
         if name in weights:
@@ -85,19 +94,6 @@ def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[s
     if len(weights) < 2:
         return next(iter(weights), None)
     return {name: weight or 1 for name, weight in weights.items()} if any(weights.values()) else tuple(weights)
-
-
-def _weighted(text: str) -> tuple[str, int | None]:
-    """Return the name of a column and its weight: the number behind the last =, if there is one."""
-    name, equals, number = text.rpartition("=")
-    if not equals or not _NUMBER.fullmatch(number):
-        return text, None
-    if not re.fullmatch(r"\+?[0-9]{1,20}", number) or not 1 <= int(number) <= MOST_WEIGHT:
-        fail(
-            f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
-            f"a column with this name is {show(f'{text}=1')}"
-        )
-    return name, int(number)
 
 
 TEXT_FIELD = option(
@@ -342,7 +338,7 @@ def open_files(given: Given, kind: str, paths: Sequence[str], maker: Any, notice
             if path != "-":
                 yield from open_inputs(given, kind, [path], maker, notices)
             else:
-                yield _picture(maker) if kind == PICTURES else _text(given, maker, notices)
+                yield _picture(maker) if kind == PICTURES else _text(maker, standard_input(notices, given.encoding))
 
     return chunks()
 
@@ -351,14 +347,14 @@ def _read_stdin(noun: str) -> bytes:
     data = bytearray()
     with unpacked(InputFile("-"), lambda _: None) as read:
         for part in iter(lambda: read(_PART_BYTES), b""):
-            if len(data) + len(part) > MOST_BYTES:
-                raise InputError(f"standard input: more than {MOST_BYTES} bytes, too large for one {noun}", path="-")
             data += part
+            if len(data) > MOST_FILE_BYTES:
+                raise InputError(f"standard input: more than {MOST_FILE_BYTES} bytes, too large for one {noun}", path="-")
     return bytes(data)
 
 
-def _text(given: Given, maker: Any, notices: Notices) -> Chunk:
-    found = maker.hashed([standard_input(notices, given.encoding)])
+def _text(maker: Any, text: str) -> Chunk:
+    found = maker.hashed([text])
     if not found.known[0]:
         lack = "no main text" if isinstance(maker, MainText) else "no words"
         raise InputError(f"standard input: {lack} to make a fingerprint of", path="-")
@@ -379,7 +375,7 @@ def standard_input(notices: Notices, encoding: str | None = None) -> str:
 
 
 def _picture(maker: Any) -> Chunk:
-    found = maker.of_frames(Picture(_read_stdin("picture"), "standard input"), every=maker.frame == "all")
+    found = maker.of_frames(GivenPicture(_read_stdin("picture"), "standard input"), every=maker.frame == "all")
     numbers = {number: value for number, value in enumerate(found) if not isinstance(value, Lack)}
     if not numbers:
         raise InputError(f"standard input {next(value.sentence for value in found if isinstance(value, Lack))}", path="-")

@@ -41,7 +41,10 @@ def demo(given: Given) -> None:
     library, packages = python_sources()
     example = "encodings/cp1254.py"  # has near-duplicates, if this Python has it
     with ExitStack() as stack:
-        folder = _new_folder(given.keep) if given.keep else Path(stack.enter_context(TemporaryDirectory(prefix="fpstore-demo-")))
+        folder = Path(given.keep or stack.enter_context(TemporaryDirectory(prefix="fpstore-demo-"))).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise StoreExistsError(f"{given.keep} exists and is not empty: choose another folder", path=folder)
         stack.enter_context(chdir(library))
         store, clusters = str(folder / "python.fps"), str(folder / "clusters.tsv")
         click.echo("The source files of this Python as documents, 64 bits per document:\n")
@@ -56,17 +59,6 @@ def demo(given: Given) -> None:
         click.echo("\nSizes:\n")
         _run(stats, [store])
     click.echo(f"\nKept in {given.keep}." if given.keep else "\nThe folder is removed; fpstore demo --keep DIR keeps it.")
-
-
-def _new_folder(path: str) -> Path:
-    folder = Path(path).absolute()
-    if folder.is_dir() and any(folder.iterdir()):
-        raise StoreExistsError(f"{path} exists and is not empty: choose another folder", path=folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}", path=folder) from error
-    return folder
 
 
 def _run(command: click.Command, arguments: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.jobs.dedup import dedup_job, deduplicate
 from fpstore.jobs.grouping import Grouping
-from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job, taken_from
+from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
 SUFFIX = ".resume"
 SAME = "{} with the fingerprint of another one: fpstore cluster brings them together, --duplicates pairs them"
@@ -43,7 +43,7 @@ RESUME = option(
     "Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is there: if the job ends early, "
     "the same command goes on.",
 )
-JOB = (options.OUTPUT, options.JSON, options.RENAME, options.MEMORY, options.THREADS, RESUME, *options.TALK)
+JOB = (options.OUTPUT, options.RENAME, *options.LIMITS, RESUME, *options.RESULT)
 
 
 def resume_folder(given: Given) -> Path | None:
@@ -80,7 +80,6 @@ def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdenti
 
 @contextmanager
 def _written(given: Given, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64) -> Iterator[tuple[Any, Writer]]:
-    """Do a job over a store, whose work is kept if the user wants that, and open the output."""
     folder = resume_folder(given)
     if folder is not None:
         _open_output(given, columns, width).abort()  # an error of the output comes before a folder is made
@@ -89,7 +88,6 @@ def _written(given: Given, job: StoreJob[Any], columns: tuple[str, ...], width: 
 
 
 def _open_output(given: Given, columns: tuple[str, ...], width: int = 64, path: str | None = None) -> Writer:
-    """Open a file of rows, by default --output, with other names for some of its columns."""
     with usage_errors():
         form = "jsonl" if given.as_json and path is None else None
         return open_writer(path or given.output, format=form, columns=columns, width=width, names=given.names)
@@ -108,11 +106,10 @@ def _write_pairs(batches: Generator[Pairs, None, None], writer: Writer) -> tuple
 
 
 @verb(
-    options.STORE,
-    options.PAIR_RADIUS,
+    options.STORE, options.PAIR_RADIUS,
     option("--duplicates", "Also write each pair of documents that share a fingerprint, first and at distance 0."),
     *JOB,
-)
+)  # fmt: skip
 def pairs(given: Given) -> None:
     """Find all pairs of near-duplicates in a store.
 
@@ -129,7 +126,7 @@ def pairs(given: Given) -> None:
     $ fpstore pairs crawl.fps --rename id_a=url --rename id_b=other --output pairs.csv
     """
     with fpstore.open(given.store) as opened, given.bars() as bars:
-        job = pairs_job(taken_from(opened, given.radius, given.memory, given.threads, bars), given.duplicates)
+        job = pairs_job(opened, given.radius, given.duplicates, given.resources(bars))
         with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found, shared = _write_pairs(batches, writer)
         totals = job.snapshot.totals
@@ -143,8 +140,7 @@ def pairs(given: Given) -> None:
 
 
 @verb(
-    options.STORE,
-    options.PAIR_RADIUS,
+    options.STORE, options.PAIR_RADIUS,
     option(
         "--group", "connected: chains of pairs make a cluster. greedy: all documents of a cluster are within the radius of its "
         "representative. By default greedy for pictures, connected for all others.", GROUPINGS,
@@ -169,10 +165,9 @@ def cluster(given: Given) -> None:
     $ fpstore cluster crawl.fps --group greedy --keep smallest --json
     """
     with fpstore.open(given.store) as opened, given.bars() as bars:
-        taken = taken_from(opened, given.radius, given.memory, given.threads, bars)
-        job = clusters_job(taken, given.group, given.keep, opened.fingerprinter)
+        job = clusters_job(opened, given.radius, given.group, given.keep, given.resources(bars))
         with _written(given, job, CLUSTER_COLUMNS) as (found, writer):
-            write_clusters(found, writer, job.resources)
+            write_clusters(found, writer, bars)
     largest = f", the largest of {counted(int(found.sizes.max()), 'document')}" if len(found) else ""
     given.note(
         f"{counted(found.documents, 'document')}, {counted(len(found), 'cluster')}{largest}, "
@@ -204,7 +199,7 @@ def join(given: Given) -> None:
         else:
             theirs = content.open_fingerprints(given, given.other, Width(opened.width, stored=True))
         bars = stack.enter_context(given.bars())
-        job = join_job(taken_from(opened, given.radius, given.memory, given.threads, bars), opened, theirs)
+        job = join_job(opened, theirs, given.radius, None, given.resources(bars))
         with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found = sum(_write_pairs(batches, writer))
     given.note(counted(found, "pair") + " of fingerprints")
@@ -220,11 +215,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
 @verb(
     argument("inputs", "INPUT...", nargs=-1),
     argument("output", "OUTPUT", callback=_last),
-    *content.TEXTUAL,
-    options.FINGERPRINT_FIELD,
-    options.DECIMAL,
-    options.SIGNED,
-    options.ID_FIELD,
+    *content.TEXTUAL, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED, options.ID_FIELD,
     option("--score-field NAME", "Column or JSON field of numbers or times, for --keep highest.", options.NAME),
     option("-r --radius N", "Largest distance of near-duplicates, in bits.", options.RADIUS, 3),
     option(
@@ -239,20 +230,18 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "--unknown", "What becomes of rows that cannot be compared: null texts, fingerprints or ids, texts without words.",
         UNKNOWN, "keep",
     ),
-    options.WIDTH,
-    *content.SHINGLES,
+    options.WIDTH, *content.SHINGLES,
     option(
         "--clusters FILE", "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The representative "
         "is the document kept.",
     ),
     options.RENAME,
     option("--force", "Replace the files OUTPUT and --clusters, if they exist. A folder OUTPUT must be new or empty."),
-    options.MEMORY,
-    options.THREADS,
-    RESUME,
-    options.JSON,
-    *options.TALK,
-    guesses=output_is("OUTPUT is the last argument, after all inputs"),
+    *options.LIMITS, RESUME, *options.RESULT,
+    guesses={
+        **output_is("OUTPUT is the last argument, after all inputs"),
+        "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists the near-duplicates in it",
+    },
 )  # fmt: skip
 def dedup(given: Given) -> None:
     """Remove the near-duplicates from a corpus.

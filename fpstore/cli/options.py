@@ -111,7 +111,6 @@ SUFFIX = Checked("text", _refusing(lambda text: text.startswith(".") and len(tex
 
 
 def _as_path(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Leave the completion of a path to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -188,6 +187,9 @@ JSON = option("--json", "Write JSON.", into="as_json")
 QUIET = option("-q --quiet", "Write errors, and results such as JSON, but no progress, notes and summary.")
 NO_PROGRESS = option("--no-progress", "Show no progress bar. Without a terminal on standard error there is none.")
 TALK = (QUIET, NO_PROGRESS)
+RESULT = (*TALK, JSON)
+LIMITS = (THREADS, MEMORY)
+FORCE_OUTPUT = option("--force", "Replace the file of --output, if it exists.")
 RENAME = option(
     "--rename OLD=NEW", "Another name for a column of the output; may be repeated. Delimited text then begins with the names.",
     into="names", multiple=True, callback=_read_names,

@@ -59,16 +59,9 @@ def question(radius: Decorator, most: Decorator) -> tuple[Decorator, ...]:
             "--input FILE", "Read queries from a file of rows; - is standard input, whose lines are answered as they come.",
             multiple=True,
         ),
-        radius,
-        most,
+        radius, most,
         option("--with-queries", "Add columns with the row and the id of the query."),
-        *content.KNOWN,
-        *options.ROW_OPTIONS,
-        options.NULL,
-        options.OUTPUT,
-        options.JSON,
-        options.RENAME,
-        options.THREADS,
+        *content.KNOWN, *options.ROW_OPTIONS, options.NULL, options.OUTPUT, options.JSON, options.RENAME, options.THREADS,
         option(
             "-q --quiet", "Write nothing but errors, and stop at the first match: the exit code says whether there is one.",
             is_eager=True,
@@ -184,76 +177,56 @@ def scan_notice(store: Store, given: Given) -> bool:
 
 
 def _run(store: Store, given: Given, answer: Callable[[Words], Matches], scanning: bool) -> int:
-    """Answer all queries and write the matches, in bounded memory; return the exit code.
-
-    If it is quiet, write nothing, and stop at the first match.
-    """
+    """Answer all queries and write the matches, in bounded memory; return the exit code. If quiet, stop at the first match."""
     if given.quiet:
         given.refuse("does not go with --quiet, which writes nothing", "output")
     options.check_radius_option(given.radius, store.width)
     queries = _queries(given, store)
-    json_lines = is_json(given.output, given.as_json)
-    so_far = _SoFar()
+    done, cut_off, found = 0, 0, False  # queries, those of them with more matches than the limit, and whether any has one
     with ExitStack() as stack:
         bars = stack.enter_context(given.bars(queries.chunks if hasattr(queries.chunks, "bytes_total") else None))
         begun = iter(queries.chunks)
         first = list(islice(begun, 1))  # it shows whether the queries have ids
         with_ids = first[0].ids is not None if first else queries.kind in (TEXTS, PICTURES, VECTORS) or "query_id" in given.names
-        writer = nullcontext(_count) if given.quiet else _writer(given, queries.kind, json_lines, with_ids, store.width)
+        writer = nullcontext() if given.quiet else _writer(given, queries.kind, with_ids, store.width)
         write = stack.enter_context(writer)
-        for part in _parts(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, so_far):
-            matches = answer(part.fingerprints)
-            so_far.add(matches, write(part, matches))
-            if so_far.found and given.quiet:
+        for matches in _answered(chain(first, begun), SCANNED_AT_ONCE if scanning else CHUNK_QUERIES, answer, write):
+            done, cut_off, found = done + len(matches), cut_off + int(matches.more.sum()), found or len(matches.rows) > 0
+            if found and given.quiet:
                 return MATCHED
-            bars("scanning" if scanning else "probing", so_far.queries, queries.total)
+            bars("scanning" if scanning else "probing", done, queries.total)
     queries.notices.report(given)
-    if so_far.cut_off:
-        few = f"{so_far.cut_off:,} {'query has' if so_far.cut_off == 1 else 'queries have'}"
+    if cut_off:
+        few = f"{cut_off:,} {'query has' if cut_off == 1 else 'queries have'}"
         given.note(f"{few} more matches than --limit {given.limit}: only the nearest are written")
-    return MATCHED if so_far.found else UNMATCHED
+    return MATCHED if found else UNMATCHED
 
 
-class _SoFar:
-    """What has been answered."""
-
-    queries = 0
-    cut_off = 0  # queries with more matches than the limit
-    found = False
-    rows = 0  # of the last part
-
-    def add(self, matches: Matches, rows: int) -> None:
-        self.queries += len(matches)
-        self.cut_off += int(matches.more.sum())
-        self.found = self.found or len(matches.rows) > 0
-        self.rows = rows
-
-
-def _parts(chunks: Iterable[Chunk | Asked], most: int, so_far: _SoFar) -> Iterator[Asked]:
-    """Yield the queries to answer at once: more while they have few matches, fewer while they have many."""
+def _answered(
+    chunks: Iterable[Chunk | Asked], most: int, answer: Callable[[Words], Matches], write: Write | None
+) -> Iterator[Matches]:
+    """Answer and write, more queries at once while they have few matches, and fewer while they have many; yield the matches."""
     at_once = FIRST_QUERIES
     for chunk in chunks:
         start, asked = 0, Asked(*chunk)
         while start < len(chunk.fingerprints):
-            end = start + at_once
-            yield asked.slice(start, end)
-            start = end
-            if so_far.rows > MOST_ROWS:
+            some = asked.slice(start, start + at_once)
+            matches = answer(some.fingerprints)
+            rows = len(matches.rows) if write is None else write(some, matches)
+            yield matches
+            start += at_once
+            if rows > MOST_ROWS:
                 at_once = max(1, at_once // 4)
-            elif so_far.rows < MOST_ROWS // 8:
+            elif rows < MOST_ROWS // 8:
                 at_once = min(most, at_once * 4)
 
 
-def _count(queries: Asked, matches: Matches) -> int:
-    return len(matches.rows)
-
-
-def _writer(given: Given, kind: str, json_lines: bool, with_ids: bool, width: int) -> AbstractContextManager[Write]:
-    form = "jsonl" if json_lines else format_of(given.output, None)
+def _writer(given: Given, kind: str, with_ids: bool, width: int) -> AbstractContextManager[Write | None]:
+    form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
     null = options.ends_with_null(given.null, _have_lines(given), form)
     row = [ROW] if given.input or given.with_queries else []
     named = DOCUMENT if kind in (TEXTS, PICTURES) else QUERY_ID
-    if json_lines:
+    if form == "jsonl":
         limited = getattr(given, "limit", None) is not None
         return json_lines_writer(given.output, width, [*row, named], given.names, null, limited)
     columns = [*row, *([named] if with_ids else [])]
@@ -277,7 +250,6 @@ class _Queries(NamedTuple):
 
 
 def _queries(given: Given, store: Store) -> _Queries:
-    """Return the queries of the command line: fingerprints, files, or rows of --input."""
     if not given.words and not given.input:
         fail("give fingerprints, files or --input FILE")
     words = _fingerprints_of_words(given, store)
@@ -351,7 +323,6 @@ def parse_words(words: Sequence[str], given: Given, bits: int, hint: str = "") -
 
 
 def _hint(word: str) -> str:
-    """Return the possible meaning of a word that is no fingerprint."""
     try:
         if word and Path(word).exists():
             return "; --input is for files of fingerprints; texts, pictures and vectors need a store that was built of such"
@@ -365,17 +336,17 @@ def _hint(word: str) -> str:
 # Ids
 
 
-class Line(NamedTuple):
-    """A non-empty line of an input, and its place."""
+def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = (), null: bool = False) -> Any:
+    """Return the ids given as arguments and as lines of files, as a list of the kind that a store has.
 
-    text: str
-    name: str
-    number: int
+    A line ends with a line feed or a zero byte: an id may contain other line breaks of Unicode.
+    """
+    of_strings = snapshot_of(store).totals.id_kind == "string"
 
+    def read(text: str) -> Any:
+        return text if of_strings else parse_integer_id(text.strip(), plain=False)
 
-def lines_of(inputs: Sequence[str], null: bool = False) -> list[Line]:
-    """Return the lines of files, which end with a line feed or a zero byte: an id may contain other line breaks of Unicode."""
-    lines: list[Line] = []
+    found = list(map(read, words))
     for path in inputs:
         file = InputFile(path)
         with file.open() as stream, storage_errors(file.name):
@@ -384,20 +355,11 @@ def lines_of(inputs: Sequence[str], null: bool = False) -> list[Line]:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InputError(f"{file.name}: not UTF-8 text ({error.reason})", path=file.name) from error
-        cut = text.split("\0") if null else [line.removesuffix("\r") for line in text.split("\n")]
-        lines += (Line(line, file.name, number) for number, line in enumerate(cut, 1) if line)
-    return lines
-
-
-def given_ids(words: Sequence[str], lines: Sequence[Line], store: Store) -> list[int] | list[str]:
-    """Return the ids given as arguments and as lines, of the kind that a store has."""
-    if snapshot_of(store).totals.id_kind == "string":
-        return [*words, *(line.text for line in lines)]
-    numbers = [parse_integer_id(word.strip(), plain=False) for word in words]
-    for line in lines:
-        with located(line.name, line.number):
-            numbers.append(parse_integer_id(line.text.strip(), plain=False))
-    return numbers
+        lines = text.split("\0") if null else [line.removesuffix("\r") for line in text.split("\n")]
+        for number, line in enumerate(lines, 1):
+            with located(file.name, number):
+                found += [read(line)] if line else []
+    return found
 
 
 @verb(options.STORE, IDS, IDS_INPUT, options.OUTPUT, options.JSON, options.NULL, *options.TALK)
@@ -418,10 +380,9 @@ def ids(given: Given) -> None:
         fail("give ids, or --input FILE")
     form = "jsonl" if is_json(given.output, given.as_json) else format_of(given.output, None)
     writes_null = options.ends_with_null(given.null, bool(given.inputs), form)
-    lines = lines_of(given.inputs, given.null)
     with fpstore.open(given.store) as opened:
         width = opened.width
-        wanted: Any = given_ids(given.words, lines, opened)
+        wanted = given_ids(opened, given.words, given.inputs, given.null)
         lims, fingerprints = opened.fingerprints_of(wanted)
     sizes = np.diff(lims)
     found: Any = [one for one, size in zip(wanted, sizes.tolist(), strict=True) for _ in range(size)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,6 +64,10 @@ class Given(SimpleNamespace):
         """Write a message to standard error, unless quiet."""
         if not self.quiet:
             complain(message)
+
+    def timed(self, path: str, line: str) -> str:
+        """Return a line about a store, with its path and the time since the command began."""
+        return f"{printable(path)}: {line}, {time.monotonic() - self.began:.1f} s"
 
     def result(self, record: Any, line: str | None = None) -> None:
         """Print a result: with --json the record, else the line, unless quiet."""
@@ -126,7 +131,7 @@ def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], An
 
     def decorate(function: Callable[[Given], Any]) -> Verb:
         def run(**values: Any) -> Any:
-            return function(Given(**values))
+            return function(Given(began=time.monotonic(), **values))
 
         run.__doc__ = function.__doc__
         command: Any = run

@@ -18,7 +18,7 @@ from fpstore.errors import InputError
 
 # The kinds of tables: blocks of codes, or columns: copies of the fingerprints, references to rows, or the rows themselves.
 BLOCKS, COPIES, REFERENCES, ROWS = "blocks", "copies", "references", "rows"
-KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
+TABLE_KINDS = (BLOCKS, COPIES, REFERENCES, ROWS)
 TAG_BITS = _kernel.TAG_BITS
 MOST_COLUMN_ENTRIES = (1 << 32) - 1  # the directory of a column table has the place of each bucket in 32 bits
 MOST_BUCKET_BITS = _kernel.MOST_BUCKET_BITS  # a directory of 2^19 buckets stays in the cache
@@ -50,7 +50,7 @@ class TableSpec:
     flips : int
         The number of leading bits that may differ; of a column table, -1 if it is not looked up.
     kind : str
-        One of KINDS. The leading bits of a column table are those that number its buckets.
+        One of TABLE_KINDS. The leading bits of a column table are those that number its buckets.
     tag_bits : int
         Of a column table: the bits behind the leading ones that a look-up compares first.
     """
@@ -73,8 +73,8 @@ class TableSpec:
         most = min(bits, WORD_BITS)
         if not 0 <= self.prefix_bits <= most:
             raise InputError(f"prefix_bits must be 0 to {most}, got {self.prefix_bits}")
-        if self.kind not in KINDS or not 0 <= self.tag_bits <= TAG_BITS:
-            raise InputError(f"a table is of one of the kinds {', '.join(KINDS)}, with at most {TAG_BITS} bits of tag")
+        if self.kind not in TABLE_KINDS or not 0 <= self.tag_bits <= TAG_BITS:
+            raise InputError(f"a table is of one of the kinds {', '.join(TABLE_KINDS)}, with at most {TAG_BITS} bits of tag")
         if not (-1 if self.in_ring else 0) <= self.flips <= self.prefix_bits:
             raise InputError(f"flips must be 0 to prefix_bits ({self.prefix_bits}), got {self.flips}")
 

@@ -12,7 +12,7 @@ from fpstore.base.threads import Beside
 from fpstore.disk.files import write_all
 from fpstore.disk.mapped import own_pages
 
-PIECE_BYTES = 1 << 21  # a large page
+WRITE_BYTES = 1 << 21  # a large page
 
 
 class Output:
@@ -31,10 +31,10 @@ class Output:
 
     def room(self, size: int) -> Bytes:
         """Return memory behind the written bytes, of at least this size; valid until the next call."""
-        if self._filled >= PIECE_BYTES:
+        if self._filled >= WRITE_BYTES:
             self._put()
         if len(self._buffer) < self._filled + size:
-            larger = own_pages(max(self._filled + size, PIECE_BYTES + size))
+            larger = own_pages(max(self._filled + size, WRITE_BYTES + size))
             larger[: self._filled] = self._buffer[: self._filled]
             self._buffer = larger
         return self._buffer[self._filled :]
@@ -48,14 +48,14 @@ class Output:
         done = 0
         while done < len(data):
             # To the end of a piece: so the buffer need not grow, which takes another one meanwhile.
-            piece = data[done : done + PIECE_BYTES - self._filled % PIECE_BYTES]
+            piece = data[done : done + WRITE_BYTES - self._filled % WRITE_BYTES]
             self.room(len(piece))[: len(piece)] = piece
             self.advance(len(piece))
             done += len(piece)
 
     def _put(self) -> None:
         """Write full pieces, or have the thread write them once it has written the pieces before."""
-        size = self._filled // PIECE_BYTES * PIECE_BYTES
+        size = self._filled // WRITE_BYTES * WRITE_BYTES
         pieces, rest = self._buffer[:size], self._buffer[size : self._filled]
         if self._beside is None:
             write_all(self._descriptor, pieces.data, self._written)

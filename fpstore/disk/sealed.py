@@ -49,7 +49,7 @@ CHUNK_BYTES = 4096
 GROUP_CHUNKS = 512
 HASH_BYTES = DIGEST_BYTES = 8
 PAD_BYTES = 1 << 18
-PIECE_BYTES = GROUP_CHUNKS * CHUNK_BYTES
+HASHED_BYTES = GROUP_CHUNKS * CHUNK_BYTES
 LEAST_LONGEST = PAD_BYTES // 2  # values up to this size are read from every file
 CHECKED_AT_OPEN = 4 << 20  # a file of at most this many bytes is checked whole when it is opened
 BATCH_ITEMS = 256
@@ -276,8 +276,8 @@ def seal(path: Path, used: int, room: int = 0) -> tuple[int, int]:
     """Pad a finished file after its ``used`` bytes, append their checksums, and return its size and its digest."""
     with opened(path, os.O_RDWR) as descriptor:
         first = b"".join(
-            _hashes(read_at(descriptor, path, start, min(used - start, PIECE_BYTES)), CHUNK_BYTES)
-            for start in range(0, used, PIECE_BYTES)
+            _hashes(read_at(descriptor, path, start, min(used - start, HASHED_BYTES)), CHUNK_BYTES)
+            for start in range(0, used, HASHED_BYTES)
         )
         second = _hashes(first, GROUP_CHUNKS * HASH_BYTES)
         digest = xxhash.xxh64_intdigest(second, used)

@@ -19,8 +19,8 @@ from fpstore.disk.files import write_all
 from fpstore.disk.mapped import PAGE_BYTES, own_pages
 from fpstore.disk.refusals import refusing
 
-PIECE_BYTES = 1 << 21  # that gather in memory before they are written; whole pages
-MOST_BYTES = 1 << 23  # of a write or a read
+BUFFER_BYTES = 1 << 21  # that gather in memory before they are written; whole pages
+CALL_BYTES = 1 << 23  # of a write or a read
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -63,7 +63,7 @@ class SpillFile:
         self._file = nameless_file(folder)
         self.close = finalize(self, self._file.close)
         self._descriptor = self._file.fileno()
-        self._buffer, self._filled = own_pages(PIECE_BYTES), 0  # the end of the file, from a page's start on
+        self._buffer, self._filled = own_pages(BUFFER_BYTES), 0  # the end of the file, from a page's start on
         self._is_behind = False  # the file, compared with the buffer
         self.size = 0
         _set_direct(self._descriptor, True)
@@ -73,15 +73,15 @@ class SpillFile:
         done = 0
         if not self._filled and data.ctypes.data % PAGE_BYTES == 0:
             done = len(data) // PAGE_BYTES * PAGE_BYTES
-            for start in range(0, done, MOST_BYTES):
-                _write(self._descriptor, data[start : min(start + MOST_BYTES, done)], self.size + start)
+            for start in range(0, done, CALL_BYTES):
+                _write(self._descriptor, data[start : min(start + CALL_BYTES, done)], self.size + start)
         self.size += done
         while done < len(data):
-            piece = data[done : done + PIECE_BYTES - self._filled]
+            piece = data[done : done + BUFFER_BYTES - self._filled]
             self._buffer[self._filled : self._filled + len(piece)] = piece
             self._filled, self._is_behind = self._filled + len(piece), True
             self.size, done = self.size + len(piece), done + len(piece)
-            if self._filled == PIECE_BYTES:
+            if self._filled == BUFFER_BYTES:
                 self._write()
                 self._filled = 0
 
@@ -103,7 +103,7 @@ class SpillFile:
     def read(self, at: int, out: Bytes) -> None:
         """Fill an array with the bytes from a place on; OSError if they are not all there."""
         self._write()
-        room = own_pages(min(MOST_BYTES, len(out) + 2 * PAGE_BYTES))
+        room = own_pages(min(CALL_BYTES, len(out) + 2 * PAGE_BYTES))
         done = 0
         while done < len(out):
             before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted

@@ -22,7 +22,7 @@ from fpstore.design.tables import TAG_BITS, TableSpec
 from fpstore.disk.files import read_at, write_all
 from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.errors import CorruptStoreError, StorageError
-from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, KINDS, ColumnLayout, check_facts
+from fpstore.format.layout import COLUMN_KINDS, KIND_COPIES, KIND_REFERENCES, KIND_ROWS, ColumnLayout, check_facts
 
 FEED_KEYS = 1 << 17
 SECTION_BYTES = 1 << 20  # of a section, kept until they are written together
@@ -72,7 +72,7 @@ class ColumnTable(StoredFile):
         header = self.header
         if self._is_rows:  # how many buckets there are follows from their count
             return TableSpec(header.permutation, TAG_BITS, 0, tables.ROWS)
-        return TableSpec(header.permutation, header.bucket_bits, header.threshold, KINDS[header.kind], header.tag_bits)
+        return TableSpec(header.permutation, header.bucket_bits, header.threshold, COLUMN_KINDS[header.kind], header.tag_bits)
 
     @property
     def is_reference(self) -> bool:

@@ -18,7 +18,7 @@ from fpstore.disk.mapped import LAZY, StoredFile
 from fpstore.disk.output import Output
 from fpstore.errors import CorruptStoreError
 
-PIECE_BYTES = 1 << 20
+COMPARED_BYTES = 1 << 20
 
 
 def filter_name(table: int) -> str:
@@ -91,8 +91,8 @@ class FilterReader(StoredFile):
         self._compare(0, np.frombuffer(cutter.header, np.uint8))
 
     def _compare(self, at: int, expected: Bytes) -> int:
-        for start in range(0, len(expected), PIECE_BYTES):
-            piece = expected[start : start + PIECE_BYTES]
+        for start in range(0, len(expected), COMPARED_BYTES):
+            piece = expected[start : start + COMPARED_BYTES]
             wrong = np.flatnonzero(self.exactly(at + start, len(piece)) != piece)
             if len(wrong):
                 message = f"byte {at + start + int(wrong[0])} differs from what its table gives: {RUN_REPAIR}"

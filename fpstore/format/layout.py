@@ -19,8 +19,8 @@ from fpstore.errors import CorruptStoreError
 from fpstore.format import huffman
 
 KIND_COPIES, KIND_REFERENCES, KIND_ROWS = range(3)  # kinds of column tables, as they are stored
-KINDS = {KIND_COPIES: tables.COPIES, KIND_REFERENCES: tables.REFERENCES, KIND_ROWS: tables.ROWS}
-_KIND_NUMBERS = {kind: number for number, kind in KINDS.items()}
+COLUMN_KINDS = {KIND_COPIES: tables.COPIES, KIND_REFERENCES: tables.REFERENCES, KIND_ROWS: tables.ROWS}
+_NUMBERS_OF_KINDS = {kind: number for number, kind in COLUMN_KINDS.items()}
 NOWHERE = np.uint64(2**64 - 1)  # the block in which a fingerprint is that is not there
 
 
@@ -71,7 +71,7 @@ class ColumnLayout(NamedTuple):
         spec = design.tables[table]
         is_rows = spec.kind == tables.ROWS  # the number of buckets of a row file follows from the count
         buckets = (row_bucket_bits(fingerprint_count), 0, -1) if is_rows else (spec.prefix_bits, spec.tag_bits, spec.flips)
-        width, kind = spec.width.bits, _KIND_NUMBERS[spec.kind]
+        width, kind = spec.width.bits, _NUMBERS_OF_KINDS[spec.kind]
         return cls(kind, width, fingerprint_count, set_digest, spec.permutation, *buckets, table, len(design.tables))
 
     def cutter(self) -> _kernel.ColumnCutter:

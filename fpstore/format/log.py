@@ -44,7 +44,7 @@ END, BOOT = WORDS_AT // 8, WORDS_AT // 8 + 1
 SUPERSEDED = 1 << 63
 _END_BITS, _END_CHECK_BITS = 48, 15
 _END_FACTOR = 0x9E3779B185EBCA87
-PIECE_BYTES = 1 << 24  # read at a time, unless one record is larger
+LOG_PIECE_BYTES = 1 << 24  # read at a time, unless one record is larger
 _ANY = 0
 
 
@@ -167,7 +167,7 @@ class LogFile:
 
         ``number`` is the number of the first record there.
         """
-        wanted = PIECE_BYTES
+        wanted = LOG_PIECE_BYTES
         while place < end:
             data = read_at(self.descriptor, self.path, place, min(wanted, end - place))
             if len(data) < min(wanted, end - place):
@@ -175,7 +175,7 @@ class LogFile:
             records, used, _ = self._parsed(data, place, number, 2**64 - 1)
             if records is not None:
                 yield records
-                place, number, wanted = place + used, records.last + 1, PIECE_BYTES
+                place, number, wanted = place + used, records.last + 1, LOG_PIECE_BYTES
                 continue
             # Perhaps it is longer than what was read, unless the file ends there.
             length = _length(data)
@@ -211,7 +211,7 @@ class LogFile:
     def _find(self, place: int, size: int) -> int | None:
         """Return the next place where a record may begin."""
         while place < size:
-            data = read_at(self.descriptor, self.path, place, min(PIECE_BYTES, size - place))
+            data = read_at(self.descriptor, self.path, place, min(LOG_PIECE_BYTES, size - place))
             at = data.find(RECORD_MAGIC)
             while at >= 0:
                 if at % ALIGN == 0:

@@ -21,7 +21,7 @@ from fpstore.format.log import (
     END,
     HEAD,
     HEADER_BYTES,
-    PIECE_BYTES,
+    LOG_PIECE_BYTES,
     RECORD,
     RECORD_MAGIC,
     SUPERSEDED,
@@ -142,8 +142,8 @@ class LogWriter(OpenLog):
             return
         try:
             if self._unsure:  # the system forgets what it could not write: write it again
-                for start in range(self.durable, self._furthest, PIECE_BYTES):
-                    count = min(PIECE_BYTES, self._furthest - start)
+                for start in range(self.durable, self._furthest, LOG_PIECE_BYTES):
+                    count = min(LOG_PIECE_BYTES, self._furthest - start)
                     write_all(self.descriptor, read_at(self.descriptor, self.path, start, count), start)
             self._unsure = True
             os.fdatasync(self.descriptor)

@@ -30,7 +30,7 @@ COMING_MANIFEST = MANIFEST_FILE + TEMPORARY
 ABSORBING = ".joined"  # ends the name of a folder for the strings of other stores
 _GENERATION = re.compile(r"gen-[0-9]{8,}")
 FORMAT_VERSION: int = _kernel.FORMAT_VERSION
-MOST_BYTES = 1 << 20
+MOST_MANIFEST_BYTES = 1 << 20
 _KNOWN = (("format_version", (FORMAT_VERSION,)), ("width", WIDTHS), ("flags", (0,)))
 IDENTITY_BYTES = 16
 MERGE_ERROR_FILE = "merge.error"
@@ -165,7 +165,7 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
     file = path / name
     try:
         with opened(file, folder=folder, of_user=True) as descriptor:
-            data = read_at(descriptor, file, 0, MOST_BYTES)
+            data = read_at(descriptor, file, 0, MOST_MANIFEST_BYTES)
     except StoreNotFoundError as error:
         raise not_a_store(path) from error
     return parse_manifest(data, file)

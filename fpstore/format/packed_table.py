@@ -27,7 +27,7 @@ from fpstore.format.layout import TableLayout, check_facts
 
 FEED_KEYS = 1 << 17  # in one call of the kernel: in between, a thread has to get the interpreter back
 INDEX_AT_OPEN = 16 << 20  # bytes of keys and directory to read ahead when a table is opened
-PIECE_BYTES = 1 << 18  # of blocks, read at once: with their keys they stay in the second-level cache
+BLOCKS_BYTES = 1 << 18  # of blocks, read at once: with their keys they stay in the second-level cache
 DECODE_ROOM = 2 * _kernel.MAX_ENTRIES
 DECODE_MORE = 8  # rows behind them that the kernel may overwrite
 SPARSE = 64  # blocks between keys that are read one by one
@@ -205,7 +205,7 @@ class PackedTable(StoredFile):
         The keys are put into an array, if one is given that has room for them. The error for a block that is damaged or cannot be
         read has its number in ``block``; the blocks before it were not returned.
         """
-        count = min(end - start, max(PIECE_BYTES // self.header.block_bytes, 1))
+        count = min(end - start, max(BLOCKS_BYTES // self.header.block_bytes, 1))
         while True:
             try:
                 blocks, keys = self._read(start, count)

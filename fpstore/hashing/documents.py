@@ -25,7 +25,7 @@ from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
 from fpstore.hashing.base import batched
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
-from fpstore.io.files import MOST_BYTES, FileState, inner_name, paths_of, reading
+from fpstore.io.files import MOST_FILE_BYTES, FileState, inner_name, paths_of, reading
 from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, Batch, IdRule, Projection, RowFlags, RowSource, Skip
 
@@ -108,7 +108,7 @@ class Walk:
         self._suffixes = None if suffixes is None else _check_suffixes(suffixes)
         self._recursive = check_flag(recursive, "recursive")
         self._follow = check_flag(follow_symlinks, "follow_symlinks")
-        self._max_bytes = MOST_BYTES if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
+        self._max_bytes = MOST_FILE_BYTES if max_bytes is None else check_whole(max_bytes, 0, 2**63 - 1, "max_bytes")
 
     @property
     def names(self) -> str:

@@ -169,14 +169,14 @@ class ImageHash(Fingerprinter["Picture"]):
         """A radius to begin with."""
         return _PDQ_RADIUS if self.method == "pdq" else _HASHES[self.method][1] * self.width // 64
 
-    def lack(self, item: Picture | Given) -> str:
+    def lack(self, item: Picture | GivenPicture) -> str:
         """Return why a picture has no fingerprint."""
         picture = given(item)
         (found,) = self.of_frames(picture, every=False)
         assert isinstance(found, Lack)
         return f"{picture.name} {found.sentence}: leave it out (is_empty() finds such pictures)"
 
-    def hashed(self, items: Sequence[Picture | Given]) -> Hashed:
+    def hashed(self, items: Sequence[Picture | GivenPicture]) -> Hashed:
         """Return the fingerprints of some pictures."""
         found = [self._of_one(given(item)) for item in items]
         known = np.array([not isinstance(value, Lack) for value in found], bool)
@@ -187,12 +187,12 @@ class ImageHash(Fingerprinter["Picture"]):
         check_items(items, "pictures", str, io.IOBase)
         return batched((given(item, place) for place, item in enumerate(items)), _held, _BATCH_BYTES)
 
-    def of_frames(self, picture: Given, *, every: bool) -> list[int | Lack]:
+    def of_frames(self, picture: GivenPicture, *, every: bool) -> list[int | Lack]:
         """Return the fingerprint of the first frame, or of every frame, or why there is none; InputError as in `refusals`."""
         with refusals(picture.place + picture.name, picture.path):
             return [self._of_image(image) for image in frames(picture.source, every=every)]
 
-    def _of_one(self, picture: Given) -> int | Lack:
+    def _of_one(self, picture: GivenPicture) -> int | Lack:
         found = self.of_frames(picture, every=self.frame == "all")
         if len(found) > 1:
             asked = f"has {len(found)} frames, and frame='all' asks for each"
@@ -261,7 +261,7 @@ def detail(grey: Image) -> int:
     return int(max(rest, 0.0) ** 0.5 / _SIDE)
 
 
-def _held(picture: Given) -> int:
+def _held(picture: GivenPicture) -> int:
     """Return the bytes that a picture holds or, if more, a sixteenth of a batch."""
     source = picture.source
     taken = len(source) if isinstance(source, bytes) else 4 * getattr(source, "width", 0) * getattr(source, "height", 0)
@@ -280,7 +280,7 @@ def _check_method_width(method: str, width: object) -> int:
     return bits
 
 
-class Given(NamedTuple):
+class GivenPicture(NamedTuple):
     """A picture, and its name in messages: its place among others if it has no name of its own."""
 
     source: Path | bytes | Image
@@ -300,17 +300,17 @@ def pillow() -> Any:
     return module
 
 
-def given(picture: object, place: int | None = None) -> Given:
+def given(picture: object, place: int | None = None) -> GivenPicture:
     """Return a picture in a form that threads can share, and a name with its place among others."""
-    if isinstance(picture, Given):
+    if isinstance(picture, GivenPicture):
         return picture
     where = "" if place is None else f"item {place}: "
     if isinstance(picture, str | os.PathLike):
         path = check_path(picture)
-        return Given(path, str(path), where)
+        return GivenPicture(path, str(path), where)
     if isinstance(picture, bytes | bytearray | memoryview):
         data = bytes(picture)
-        return Given(data, f"a picture of {len(data):,} bytes", where)
+        return GivenPicture(data, f"a picture of {len(data):,} bytes", where)
     if hasattr(picture, "read"):
         return _content(picture, where)
     if isinstance(picture, pillow().Image):
@@ -319,12 +319,12 @@ def given(picture: object, place: int | None = None) -> Given:
             image = upright(picture)
             # A picture of several frames may show another one when its turn comes.
             moving = image is picture and getattr(picture, "n_frames", 1) > 1
-            return Given(image.copy() if moving else image, name, where)
+            return GivenPicture(image.copy() if moving else image, name, where)
     kinds = "an image of Pillow, a path, bytes, or a file that is open for reading bytes"
     raise InputError(f"{where}a picture is {kinds}, got {type(picture).__name__}", got=type(picture))
 
 
-def _content(stream: Any, where: str) -> Given:
+def _content(stream: Any, where: str) -> GivenPicture:
     """Read an open file, from its beginning if it has one."""
     path = getattr(stream, "name", None)
     name = path if isinstance(path, str) else "an open file"
@@ -338,7 +338,7 @@ def _content(stream: Any, where: str) -> Given:
         raise refused(name, error) from error
     except ValueError as error:
         raise InputError(f"{where}{name}: {error}", got=stream) from error
-    return Given(data, name, where)
+    return GivenPicture(data, name, where)
 
 
 def frames(source: Path | bytes | Image, *, every: bool) -> Iterator[Image]:

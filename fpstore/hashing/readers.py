@@ -22,7 +22,7 @@ from fpstore.hashing.corpora import hashed_rows, open_source
 from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Paths, Walk, id_of, reason_of
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.image import Given, ImageHash, Lack
+from fpstore.hashing.image import GivenPicture, ImageHash, Lack
 from fpstore.hashing.vector_base import Block, VectorFingerprinter
 from fpstore.io.files import located, paths_of
 from fpstore.io.reader import CHUNK_ROWS, MOST_CHUNK_ROWS, Reader, open_vectors
@@ -488,7 +488,7 @@ class ImageReader(HashingReader):
         try:
             self._walk.check_size(file, file.size)
             every = self.fingerprinter.frame == "all"
-            found: list[int | Lack] = self.fingerprinter.of_frames(Given(file.path, os.fspath(file.path)), every=every)
+            found: list[int | Lack] = self.fingerprinter.of_frames(GivenPicture(file.path, os.fspath(file.path)), every=every)
         except InputError as error:
             return reason_of(file, error)
         return found

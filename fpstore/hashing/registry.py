@@ -128,7 +128,7 @@ def _kind(name: str, version: int) -> type[Fingerprinter[Any]]:
     return kind
 
 
-MOST_BYTES = 1 << 22  # the most features have about a megabyte
+MOST_WEIGHTS_BYTES = 1 << 22  # the most features have about a megabyte
 
 
 def packed_weights(simhash: SimHash) -> bytes:
@@ -144,9 +144,9 @@ def read_weights(path: str | os.PathLike[str], width: int) -> SimHash:
     """
     name, read = printable(path), check_path(path)
     with storage_errors(name), Path(read).open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
+        data = file.read(MOST_WEIGHTS_BYTES + 1)
     try:
-        found = from_description(json.loads(data) if len(data) <= MOST_BYTES else {})
+        found = from_description(json.loads(data) if len(data) <= MOST_WEIGHTS_BYTES else {})
     except FormatVersionError as error:
         raise FormatVersionError(f"{name}: {error}", path=read) from None
     except (ValueError, RecursionError, InputError):

@@ -17,7 +17,7 @@ from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError, show
 
 STDIN_NAME = "<stdin>"
-MOST_BYTES = 1 << 30  # of a text, which is held as a whole
+MOST_FILE_BYTES = 1 << 30  # of a text, which is held as a whole
 Read = Callable[[int], bytes]
 #: Extensions of compressed files, and the names of their formats.
 PACKED = {".gz": "gzip", ".zst": "zstandard"}

@@ -34,7 +34,6 @@ PART_BYTES = 1 << 20  # of texts and ids in a batch
 
 IdType = Literal["auto", "int", "str"]
 IdKind = Literal["int", "str"]
-Ids = Words | list[str] | None
 IdColumn = Words | StringColumn | None
 Wrong = Callable[[int, str], InputError]  # makes the error of a row from its place in a batch and a message
 Value = TypeVar("Value")
@@ -53,7 +52,7 @@ class Chunk(NamedTuple):
     """
 
     fingerprints: npt.NDArray[Any]
-    ids: Ids
+    ids: Words | list[str] | None
 
 
 @dataclass(frozen=True)

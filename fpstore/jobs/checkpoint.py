@@ -27,7 +27,7 @@ JobIdentity = Mapping[str, object]  # the facts in which jobs differ, in words f
 IDENTITY_FILE, LOCK_FILE = "job.json", "job.lock"
 OUTPUTS = "outputs"  # in the file of the identity: paths, and the states of the files that have got these names, or are about to
 PART, TEMPORARY = ".part", ".tmp"
-KINDS = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}  # of columns
+DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint64)}  # of columns
 MOST_LINE = 1 << 16  # bytes: a longer line is damage
 
 
@@ -48,7 +48,7 @@ class PartWriter:
     def append(self, columns: Arrays) -> None:
         """Write a batch; InterruptedError if the job has ended."""
         arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
-        assert all(array.dtype.str in KINDS for array in arrays.values())
+        assert all(array.dtype.str in DTYPES for array in arrays.values())
         self._line({"columns": {name: [array.dtype.str, array.shape] for name, array in arrays.items()}}, *arrays.values())
         self._batches += 1
 
@@ -214,12 +214,6 @@ class Checkpoint:
         """Return in a line how much was done before."""
         return "resumed: " + ", ".join(f"{before:,} of {total:,} {work} before" for work, (before, total) in self.reused.items())
 
-    def drop(self) -> None:
-        """Let go of the folder, and leave it to the next run."""
-        with suppress(OSError):
-            self._sweep()
-        self._lock.release()
-
     def remove(self) -> None:
         """Remove the folder: the job is done."""
         self._sweep()
@@ -235,8 +229,10 @@ class Checkpoint:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
             self.remove()
-        else:
-            self.drop()
+        else:  # the folder is left to the next run
+            with suppress(OSError):
+                self._sweep()
+            self._lock.release()
 
 
 def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> AbstractContextManager[Checkpoint | None]:
@@ -287,7 +283,7 @@ def _read_line(file: IO[bytes]) -> dict[str, Any]:
     try:
         fields = json.loads(line)
         for name, (kind, shape) in fields.get("columns", {}).items():
-            dtype = KINDS[kind]
+            dtype = DTYPES[kind]
             size = dtype.itemsize * prod(shape)
             if not 0 <= size <= left:
                 raise ValueError("longer than the file")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Lims, Words
+from fpstore.base.aliases import Lims, Progress, Words
 from fpstore.base.arguments import check_choice
 from fpstore.base.arrays import HALF_BITS, differs, lists_of, stable_order
 from fpstore.base.resources import Resources
@@ -104,24 +104,9 @@ class Clusters(Tabular):
                 yield {"id": ids, "cluster": cluster[rows].astype(np.uint64), "representative": representatives}
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return the :meth:`columns` as a ``pyarrow.Table``.
+        """Return the :meth:`columns` as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does.
 
-        Parameters
-        ----------
-        names : dict of str to str, optional
-            Other names for some of the columns.
-
-        Returns
-        -------
-        pyarrow.Table
-            ``id``, ``cluster`` (uint64) and ``representative``; ids are uint64 or string (large_string above 2 GiB).
-
-        Raises
-        ------
-        InputError
-            A name is wrong.
-        MissingExtraError
-            pyarrow is not installed.
+        ``cluster`` is uint64; ids are uint64 or string (large_string above 2 GiB).
         """
         return arrow_table(self.batches(), names)
 
@@ -151,11 +136,12 @@ class Clusters(Tabular):
         return f"<fpstore.Clusters: {counted(len(self), 'cluster')} of {among}>"
 
 
-def write_clusters(found: Clusters, writer: Writer, resources: Resources) -> None:
+def write_clusters(found: Clusters, writer: Writer, progress: Progress | None) -> None:
     """Write the documents in clusters, some at a time."""
     total, done = int(found.lims[-1]), 0
     for data in found.batches():
-        resources.report("writing clusters", done, total)
+        if progress is not None:
+            progress("writing clusters", done, total)
         writer.write(data)
         done += len(data["id"])
 
@@ -182,7 +168,11 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ch
     del rows  # documents take their place in memory
     documents = _documents(snapshot, sets, grouping.needs_fingerprints)
     del sets
-    if not _distinct(documents.numbers):  # a document of several fingerprints connects what they are connected with
+    numbers = documents.numbers
+    dense = not len(numbers) or int(numbers.max()) < DENSE * len(numbers)
+    distinct = _kernel.are_distinct(numbers) if dense else bool(differs(numbers[stable_order(numbers)]).all())
+    del numbers
+    if not distinct:  # a document of several fingerprints connects what they are connected with
         documents = _united(documents)
         if grouping.needs_fingerprints:
             given = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
@@ -240,15 +230,7 @@ def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
     raise CorruptStoreError(f"{path}: does not hold {count} rows", path=path, expected=count)
 
 
-def _distinct(documents: Numbers) -> bool:
-    """Return whether all numbers differ, by a bit for each number where they are dense, otherwise by their order."""
-    if len(documents) and int(documents.max()) >= DENSE * len(documents):
-        return bool(differs(documents[stable_order(documents)]).all())
-    return _kernel.are_distinct(documents)
-
-
 def _united(documents: _Documents) -> _Documents:
-    """Return each document once, and unite the sets of its fingerprints."""
     numbers, sets, _ = documents
     order = stable_order(numbers)
     first = differs(numbers[order])

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.base.aliases import Flags
 from fpstore.base.arguments import check_choice, check_flag, check_path, printable
 from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
@@ -25,7 +24,6 @@ from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.text import SimHash
 from fpstore.io.digits import check_signed
-from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
@@ -181,26 +179,14 @@ def check_output(
     return path
 
 
-def rows_of_flags(corpus: RowSource, flags: Flags) -> Any:
-    """Return the rows whose flags are set: a table of them for a table, their numbers for files."""
-    return corpus.flagged(flags) if isinstance(corpus, TableRows) else np.flatnonzero(flags)
-
-
 def deduplicate(
-    corpus: RowSource,
-    job: DedupJob,
-    resources: Resources,
-    output: str | os.PathLike[str] | None,
-    overwrite: bool,
-    folder: Path | None,
-    *,
-    listing: str | None = None,
-    open_listing: Callable[[str], Writer] | None = None,
+    corpus: RowSource, job: DedupJob, resources: Resources, output: str | os.PathLike[str] | None, overwrite: bool,
+    folder: Path | None, *, listing: str | None = None, open_listing: Callable[[str], Writer] | None = None,
     open_checkpoint: OpenCheckpoint = checkpoint_in,
-) -> Deduplication:
+) -> Deduplication:  # fmt: skip
     """Find the duplicates of a corpus, copy the rows that are kept, and list the clusters.
 
-    ``kept`` of the result has a flag for each row; :func:`rows_of_flags` returns the rows.
+    ``kept`` of the result has a flag for each row.
     An error of a path comes before the work. ``folder`` keeps what is done, to resume the job; ``open_checkpoint`` returns
     the checkpoint in it. The clusters go to ``listing``, for which ``open_listing`` opens a writer.
     """
@@ -218,20 +204,19 @@ def deduplicate(
         first.abort()
     with open_checkpoint(folder, lambda: job.identity(corpus)) as checkpoint, opened() or nullcontext() as writer:
 
-        def note(name: Path, written: Path) -> None:
-            if checkpoint is not None:
+        def note(name: Path | None, written: Path) -> None:
+            if checkpoint is not None and name is not None:
                 checkpoint.note_output(name, written)
 
         def complete(written: Path) -> None:
             """Let the list of clusters appear before the rows do: when these are there, all is."""
-            if target is not None:
-                note(target, written)
-            if writer is not None and listed is not None:
+            note(target, written)
+            if writer is not None:
                 writer.close(partial(note, listed))
 
         found = find_duplicates(corpus, job, resources, checkpoint)
         if writer is not None:
-            write_clusters(found.clusters, writer, resources)
+            write_clusters(found.clusters, writer, resources.progress)
         if target is not None and checkpoint is not None and was_made(folder, target):
             complete(target)  # a run that was killed has copied the rows
         elif target is not None:

@@ -157,13 +157,9 @@ class ComparedRows(NamedTuple):
 
 
 def compared_rows(
-    corpus: RowSource,
-    projection: Projection,
-    fingerprinter: Fingerprinter[Any] | None,
-    resources: Resources,
-    refused: bool,
+    corpus: RowSource, projection: Projection, fingerprinter: Fingerprinter[Any] | None, resources: Resources, refused: bool,
     checkpoint: Checkpoint | None,
-) -> ComparedRows:
+) -> ComparedRows:  # fmt: skip
     """Return the rows of a corpus, whose texts are hashed by threads; rows that a checkpoint has are not read again.
 
     If unknown rows are refused, one without text, fingerprint or id is an InputError.
@@ -206,7 +202,8 @@ def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Ba
     while checkpoint.has(name := f"rows-{done}"):
         for columns in checkpoint.read(name):
             done += len(columns["known"])
-            yield _batch_of(columns)
+            ids = StringColumn(columns["strings"].tobytes(), columns["ends"]) if "strings" in columns else columns.get("ids")
+            yield Batch(columns["fingerprints"], ids, columns["known"], scores=columns.get("scores"))
     before = first = done
     held, chars = list[Batch](), 0
     for batch in read(before):
@@ -231,11 +228,6 @@ def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
             columns["ids"] = batch.ids
         part.append({name: column for name, column in columns.items() if column is not None})
     part.finish()
-
-
-def _batch_of(columns: dict[str, npt.NDArray[Any]]) -> Batch:
-    ids: IdColumn = StringColumn(columns["strings"].tobytes(), columns["ends"]) if "strings" in columns else columns.get("ids")
-    return Batch(columns["fingerprints"], ids, columns["known"], scores=columns.get("scores"))
 
 
 def _decided(ids: SpooledIds) -> SpooledIds:

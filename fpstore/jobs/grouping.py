@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from fpstore.io.scores import ranks_of_keys
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 PIECE = 1 << 20  # members of groups that are looked at together
-SAMPLED_IDS, IDS_BETWEEN = 1 << 14, 1 << 3  # of ids that are sorted: in a sample, and of it those between two bounds
 
 
 class Members(NamedTuple):
@@ -127,7 +126,7 @@ def grouped(
         assert rows is not None
         ranks = distances_to_majority(rows, members.lims)
     elif grouping.keep == "smallest":
-        ranks = _ranks_of_ids(ids(members.documents))
+        ranks = _ranks_of_ids(ids(members.documents), members.lims)
     elif grouping.keep == "highest":
         assert scores is not None
         ranks = ranks_of_keys(scores[members.documents.view(np.intp)])
@@ -137,21 +136,11 @@ def grouped(
     return represented(members, ranks)
 
 
-def _ranks_of_ids(ids: Words | Sequence[str]) -> npt.NDArray[Any]:
-    """Return ranks by which the least id is the first: of numbers by value, of strings by code points.
-
-    Strings are sorted some at a time, since Python meets no signal while it sorts: those between two of a sample.
-    """
+def _ranks_of_ids(ids: Words | list[str], lims: Lims) -> npt.NDArray[Any]:
+    """Return ranks by which the least id of a group is its first: of numbers by value, of strings by code points."""
     if isinstance(ids, np.ndarray):
         return ids
-    bounds = sorted(ids[:: len(ids) // SAMPLED_IDS + 1])[::IDS_BETWEEN]
-    between: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
-    for place, name in enumerate(ids):
-        between[bisect_right(bounds, name)].append(place)
+    order = [place for group in pairwise(lims.tolist()) for place in sorted(range(*group), key=ids.__getitem__)]
     ranks = np.empty(len(ids), np.int64)
-    done = 0
-    for places in between:
-        places.sort(key=ids.__getitem__)
-        ranks[places] = np.arange(done, done + len(places))
-        done += len(places)
+    ranks[order] = np.arange(len(ids))
     return ranks

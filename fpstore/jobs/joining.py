@@ -44,20 +44,22 @@ class PairColumns(NamedTuple):
 Search = _kernel.PairJoin | _kernel.Linking  # finds pairs, some at a time
 Start = Callable[[Sequence[SortedTable], Span], Search]  # of the search in some buckets of a table
 Begin = Callable[[_kernel.Stop | None], Iterator[PairColumns]]  # what such a search finds
+_Part = tuple[Begin, float]  # a search that has not begun, and its number of rows
 
 
 def pairs_within(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None, linked: bool = False
 ) -> Iterator[PairColumns]:
     """Yield the pairs of a set in memory: distinct rows, ascending.
 
-    Threads share the buckets of a table; one of a design that flips bits is sorted by one, and a design of one bucket is compared
-    by one. The memory is for the tables. The progress counts the rows of all tables. A checkpoint keeps what is found in each
-    span of a table.
+    If it is ``linked``, yield at most two pairs for each row from each table, which connect the same rows as all pairs do.
+    Threads share the buckets of a table; one of a design that flips bits is sorted by one, and its links are searched by one. A
+    design of one bucket is compared by one. The memory is for the tables. The progress counts the rows of all tables. A
+    checkpoint keeps what is found in each span of a table.
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
-    return _found([rows], design, resources, checkpoint)
+    return _found([rows], design, resources, checkpoint, linked=linked)
 
 
 def pairs_between(
@@ -68,18 +70,6 @@ def pairs_between(
     It is faster if the first set is the smaller one.
     """
     return _found([rows, others], design, resources, checkpoint)
-
-
-def links_within(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None
-) -> Iterator[PairColumns]:
-    """Yield links of a set, like :func:`pairs_within`: at most two for each row from each table, however many pairs there are.
-
-    One thread searches a design that flips bits.
-    """
-    if design.radius == 0:
-        return iter(())
-    return _found([rows], design, resources, checkpoint, linked=True)
 
 
 def _search(design: JoinDesign, number: int, linked: bool, sides: Sequence[SortedTable], span: Span) -> Search:
@@ -96,16 +86,18 @@ def _search(design: JoinDesign, number: int, linked: bool, sides: Sequence[Sorte
 
 
 def _found(
-    sides: Sequence[Words],
-    design: JoinDesign,
-    resources: Resources,
-    checkpoint: Checkpoint | None,
-    *,
-    linked: bool = False,
-) -> Iterator[PairColumns]:
+    sides: Sequence[Words], design: JoinDesign, resources: Resources, checkpoint: Checkpoint | None, *, linked: bool = False,
+) -> Iterator[PairColumns]:  # fmt: skip
     """Yield the results of each table, sorted as a whole, or span by span where spans of buckets do not meet."""
     threads, rows, in_spans = resources.threads, max(map(len, sides)), _SpanSearches(sides, linked)
-    progress = _SearchedRows(resources, "clustering" if linked else "finding pairs", rows * len(design.tables))
+    phase, done, total = "clustering" if linked else "finding pairs", 0.0, rows * len(design.tables)
+
+    def ended(rows_of_part: float) -> None:
+        nonlocal done
+        done += rows_of_part
+        resources.report(phase, round(done), total)
+
+    ended(0)
     sorters: list[TableSorter] = []
     waiting: list[_Part] = []  # of tables that are sorted in spans: threads go on with the next table
     for number, spec in enumerate(design.tables):
@@ -133,31 +125,11 @@ def _found(
                 _checkpointed(checkpoint, number, span, begin, saved is not None)
                 for span, begin in zip(spans, begins, strict=True)
             ]
-        waiting += [_Part(begin, rows / len(spans)) for begin in begins]
+        waiting += [(begin, rows / len(spans)) for begin in begins]
         if parts == 1:
-            yield from _streamed(waiting, threads, progress)
+            yield from _streamed(waiting, threads, ended)
             waiting = []
-    yield from _streamed(waiting, threads, progress)
-
-
-class _Part(NamedTuple):
-    """A search that has not begun, and its number of rows."""
-
-    begin: Begin
-    rows: float
-
-
-class _SearchedRows:
-    """Counts the rows of ended searches, and reports them."""
-
-    def __init__(self, resources: Resources, phase: str, total: int) -> None:
-        self._resources, self._phase, self._total = resources, phase, total
-        self._done = 0.0
-        resources.report(phase, 0, total)
-
-    def add(self, rows: float) -> None:
-        self._done += rows
-        self._resources.report(self._phase, round(self._done), self._total)
+    yield from _streamed(waiting, threads, ended)
 
 
 def _searched(search: Start, tables: Sequence[SortedTable], span: Span, stop: _kernel.Stop | None) -> Iterator[PairColumns]:
@@ -243,25 +215,24 @@ def _parts(sides: Sequence[Words], flips: int, resources: Resources) -> int:
 
 
 def _even_spans(table: SortedTable, parts: int) -> list[Span]:
-    """Return spans of a sorted table that have about as many rows each."""
     count, last = len(table.rows), len(table.starts) - 1
     wanted = np.arange(1, parts, dtype=np.uint64) * np.uint64(count) // np.uint64(parts)
     bounds = [0, *np.searchsorted(table.starts, wanted).tolist(), last]
     return [Span(first, end) for first, end in pairwise(bounds) if first < end]
 
 
-def _streamed(parts: Sequence[_Part], threads: int, progress: _SearchedRows) -> Iterator[PairColumns]:
+def _streamed(parts: Sequence[_Part], threads: int, ended: Callable[[float], None]) -> Iterator[PairColumns]:
     if threads == 1 or len(parts) == 1:
-        for part in parts:
-            yield from part.begin(None)
-            progress.add(part.rows)
+        for begin, rows in parts:
+            yield from begin(None)
+            ended(rows)
         return
     waiting, stop = iter(parts), _kernel.Stop()
     with Pool(threads) as pool:
 
         def begun(part: _Part) -> tuple[float, Iterator[PairColumns], Job[PairColumns | None]]:
-            found = part.begin(stop)
-            return part.rows, found, pool.submit(next, found, None)  # None at its end
+            found = part[0](stop)
+            return part[1], found, pool.submit(next, found, None)  # None at its end
 
         try:
             running = deque(map(begun, islice(waiting, threads)))
@@ -271,7 +242,7 @@ def _streamed(parts: Sequence[_Part], threads: int, progress: _SearchedRows) -> 
                 rows, found, job = running.popleft()
                 columns = job.result()
                 if columns is None:
-                    progress.add(rows)
+                    ended(rows)
                     running.extend(map(begun, islice(waiting, 1)))
                 else:
                     running.append((rows, found, pool.submit(next, found, None)))
@@ -293,6 +264,6 @@ def connected(
     as its pairs do (docs/design.md, "Joins: all pairs, and clusters"), and the pairs of all tables are all pairs.
     """
     sets, index = _kernel.Sets(len(rows)), _kernel.RowIndex(rows)
-    for links in links_within(rows, design, resources, checkpoint):
+    for links in pairs_within(rows, design, resources, checkpoint, linked=True):
         sets.unite(index.places(links.a), index.places(links.b))
     return sets.names()

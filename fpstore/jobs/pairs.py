@@ -69,8 +69,6 @@ class PairIds(NamedTuple):
 
 
 class _IdNumbers(NamedTuple):
-    """Like :class:`PairIds`, with the numbers of the ids."""
-
     lims: Lims
     numbers: Words
     places: npt.NDArray[np.intp]
@@ -204,26 +202,10 @@ class Pairs(Tabular):
                 }
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
-        """Return a ``pyarrow.Table`` with a row per pair of ids; the batch has at most 65,536 pairs.
+        """Return a ``pyarrow.Table`` with a row per pair of ids, as :meth:`fpstore.Matches.to_arrow` does.
 
-        Parameters
-        ----------
-        names : dict of str to str, optional
-            Other names for some of the columns.
-
-        Returns
-        -------
-        pyarrow.Table
-            ``a`` and ``b`` (uint32, uint64, or fixed_size_binary(width / 8) above 64 bits), ``distance`` (uint8; of 256 bits
-            uint16), ``id_a`` and ``id_b`` (uint64 or string; large_string above 2 GiB).
-
-        Raises
-        ------
-        InputError
-            A name is wrong.
-        MissingExtraError
-            pyarrow is not installed.
-        CorruptStoreError
+        ``a`` and ``b`` are uint32, uint64, or fixed_size_binary(width / 8) above 64 bits, ``distance`` is uint8, of 256 bits
+        uint16, ``id_a`` and ``id_b`` are uint64 or string (large_string above 2 GiB).
         """
         return arrow_table(self.rows_of_ids(), names)
 
@@ -298,21 +280,14 @@ def _combination(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
     return sizes - 1 - rest, sizes - 1 - (left - rest * (rest - 1) // 2)
 
 
-def duplicates_of(snapshot: Snapshot) -> Iterator[Pairs]:
-    """Yield each fingerprint that several documents share as a pair with itself, in batches of a bounded number of rows."""
-    if snapshot.totals.ids == snapshot.totals.fingerprints:
-        return
-    for keys, counts, _ in snapshot.groups():
-        shared = keys[counts > 1]
-        yield from batches_of(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
-
-
 def pairs_of(
     snapshot: Snapshot, radius: int, resources: Resources, duplicates: bool = False, checkpoint: Checkpoint | None = None
 ) -> Generator[Pairs, None, None]:
     """Yield the pairs of a snapshot; see :meth:`fpstore.Store.pairs`. A checkpoint keeps what is found."""
-    if duplicates:
-        yield from duplicates_of(snapshot)
+    if duplicates and snapshot.totals.ids > snapshot.totals.fingerprints:
+        for keys, counts, _ in snapshot.groups():
+            shared = keys[counts > 1]
+            yield from batches_of(PairColumns(shared, shared, np.zeros(len(shared), np.uint16)), snapshot)
     rows, left = rows_of(snapshot, resources)
     for columns in pairs_within(rows, join_design(rows, radius, snapshot.width), left, checkpoint):
         yield from batches_of(columns, snapshot)
@@ -342,7 +317,6 @@ def join_of(
 
 
 def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
-    """Return the fingerprints of a side, and what they leave of the resources."""
     if isinstance(side, Snapshot):
         return rows_of(side, resources)
     memory = max(resources.memory - side.rows.nbytes, resources.memory // 4)

@@ -38,15 +38,9 @@ MOST_PAIRS = 10_000_000  # that are counted
 LARGEST, OTHERS, SHOWN = 8, 6, 6  # families that are shown, and documents of each
 DIRECTORY = 1 << 22  # words that are taken together
 PARTS = {
-    "tables": "Tables",
-    "filters": "Filters",
-    "ids": "Ids",
-    "strings": "Strings of ids",
-    "id_index": "Index by id",
-    "delta": "Log of changes",
-    "metadata": "Metadata",
-}
-HOLDING = {"rows": "The rows"}
+    "tables": "Tables", "filters": "Filters", "ids": "Ids", "strings": "Strings of ids", "id_index": "Index by id",
+    "delta": "Log of changes", "metadata": "Metadata",
+}  # fmt: skip
 EN_DASH = "\u2013"
 
 Section = dict[str, Any]  # what the template shows in a section
@@ -57,12 +51,10 @@ def page_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files
     resources.report("reading", 0)
     shown = stats["radius"] if radius is None else radius
     grouping = grouping_of(shown, None, "first", stats["fingerprinter"])
-    first = snapshot.generation.tables[0]
-    packed = isinstance(first, PackedTable)
+    first, made = snapshot.generation.tables[0], stats["fingerprinter"]
     coding = _codes(first, snapshot.generation.count) if isinstance(first, PackedTable) else _buckets(snapshot)
     skew = _skew(snapshot, resources)
-    pairs = clusters = None
-    largest, others = list[Section](), list[Section]()
+    pairs, clusters, largest, others = None, None, list[Section](), list[Section]()
     if radius is not None:
         pairs = _pairs(snapshot, stats, radius, resources)
         try:
@@ -73,26 +65,11 @@ def page_of(snapshot: Snapshot, stats: dict[str, Any], radius: int | None, files
         clusters = _clusters(found)
         largest, others = _families(snapshot, found, files)
     return render(
-        "report.html",
-        name=snapshot.generation.path.name,
-        stats=stats,
-        radius=shown,
-        grouping=grouping.group,
-        facts=_facts(stats),
-        made="The store does not say how its fingerprints were made."
-        if stats["fingerprinter"] is None
-        else f"Fingerprints by {in_words(stats['fingerprinter'])}.",
-        same=stats["ids"] - stats["fingerprints"],
-        clusters=clusters,
-        largest=largest,
-        others=others,
-        missing=files.sentence(),
-        pairs=pairs,
-        size=_size(stats),
-        skew=skew,
-        packed=packed,
-        coding=coding,
-    )
+        "report.html", name=snapshot.generation.path.name, stats=stats, facts=_facts(stats), radius=shown, size=_size(stats),
+        made=f"Fingerprints by {in_words(made)}." if made else "The store does not say how its fingerprints were made.",
+        same=stats["ids"] - stats["fingerprints"], clusters=clusters, largest=largest, others=others, missing=files.sentence(),
+        pairs=pairs, skew=skew, packed=isinstance(first, PackedTable), coding=coding, grouping=grouping.group,
+    )  # fmt: skip
 
 
 def _facts(stats: dict[str, Any]) -> list[tuple[str, str]]:
@@ -133,12 +110,10 @@ def _families(snapshot: Snapshot, clusters: Clusters, files: Files) -> tuple[lis
     own = {one: numbers[a:b] for one, (a, b) in zip(ids, pairwise(lims.tolist()), strict=True)}
     families: list[Section] = []
     for place, some in zip(places, shown, strict=True):
-        distances = [min((a ^ b).bit_count() for a in own[one] for b in own[some[0]]) for one in some]
-        members = [
-            {"id": one, "distance": distance, "found": files.of(one, own[one])}
-            for one, distance in zip(some, distances, strict=True)
-        ]
-        families.append({"size": int(clusters.sizes[place]), "members": sorted(members, key=lambda member: member["distance"])})
+        distances = {one: min((a ^ b).bit_count() for a in own[one] for b in own[some[0]]) for one in some}
+        nearest = sorted(some, key=distances.__getitem__)
+        members = [{"id": one, "distance": distances[one], "found": files.of(one, own[one])} for one in nearest]
+        families.append({"size": int(clusters.sizes[place]), "members": members})
     return families[:LARGEST], families[LARGEST:]
 
 
@@ -156,7 +131,6 @@ def _pairs(snapshot: Snapshot, stats: dict[str, Any], radius: int, resources: Re
 
 
 def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> tuple[list[int], bool]:
-    """Return the number of pairs by distance, from 1 on, and whether the count was stopped."""
     counts = np.zeros(radius + 1, np.int64)
     done, stopped = 0, False
     for pairs in pairs_of(snapshot, radius, resources):
@@ -174,39 +148,29 @@ def _counted(snapshot: Snapshot, radius: int, resources: Resources) -> tuple[lis
 def _size(stats: dict[str, Any]) -> Section:
     taken, n = stats["bytes"], stats["fingerprints"]
     total = max(taken["total"], 1)
-    bars = [
-        Bar(name, taken[key], f"{shown_size(taken[key])}, {taken[key] / total:.1%}") for key, name in PARTS.items() if taken[key]
-    ]
-    named = {"tables": PARTS["tables"], "keys": "of these, keys in memory", **PARTS, "total": "All"}
-    rows = [
-        (name, f"{taken[key]:,}", f"{taken[key] / total:.1%}", f"{taken[key] / max(n, 1):.2f}") for key, name in named.items()
-    ]
+    sizes = [(name, taken[key]) for key, name in PARTS.items()]
+    bars = [Bar(name, size, f"{shown_size(size)}, {size / total:.1%}") for name, size in sizes if size]
+    sizes = [sizes[0], ("of these, keys in memory", taken["keys"]), *sizes[1:], ("All", taken["total"])]
+    rows: list[tuple[str, ...]] = [(name, f"{size:,}", f"{size / total:.1%}", f"{size / max(n, 1):.2f}") for name, size in sizes]
     least = round(stats["limit_bits_per_fingerprint"] * stats["delta"]["tables"] / 8)
-    size = {
-        "bars": bars,
-        "total": total,
-        "columns": ("Part", "Bytes", "Share", "per fingerprint"),
-        "rows": rows,
-        "bounds": [
-            ("Raw fingerprints", f"{n * stats['width'] // 8:,}"),
-            ("The least that any set of as many can take", f"{least:,}"),
-        ],
-        "against": None,
-    }
+    bounds = [("Raw fingerprints", f"{n * stats['width'] // 8:,}"), ("The least that any set of as many can take", f"{least:,}")]
+    columns: tuple[str, ...] = ("Part", "Bytes", "Share", "per fingerprint")
+    against, words = None, ""
     if stats["ratio_to_limit"] is None:  # of few fingerprints
-        return {**size, "columns": size["columns"][:3], "rows": [row[:3] for row in rows]}
-    one = HOLDING.get(stats["design"]["tables"][0]["kind"], "One table")
-    bits, limit = stats["bits_per_fingerprint"], stats["limit_bits_per_fingerprint"]
-    size["against"] = [
-        Bar(f"{one} of this store", bits, f"{bits:.2f} bits"),
-        Bar("The limit for any set of this size", limit, f"{limit:.2f} bits", other=True),
-        Bar("Raw", stats["width"], f"{stats['width']} bits", other=True),
-    ]
-    size["words"] = (
-        f"{one} {'takes' if one == 'One table' else 'take'} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of "
-        f"sets of this size, and {stats['ratio_to_raw']:.1%} of the raw size."
-    )
-    return size
+        columns, rows = columns[:3], [row[:3] for row in rows]
+    else:
+        one, takes = ("The rows", "take") if stats["design"]["tables"][0]["kind"] == "rows" else ("One table", "takes")
+        bits, limit = stats["bits_per_fingerprint"], stats["limit_bits_per_fingerprint"]
+        against = [
+            Bar(f"{one} of this store", bits, f"{bits:.2f} bits"),
+            Bar("The limit for any set of this size", limit, f"{limit:.2f} bits", other=True),
+            Bar("Raw", stats["width"], f"{stats['width']} bits", other=True),
+        ]
+        words = f"{one} {takes} {stats['ratio_to_limit']:.3f} times the limit, log₂ of the number of sets of this size, "
+        words += f"and {stats['ratio_to_raw']:.1%} of the raw size."
+    return {
+        "bars": bars, "total": total, "columns": columns, "rows": rows, "bounds": bounds, "against": against, "words": words,
+    }  # fmt: skip
 
 
 # Skew
@@ -226,21 +190,17 @@ def _skew(snapshot: Snapshot, resources: Resources) -> Section:
     bars = [Bar(str(bit), share, f"{share:.2%}") for bit, share in enumerate(ones)]
     far = max(range(len(ones)), key=lambda bit: abs(ones[bit] - 0.5))
     section = {
-        "far": far,
-        "far_share": ones[far],
-        "sample": None if m == count else m,
-        "picture": standing_bars(bars, SHARES._replace(base=0.5)),
-        "rows": [(bar.name, bar.words) for bar in bars],
-    }
+        "far": far, "far_share": ones[far], "sample": None if m == count else m,
+        "picture": standing_bars(bars, SHARES._replace(base=0.5)), "rows": [(bar.name, bar.words) for bar in bars],
+    }  # fmt: skip
     # A sample shows buckets that have some of its fingerprints; a whole set shows a few bits more than there are.
     deepest = 0 if m < 2 else ceil(log2(m)) + (2 if m == count else -3)
     bits = range(1, max(min(deepest, width.bits, WORD_BITS), 0) + 1)
     others, uniform = [_sharing(rows, b) * (count - 1) for b in bits], [(count - 1) / 2**b for b in bits]
     if others:
-        names = list(map(str, bits))
-        section["shared"] = lines([uniform, others], names)
+        section["shared"] = lines([uniform, others], list(map(str, bits)))
         section["shared_rows"] = [
-            (name, few(here), few(even), f"{here / even:,.2f}") for name, here, even in zip(names, others, uniform, strict=True)
+            (str(b), few(here), few(even), f"{here / even:,.2f}") for b, here, even in zip(bits, others, uniform, strict=True)
         ]
     return section
 
@@ -325,5 +285,4 @@ def _buckets(snapshot: Snapshot) -> Section:
 
 
 def _range(name: str) -> str:
-    """Return ``1024-2047`` with thousands separators and a dash."""
     return EN_DASH.join(f"{int(end):,}" for end in name.split("-"))

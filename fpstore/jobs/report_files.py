@@ -18,7 +18,7 @@ from fpstore.hashing.image import frames, refusals
 from fpstore.hashing.registry import from_description
 
 SHOWN_CHARACTERS = 300
-MOST_BYTES = 1 << 24  # of a text that is read
+MOST_TEXT_BYTES = 1 << 24  # of a text that is read
 MOST_PICTURE_BYTES = 1 << 27
 BEGINNING = 1 << 13  # characters of a text in which those that are shown are looked for
 SIDE, QUALITY = 96, 70  # of a thumbnail: pixels of the longer side, and of its JPEG
@@ -77,10 +77,10 @@ class Files:
     def _text(self, name: str, fingerprints: list[int]) -> Found:
         from fpstore.hashing.documents import iter_documents
 
-        path = self._path(name, MOST_BYTES)
+        path = self._path(name, MOST_TEXT_BYTES)
         if isinstance(path, Found):
             return path
-        text, hasher = next(iter_documents([path], max_bytes=MOST_BYTES)).text, self._fingerprinter
+        text, hasher = next(iter_documents([path], max_bytes=MOST_TEXT_BYTES)).text, self._fingerprinter
         if hasher is not None and (hasher.is_empty(text) or hasher.fingerprint(text) not in fingerprints):
             return Found(None, CHANGED)
         if isinstance(hasher, MainText):
@@ -111,7 +111,6 @@ class Files:
         return Found(None, CHANGED)
 
     def _path(self, name: str, most_bytes: int) -> Path | Found:
-        """Return the file of an id, or why it is not read."""
         path = Path(name) if self._folder is None else (self._folder / name).resolve()
         if self._folder is not None and not path.is_relative_to(self._folder):
             return Found(None, "the path leads out of the folder")
@@ -129,7 +128,6 @@ def beginning(text: str) -> str:
 
 
 def _known(description: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
-    """Return the fingerprinter of texts or pictures that a store remembers, if this fpstore has it."""
     if description is None:
         return None
     try:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.strings import PIECE_BYTES
+from fpstore.base.strings import STRINGS_BYTES
 from fpstore.io.tables import values_at
 
 NAMED_ROWS = 1 << 16  # the rows of a slice
@@ -60,14 +60,14 @@ def names_in_slices(
 ) -> Iterator[tuple[slice, list[Words | list[str]]]]:
     """Yield slices of rows, and the ids that each column (a source of ids, id numbers) has there.
 
-    A slice has at most NAMED_ROWS rows, and the strings of each of its columns at most PIECE_BYTES. A row with more is alone.
+    A slice has at most NAMED_ROWS rows, and the strings of each of its columns at most STRINGS_BYTES. A row with more is alone.
     Of no rows, there is one slice. With ``lims``, of lists of rows that are not cut, slices are of lists.
     """
     lims = np.arange(len(columns[0][1]) + 1) if lims is None else lims
     start, step, count = 0, NAMED_ROWS, len(lims) - 1
     while True:
         stop = min(max(int(np.searchsorted(lims, lims[start] + step, side="right")) - 1, start + 1), count)
-        rows, most = slice(int(lims[start]), int(lims[stop])), PIECE_BYTES if stop > start + 1 else None
+        rows, most = slice(int(lims[start]), int(lims[stop])), STRINGS_BYTES if stop > start + 1 else None
         found: list[Named] = []
         for names, numbers in columns:
             named = names.named_within(numbers[rows], most)
@@ -81,5 +81,5 @@ def names_in_slices(
         if stop == count:
             return
         start = stop
-        if max(named.string_bytes for named in found) < PIECE_BYTES // 4:
+        if max(named.string_bytes for named in found) < STRINGS_BYTES // 4:
             step = min(2 * step, NAMED_ROWS)

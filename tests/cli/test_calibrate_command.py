@@ -183,6 +183,8 @@ def test_compare_refuses_what_is_no_text(pair):
     assert "standard input: the text '' has no words" in failure("compare", "-", "a.txt", stdin="")
     assert "NUL byte" in failure("compare", "a.txt", "binary.txt")
     assert "is a folder" in failure("compare", "a.txt", ".")
+    pair.joinpath("rows.jsonl").write_text('{"text": "some words"}\n')
+    assert "rows.jsonl: holds rows, not one text; compare takes text files" in failure("compare", "a.txt", "rows.jsonl")
     assert "no such" in failure("compare", "a.txt", "none.txt").lower()
     assert "only one of A and B" in failure("compare", "-", "-", code=2)
 

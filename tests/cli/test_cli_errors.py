@@ -150,6 +150,7 @@ WRONG_USE: Uses = [  # which ends with 2
     (["nearest", "crawl.fps", "0x1", "--nonsense"], "nonsense"),
     (["plan", "-n", 1000000], r"No such option -n: N stands alone, as in fpstore plan 1000000 \("),
     (["dedup", "pages.jsonl", "-o", "clean.jsonl", "--text-field", "text"], "OUTPUT is the last argument"),
+    (["dedup", "photos", "out", "--image"], "No such option --image: fpstore build --image makes a store"),
     (["build", "crawl.tsv", "-o", "x.fps"], "the store to write is the first argument"),
     (["backup", "crawl.fps", "--output", "x.fps"], "the copy is the second argument"),
     (["split", "crawl.fps", "-o", "parts", "--bits", 1], "the folder to write to is the second argument"),

@@ -230,8 +230,7 @@ def test_nothing_is_decided_by_a_clock():
     )
     assert [path.name for path in NATIVE if clock.search(path.read_text())] == []
     using = {relative(path) for path in SOURCES if clock.search(path.read_text())}
-    told = {f"cli/{name}.py" for name in ("build", "care", "changes")}
-    assert using == {*told, "cli/signals.py", "change/committer.py"}
+    assert using == {"cli/verb.py", "cli/signals.py", "change/committer.py"}
 
 
 def test_only_the_binding_knows_python():

@@ -138,7 +138,7 @@ def test_a_log_is_what_the_reference_says(full):
 
 
 def test_a_record_of_20_mb_and_many_small_ones(path, monkeypatch):
-    monkeypatch.setattr(log_format, "PIECE_BYTES", 1 << 20)
+    monkeypatch.setattr(log_format, "LOG_PIECE_BYTES", 1 << 20)
     words = np.random.default_rng(1).integers(0, 2**64, 1_000_000, np.uint64)
     large = Change(Totals(1, 1, 1, "integer"), np.zeros(len(words), np.uint8), words, words[::-1], [b"y" * 60_000] * 50)
     changes = [*CHANGES, large, *CHANGES * 20, large]

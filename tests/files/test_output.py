@@ -26,9 +26,9 @@ RNG = np.random.default_rng(3)
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make pieces small."""
-    monkeypatch.setattr(output, "PIECE_BYTES", 4 * PAGE)
-    monkeypatch.setattr(temporary, "PIECE_BYTES", 4 * PAGE)
-    monkeypatch.setattr(temporary, "MOST_BYTES", 8 * PAGE)
+    monkeypatch.setattr(output, "WRITE_BYTES", 4 * PAGE)
+    monkeypatch.setattr(temporary, "BUFFER_BYTES", 4 * PAGE)
+    monkeypatch.setattr(temporary, "CALL_BYTES", 8 * PAGE)
     monkeypatch.setattr(columns, "COPY_ROWS", 777)
 
 

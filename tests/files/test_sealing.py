@@ -92,7 +92,7 @@ def test_each_level_vouches_for_the_one_below(copy, tree):
     """A page changed together with its checksums, one level more each time: the level above notices, and last the digest."""
     _, shape, leaf_of = tree
     used, size = used_of(copy), copy.stat().st_size
-    page, first, second = leaf_of[0], size - tail_bytes(used), size - DIGEST_BYTES - HASH_BYTES * -(-used // sealed.PIECE_BYTES)
+    page, first, second = leaf_of[0], size - tail_bytes(used), size - DIGEST_BYTES - HASH_BYTES * -(-used // sealed.HASHED_BYTES)
     flip(copy, page * PAGE + 3000)
 
     def hashed(at, count, seed=0):

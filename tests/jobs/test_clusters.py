@@ -16,7 +16,7 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import WIDTHS, Width
 from fpstore.design.joins import everything
 from fpstore.jobs import grouping, joining
-from fpstore.jobs.joining import connected, links_within
+from fpstore.jobs.joining import connected, pairs_within
 from fpstore.jobs.pairs import join_design
 from fpstore.store import snapshot_of
 
@@ -142,7 +142,7 @@ def test_large_buckets_are_linked_group_by_group(monkeypatch, width):
         bits = np.unique(centres ^ flips, axis=0)
         rows = as_given(bits_to_words(bits))
         monkeypatch.setattr(joining, "BATCH_PAIRS", room)
-        assert sum(len(part.a) for part in links_within(rows, everything(1, width))) < 2 * len(rows)
+        assert sum(len(part.a) for part in pairs_within(rows, everything(1, width), linked=True)) < 2 * len(rows)
         groups = {}
         for row, name in enumerate(connected(rows, everything(1, width)).tolist()):
             groups.setdefault(name, set()).add(row)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.calibration.perturbations import CHANGES, KINDS, Material, TextChange, parse_change, sentences
+from fpstore.calibration.perturbations import CHANGES, TEXT_CHANGES, Material, TextChange, parse_change, sentences
 from fpstore.errors import InputError
 
 ENGLISH = " ".join(
@@ -35,7 +35,7 @@ NOT_APPLICABLE = {
     ("numbers", 2), ("numbers", 3), ("case", 1), ("case", 2), ("spaces", 1), ("punctuation", 2), ("punctuation", 3),
     *((kind, 2) for kind in ("drop", "swap", "repeat")),
 }  # fmt: skip
-ONE = {kind: 1 if kind in ("words", "drop", "swap", "repeat") else 0.3 for kind in KINDS}
+ONE = {kind: 1 if kind in ("words", "drop", "swap", "repeat") else 0.3 for kind in TEXT_CHANGES}
 
 
 def copy_of(kind, amount, place, seed=0):
@@ -43,7 +43,7 @@ def copy_of(kind, amount, place, seed=0):
 
 
 def test_a_copy_differs_and_is_the_same_again():
-    for kind, place in itertools.product(KINDS, range(4)):
+    for kind, place in itertools.product(TEXT_CHANGES, range(4)):
         copy = copy_of(kind, ONE[kind], place)
         assert (copy is None) == ((kind, place) in NOT_APPLICABLE), (kind, place)
         if copy is not None:
@@ -96,7 +96,7 @@ CHARACTERS = st.characters(codec=None) | st.sampled_from("a1 .\n\u4e00\u3002\u0e
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.text(CHARACTERS, max_size=60), min_size=1, max_size=4),
-    st.sampled_from(KINDS),
+    st.sampled_from(TEXT_CHANGES),
     st.sampled_from([0.01, 0.5, 1, 3]),
     st.integers(0, 3),
 )

@@ -402,7 +402,7 @@ def test_a_call_that_ended_before_its_folder_was_removed_is_repeated(monkeypatch
         return fpstore.dedup(source, f"new-{source}", text=text, threads=1, resume="kept")
 
     def stop(kept):
-        kept.drop()
+        kept.__exit__(KeyboardInterrupt, None, None)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -110,7 +110,7 @@ def test_filters_of_any_shape(tmp_path, shape):
 
 def test_a_writer_has_one_buffer_of_a_piece(tmp_path, monkeypatch):
     """It had two, of which each grew once: filters took 20 MiB of a build with a budget of 64."""
-    monkeypatch.setattr("fpstore.disk.output.PIECE_BYTES", 4 * 4096)
+    monkeypatch.setattr("fpstore.disk.output.WRITE_BYTES", 4 * 4096)
     sizes = []
     monkeypatch.setattr("fpstore.disk.output.own_pages", lambda size: sizes.append(size) or np.empty(size, np.uint8))
     made, keys = design("flip-2", 3), np.sort(np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64))

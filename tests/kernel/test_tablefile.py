@@ -67,7 +67,7 @@ def test_a_table_of_another_number_of_keys_than_said_is_not_finished(tmp_path, m
 @pytest.mark.parametrize("piece_bytes", [1, 640, 1 << 20])
 def test_pieces_of_any_size(path, monkeypatch, room, piece_bytes):
     monkeypatch.setattr(tablefile, "DECODE_ROOM", room)
-    monkeypatch.setattr(tablefile, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(tablefile, "BLOCKS_BYTES", piece_bytes)
     table = PackedTable(path)
     expected, expected_counts, _ = table.kernel.decode(0, table.kernel.block_count, 1 << 20)
     pieces = list(table.pieces())

@@ -170,7 +170,7 @@ def test_more_strings_than_32_bits_count(tmp_path):
 
 
 LIMITS = {
-    "building.strings.PIECE_BYTES": (1, 60, 5000),
+    "building.strings.STRINGS_BYTES": (1, 60, 5000),
     "building.strings.SAMPLE_BYTES": (1, 60, 5000),
     "format.strings.BATCH_RECORDS": (1, 3, 100),
     "format.strings.BATCH_BYTES": (1, 60, 5000),

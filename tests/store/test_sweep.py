@@ -48,7 +48,11 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
         slow("Snapshot.ids_of_one = lambda self, value: os._exit(3)", "ended with status 3"),
         slow("import fpstore.jobs.joining as j; j.pairs_within = lambda *_: iter(())", "pairs("),
         slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
-        slow("import fpstore.jobs.dedup as d; d.rows_of_flags = lambda corpus, flags: corpus.flagged(flags | True)", "dedup"),
+        slow(
+            "import fpstore.jobs.dedup as d; f = d.find_duplicates; "
+            "d.find_duplicates = lambda *a: (found := f(*a))._replace(kept=found.kept | True)",
+            "dedup",
+        ),
     ],
     ids=["wrong", "missing", "abort", "exit", "pairs", "sets", "dedup"],
 )

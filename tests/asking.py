@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-ASK = """
+ASKING = """
 import json, os, sys
 import fpstore
 path, name, length = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -15,6 +15,8 @@ def ask(what, work):
         said[what] = work()
     except fpstore.FpstoreError as error:
         said[what] = [type(error).__name__, str(error)]
+"""
+ASK = f"""{ASKING}
 with fpstore.open(path) as store:
     if length >= 0:
         os.truncate(name, length)

@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 
 import numpy as np
-from reference import joined_words, split_words, words_of
+from reference import joined_words, words_of
 
 
 def rows_of(numbers: Iterable[int], width: int = 64) -> np.ndarray:
     """Return fingerprints as the kernel has them: an array of words, of one dimension where a fingerprint is one word."""
-    rows = np.array([split_words(number, width) for number in numbers], np.uint64).reshape(-1, words_of(width))
-    return rows[:, 0] if rows.shape[1] == 1 else rows
+    words = words_of(width)
+    rows = np.frombuffer(b"".join([number.to_bytes(8 * words) for number in numbers]), ">u8").astype(np.uint64)
+    return rows.reshape(-1, words) if words > 1 else rows
 
 
 def numbers_of(rows: np.ndarray) -> list[int]:

@@ -156,19 +156,17 @@ def parse_header(data: bytes, file_bytes: int) -> Header:
 
 def permute(fingerprint: int, permutation: Sequence[int]) -> int:
     """Bit i of the result is bit permutation[i] of the fingerprint; bit 0 is the most significant."""
-    top = 64 * words_of(len(permutation)) - 1
-    result = 0
-    for i, source in enumerate(permutation):
-        result |= (fingerprint >> (top - source) & 1) << (top - i)
-    return result
+    size = 64 * words_of(len(permutation))
+    bits = f"{fingerprint:0{size}b}"
+    return int("".join([bits[source] for source in permutation]).ljust(size, "0"), 2)
 
 
 def unpermute(key: int, permutation: Sequence[int]) -> int:
-    top = 64 * words_of(len(permutation)) - 1
-    result = 0
-    for i, source in enumerate(permutation):
-        result |= (key >> (top - i) & 1) << (top - source)
-    return result
+    size = 64 * words_of(len(permutation))
+    bits = ["0"] * size
+    for source, bit in zip(permutation, f"{key:0{size}b}"):  # noqa: B905
+        bits[source] = bit
+    return int("".join(bits), 2)
 
 
 # --- Set digest -----------------------------------------------------------------------------------

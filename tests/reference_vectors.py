@@ -26,7 +26,7 @@ def normals(dimension, width, seed):
 
 def hyperplane(planes, vector):
     """Return the fingerprint of a vector of numbers, by the normals of its planes."""
-    exact = [Fraction(x) for x in vector]
+    exact = [int(Fraction(x) * 2**1074) for x in vector]  # of which each double is a multiple
     sides = [sum(w * x for w, x in zip(plane, exact, strict=True)) > 0 for plane in planes]
     return number(sides)
 

@@ -1,4 +1,4 @@
-"""``fpstore demo``: finds families that are known to be there, shows commands that work, leaves nothing."""
+"""``fpstore demo``: finds families that are known to be there, and leaves nothing."""
 
 import re
 import tempfile

@@ -1,4 +1,4 @@
-"""Damaged logs: a flipped bit in any byte of a small one, a file cut short anywhere, headers of other versions."""
+"""Damaged logs under checksums that are right: headers of other versions, and records that no writer logs."""
 
 import shutil
 import struct

@@ -1,4 +1,4 @@
-"""Damaged table files: a flipped bit, a file cut short. An error or the right answer, and nothing else."""
+"""Damaged table files: a flipped bit, a file that has grown. An error or the right answer, and nothing else."""
 
 import pytest
 import tableimage

@@ -30,8 +30,8 @@ def mappings(path: Path) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize("design", ["manku-4", "flip-2", "columns-4"])
-def test_answers_are_the_same(tmp_path, design):
-    path = tmp_path / "a.fps"
+def test_answers_are_the_same(disk_path, design):
+    path = disk_path / "a.fps"
     with fpstore.build(path, ROWS, np.arange(N), design=design) as store:
         expected = store.probe_many(QUERIES)
     for pages in PAGES:
@@ -43,8 +43,8 @@ def test_answers_are_the_same(tmp_path, design):
             assert store.scan(QUERIES[1:2], 3).fingerprints.tolist() == [int(ROWS[1])]
 
 
-def test_which_pages_are_there(tmp_path):
-    path = tmp_path / "a.fps"
+def test_which_pages_are_there(disk_path):
+    path = disk_path / "a.fps"
     fpstore.build(path, ROWS, design="flip-2").close()
     with fpstore.open(path, pages="populated"):
         tables = mappings(path)
@@ -81,9 +81,9 @@ def mapped_bytes(path: Path) -> int:
     return 1024 * found["Rss"]
 
 
-def test_cached_pages_are_mapped(tmp_path):
+def test_cached_pages_are_mapped(disk_path):
     for size in (1, 4096, 4097, 1 << 20, PIECE - 1, PIECE + 1):
-        path = tmp_path / str(size)
+        path = disk_path / str(size)
         path.write_bytes(bytes(size))
         whole = -(-size // 4096) * 4096
         assert mapped_bytes(path) == (whole if cached_bytes(path) == whole else 0)
@@ -92,25 +92,25 @@ def test_cached_pages_are_mapped(tmp_path):
 
 
 @pytest.mark.parametrize("evicted", [0, PIECE])
-def test_of_a_piece_that_is_partly_on_disk_nothing_is_mapped(tmp_path, evicted):
-    path = tmp_path / "a"
+def test_of_a_piece_that_is_partly_on_disk_nothing_is_mapped(disk_path, evicted):
+    path = disk_path / "a"
     size = PIECE + (1 << 20)
     with path.open("wb") as file:
         file.write(bytes(size))
         file.flush()
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), evicted, 1 << 20, os.POSIX_FADV_DONTNEED)
-    there = cached_bytes(path)
+    mapped, there = mapped_bytes(path), cached_bytes(path)
     if not there or there == size:  # a system that does not tell, or a file system in memory, which evicts nothing
-        assert mapped_bytes(path) == (there or 0)
-    else:
-        assert mapped_bytes(path) == (1 << 20 if evicted == 0 else PIECE)
+        assert mapped == (there or 0)
+    elif there >= size - (1 << 20):  # a system that needs memory evicts more
+        assert mapped == (1 << 20 if evicted == 0 else PIECE)
 
 
 @pytest.mark.parametrize("design", ["manku-4", "flip-2", "columns-4"])
-def test_a_large_batch_maps_all_that_is_cached(tmp_path, design):
+def test_a_large_batch_maps_all_that_is_cached(disk_path, design):
     """A small one does not."""
-    path = tmp_path / "a.fps"
+    path = disk_path / "a.fps"
     rows = np.random.default_rng(2).integers(0, 2**64, 1 << 18, dtype=np.uint64)
     fpstore.build(path, rows, design=design).close()
     table = path / "gen-00000001" / "table-000.fpt"
@@ -128,8 +128,8 @@ def test_a_large_batch_maps_all_that_is_cached(tmp_path, design):
         assert is_whole(store, 1 << 12) == known
 
 
-def test_the_next_generation_is_opened_alike(tmp_path):
-    path = tmp_path / "a.fps"
+def test_the_next_generation_is_opened_alike(disk_path):
+    path = disk_path / "a.fps"
     fpstore.build(path, ROWS, design="flip-2").close()
     with fpstore.open(path, pages="huge") as reader, fpstore.open(path, "r+", pages="huge") as writer:
         writer.insert([7], [7])
@@ -141,8 +141,8 @@ def test_the_next_generation_is_opened_alike(tmp_path):
             assert not mappings(path)
 
 
-def test_a_damaged_block_is_found(tmp_path):
-    path = tmp_path / "a.fps"
+def test_a_damaged_block_is_found(disk_path):
+    path = disk_path / "a.fps"
     fpstore.build(path, ROWS, design="flip-1", radius=0).close()
     table = next(path.glob("gen-*/table-000.fpt"))
     image = bytearray(table.read_bytes())
@@ -153,9 +153,9 @@ def test_a_damaged_block_is_found(tmp_path):
             store.probe_many(ROWS)
 
 
-def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
+def test_a_file_that_becomes_shorter(disk_path, monkeypatch):
     """Between the checks of its header and the copy: what is left is not taken for the whole."""
-    path = tmp_path / "table"
+    path = disk_path / "table"
     path.write_bytes(bytes(10_000))
     file = StoredFile(path)
     size = os.fstat(file.fileno())
@@ -165,8 +165,8 @@ def test_a_file_that_becomes_shorter(tmp_path, monkeypatch):
         file.mapped("huge")
 
 
-def test_no_memory_is_a_memory_error(tmp_path):
-    path = tmp_path / "a.fps"
+def test_no_memory_is_a_memory_error(disk_path):
+    path = disk_path / "a.fps"
     fpstore.build(path, ROWS, design="flip-2").close()
     code = f"""
 import gc, mmap, os, resource

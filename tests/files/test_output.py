@@ -65,10 +65,10 @@ def disk(request, monkeypatch):
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_what_is_written_is_in_the_file(tmp_path, disk, beside):
+def test_what_is_written_is_in_the_file(disk_path, disk, beside):
     sizes = (0, 1, PAGE, 4 * PAGE - 1, 4 * PAGE, 4 * PAGE + 1, 23 * PAGE + 77)
     for size, step in itertools.product(sizes, (100, 3 * PAGE + 5, 11 * PAGE)):
-        path, data = tmp_path / f"{size}-{step}", RNG.integers(0, 256, size, dtype=np.uint8)
+        path, data = disk_path / f"{size}-{step}", RNG.integers(0, 256, size, dtype=np.uint8)
         file = Output(path, beside)
         for start in range(0, size, step):
             piece = data[start : start + step]
@@ -82,18 +82,18 @@ def test_what_is_written_is_in_the_file(tmp_path, disk, beside):
         assert path.read_bytes() == b"start"[: min(size, 5)] + data.tobytes()[5:]
 
 
-def test_an_output_is_a_new_file(tmp_path):
-    (tmp_path / "victim").write_bytes(b"older")
-    (tmp_path / "link").symlink_to("victim")
+def test_an_output_is_a_new_file(disk_path):
+    (disk_path / "victim").write_bytes(b"older")
+    (disk_path / "link").symlink_to("victim")
     for name in ("victim", "link"):
         with pytest.raises(FileExistsError):
-            Output(tmp_path / name)
-    assert (tmp_path / "victim").read_bytes() == b"older"
+            Output(disk_path / name)
+    assert (disk_path / "victim").read_bytes() == b"older"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", [0, 1, 3])
-def test_an_error_of_a_write_is_raised_at_the_latest_at_the_end(tmp_path, monkeypatch, number, call):
+def test_an_error_of_a_write_is_raised_at_the_latest_at_the_end(disk_path, monkeypatch, number, call):
     write, calls = os.pwrite, []
 
     def failing(descriptor, data, at):
@@ -103,21 +103,21 @@ def test_an_error_of_a_write_is_raised_at_the_latest_at_the_end(tmp_path, monkey
         return write(descriptor, data, at)
 
     monkeypatch.setattr(os, "pwrite", failing)
-    file = Output(tmp_path / "file")
+    file = Output(disk_path / "file")
     with pytest.raises(OSError, match=os.strerror(number)):  # noqa: PT012 - at one of them
         for _ in range(12):
             file.write(np.zeros(PAGE + 1, np.uint8))
         file.finish(b"start")
     file.close()
     file.close()
-    file = Output(tmp_path / "early")
+    file = Output(disk_path / "early")
     file.write(np.zeros(PAGE, np.uint8))
     file.close()  # leaves no thread
 
 
-def test_bytes_of_a_temporary_file_are_read_from_anywhere(tmp_path, disk):
+def test_bytes_of_a_temporary_file_are_read_from_anywhere(disk_path, disk):
     for sizes in ((0, 0), (5, 7), (3 * PAGE, 2 * PAGE), (20 * PAGE + 9, 17), (1, 30 * PAGE + 1)):
-        file, whole = SpillFile(tmp_path), b""
+        file, whole = SpillFile(disk_path), b""
         for size in sizes * 2:
             array = own_pages(size)
             array[:] = RNG.integers(0, 256, size, dtype=np.uint8)
@@ -137,20 +137,20 @@ def test_bytes_of_a_temporary_file_are_read_from_anywhere(tmp_path, disk):
         assert out.tolist() == [7, 7, 7]
         with pytest.raises(OSError, match="shorter"):
             file.read(at + PAGE, out)
-        assert list(tmp_path.iterdir()) == []
+        assert list(disk_path.iterdir()) == []
         file.close()
     with pytest.raises(MemoryError, match=f"no room for {1 << 60} bytes"):
         own_pages(1 << 60)
 
 
-def test_a_column_is_read_as_it_was_written(tmp_path, disk):
+def test_a_column_is_read_as_it_was_written(disk_path, disk):
     for kind, words, spilled_at in itertools.product((np.uint64, np.uint32), (1, 2), (0, 3, None)):
         rows = RNG.integers(0, 2**32, (9000, words)).astype(kind)
         rows = rows[:, 0] if words == 1 else rows
-        column = Column(tmp_path if spilled_at == 0 else None, words)
+        column = Column(disk_path if spilled_at == 0 else None, words)
         for piece, start in enumerate(range(0, len(rows), 1300)):
             if piece == spilled_at:
-                column.spill(tmp_path)
+                column.spill(disk_path)
             column.append(rows[start : start + 1300])
         assert column.rows == len(rows)
         assert np.array_equal(np.concatenate(list(column.pieces())), rows)
@@ -159,7 +159,7 @@ def test_a_column_is_read_as_it_was_written(tmp_path, disk):
         assert np.array_equal(column.whole(), rows)
         assert np.array_equal(column.mapped(), rows)
         assert column.whole().dtype == kind
-        assert list(tmp_path.iterdir()) == []
+        assert list(disk_path.iterdir()) == []
         column.close()
 
 
@@ -170,8 +170,8 @@ def descriptors():
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_an_array_on_disk_vanishes_with_its_last_reference(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_an_array_on_disk_vanishes_with_its_last_reference(disk_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(disk_path))
     open_before = descriptors()
     array = array_on_disk((1000, 2), np.uint64)
     assert array.shape == (1000, 2)
@@ -179,11 +179,11 @@ def test_an_array_on_disk_vanishes_with_its_last_reference(tmp_path, monkeypatch
     assert not array.any()
     array[999] = 7, 8
     assert array[999].tolist() == [7, 8]
-    assert list(tmp_path.iterdir()) == []
-    assert f"{tmp_path}/" in MAPS.read_text()
+    assert list(disk_path.iterdir()) == []
+    assert f"{disk_path}/" in MAPS.read_text()
     del array
     assert descriptors() == open_before
-    assert f"{tmp_path}/" not in MAPS.read_text()
+    assert f"{disk_path}/" not in MAPS.read_text()
     assert array_on_disk((0, 2), np.uint64).shape == (0, 2)
 
 

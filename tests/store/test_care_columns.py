@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 import reference_columns as reference
-from asking import ASK, asked
+from asking import ASK, ASKING, asked
 from column_sets import resealed
 from commandline import fine
 from speeds import SOME_WIDTHS, slow
@@ -200,21 +200,12 @@ def test_progress_comes_in_pieces_and_may_end_it(good, monkeypatch):
 
 # --- Files that fail while a store is open --------------------------------------------------------
 
-CHANGE = """
-import json, os, sys
-import fpstore
-path, name, length = sys.argv[1], sys.argv[2], int(sys.argv[3])
-said = {}
-def ask(what, work):
-    try:
-        said[what] = str(work())
-    except fpstore.FpstoreError as error:
-        said[what] = [type(error).__name__, str(error)]
+CHANGE = f"""{ASKING}
 with fpstore.open(path, "r+") as store:
     store.insert([1, 2, 3])
     os.truncate(name, length)
-    ask("split", lambda: store.split(path + ".parts", 2))
-    ask("merge", lambda: store.merge())
+    ask("split", lambda: str(store.split(path + ".parts", 2)))
+    ask("merge", lambda: str(store.merge()))
 print(json.dumps(said))
 """
 

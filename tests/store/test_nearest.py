@@ -4,6 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
+import tableimage
+from brute_force import brute_force
+from sets import queries_for
 from speeds import crossed, slow
 
 import fpstore
@@ -14,36 +17,19 @@ from fpstore.query.nearest import _radii
 from fpstore.store import snapshot_of
 
 SIZES = (0, 1, 3, 90, 400)
-KINDS = ("uniform", "clustered", "constant bits", "dense")
+KINDS = ("random", "clustered", "dense", "skewed")
 
 
 def made(kind, n, seed=1):
-    rng = np.random.default_rng(seed)
-    if kind == "uniform":
-        out = rng.integers(0, 2**64, n, np.uint64)
-    elif kind == "clustered":
-        out = rng.choice(rng.integers(0, 2**64, max(n // 20, 1), np.uint64), n)
-        for _ in range(6):
-            out = out ^ np.uint64(1) << rng.integers(0, 64, n, np.uint64)
-    elif kind == "constant bits":
-        out = rng.integers(0, 2**20, n, np.uint64) << np.uint64(20) | np.uint64(0xABC << 52)
-    else:
-        out = np.arange(n, dtype=np.uint64)  # many at equal distances
-    return np.unique(out)
+    return np.unique(tableimage.make_keys(kind, seed, n)) if n else np.empty(0, np.uint64)
 
 
-def queries_of(fingerprints, seed=2):
-    rng = np.random.default_rng(seed)
-    near = rng.choice(fingerprints, 8) if len(fingerprints) else np.empty(0, np.uint64)
-    near = near ^ (np.uint64(1) << rng.integers(0, 64, len(near), np.uint64))
-    return np.concatenate([near, near[:2], rng.integers(0, 2**64, 5, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
+def queries_of(fingerprints):
+    return queries_for(fingerprints, np.random.default_rng(2), 8)
 
 
 def nearest(fingerprints, query, radius=64):
-    """All within the radius, by distance and fingerprint."""
-    distances = np.bitwise_count(fingerprints ^ query)
-    order = np.lexsort((fingerprints, distances))
-    return [(int(fingerprints[i]), int(distances[i])) for i in order if distances[i] <= radius]
+    return [*zip(*(column.tolist() for column in brute_force(fingerprints, query, radius)), strict=True)]
 
 
 def rows(matches):
@@ -136,7 +122,7 @@ def test_many_queries_keep_to_the_limit_in_parts(tmp_path, monkeypatch):
 
 
 def test_the_kernel_leaves_out_what_is_absent(tmp_path):
-    fingerprints = made("uniform", 3000)
+    fingerprints = made("random", 3000)
     absent = fingerprints[::7].copy()
     with fpstore.build(tmp_path / "s", fingerprints, block_bytes=128) as store:
         table = snapshot_of(store).generation.tables[0].kernel

@@ -231,17 +231,12 @@ def _read(path: str, notices: Notices, given: Given) -> str:
 def _record(found: Comparison, limit: int | None) -> dict[str, Any]:
     digits = found.width // 4
     return {
-        "fingerprint_a": f"{found.fingerprint_a:0{digits}x}",
-        "fingerprint_b": f"{found.fingerprint_b:0{digits}x}",
-        "width": found.width,
-        "distance": found.distance,
-        "features_a": len(found.features_a),
-        "features_b": len(found.features_b),
-        "shared": found.shared,
-        "resemblance": found.jaccard,
-        "weighted_resemblance": found.weighted_jaccard,
+        "fingerprint_a": f"{found.fingerprint_a:0{digits}x}", "fingerprint_b": f"{found.fingerprint_b:0{digits}x}",
+        "width": found.width, "distance": found.distance,
+        "features_a": len(found.features_a), "features_b": len(found.features_b), "shared": found.shared,
+        "resemblance": found.jaccard, "weighted_resemblance": found.weighted_jaccard,
         "differing": [{"feature": text, "weight_a": a, "weight_b": b} for text, a, b in found.differing[:limit]],
-    }
+    }  # fmt: skip
 
 
 def _print_comparison(found: Comparison, given: Given) -> None:

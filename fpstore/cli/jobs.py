@@ -288,15 +288,10 @@ def dedup(given: Given) -> None:
     notices.report(given)
     clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
     summary = {
-        "documents": documents,
-        "not_compared": found.not_compared,
-        "clusters": len(clusters),
-        "in_clusters": int(clusters.lims[-1]),
-        "removed": documents - kept,
-        "kept": kept,
-        "sizes": clusters.histogram(),
-        "largest": clusters.largest(SHOWN_FAMILIES),
-    }
+        "documents": documents, "not_compared": found.not_compared, "clusters": len(clusters),
+        "in_clusters": int(clusters.lims[-1]), "removed": documents - kept, "kept": kept,
+        "sizes": clusters.histogram(), "largest": clusters.largest(SHOWN_FAMILIES),
+    }  # fmt: skip
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,7 +115,7 @@ def probe(given: Given) -> int:
         radius = opened.radius if given.radius is None else given.radius
         scanning = scan_notice(opened, given)
         ask = opened.scan if scanning else opened.probe_many
-        return _run(opened, given, lambda part: ask(part, radius, threads=given.threads, limit=given.limit), scanning)
+        return _run(opened, given, partial(ask, radius=radius, threads=given.threads, limit=given.limit), scanning)
 
 
 @verb(
@@ -136,8 +137,8 @@ def scan(given: Given) -> int:
     $ fpstore scan notes.fps notes --suffix .txt -r 16
     """
     with fpstore.open(given.store) as opened:
-        ask = opened.scan
-        return _run(opened, given, lambda part: ask(part, given.radius, threads=given.threads, limit=given.limit), scanning=True)
+        answer = partial(opened.scan, radius=given.radius, threads=given.threads, limit=given.limit)
+        return _run(opened, given, answer, scanning=True)
 
 
 @verb(
@@ -161,10 +162,8 @@ def nearest(given: Given) -> int:
     $ fpstore nearest crawl.fps --input new.tsv -k 5 --json
     """
     with fpstore.open(given.store) as opened:
-        ask = opened.nearest_many
-        return _run(
-            opened, given, lambda part: ask(part, given.count, max_radius=given.radius, threads=given.threads), scanning=True
-        )
+        answer = partial(opened.nearest_many, count=given.count, max_radius=given.radius, threads=given.threads)
+        return _run(opened, given, answer, scanning=True)
 
 
 def scan_notice(store: Store, given: Given) -> bool:

@@ -175,10 +175,10 @@ class DamagedStore:
 
     def _find_blocks(self) -> Blocks:
         blocks = Blocks(default_block_bytes(self.design.width.bits)) if self.settings is None else self.settings.blocks
-        headers = [table.header for table in self._intact if isinstance(table, PackedTable)]
-        for header in headers[:1]:
-            blocks = blocks._replace(bytes=header.block_bytes, codec=HUFFMAN if any(header.code_bits) else ELIAS_FANO)
-        return blocks
+        header = next((table.header for table in self._intact if isinstance(table, PackedTable)), None)
+        if header is None:
+            return blocks
+        return blocks._replace(bytes=header.block_bytes, codec=HUFFMAN if any(header.code_bits) else ELIAS_FANO)
 
     def _fits(self, table: Table) -> bool:
         if self.manifest is None or _is_of(self.design, table):

@@ -341,11 +341,7 @@ def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = (), nu
     A line ends with a line feed or a zero byte: an id may contain other line breaks of Unicode.
     """
     of_strings = snapshot_of(store).totals.id_kind == "string"
-
-    def read(text: str) -> Any:
-        return text if of_strings else parse_integer_id(text.strip(), plain=False)
-
-    found = list(map(read, words))
+    found: list[Any] = [word if of_strings else parse_integer_id(word.strip(), plain=False) for word in words]
     for path in inputs:
         file = InputFile(path)
         with file.open() as stream, storage_errors(file.name):
@@ -355,9 +351,12 @@ def given_ids(store: Store, words: Sequence[str], inputs: Sequence[str] = (), nu
         except UnicodeDecodeError as error:
             raise InputError(f"{file.name}: not UTF-8 text ({error.reason})", path=file.name) from error
         lines = text.split("\0") if null else [line.removesuffix("\r") for line in text.split("\n")]
+        if of_strings:
+            found += filter(None, lines)
+            continue
         for number, line in enumerate(lines, 1):
             with located(file.name, number):
-                found += [read(line)] if line else []
+                found += [parse_integer_id(line.strip(), plain=False)] if line else []
     return found
 
 

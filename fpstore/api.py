@@ -28,26 +28,12 @@ PathLike = str | os.PathLike[str]
 
 
 def build(
-    path: PathLike,
-    fingerprints: Any,
-    ids: Any = None,
-    *,
-    radius: int = 3,
-    width: int | None = None,
-    design: str | Iterable[Mapping[str, object] | TableSpec] = "auto",
-    memory: int | str | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    overwrite: bool = False,
-    block_bytes: int | None = None,
-    codec: str = HUFFMAN,
-    filter: bool | str = AUTO,  # noqa: A002
-    disk_budget: int | str | None = None,
-    storage: str = "hot",
-    prefer: str = "balance",
-    fingerprinter: Any = None,
-    index_ids: bool = False,
-) -> Store:
+    path: PathLike, fingerprints: Any, ids: Any = None, *, radius: int = 3, width: int | None = None,
+    design: str | Iterable[Mapping[str, object] | TableSpec] = "auto", memory: int | str | None = None,
+    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False, block_bytes: int | None = None,
+    codec: str = HUFFMAN, filter: bool | str = AUTO, disk_budget: int | str | None = None,  # noqa: A002
+    storage: str = "hot", prefer: str = "balance", fingerprinter: Any = None, index_ids: bool = False,
+) -> Store:  # fmt: skip
     """Build a store from fingerprints and open it. The target appears complete or not at all.
 
     Parameters
@@ -199,29 +185,12 @@ def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: flo
 
 
 def dedup(
-    source: Any,
-    output: PathLike | None = None,
-    *,
-    text: Any = None,
-    fingerprint: str | None = None,
-    id: str | None = None,  # noqa: A002 - the word that users know
-    score: str | None = None,
-    radius: int = 3,
-    width: int = 64,
-    keep: str = "first",
-    group: str = "connected",
-    unknown: str = "keep",
-    fingerprinter: Any = None,
-    decimal: bool = False,
-    signed: bool = False,
-    encoding: str | None = None,
-    html: bool | str = False,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-    overwrite: bool = False,
-    resume: PathLike | None = None,
-) -> Deduplication:
+    source: Any, output: PathLike | None = None, *, text: Any = None, fingerprint: str | None = None,
+    id: str | None = None, score: str | None = None, radius: int = 3, width: int = 64,  # noqa: A002 - the word that users know
+    keep: str = "first", group: str = "connected", unknown: str = "keep", fingerprinter: Any = None, decimal: bool = False,
+    signed: bool = False, encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
+    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False, resume: PathLike | None = None,
+) -> Deduplication:  # fmt: skip
     r"""Find the near-duplicates of a corpus, and keep one of each group.
 
     All fingerprints are in memory, and ids if there are any; texts and other columns are not.
@@ -327,15 +296,9 @@ def dedup(
 
 
 def repair(
-    path: PathLike,
-    output: PathLike | None = None,
-    *,
-    in_place: bool = False,
-    lost: PathLike | None = None,
-    memory: int | str | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> RepairReport:
+    path: PathLike, output: PathLike | None = None, *, in_place: bool = False, lost: PathLike | None = None,
+    memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None,
+) -> RepairReport:  # fmt: skip
     """Make a sound store from the intact parts of a damaged one, and report what was done and what is lost.
 
     Each table holds the whole set, so one intact table restores all others. Ids, strings and changes exist only once. The

@@ -15,15 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Progress, Words
-from fpstore.base.arguments import (
-    check_choice,
-    check_flag,
-    check_opening,
-    check_path,
-    check_progress,
-    check_share,
-    check_whole,
-)
+from fpstore.base.arguments import check_choice, check_flag, check_opening, check_path, check_progress, check_share, check_whole
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
 from fpstore.design.families import Design, check_design, check_radius

@@ -11,23 +11,12 @@ from typing import Any
 
 import click
 
+from fpstore import hashing
 from fpstore.base.width import Width
 from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, option, whole
 from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_store
-from fpstore.hashing import (
-    DocumentReader,
-    HyperplaneHash,
-    ImageHash,
-    ImageReader,
-    LongestSentences,
-    SimHash,
-    TextReader,
-    VectorReader,
-    from_description,
-    iter_documents,
-)
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
@@ -183,7 +172,7 @@ def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
     if store.fingerprinter is None:
         made = f"this store does not know how its fingerprints were made, so it takes no {ROWS}"
         raise InputError(f"{store.path}: {made}: give it fingerprints, or build it with {FLAGS[ROWS]}", path=store.path)
-    maker = from_description(store.fingerprinter)
+    maker = hashing.from_description(store.fingerprinter)
     if given.text_field is not None and maker.items not in ("texts", "rows"):
         made = f"the fingerprints of this store were made of {maker.items} ({maker.name})"
         raise InputError(f"{store.path}: {made}, so it takes no {ROWS}", path=store.path)
@@ -215,24 +204,24 @@ def refuse_foreign(given: Given, kind: str) -> None:
 # Fingerprinters
 
 
-def simhash_of(given: Given) -> SimHash:
+def simhash_of(given: Given) -> hashing.SimHash:
     """Return the fingerprinter of the features of texts."""
     words: tuple[str, ...] = ()
     if given.stop_words is not None:
-        words = tuple(next(iter_documents([given.stop_words])).text.split())
+        words = tuple(next(hashing.iter_documents([given.stop_words])).text.split())
         if not words:
             raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
-    return SimHash(
+    return hashing.SimHash(
         shingle=given.shingle, size=given.shingle_size, weighting=given.weighting, width=given.width, hash=given.feature_hash,
         digits=given.digits, stop_words=words, tokenizer=given.tokenizer,
     )  # fmt: skip
 
 
-def text_maker(given: Given) -> SimHash | LongestSentences:
+def text_maker(given: Given) -> hashing.SimHash | hashing.LongestSentences:
     """Return the fingerprinter of texts."""
     if given.longest_sentences is not None:
         given.refuse("does not go with --longest-sentences", *(name for name in TEXT_MAKING if name != "longest_sentences"))
-        return LongestSentences(n=given.longest_sentences, width=given.width)
+        return hashing.LongestSentences(n=given.longest_sentences, width=given.width)
     if given.weights is not None:
         given.refuse("does not go with --weights: the file says how its weights were learnt", *_FEATURES)
         return read_weights(given.weights, given.width)
@@ -242,11 +231,11 @@ def text_maker(given: Given) -> SimHash | LongestSentences:
 def declared_maker(given: Given, kind: str) -> Any:
     """Return the fingerprinter that the command line describes, of vectors a function of their dimension; None for none."""
     if kind == VECTORS:
-        return lambda dimension: HyperplaneHash(dimension=dimension, width=given.width, seed=given.plane_seed)
+        return lambda dimension: hashing.HyperplaneHash(dimension=dimension, width=given.width, seed=given.plane_seed)
     if kind == PICTURES:
         with usage_errors():
             width = given.width if given.is_given("width") else None
-            return ImageHash(method=given.image_hash, width=width, frame=given.frame, min_quality=given.min_quality)
+            return hashing.ImageHash(method=given.image_hash, width=width, frame=given.frame, min_quality=given.min_quality)
     if kind == FINGERPRINTS:
         return None
     maker: Any = text_maker(given)
@@ -308,18 +297,18 @@ def open_inputs(
         return open_fingerprints(given, paths, maker, **more)
     if kind == PICTURES:
         warnings.filterwarnings("ignore", module=r"PIL\b")  # the notices report what cannot be read
-        return ImageReader(paths, maker, on_notice=notices, **makes)
+        return hashing.ImageReader(paths, maker, on_notice=notices, **makes)
     if kind == VECTORS:
         if "-" in paths:
             fail("vectors are read from files, not from standard input: write them to a file first")
-        return VectorReader(
+        return hashing.VectorReader(
             paths, maker, vector_field=given.vector_field, id_field=given.id_field, id_type=given.id_type,
             first_row=more.get("first_row", 0), on_notice=notices,
         )  # fmt: skip
     reading = {"encoding": given.encoding, "html": getattr(given, "html", False), "on_notice": notices}
     if kind == TEXTS:
-        return DocumentReader(paths, maker, **makes, **reading)
-    source = notices.source = TextReader(
+        return hashing.DocumentReader(paths, maker, **makes, **reading)
+    source = notices.source = hashing.TextReader(
         paths, maker, text=columns or given.text_field, id=given.id_field, id_type=given.id_type, format=given.format,
         threads=given.threads, **reading, **more,
     )  # fmt: skip

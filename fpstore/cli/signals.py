@@ -30,6 +30,9 @@ class Interrupted(BaseException):
         self.then = ""
 
 
+_raised: list[Interrupted] = []  # what was raised last, until the program ends
+
+
 @contextmanager
 def going_on(advice: Callable[[], str]) -> Iterator[None]:
     """Let an interrupt inside the block end with advice on how to go on."""
@@ -41,19 +44,13 @@ def going_on(advice: Callable[[], str]) -> Iterator[None]:
         raise interrupted from None
 
 
-class _Raised:
-    """What was raised last, until the program ends."""
-
-    error: Interrupted | None = None
-
-
 def raise_again() -> None:
     """In the main thread, raise the exception of a signal again.
 
     Some code of other packages catches every exception, such as that which looks whether a package can be imported.
     """
-    if _Raised.error is not None and threading.current_thread() is threading.main_thread():
-        raise _Raised.error
+    if _raised and threading.current_thread() is threading.main_thread():
+        raise _raised[0]
 
 
 @contextmanager
@@ -73,8 +70,8 @@ def raised_as_exceptions() -> Iterator[None]:
         now = time.monotonic()
         if now - last >= _PATIENCE_SECONDS:
             last = now
-            _Raised.error = Interrupted(number)
-            raise _Raised.error
+            _raised[:] = [Interrupted(number)]
+            raise _raised[0]
 
     before = {number: signal.getsignal(number) for number in ENDINGS}
     handled = [number for number in ENDINGS if before[number] != signal.SIG_IGN]
@@ -83,7 +80,7 @@ def raised_as_exceptions() -> Iterator[None]:
     try:
         yield
     finally:
-        _Raised.error = None
+        _raised.clear()
         for number in handled:
             # The program is about to end; another signal must not change how.
             signal.signal(number, before[number] if last < 0 else signal.SIG_IGN)

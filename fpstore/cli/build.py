@@ -13,7 +13,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, PICTURES, ROWS, VECTORS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_json, print_table, say, summary
-from fpstore.cli.verb import Given, fail, output_is, verb
+from fpstore.cli.verb import Given, fail, option_of, output_is, verb
 from fpstore.design.estimates import Plan
 from fpstore.design.families import SCAN, lookup_radius
 from fpstore.design.planner import Crossover, crossover, knee
@@ -129,8 +129,7 @@ def _note_defaults(given: Given, stats: dict[str, Any]) -> None:
     if stats["width"] > WORD_BITS and stats["fingerprinter"] is None and not given.is_given("radius"):
         differ = "near-duplicates may differ in more bits; hashes of PDQ differ in up to 31 of 256"
         given.note(f"the radius is {stats['radius']}: {differ}; --radius sets it")
-    of_blocks = {"codec": "--codec", "block_bytes": "--block-bytes", "filter": "--filter"}
-    named = [name for parameter, name in of_blocks.items() if given.is_given(parameter)]
+    named = [option_of(name) for name in ("codec", "block_bytes", "filter") if given.is_given(name)]
     if named and all(table["kind"] != BLOCKS for table in stats["design"]["tables"]):
         changes = f"{' and '.join(named)} {'change' if len(named) > 1 else 'changes'} nothing"
         given.note(f"{stats['design']['name']} has no tables of blocks: {changes} until a merge takes a design that has some")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import fpstore
-from fpstore.base.arguments import printable
+from fpstore.base.arguments import SYNCS, printable
 from fpstore.base.width import Width
 from fpstore.change.writer import changes_due, merge_advice
 from fpstore.cli import answers, content, options
@@ -60,7 +60,7 @@ def merge_notice(store: Store, name: str, given: Given) -> None:
     *content.KNOWN, *options.ROW_OPTIONS,
     option(
         "--sync", "commit: each chunk of rows is durable before the next is read; batch, none: larger groups.",
-        ("commit", "batch", "none"), "commit",
+        SYNCS, "commit",
     ),
     option(
         "--merge-at SHARE", "Merge when the delta has this share of the tables, such as 0.1, and 65,536 changes; at the latest "

@@ -18,9 +18,10 @@ from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_store
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
+from fpstore.hashing.features import HASHES, NAMED
 from fpstore.hashing.fields import maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
-from fpstore.hashing.image import GivenPicture, Lack
+from fpstore.hashing.image import FRAMES, METHODS, GivenPicture, Lack
 from fpstore.hashing.registry import read_weights
 from fpstore.hashing.weights import MOST_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader
@@ -46,7 +47,6 @@ _BELONGS = {  # options, and what they are for
     **dict.fromkeys(("vector_field", "plane_seed"), (VECTORS,)),
     **dict.fromkeys(("image_hash", "frame", "min_quality"), (PICTURES,)),
 }
-_METHODS = ("average", "difference", "difference-vertical", "perceptual", "wavelet", "color", "pdq")
 _NUMBER = re.compile(r"[+-]?[0-9][0-9._]*")
 _PART_BYTES = 1 << 20
 _NAMED = 3
@@ -116,12 +116,10 @@ FEATURES = (
         ("count", "log", "set"), "log",
     ),
     option("--digits", "zero makes all digits alike: texts that differ in numbers only are the same.", ("keep", "zero"), "keep"),
-    option(
-        "--feature-hash", "Hash of a piece; md5 and blake2b are slow.", ("xxh64", "fnv1a", "md5", "blake2b"), "xxh64"
-    ),
+    option("--feature-hash", "Hash of a piece; md5 and blake2b are slow.", tuple(HASHES), "xxh64"),
     option(
         "--tokenizer", "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese keywords "
-        "(pip install jieba).", ("jieba", "unicode"),
+        "(pip install jieba).", tuple(NAMED),
     ),
     option("--stop-words FILE", "Only pieces with one of the words in this file count: adverts and menus have few."),
 )  # fmt: skip
@@ -137,11 +135,11 @@ MAKING = (
     *SHINGLES,
     option("--seed N", "Seed of the random hyperplanes of vectors.", whole(0, 2**64 - 1), 0, into="plane_seed"),
     option(
-        "--image-hash METHOD", f"Hash of pictures: {', '.join(_METHODS)}. pdq has 256 bits, color 64, the others 64 or 256.",
-        _METHODS, "perceptual",
+        "--image-hash METHOD", f"Hash of pictures: {', '.join(METHODS)}. pdq has 256 bits, color 64, the others 64 or 256.",
+        METHODS, "perceptual",
     ),
     option(
-        "--frame", "Of a file with several frames or pages: the first, or each, with the id path#number.", ("first", "all"),
+        "--frame", "Of a file with several frames or pages: the first, or each, with the id path#number.", FRAMES,
         "first",
     ),
     option(

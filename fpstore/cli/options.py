@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -23,7 +23,7 @@ from fpstore.design.blocks import AUTO, CODECS, HUFFMAN, PREFER, STORAGE, check_
 from fpstore.design.families import check_design
 from fpstore.errors import InputError, StorageError, show
 from fpstore.io.encodings import check_encoding
-from fpstore.io.source import FORMATS, LINE_FORMATS
+from fpstore.io.source import FORMATS, LINE_FORMATS, IdType
 
 _SUBJECT = re.compile(r"^(the )?\w+ must\b")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
@@ -223,7 +223,7 @@ DECIMAL = option("--decimal", "Fingerprints in text are decimal, not hexadecimal
 SIGNED = option("--signed", "Signed integers are the bits of fingerprints of 32 or 64 bits.")
 FINGERPRINT_FIELD = option("--fingerprint-field NAME", "Column or JSON field of fingerprints. By default fingerprint.", NAME)
 ID_FIELD = option("--id-field NAME", "Column or JSON field of ids. By default id; of texts, the row number is the id.", NAME)
-ID_TYPE = option("--id-type", "Type of the ids.", ("auto", "int", "str"), "auto")
+ID_TYPE = option("--id-type", "Type of the ids.", get_args(IdType), "auto")
 ROW_OPTIONS = (FORMAT, DECIMAL, SIGNED, FINGERPRINT_FIELD, ID_FIELD, ID_TYPE)
 
 SUFFIXES = option(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from commandline import failure, fine
 from damage import rewrite
+from small_stores import rows_of
 from speeds import crossed, slow
 
 import fpstore
@@ -23,16 +24,9 @@ OPTIONS = {"design": "flip-1", "radius": 2, "block_bytes": 128, "threads": 1}
 MAX = 2**64 - 1
 
 
-def pairs_of(store):
-    found = set()
-    for keys, lims, ids in store.items():
-        found |= {(key, i) for key, (a, b) in zip(keys.tolist(), pairwise(lims), strict=True) for i in list(ids)[a:b]}
-    return found
-
-
 def check(store, expected, names):
     """Compare everything, also what each id leads to."""
-    assert pairs_of(store) == expected
+    assert rows_of(store) == expected
     assert (len(store), len(store.ids)) == (len({f for f, _ in expected}), len(expected))
     wanted = [sorted(f for f, i in expected if i == name) for name in names]
     assert [name in store.ids for name in names] == [bool(fingerprints) for fingerprints in wanted]
@@ -95,7 +89,7 @@ def test_any_changes(tmp_path, kind, seed):
         for _ in range(40):
             held = changes.step(store, held)
             check(store, held, changes.names)
-            assert pairs_of(reader) == held
+            assert rows_of(reader) == held
         assert store.verify().ok
         assert (snapshot_of(store).generation.places is not None) == (kind != "integers")
     with fpstore.open(tmp_path / "s") as store:
@@ -120,11 +114,11 @@ def test_upsert_of_odd_rows(tmp_path):
     with fpstore.open(tmp_path / "s", "r+") as store:
         assert store.upsert(1, "b") == 0
         assert store.upsert([5, 6, 1], ["c", "c", "a"]) == 2  # the last row of an id counts; the other pair of `a` goes
-        assert pairs_of(store) == {(1, "a"), (1, "b"), (6, "c")}
+        assert rows_of(store) == {(1, "a"), (1, "b"), (6, "c")}
         assert store.upsert([], []) == 0
         version = snapshot_of(store).version + 1
         assert store.upsert([7, 7], ["a", "b"]) == 2
-        assert pairs_of(store) == {(7, "a"), (7, "b"), (6, "c")}
+        assert rows_of(store) == {(7, "a"), (7, "b"), (6, "c")}
         assert snapshot_of(store).version == version  # it is one change
         assert store.upsert([7, 6], ["b", "c"]) == 0
         assert snapshot_of(store).version == version  # nothing is logged
@@ -170,7 +164,7 @@ def test_the_index_stays(tmp_path):
         store.absorb(tmp_path / "other", threads=1)
         store.backup(tmp_path / "copy")
         parts = store.split(tmp_path / "parts", 1, threads=1)
-        expected = pairs_of(store)
+        expected = rows_of(store)
     (path / "gen-00000002" / "table-000.fpt").unlink()
     report = fpstore.repair(path, tmp_path / "mended")
     united = set()
@@ -179,7 +173,7 @@ def test_the_index_stays(tmp_path):
             assert snapshot_of(store).generation.places is not None
             assert store.stats()["bytes"]["id_index"] > 0
             assert store.verify().ok
-            held = pairs_of(store)
+            held = rows_of(store)
             check(store, held, [0, MAX, *range(100), *ids[:50].tolist()])
             if made in parts:
                 united |= held

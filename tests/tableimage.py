@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from fpstore import _kernel
-from fpstore.format.packed_table import PackedTable
+from fpstore.format.packed_table import PackedTable, make_directory
 
 IDENTITY = np.arange(64, dtype=np.uint8)
 MAX_CODE_BITS = 16
@@ -91,7 +91,7 @@ def build(
     assert counts.sum() == len(keys)
     design = (table, table_count, min(len(permutation), 64) if prefix_bits is None else prefix_bits, flips)
     header = _kernel.make_header(permutation, lengths, digest, len(keys), len(counts), block_bytes, *design)
-    return header + blocks + index_of(block_keys) + _kernel.make_directory(block_keys).tobytes()
+    return header + blocks + index_of(block_keys) + make_directory(block_keys).tobytes()
 
 
 def sorted_rows(rows: np.ndarray) -> np.ndarray:

@@ -246,7 +246,7 @@ def repeats(fingerprints: Words, ids: Words) -> npt.NDArray[np.bool_]:
 def new_pairs(snapshot: Snapshot, fingerprints: Words, ids: Words, in_base: Bytes) -> npt.NDArray[np.bool_]:
     """Return which pairs are not stored yet; of equal rows, only the first counts."""
     new = ~repeats(fingerprints, ids)
-    known = snapshot.delta.kernel.pairs(fingerprints, ids, snapshot.delta.version)
+    known = snapshot.delta.kernel.pair_states(fingerprints, ids, snapshot.delta.version)
     new &= known != PRESENT
     ask = np.flatnonzero(new & (known == 0) & (in_base != 0))
     if len(ask):

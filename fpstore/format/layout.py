@@ -75,9 +75,9 @@ class ColumnLayout(NamedTuple):
         return cls(kind, width, fingerprint_count, set_digest, spec.permutation, *buckets, table, len(design.tables))
 
     def cutter(self) -> _kernel.ColumnCutter:
-        """Return the encoder of the header and the sections of a file; ValueError if a field is out of range."""
+        """Return the encoder of the header and the sections of a file; ValueError or TypeError if a field is out of range."""
         return _kernel.ColumnCutter(
-            self.kind, self.width, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
+            self.kind, self.fingerprint_count, self.set_digest, np.frombuffer(self.permutation, np.uint8),
             self.bucket_bits, self.tag_bits, self.threshold + 1, self.table, self.table_count,
         )  # fmt: skip
 

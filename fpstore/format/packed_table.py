@@ -93,7 +93,7 @@ class PackedWriter:
         self._file.write(leading_words(keys).view(np.uint8))
         if keys.ndim > 1:
             self._file.write(np.ascontiguousarray(keys[:, 1:]).reshape(-1).view(np.uint8))
-        self._file.write(_kernel.make_directory(keys).view(np.uint8))
+        self._file.write(make_directory(keys).view(np.uint8))
         header = _kernel.make_header(
             self._permutation, self._code, layout.set_digest, self._fed, len(keys), layout.blocks.bytes, layout.table,
             len(layout.design.tables), layout.spec.prefix_bits, layout.spec.flips,
@@ -287,5 +287,12 @@ class PackedTable(StoredFile):
             block = int(wrong[0]) + 1
             raise CorruptStoreError(f"{self.path}: block {block}: key index is out of order", path=self.path, block=block)
         found = self._words(header.directory_offset, (header.file_bytes - header.directory_offset) // 8)
-        if not np.array_equal(found, _kernel.make_directory(keys)):
+        if not np.array_equal(found, make_directory(keys)):
             raise CorruptStoreError(f"{self.path}: key directory does not match the keys", path=self.path)
+
+
+def make_directory(keys: Words) -> Words:
+    """Return the directory of the sorted keys of blocks: how many have leading bits below each value, and how many there are."""
+    bits = max(len(keys).bit_length() - 4, 0)  # 8 to 15 keys for each value
+    bounds = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits if bits else 0)
+    return np.append(np.searchsorted(leading_words(keys), bounds), len(keys)).astype(np.uint64)

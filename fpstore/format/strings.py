@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -184,7 +184,8 @@ class StringWriter:
         segments = np.stack([np.append(np.uint64(0), ends[:-1]), np.diff(ends, prepend=np.uint64(0))], axis=1)
         records = self._zstandard.BufferWithSegments(strings.separated(), segments.tobytes())
         frames = self._compressor.multi_compress_to_buffer(records, threads=self._threads)
-        self._put(_kernel.add_checksums(frames, self._written + len(self._values)))
+        first = self._written + len(self._values)
+        self._put([with_checksum(first + i, frames[i].tobytes()) for i in range(len(frames))])
 
     def copy(self, values: list[bytes]) -> None:
         """Append values as they lie in the same place of a file of the same layout; no record is half full."""
@@ -216,15 +217,6 @@ class StringWriter:
         self._writer.abort()
 
 
-class Wanted(NamedTuple):
-    """Which strings of decompressed records are wanted: of content i, which has ``counts[i]``, ``ranks[lims[i]:lims[i + 1]]``."""
-
-    contents: Buffers
-    counts: Words
-    lims: Words
-    ranks: Words
-
-
 class Strings:
     """Reads strings by number.
 
@@ -238,7 +230,7 @@ class Strings:
         if count > MOST_STRINGS * (entries := self._reader.file.entries):
             self.close()
             raise self._damaged(f"{entries} records cannot hold {count} strings")
-        self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and what it decompresses to
+        self._last: tuple[int, list[bytes]] = -1, []  # the record that was read last, and its strings
 
     @cached_property
     def layout(self) -> StringLayout:
@@ -279,43 +271,35 @@ class Strings:
             raise self._unknown(number)
         per_record = self.layout.per_record
         record, rank = divmod(number, per_record)
-        last, content = self._last
+        last, strings = self._last
         if last != record:
-            value = self._reader.file.get(record, record)
-            read = None if value is None else self._records.content(record, value)
-            if read is None:
+            found = self._strings(record, self._reader.file.get(record, record))
+            if found is None:
                 raise self._damaged_record(record)
-            self._last = record, (content := read)
-        string = _kernel.string_at(content, min(per_record, self.count - number + rank), rank)
-        if not string:
-            raise self._damaged_record(record) if string is None else self._unknown(number)
-        return string
+            self._last = record, (strings := found)
+        if not strings[rank]:
+            raise self._unknown(number)
+        try:
+            return strings[rank].decode()
+        except UnicodeDecodeError:
+            raise self._damaged_record(record) from None
+
+    def _strings(self, record: int, value: bytes | None) -> list[bytes] | None:
+        """Return the strings of a record, as many as it has to hold; None if it is damaged."""
+        found = None if value is None else self._records.strings(record, value)
+        expected = min(self.per_record, self.count - record * self.per_record)
+        return None if found is None or len(found) != expected else found
 
     def several(self, numbers: Words) -> list[bytes]:
         """Return the UTF-8 of the strings of ascending numbers. Each record is read once."""
-        out: list[bytes] = []
-
-        def pick(wanted: Wanted, rows: slice) -> int | None:
-            picked = _kernel.pick_strings(*wanted)
-            out.extend(picked or ())
-            return None if picked is None else 0
-
-        self._for_wanted(numbers, pick)
-        if not all(out):
-            raise self._unknown(int(numbers[out.index(b"")]))
-        return out
+        out = [""] * len(numbers)
+        self.place(numbers, np.arange(len(numbers), dtype=np.uint64), out)
+        return [*map(str.encode, out)]
 
     def place(self, numbers: Words, places: Words, out: list[str], most: int | None = None) -> int | None:
         """Put the strings of ascending numbers at these places of a list. Each record is read once.
 
         Return how many bytes they have; None as soon as these are more than ``most``.
-        """
-        return self._for_wanted(numbers, lambda wanted, rows: _kernel.place_strings(*wanted, places[rows], out), most)
-
-    def _for_wanted(self, numbers: Words, take: Callable[[Wanted, slice], int | None], most: int | None = None) -> int | None:
-        """Call ``take(wanted, rows)`` for parts of ascending numbers; it returns the bytes of the strings, None of damaged ones.
-
-        Return the bytes of all; None as soon as these are more than ``most``.
         """
         if len(numbers) and int(numbers[-1]) >= self.count:
             raise self._unknown(int(numbers[-1]))
@@ -331,8 +315,8 @@ class Strings:
             for part, contents in self._records.contents(some, values):
                 rows = slice(int(bounds[part.start]), int(bounds[part.stop]))
                 within = (bounds[part.start : part.stop + 1] - rows.start).astype(np.uint64)
-                wanted = Wanted(contents, self._counts(some[part]), within, ranks[rows])
-                taken = None if contents is None else take(wanted, rows)
+                counts = self._counts(some[part])
+                taken = contents and _kernel.place_strings(contents, counts, within, ranks[rows], places[rows], out)
                 if taken is None:
                     raise self._fault(some, values, numbers[rows])
                 size += taken
@@ -343,9 +327,8 @@ class Strings:
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
-        for record, value, count in zip(records.tolist(), values, self._counts(records).tolist(), strict=True):
-            content = None if value is None else self._records.content(record, value)
-            if content is None or _kernel.string_at(content, count, 0) is None:
+        for record, value in zip(records.tolist(), values, strict=True):
+            if self._strings(record, value) is None:
                 return self._damaged_record(record)
         for number in numbers.tolist():
             try:
@@ -374,10 +357,10 @@ class Strings:
         """Yield the strings of successive records, in parts of some bytes."""
         records = np.arange(first, first + len(values), dtype=np.uint64)
         for part, contents in self._records.contents(records, values):
-            column = None if contents is None else _kernel.join_contents(contents, self._counts(records[part]))
+            column = None if contents is None else column_of(contents, self._counts(records[part]))
             if column is None:
                 raise self._fault(records, values, NO_NUMBERS)
-            yield StringColumn(*column)
+            yield column
 
     def intact(self, first: int, values: list[bytes]) -> bool:
         """Whether the values of successive records have the right checksums."""
@@ -403,3 +386,15 @@ class Strings:
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
+
+
+def column_of(contents: Buffers, counts: Words) -> StringColumn | None:
+    """Return all strings of decompressed records; None if one of them does not have as many as its count."""
+    parts = [contents[i].tobytes() for i in range(len(contents))]
+    data = b"".join(parts)
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == SEPARATOR[0])
+    lasts = np.cumsum(counts, dtype=np.int64) - 1  # the separators with which records end
+    if not sizes.all() or len(ends) != lasts[-1] + 1 or (ends[lasts] != np.cumsum(sizes) - 1).any():
+        return None
+    return StringColumn(data.replace(SEPARATOR, b""), (ends - np.arange(len(ends))).astype(np.uint64))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CLUSTER_COLUMNS = ("id", "cluster", "representative")
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
-DENSE = 16  # a bitmap finds the different numbers if they are below this many times their count
+DENSE = 4  # flags find the different numbers if they are below this many times their count
 
 
 class Clusters(Tabular):
@@ -168,11 +168,7 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ch
     del rows  # documents take their place in memory
     documents = _documents(snapshot, sets, grouping.needs_fingerprints)
     del sets
-    numbers = documents.numbers
-    dense = not len(numbers) or int(numbers.max()) < DENSE * len(numbers)
-    distinct = _kernel.are_distinct(numbers) if dense else bool(differs(numbers[stable_order(numbers)]).all())
-    del numbers
-    if not distinct:  # a document of several fingerprints connects what they are connected with
+    if not are_distinct(documents.numbers):  # a document of several fingerprints connects what they are connected with
         documents = _united(documents)
         if grouping.needs_fingerprints:
             given = "group='greedy'" if grouping.group == "greedy" else "keep='central'"
@@ -228,6 +224,15 @@ def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
             return _Documents(numbers, of_documents, owners)
     path = snapshot.generation.folder
     raise CorruptStoreError(f"{path}: does not hold {count} rows", path=path, expected=count)
+
+
+def are_distinct(documents: Numbers) -> bool:
+    """Return whether all numbers differ: by a flag for each number where they are dense, otherwise by their order."""
+    if len(documents) and int(documents.max()) >= DENSE * len(documents):
+        return bool(differs(documents[stable_order(documents)]).all())
+    seen = np.zeros(DENSE * len(documents), bool)
+    seen[documents] = True
+    return int(np.count_nonzero(seen)) == len(documents)
 
 
 def _united(documents: _Documents) -> _Documents:

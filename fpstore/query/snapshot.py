@@ -347,7 +347,7 @@ class Snapshot:
         wanted = np.unique(numbers)
         fingerprints, ids = self._base_pairs(wanted)
         if self._delta_kernel is not None:
-            kept = self._delta_kernel.pairs(fingerprints, ids, self.version) == 0
+            kept = self._delta_kernel.pair_states(fingerprints, ids, self.version) == 0
             added, added_ids = self._delta_kernel.find(wanted, self.version)
             fingerprints, ids = np.concatenate([fingerprints[kept], added]), np.concatenate([ids[kept], added_ids])
         order = order_of(ids, fingerprints)
@@ -356,10 +356,9 @@ class Snapshot:
     def fingerprints_of_one(self, number: int) -> list[int]:
         """Return the fingerprints that have an id, ascending."""
         places, identity = self.generation.places, self.generation.identity
-        if places is None:
+        if places is None or self._delta_kernel is not None:
             return rows_to_numbers(self.with_ids(np.array([number], np.uint64))[0])
-        found = [identity.entry_at(block, rank, places.name) for block, rank in places.get_places(number)]
-        return found if self._delta_kernel is None else self._delta_kernel.fingerprints_one(number, found, self.version)
+        return [identity.entry_at(block, rank, places.name) for block, rank in places.get_places(number)]
 
     def _base_pairs(self, wanted: Words) -> tuple[Words, Words]:
         """Return the pairs of the tables that have one of these ids, which ascend."""

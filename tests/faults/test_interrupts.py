@@ -103,7 +103,7 @@ def long_calls(store, skewed, delta):
         "delta probe": lambda: partial(delta.probe, crowd(2, 4000), 3, NEWEST),
         "delta scan": lambda: partial(delta.scan, crowd(2, 4000), 3, NEWEST),
         "delta states": lambda: partial(delta.states, many(), NEWEST),
-        "delta pairs": lambda: partial(delta.pairs, many(), many(), NEWEST),
+        "delta pairs": lambda: partial(delta.pair_states, many(), many(), NEWEST),
         "delta find": lambda: partial(delta.find, many(), NEWEST),
         "delta ids": lambda: partial(delta.ids, many(), np.zeros(20 * ROWS + 1, np.int64), NO_FLIP, NEWEST),
         "delta export": lambda: partial(delta.export, NEWEST),
@@ -122,7 +122,6 @@ def long_calls(store, skewed, delta):
         "members of sets": lambda: partial(
             _kernel.documents_in_sets, rng.integers(0, 1 << 22, 1 << 22, np.uint32), rng.permutation(1 << 22).astype(np.uint32)
         ),
-        "distinct": lambda: partial(_kernel.are_distinct, rng.permutation(1 << 24).astype(np.uint32)),
         "names of sets": lambda: _kernel.Sets(1 << 25).names,
     }
 

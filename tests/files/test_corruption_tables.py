@@ -19,7 +19,7 @@ from speeds import slow
 import fpstore
 from fpstore import _kernel
 from fpstore.errors import CorruptStoreError
-from fpstore.format.packed_table import PackedTable
+from fpstore.format.packed_table import PackedTable, make_directory
 
 
 def sections(path):
@@ -166,7 +166,7 @@ def test_a_table_of_another_set_than_its_header_says(tmp_path):
     digest = _kernel.digest(others, tableimage.IDENTITY)
     blocks, block_keys, _ = tableimage.encode(keys, EVEN, 256, _kernel.block_seed(tableimage.IDENTITY, EVEN, digest))
     header = _kernel.make_header(tableimage.IDENTITY, EVEN, digest, len(keys), len(block_keys), 256, 0, 1, 64, 0)
-    (tmp_path / "t").write_bytes(header + blocks + block_keys.tobytes() + _kernel.make_directory(block_keys).tobytes())
+    (tmp_path / "t").write_bytes(header + blocks + block_keys.tobytes() + make_directory(block_keys).tobytes())
     reader = PackedTable(tmp_path / "t")
     assert reader.kernel.decode(0, len(block_keys), 1000)[0].tolist() == keys.tolist()
     with pytest.raises(CorruptStoreError, match=f"set digest is {_kernel.digest(keys, tableimage.IDENTITY)}") as caught:

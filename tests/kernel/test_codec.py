@@ -10,6 +10,7 @@ from tableimage import NO_CODE, check_index, codec_settings, key_sets, make_keys
 from fpstore import _kernel
 from fpstore.design.blocks import CODECS
 from fpstore.errors import CorruptStoreError
+from fpstore.format.packed_table import make_directory
 
 
 def read_in_turn(table: _kernel.Table, blocks: int, room: int) -> None:
@@ -116,4 +117,4 @@ def test_a_key_beyond_the_last_entry_is_found_though_every_checksum_is_right(len
 @example(make_keys("random", 1, 16))
 def test_make_directory(keys):
     bits = reference.directory_bits_for(len(keys))
-    assert _kernel.make_directory(keys).tolist() == reference.make_directory(keys.tolist(), bits)
+    assert make_directory(keys).tolist() == reference.make_directory(keys.tolist(), bits)

@@ -60,7 +60,7 @@ def check(pair: Pair, version: int) -> None:
     assert lists(*ids) == expected_ids
     assert [delta.ids_one(fp, part, version) for fp, part in zip(fps, base_ids, strict=True)] == expected_ids
     both = [(fp, item) for fp in pair.pool for item in pair.ids]
-    pairs = delta.pairs(pair.rows(fp for fp, _ in both), words(item for _, item in both), version)
+    pairs = delta.pair_states(pair.rows(fp for fp, _ in both), words(item for _, item in both), version)
     assert pairs.tolist() == [model.pair(version, fp, item) for fp, item in both]
     wanted = [*pair.rng.choices(pair.ids, k=3), 12345]
     fingerprints, ids = delta.find(words(wanted), version)
@@ -317,14 +317,14 @@ def test_many_ids_of_one_fingerprint_and_many_fingerprints_of_one_id():
     delta.apply(np.full(n // 2, REMOVE, np.uint8), one[: n // 2], many[: n // 2], none[: n // 2], 3)
     assert delta.ids_one(77, [], 2) == many.tolist()
     assert delta.ids_one(77, [5, n], 3) == [*range(n // 2, n), n]
-    assert delta.pairs(one, many, 3).tolist() == [2] * (n // 2) + [1] * (n - n // 2)
-    assert delta.pairs(many + np.uint64(n), one, 3).tolist() == [1] * n
+    assert delta.pair_states(one, many, 3).tolist() == [2] * (n // 2) + [1] * (n - n // 2)
+    assert delta.pair_states(many + np.uint64(n), one, 3).tolist() == [1] * n
     fps, ids = delta.find(words([77]), 3)
     assert np.array_equal(fps, np.sort(np.append(many + np.uint64(n), []).astype(np.uint64)))
     assert set(ids.tolist()) == {77}
     for version in range(4, 2004):  # one pair that comes and goes
         delta.apply(octets([[ADD, REMOVE][version % 2]]), words([77]), words([3]), octets([0]), version)
-    states = [delta.pairs(words([77]), words([3]), version)[0] for version in range(4, 2004)]
+    states = [delta.pair_states(words([77]), words([3]), version)[0] for version in range(4, 2004)]
     assert states == [1, 2] * 1000
 
 
@@ -334,7 +334,7 @@ def test_few_ids_turn_into_many():
     for count in range(1, 12):
         delta.apply(octets([ADD]), words([5]), words([count * 10]), octets([0]), count)
         asked = words(range(0, 130, 10))
-        assert delta.pairs(np.full(13, 5, np.uint64), asked, count).tolist() == [0, *[1] * count, *[0] * (12 - count)]
-        assert delta.pairs(np.full(13, 6, np.uint64), asked, count).tolist() == [0] * 13
+        assert delta.pair_states(np.full(13, 5, np.uint64), asked, count).tolist() == [0, *[1] * count, *[0] * (12 - count)]
+        assert delta.pair_states(np.full(13, 6, np.uint64), asked, count).tolist() == [0] * 13
     assert delta.operations == 11
     assert delta.entries == 1

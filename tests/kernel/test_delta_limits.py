@@ -24,7 +24,7 @@ def test_a_version_reads_the_same_while_changes_are_applied():
     def read(version: int) -> list:
         found = delta.probe(queries, 3, version)
         columns = [*found, *delta.scan(queries, 9, version), *delta.combine(found, found, version), delta.states(fps, version)]
-        columns += [*delta.ids(fps, base_ids, words([]), version), delta.pairs(fps, fps % np.uint64(5), version)]
+        columns += [*delta.ids(fps, base_ids, words([]), version), delta.pair_states(fps, fps % np.uint64(5), version)]
         columns += [*delta.find(words(pair.ids), version), *delta.export(version)]
         return [*(c.tolist() for c in columns), *([delta.probe_one(q, 3, version), delta.state(q, version)] for q in ones)]
 
@@ -75,7 +75,7 @@ delta.apply(one, based, ids, one, 4)
 def state():
     at = 2**32 - 1
     parts = [*delta.export(at), *delta.probe(queries, 3, at), *delta.find(ids[:40], at), *delta.scan(queries[:9], 9, at)]
-    parts += [delta.pairs(mine, ids, at), delta.pairs(mine[:600].repeat(5), np.tile(ids[:5], 600), at)]
+    parts += [delta.pair_states(mine, ids, at), delta.pair_states(mine[:600].repeat(5), np.tile(ids[:5], 600), at)]
     return [part.tolist() for part in parts] + [delta.removals, delta.operations]
 
 before = state()
@@ -148,7 +148,7 @@ def test_changes_of_one_version_count_in_their_order():
     delta.apply(kinds, words([9] * 8), words([1, 2, 0, 2, 2, 3, 3, 4]), octets([1] * 8), 5)
     assert delta.ids_one(9, [1, 7], 5) == [4]
     assert delta.ids_one(9, [1, 7], 4) == [1, 7]
-    assert delta.pairs(words([9] * 6), words([1, 2, 3, 4, 7, 8]), 5).tolist() == [2, 2, 2, 1, 2, 2]
+    assert delta.pair_states(words([9] * 6), words([1, 2, 3, 4, 7, 8]), 5).tolist() == [2, 2, 2, 1, 2, 2]
     delta.apply(octets([REMOVE]), words([9]), words([4]), octets([1]), 5)
     assert delta.ids_one(9, [1, 7], 5) == []
     assert (delta.state(9, 5), delta.state(9, 4)) == (1, 0)
@@ -197,7 +197,7 @@ def test_arguments_out_of_bounds_are_refused():
                     (none, fps, fps, none[:1]),
                 )
             ),
-            lambda: delta.pairs(fps, fps[:1], 7),
+            lambda: delta.pair_states(fps, fps[:1], 7),
             lambda: delta.probe_insert(fps, fps[:1], none, none, 3, True, 7),
             lambda: delta.probe_insert(fps, fps, none[:1], none, 3, True, 7),
             lambda: delta.probe_insert(fps, fps, none, none[:1], 3, True, 7),
@@ -235,7 +235,7 @@ def test_an_empty_delta_says_nothing():
     delta = _kernel.Delta(3, IDENTITY)
     for version in (0, NEWEST):
         assert lists(*delta.probe(words([1, 2]), 3, version)) == lists(*delta.scan(words([1, 2]), 64, version)) == [[], []]
-        assert delta.states(words([1]), version).tolist() == delta.pairs(words([1]), words([1]), version).tolist() == [0]
+        assert delta.states(words([1]), version).tolist() == delta.pair_states(words([1]), words([1]), version).tolist() == [0]
         assert delta.ids_one(1, [4, 5], version) == [4, 5]
         assert [len(column) for column in delta.find(words([1]), version)] == [0, 0]
         assert [len(column) for column in delta.probe(words([]), 3, version)] == [1, 0, 0]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fpstore import _kernel
+from fpstore.jobs.clusters import are_distinct
 from fpstore.jobs.grouping import members_of
 
 KINDS = [np.uint32, np.uint64]
@@ -52,9 +53,10 @@ def test_the_kernel_refuses_other_columns():
 @pytest.mark.parametrize("kind", [np.uint32, np.uint64])
 @pytest.mark.parametrize("count", [0, 1, 2, 64, 100_000])
 def test_distinct_numbers(kind, count):
-    numbers = np.random.default_rng(count).permutation(3 * count)[:count].astype(kind)
-    assert _kernel.are_distinct(numbers)
-    for place in range(1, count, max(count // 5, 1)):
-        again = numbers.copy()
-        again[place] = numbers[place - 1]
-        assert not _kernel.are_distinct(again)
+    for step in (1, 7):  # dense, and not
+        numbers = np.random.default_rng(count).permutation(3 * count)[:count].astype(kind) * kind(step)
+        assert are_distinct(numbers)
+        for place in range(1, count, max(count // 5, 1)):
+            again = numbers.copy()
+            again[place] = numbers[place - 1]
+            assert not are_distinct(again)

@@ -254,7 +254,8 @@ try:
 except fpstore.MemoryLimitError as error:
     print(error)
 try:
-    _kernel.string_at(content, 1, 0)
+    words = [np.array(n, np.uint64) for n in ([1], [0, 1], [0], [0])]
+    _kernel.place_strings([content], *words, [""])
 except MemoryError as error:
     print(type(error).__name__)
 """

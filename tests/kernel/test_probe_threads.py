@@ -65,7 +65,7 @@ def test_matches_of_a_part_and_of_none_are_ordered(width, threads):
     keys = tableimage.make_rows("tied" if width > 64 else "clustered", 11, 3000, width)
     prober = _kernel.Prober()
     prober.add(tableimage.open_table(tableimage.build(keys, np.arange(width, dtype=np.uint8), 512)), 8, 0, np.zeros(1, np.uint64))
-    queries = np.full((40_000, *keys.shape[1:]), 0x5A5A5A5A << (0 if width == 32 else 3), np.uint64)
+    queries = np.full((40_000, *keys.shape[1:]), 0x5A5A5A5A << (32 if width == 32 else 3), np.uint64)
     queries[-9000:] = np.random.default_rng(12).permutation(np.resize(keys, (9000, *keys.shape[1:])))
     lims, found, distances = prober.probe(queries, 2, threads=threads)[:3]
     none = prober.probe(queries[:1], 2)[0][1]

@@ -10,6 +10,7 @@ from reference_store import sealed_value
 
 from fpstore import _kernel
 from fpstore.base.strings import StringColumn, hash_of
+from fpstore.format.strings import column_of, with_checksum
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=30)
 
@@ -60,15 +61,12 @@ def test_strings_of_decompressed_records(records, data):
     lims = np.cumsum([0, *map(len, asked)], dtype=np.uint64)
     ranks = words(*(rank for part in asked for rank in part))
     expected = [record[rank] for record, part in zip(encoded, asked, strict=True) for rank in part]
-    assert _kernel.pick_strings(contents, counts, lims, ranks) == expected
     places = words(*data.draw(st.permutations(range(len(expected)))))
     out = [""] * len(expected)
     assert _kernel.place_strings(contents, counts, lims, ranks, places, out) == sum(map(len, expected))
     assert out == [expected[places.tolist().index(i)].decode() for i in range(len(expected))]
-    joined = _kernel.join_contents(contents, counts)
-    assert StringColumn(*joined).tolist() == [string for record in encoded for string in record]
-    for record, content in zip(encoded, contents, strict=True):
-        assert [_kernel.string_at(content, len(record), rank).encode() for rank in range(len(record))] == record
+    if records:
+        assert column_of([*map(memoryview, contents)], counts).tolist() == [string for record in encoded for string in record]
 
 
 BAD_CONTENTS = {
@@ -82,36 +80,31 @@ BAD_CONTENTS = {
 @pytest.mark.parametrize("bad", BAD_CONTENTS)
 def test_a_record_that_has_another_number_of_strings_is_refused(bad):
     contents, counts, lims = [b"x\xffy\xff", BAD_CONTENTS[bad]], words(2, 2), words(0, 1, 2)
-    assert _kernel.pick_strings(contents, counts, lims, words(0, 0)) is None
     assert _kernel.place_strings(contents, counts, lims, words(0, 0), words(0, 1), ["", ""]) is None
-    assert _kernel.join_contents(contents, counts) is None
-    assert _kernel.string_at(contents[1], 2, 0) is None
-    assert _kernel.string_at(contents[1], 2**63, 0) is None
+    assert _kernel.place_strings(contents, words(2, 2**63), lims, words(0, 0), words(0, 1), ["", ""]) is None
+    assert column_of([*map(memoryview, contents)], counts) is None
+    assert column_of([*map(memoryview, contents[::-1])], counts) is None
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3\x28\xff"])
 def test_an_empty_string_and_one_that_is_not_utf8_are_not_placed(bad):
-    if len(bad) > 1:
-        assert _kernel.string_at(b"a" + b"\xff" + bad, 2, 1) is None
     assert _kernel.place_strings([b"a" + b"\xff" + bad], words(2), words(0, 1), words(1), words(0), [""]) is None
 
 
 def test_places_and_ranks_outside_are_refused():
     contents, counts, lims, one = [b"a\xff"], words(1), words(0, 1), words(0)
     for call in (
-        lambda: _kernel.pick_strings(contents, counts, lims, words(1)),
+        lambda: _kernel.place_strings(contents, counts, lims, words(1), one, [""]),
         lambda: _kernel.place_strings(contents, counts, lims, one, words(1), [""]),
-        lambda: _kernel.string_at(b"a\xff", 1, 1),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(1), words(1), words(0, 1)),
     ):
         with pytest.raises(IndexError):
             call()
     for call in (
-        lambda: _kernel.pick_strings(contents, counts, words(0), one),
-        lambda: _kernel.pick_strings(contents, counts, words(0, 2), one),
-        lambda: _kernel.pick_strings(contents, counts, words(1, 0), one),
+        lambda: _kernel.place_strings(contents, counts, words(0), one, one, [""]),
+        lambda: _kernel.place_strings(contents, counts, words(0, 2), one, one, [""]),
+        lambda: _kernel.place_strings(contents, counts, words(1, 0), one, one, [""]),
         lambda: _kernel.place_strings(contents, counts, lims, one, words(), [""]),
-        lambda: _kernel.join_contents(contents, words()),
         lambda: _kernel.checked_frames([b""], words(), 9),
         lambda: _kernel.hash_strings(b"ab", words(3)),
         lambda: _kernel.equal_strings(np.zeros(1, np.uint8), words(2), words(0), words(0, 1)),
@@ -164,7 +157,7 @@ def test_a_whole_frame_is_taken_and_nothing_less_or_more(content):
     for short in (b"", b"\0" * 3):
         assert _kernel.checked_frame(short, 0) is None
     assert _kernel.checked_frames([sealed_value(5, frame), None], words(5, 6), MOST) is None
-    assert _kernel.add_checksums([frame, frame[1:]], 7) == [sealed_value(7, frame), sealed_value(8, frame[1:])]
+    assert with_checksum(7, frame) == sealed_value(7, frame)
 
 
 def test_a_frame_that_does_not_say_its_size_or_says_nothing_is_refused():

@@ -127,7 +127,7 @@ def test_a_writer_refuses_what_its_layout_does_not_say(tmp_path):
         {"bucket_bits": 20},
         {"tag_bits": 17}, {"threshold": 17}, {"fingerprint_count": 2**32}, {"permutation": bytes(64)}, {"table_count": 2**16},
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"column table|field"):
+        with pytest.raises((ValueError, TypeError), match=r"column table|arguments"):
             ColumnWriter(tmp_path / "t", layout._replace(**change))
 
 
@@ -329,7 +329,7 @@ def test_a_ring_is_checked(tmp_path):
     with pytest.raises(ValueError, match="shape"):
         referring.probe(queries, 3)
     with pytest.raises(TypeError):
-        referring.readers[0].kernel.locate(queries)
+        referring.readers[0].kernel.locate(np.empty((1, 2), np.uint64))
     narrow = tmp_path / "narrow"
     narrow.mkdir()
     with pytest.raises(ValueError, match="below its width"):  # fingerprints of 32 bits have no lower half

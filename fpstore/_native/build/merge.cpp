@@ -167,10 +167,6 @@ bool union_group_rows(const Groups& first, const Groups& second, GroupsOut* out)
   return true;
 }
 
-// Calls the instance of a template for rows of `words` words.
-#define FPSTORE_BY_WORDS(words, name, ...) \
-  (words) == 1 ? name<uint64_t>(__VA_ARGS__) : (words) == 2 ? name<Wide<2>>(__VA_ARGS__) : name<Wide<4>>(__VA_ARGS__)
-
 }  // namespace
 
 Status open_records(const std::vector<RecordBytes>& records, uint64_t first_block, const uint64_t* keys, uint64_t seed,
@@ -207,7 +203,7 @@ std::vector<Place> find_ids(const std::vector<IdRecord>& records, uint64_t first
   return found;
 }
 
-bool strictly_ascending(const Keys& keys) { return FPSTORE_BY_WORDS(keys.words, ascend, keys.keys, keys.n); }
+bool strictly_ascending(const Keys& keys) { return with_row(keys.words, [&](auto row) { return ascend<decltype(row)>(keys.keys, keys.n); }); }
 
 const char* fault_of(const Groups& groups) {
   if (!strictly_ascending(groups.set)) return "keys must ascend";
@@ -217,15 +213,15 @@ const char* fault_of(const Groups& groups) {
 }
 
 size_t merge_keys(const Keys& keys, const Keys& drop, const Keys& add, uint64_t* out) {
-  return FPSTORE_BY_WORDS(keys.words, merge_rows, keys, drop, add, out);
+  return with_row(keys.words, [&](auto row) { return merge_rows<decltype(row)>(keys, drop, add, out); });
 }
 
 bool merge_groups(const Groups& groups, const Keys& drop, const Groups& add, GroupsOut* out) {
-  return FPSTORE_BY_WORDS(groups.set.words, merge_group_rows, groups, drop, add, out);
+  return with_row(groups.set.words, [&](auto row) { return merge_group_rows<decltype(row)>(groups, drop, add, out); });
 }
 
 bool union_groups(const Groups& a, const Groups& b, GroupsOut* out) {
-  return FPSTORE_BY_WORDS(a.set.words, union_group_rows, a, b, out);
+  return with_row(a.set.words, [&](auto row) { return union_group_rows<decltype(row)>(a, b, out); });
 }
 
 }  // namespace fpstore

@@ -39,6 +39,14 @@ constexpr unsigned words_of(unsigned bits) { return bits < 64 ? 1 : bits / 64; }
 // The symbols that a block of this width may have: the places of a bit of the leading word, and above 64 bits that of none.
 constexpr unsigned symbols_of(unsigned bits) { return bits < 64 ? bits : bits == 64 ? 64 : kSymbols; }
 
+// What work returns for a row of as many words, whose type is what counts.
+template <class Work>
+static inline auto with_row(unsigned words, const Work& work) {
+  if (words == 1) return work(uint64_t{});
+  if (words == 2) return work(Wide<2>{});
+  return work(Wide<4>{});
+}
+
 static inline uint64_t leading_word(uint64_t x) { return x; }
 template <unsigned Words>
 static inline uint64_t leading_word(const Wide<Words>& x) {

@@ -45,14 +45,6 @@ void name_sets(Number* parents, uint64_t count, Stopper* stop) {
 }
 
 template <class Number>
-bool all_differ(const Number* numbers, uint64_t count, uint64_t most, Stopper* stop) {
-  Bits seen(most);
-  bool differ = true;
-  until_stopped(count, stop, [&](uint64_t i) { differ &= !seen.add(numbers[i]); });
-  return differ;
-}
-
-template <class Number>
 SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop) {
   Number most = 0;
   for (uint64_t i = 0; i < count; ++i) most = most < labels[i] ? labels[i] : most;
@@ -157,9 +149,7 @@ template void unite(uint64_t*, const uint64_t*, const uint64_t*, uint64_t);
 template void name_sets(uint32_t*, uint64_t, Stopper*);
 template void name_sets(uint64_t*, uint64_t, Stopper*);
 
-template bool all_differ(const uint32_t*, uint64_t, uint64_t, Stopper*);
 template SharedLabels shared_labels(const uint32_t*, uint64_t, Stopper*);
-template bool all_differ(const uint64_t*, uint64_t, uint64_t, Stopper*);
 template SharedLabels shared_labels(const uint64_t*, uint64_t, Stopper*);
 template void group_documents(const uint32_t*, const uint32_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);
 template void group_documents(const uint32_t*, const uint64_t*, uint64_t, const SharedLabels&, const SharedDocuments&, Stopper*);

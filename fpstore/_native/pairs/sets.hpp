@@ -47,10 +47,6 @@ struct RankedBits : Bits {
   }
 };
 
-// Whether all numbers, which are at most `most`, differ.
-template <class Number>
-bool all_differ(const Number* numbers, uint64_t count, uint64_t most, Stopper* stop);
-
 // Documents that share a label with another one, label by label.
 struct SharedDocuments {
   uint64_t* lims;       // where each label begins, and the end; in the order of the least documents

@@ -1,9 +1,11 @@
 // The functions of the module. With the other module_*.cpp the only part of the kernel that knows Python: arrays in, one call without
 // the GIL, arrays or an exception out.
+#include "columns/request.hpp"
+#include "format/sealed_file.hpp"
 #include "format/xxh64.hpp"
 #include "python/module.hpp"
-#include "search/results.hpp"
 
+#include <cerrno>
 #include <cstdlib>
 #include <numeric>
 #include <stdexcept>
@@ -32,36 +34,37 @@ void raise_fault(const Fault& fault, const std::string& path, Part part) {
     note_interrupted();
     throw nb::python_error();
   }
-  nb::dict facts;
-  facts["path"] = path;
-  facts["expected"] = fault.expected;
-  facts["got"] = fault.got;
+  if (fault.status == Status::out_of_memory)
+    raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time");
   std::string message = path;
+  nb::object block = nb::none();
   if (fault.block != UINT64_MAX) {
-    facts["block"] = fault.block;
+    block = nb::cast(fault.block);
     const char* const noun = part == Part::block ? ", block " : fault.status == Status::bad_block_checksum ? ", page " : ", entry ";
     message += noun + std::to_string(fault.block);
   }
   message += std::string(": ") + (part == Part::block ? describe(fault.status) : describe_column(fault.status)) + " (expected " +
              std::to_string(fault.expected) + ", got " + std::to_string(fault.got) + ")";
-  switch (fault.status) {
-    case Status::out_of_memory:
-      raise("MemoryLimitError", "out of memory while collecting matches: probe fewer queries at a time", facts);
-    case Status::unknown_version:
-    case Status::unknown_flags:
-    case Status::unknown_width:
-      raise("FormatVersionError", message + ": a newer fpstore wrote it; upgrade to read it", facts);
-    default:
-      raise("CorruptStoreError", message, facts);
-  }
+  const Status status = fault.status;
+  const bool is_newer = status == Status::unknown_version || status == Status::unknown_flags || status == Status::unknown_width;
+  if (is_newer) message += ": a newer fpstore wrote it; upgrade to read it";
+  raise(is_newer ? "FormatVersionError" : "CorruptStoreError", message, "path"_a = path, "block"_a = block,
+        "expected"_a = fault.expected, "got"_a = fault.got);
 }
 
-Permutation permutation_of(const Bytes& source, bool inverse) {
-  const unsigned bits = static_cast<unsigned>(source.size());
+// EIO and the like are damage of the file.
+[[noreturn]] static void raise_sealed(const SealedError& fault) {
+  const bool is_damage = !fault.error || fault.error == EIO || fault.error == EBADMSG || fault.error == EUCLEAN;
+  raise(is_damage ? "CorruptStoreError" : "StorageError", fault.message + (is_damage && fault.error ? ": run fpstore repair" : ""),
+        "path"_a = fault.path, "expected"_a = fault.expected, "got"_a = fault.got);
+}
+
+Permutation permutation_of(const uint8_t* source, size_t size, bool inverse) {
+  const unsigned bits = static_cast<unsigned>(size);
   need(is_width(bits), "a permutation has 32, 64, 128 or 256 entries");
-  need(is_permutation(source.data(), bits), "not a permutation of the bits");
+  need(is_permutation(source, bits), "not a permutation of the bits");
   Permutation forward, backward;
-  make_permutation(source.data(), bits, &forward, &backward);
+  make_permutation(source, bits, &forward, &backward);
   return inverse ? backward : forward;
 }
 
@@ -86,10 +89,10 @@ size_t permute_select(Rows keys, Bytes permutation, Rows low, Rows high, Mutable
   const unsigned width = width_of(permutation, keys);
   for (const Rows& bound : {low, high}) {
     need_words(bound, words_of(width));
-    if (count_of(bound) != 1) throw nb::value_error("low and high are one row each");
+    need(count_of(bound) == 1, "low and high are one row each");
   }
   need_words(out, words_of(width));
-  if (out.size() < keys.size()) throw nb::value_error("out is too short");
+  need(out.size() >= keys.size(), "out is too short");
   return without_gil([&] { return kernels(width).permute_select(p, keys.data(), out.data(), count_of(keys), low.data(), high.data()); });
 }
 
@@ -99,8 +102,8 @@ void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scr
   const unsigned width = width_of(permutation, keys);
   need_words(out, words_of(width));
   need_words(scratch, words_of(width));
-  if (out.size() < keys.size() || scratch.size() < keys.size()) throw nb::value_error("out or scratch is too short");
-  if (bits < 1 || bits > width) throw nb::value_error("bits is 1 to the width");
+  need(out.size() >= keys.size() && scratch.size() >= keys.size(), "out or scratch is too short");
+  need(bits >= 1 && bits <= width, "bits is 1 to the width");
   until_stopped(stop, [&](Stopper* stopping) {
     kernels(width).permute_sort(p, keys.data(), count_of(keys), SortRoom{out.data(), scratch.data()}, bits, stopping);
   });
@@ -109,94 +112,62 @@ void permute_sort(Rows keys, Bytes permutation, MutableRows out, MutableRows scr
 void sort_keys(MutableRows keys, MutableRows scratch, std::optional<unsigned> bits, const Stop* stop) {
   const unsigned words = words_in(keys), width = words * 64;
   need_words(scratch, words);
-  if (scratch.size() < keys.size()) throw nb::value_error("scratch is too short");
-  if (bits && (*bits < 1 || *bits > width)) throw nb::value_error("bits is 1 to those of a row");
+  need(scratch.size() >= keys.size(), "scratch is too short");
+  need(!bits || (*bits >= 1 && *bits <= width), "bits is 1 to those of a row");
   until_stopped(stop, [&](Stopper* stopping) {
     kernels(width).sort_keys(keys.data(), scratch.data(), count_of(keys), bits.value_or(width), stopping);
   });
 }
 
-// The pairs of a key of `words` words and a number, one after the other.
-size_t pairs_in(const MutableWords& pairs, const MutableWords& room, unsigned words) {
-  if (words != 1 && words != 2 && words != 4) throw nb::value_error("keys have 1, 2 or 4 words");
-  if (pairs.size() % (words + 1) || room.size() < pairs.size()) throw nb::value_error("scratch or out is too short");
-  return pairs.size() / (words + 1);
-}
-
+// Sorts pairs of a key of `words` words and a number, which lie one after the other.
 void sort_pairs(MutableWords pairs, MutableWords scratch, unsigned words, const Stop* stop) {
-  const size_t n = pairs_in(pairs, scratch, words);
+  need(words == 1 || words == 2 || words == 4, "keys have 1, 2 or 4 words");
+  need(pairs.size() % (words + 1) == 0 && scratch.size() >= pairs.size(), "scratch or out is too short");
+  const size_t n = pairs.size() / (words + 1);
   until_stopped(stop, [&](Stopper* stopping) { kernels(words * 64).sort_pairs(pairs.data(), scratch.data(), n, stopping); });
 }
 
 // Adds the histogram of h into counts (65 places); returns the index of the first key out of order, or len(keys).
 size_t histogram(Rows keys, MutableWords counts) {
-  if (counts.size() != kSymbols) throw nb::value_error("counts has 65 places");
+  need(counts.size() == kSymbols, "counts has 65 places");
   const unsigned width = words_in(keys) * 64;
   return without_gil([&] { return kernels(width).histogram(keys.data(), count_of(keys), counts.data()); });
 }
 
 // Of keys that are permuted, or not if there is no permutation.
 uint64_t digest(Rows keys, std::optional<Bytes> permutation) {
-  if (permutation) width_of(*permutation, keys);
   const unsigned words = words_in(keys);
-  Permutation inverse;
-  if (permutation) {
-    inverse = permutation_of(*permutation, true);
-  } else {
-    uint8_t identity[kMaxWidth];
-    std::iota(identity, identity + kMaxWidth, uint8_t{0});
-    Permutation forward;
-    make_permutation(identity, words * 64, &forward, &inverse);
-  }
+  uint8_t identity[kMaxWidth];
+  std::iota(identity, identity + kMaxWidth, uint8_t{0});
+  if (permutation) width_of(*permutation, keys);
+  const Permutation inverse = permutation ? permutation_of(*permutation, true) : permutation_of(identity, words * 64, true);
   return without_gil([&] { return kernels(words * 64).digest(inverse, keys.data(), count_of(keys)); });
 }
 
-TableHeader header_of(Bytes permutation, Bytes code_bits, uint64_t set_digest) {
-  if (!is_width(static_cast<unsigned>(permutation.size()))) throw nb::value_error("a permutation has 32, 64, 128 or 256 entries");
-  if (code_bits.size() != kSymbols) throw nb::value_error("a code has 65 lengths");
-  TableHeader h;
-  h.width = static_cast<uint16_t>(permutation.size());
-  memcpy(h.permutation, permutation.data(), permutation.size());
-  memcpy(h.code_bits, code_bits.data(), kSymbols);
-  h.set_digest = set_digest;
+TableHeader header_of(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint16_t table, uint16_t table_count) {
+  need(is_width(static_cast<unsigned>(permutation.size())), "a permutation has 32, 64, 128 or 256 entries");
+  need(code_bits.size() == kSymbols, "a code has 65 lengths");
+  TableHeader h = make_header<TableHeader>(permutation, set_digest, table, table_count);
+  std::copy_n(code_bits.data(), kSymbols, h.code_bits);
   return h;
 }
 
-nb::bytes make_header(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint64_t fingerprint_count, uint64_t block_count,
-                      uint32_t block_bytes, unsigned table, unsigned table_count, unsigned prefix_bits, unsigned flips) {
-  TableHeader h = header_of(permutation, code_bits, set_digest);
+nb::bytes table_header(Bytes permutation, Bytes code_bits, uint64_t set_digest, uint64_t fingerprint_count, uint64_t block_count,
+                       uint32_t block_bytes, uint16_t table, uint16_t table_count, uint16_t prefix_bits, uint16_t flips) {
+  TableHeader h = header_of(permutation, code_bits, set_digest, table, table_count);
   h.fingerprint_count = fingerprint_count;
   h.block_count = block_count;
   h.block_bytes = block_bytes;
-  h.table = static_cast<uint16_t>(table);
-  h.table_count = static_cast<uint16_t>(table_count);
-  h.prefix_bits = static_cast<uint16_t>(prefix_bits);
-  h.flips = static_cast<uint16_t>(flips);
+  h.prefix_bits = prefix_bits;
+  h.flips = flips;
   uint8_t out[kHeaderBytes];
   write_header(&h, out);
   return bytes_of(out, kHeaderBytes);
 }
 
 bool map_cached(int descriptor, Bytes mapping, uint64_t start, uint64_t size) {
-  if (start > mapping.size() || size > mapping.size() - start) throw nb::value_error("the part is not in the mapping");
+  need(start <= mapping.size() && size <= mapping.size() - start, "the part is not in the mapping");
   return without_gil([&] { return map_cached_pages(descriptor, mapping.data(), start, size); });
-}
-
-// The directory of a sorted key index: slot x holds the number of keys below x in their leading bits.
-nb::object make_directory(Rows keys) {
-  const unsigned words = words_in(keys);
-  const size_t count = count_of(keys);
-  const unsigned bits = directory_bits_for(count);
-  const uint64_t slots = uint64_t{1} << bits;
-  Buffer<uint64_t> out(slots + 1);
-  uint64_t b = 0;
-  for (uint64_t slot = 0; slot < slots; ++slot) {
-    if (bits)
-      while (b < count && keys.data()[b * words] < slot << (64 - bits)) ++b;
-    out.get()[slot] = b;
-  }
-  out.get()[slots] = count;
-  return out.array(slots + 1);
 }
 
 std::vector<std::string> available() {
@@ -226,24 +197,28 @@ NB_MODULE(_kernel, m) {
   check_wanted_isa();
   nb::register_exception_translator([](const std::exception_ptr& error, void*) {
     try {
-      std::rethrow_exception(error);
-    } catch (const Interrupted&) {
-      note_interrupted();
-    } catch (const std::bad_alloc&) {
       try {
-        raise("MemoryLimitError", "out of memory: work on fewer rows at a time", nb::dict());
-      } catch (nb::python_error& error) {
-        error.restore();
+        std::rethrow_exception(error);
+      } catch (const Interrupted&) {
+        note_interrupted();
+      } catch (const std::bad_alloc&) {
+        raise("MemoryLimitError", "out of memory: work on fewer rows at a time");
+      } catch (const SealedError& fault) {
+        raise_sealed(fault);
       }
+    } catch (nb::python_error& raised) {
+      raised.restore();
     }
   });
   // A daemon thread may hold objects when the process ends, which is no fault of who sees the warning.
   nb::set_leak_warnings(getenv("FPSTORE_SHOW_LEAKS") != nullptr);
-  m.attr("FORMAT_VERSION") = kFormatVersion;
-  m.attr("HEADER_BYTES") = kHeaderBytes;
-  m.attr("MAX_CODE_BITS") = kMaxCodeBits;
-  m.attr("MAX_ENTRIES") = kMaxEntries;
-  m.attr("OVERREAD_BYTES") = kOverread;
+  const std::pair<const char*, uint64_t> constants[] = {
+      {"FORMAT_VERSION", kFormatVersion}, {"HEADER_BYTES", kHeaderBytes}, {"MAX_CODE_BITS", kMaxCodeBits},
+      {"MAX_ENTRIES", kMaxEntries}, {"OVERREAD_BYTES", kOverread}, {"ROWS_IN_BLOCK", kRowsInBlock}, {"PAGE_BYTES", kPageBytes},
+      {"TAG_BITS", kTagBits}, {"LEAST_BUCKET_BITS", kMinBucketBits}, {"MOST_BUCKET_BITS", kMaxBucketBits},
+      {"LOOKUP_ENTRIES", kLookupEntries}, {"ORDERED_QUERIES", kOrderedFrom}, {"SPARE_THRESHOLDS", kSpare}, {"MOST_RING", kMostRing},
+      {"TAG_ROOM", kSectionRoom / 2}};
+  for (const auto& [name, value] : constants) m.attr(name) = value;
   m.def("isa", [] { return std::string(kernels(64).name); });
   m.def("available_isas", &available);
   m.def("select_isa", [](const std::string& name) {
@@ -255,34 +230,23 @@ NB_MODULE(_kernel, m) {
   m.def("permute", &permute_keys, "keys"_array, "permutation"_a, "inverse"_a = false);
   m.def("permute_select", &permute_select, "keys"_array, "permutation"_a, "low"_array, "high"_array, "out"_array);
   m.def("permute_sort", &permute_sort, "keys"_array, "permutation"_a, "out"_array, "scratch"_array, "bits"_a, optional_stop());
-  m.def("sort_keys", &sort_keys, "keys"_array, "scratch"_array, "bits"_a = nb::none(),
-        optional_stop());
+  m.def("sort_keys", &sort_keys, "keys"_array, "scratch"_array, "bits"_a = nb::none(), optional_stop());
   m.def("sort_pairs", &sort_pairs, "pairs"_array, "scratch"_array, "words"_a = 1, optional_stop());
   m.def("histogram", &histogram, "keys"_array, "counts"_array);
   m.def("digest", &digest, "keys"_array, "permutation"_a = nb::none());
-  m.def("make_header", &make_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,
+  m.def("make_header", &table_header, "permutation"_a, "code_bits"_a, "set_digest"_a, "fingerprint_count"_a, "block_count"_a,
         "block_bytes"_a, "table"_a, "table_count"_a, "prefix_bits"_a, "flips"_a);
   m.def("block_seed", [](Bytes permutation, Bytes code_bits, uint64_t set_digest) {
-    return block_seed(header_of(permutation, code_bits, set_digest));
+    return block_seed(header_of(permutation, code_bits, set_digest, 0, 1));
   }, "permutation"_a, "code_bits"_a, "set_digest"_a);
   m.def("map_cached_pages", &map_cached, "descriptor"_a, "mapping"_array, "start"_a, "size"_a);
-  m.def("make_directory", &make_directory, "keys"_array);
   // Gives free memory of the allocator, of which it keeps some, back to the system.
   m.def("trim", [] {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
   });
-  bind_tables(m);
-  bind_probers(m);
-  bind_sealed(m);
-  bind_single(m);
-  bind_columns(m);
-  bind_writers(m);
-  bind_numbered(m);
-  bind_records(m);
-  bind_strings(m);
-  bind_pairs(m);
-  bind_text(m);
-  bind_delta(m);
+  for (Bind* const bind : {&bind_tables, &bind_probers, &bind_sealed, &bind_single, &bind_columns, &bind_writers, &bind_numbered,
+                           &bind_records, &bind_strings, &bind_pairs, &bind_text, &bind_delta})
+    bind(m);
 }

@@ -60,25 +60,14 @@ class Buffer {
  public:
   explicit Buffer(size_t n) : data_(new T[n ? n : 1]) {}
   T* get() { return data_.get(); }
-  nb::object array(size_t n) {
-    const nb::capsule memory = given_away();
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(memory.data(), {n}, memory));
-  }
   // n rows of `words` words.
-  nb::object array(size_t n, unsigned words) {
-    if (words == 1) return array(n);
-    const nb::capsule memory = given_away();
-    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(memory.data(), {n, words}, memory));
+  nb::object array(size_t n, size_t words = 1) {
+    const nb::capsule memory(data_.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    const size_t shape[] = {n, words};
+    return nb::cast(nb::ndarray<nb::numpy, T>(data_.release(), words == 1 ? 1 : 2, shape, memory));
   }
 
  private:
-  // The memory, in an object that frees it. It stays here where there is none for that object.
-  nb::capsule given_away() {
-    nb::capsule memory(data_.get(), [](void* p) noexcept { delete[] static_cast<T*>(p); });
-    data_.release();
-    return memory;
-  }
-
   std::unique_ptr<T[]> data_;
 };
 
@@ -89,7 +78,6 @@ nb::object array_of(const std::vector<T>& values, unsigned words = 1) {
   return out.array(values.size() / words, words);
 }
 
-// The words of each of the rows.
 template <class Some>
 unsigned words_in(const Some& rows) {
   if (rows.ndim() == 1) return 1;
@@ -214,8 +202,10 @@ struct OrderedMatches {
   }
 };
 
-[[noreturn]] inline void raise(const char* type, const std::string& message, nb::dict facts) {
-  nb::object error = nb::module_::import_("fpstore.errors").attr(type)(message, **facts);
+// Raises an exception of fpstore.errors; facts are keywords.
+template <class... Facts>
+[[noreturn]] void raise(const char* type, const std::string& message, Facts&&... facts) {
+  nb::object error = nb::module_::import_("fpstore.errors").attr(type)(message, std::forward<Facts>(facts)...);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }
@@ -235,15 +225,49 @@ inline void check(Status status, const Fault& fault, const std::string& path, Pa
   if (status != Status::ok) raise_fault(fault, path, part);
 }
 
-// Runs work(fault) without the GIL, and raises the fault that it met in the file.
-template <class Work>
-void call(const std::string& path, Part part, const Work& work) {
+// Runs work(fault) without the GIL, and raises the fault that it met in the file: the path, or what path(fault) says.
+template <class Path, class Work>
+void call(const Path& path, Part part, const Work& work) {
   Fault fault;
-  check(without_gil([&] { return work(&fault); }), fault, path, part);
+  if (without_gil([&] { return work(&fault); }) == Status::ok) return;
+  if constexpr (std::is_invocable_v<Path, const Fault&>) raise_fault(fault, path(fault), part);
+  else raise_fault(fault, path, part);
+}
+
+// The matches that search(sink, stopping, fault) finds without the GIL, of n queries of fingerprints of a width, or of numbers of rows:
+// none if there are more than `most`.
+template <class Path, class Search>
+std::optional<OrderedMatches> matches_of(const Path& path, Part part, unsigned width, unsigned row_words, size_t n, unsigned threads,
+                                         std::optional<uint64_t> most, const Stop* stop, const Search& search) {
+  SinkGuard guard;
+  guard.sink.limit = most.value_or(UINT64_MAX);
+  Stopper stopping = stopper(stop);
+  std::optional<OrderedMatches> found;
+  call(path, part, [&](Fault* fault) {
+    const Status status = search(&guard.sink, &stopping, fault);
+    if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return Status::ok;
+    if (status == Status::ok) found.emplace(guard.sink, width, row_words, n, threads, &stopping);
+    return status;
+  });
+  return found;
 }
 
 // A permutation of the bits of a fingerprint, or its inverse; ValueError if it is none (module.cpp).
-Permutation permutation_of(const Bytes& source, bool inverse);
+Permutation permutation_of(const uint8_t* source, size_t bits, bool inverse);
+inline Permutation permutation_of(const Bytes& source, bool inverse) { return permutation_of(source.data(), source.size(), inverse); }
+
+// A header with what all have. What does not fit a field of 16 bits is no argument of that type.
+template <class Header>
+Header make_header(const Bytes& permutation, uint64_t set_digest, uint16_t table, uint16_t table_count) {
+  need(permutation.size() <= kMaxWidth, "a permutation has an entry for each bit");
+  Header h;
+  h.width = static_cast<uint16_t>(permutation.size());
+  h.table = table;
+  h.table_count = table_count;
+  h.set_digest = set_digest;
+  std::copy_n(permutation.data(), permutation.size(), h.permutation);
+  return h;
+}
 
 // Adds what headers say to a class of files that have one, as properties: names and fields by turns.
 template <class Bound, class Field, class... More>
@@ -261,17 +285,8 @@ void bind_header(Bound& bound) {
 }
 
 // What each module_*.cpp adds.
-void bind_tables(nb::module_& m);
-void bind_sealed(nb::module_& m);
-void bind_columns(nb::module_& m);
-void bind_probers(nb::module_& m);
-void bind_single(nb::module_& m);
-void bind_writers(nb::module_& m);
-void bind_numbered(nb::module_& m);
-void bind_delta(nb::module_& m);
-void bind_records(nb::module_& m);
-void bind_strings(nb::module_& m);
-void bind_pairs(nb::module_& m);
-void bind_text(nb::module_& m);
+using Bind = void(nb::module_& m);
+Bind bind_columns, bind_delta, bind_numbered, bind_pairs, bind_probers, bind_records, bind_sealed, bind_single, bind_strings, bind_tables,
+    bind_text, bind_writers;
 
 }  // namespace fpstore

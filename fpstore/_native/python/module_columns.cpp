@@ -6,15 +6,6 @@
 namespace fpstore {
 namespace {
 
-// Fingerprints of the width of a header.
-Queries queries_of(const Rows& fingerprints, const ColumnHeader& h) {
-  need_words(fingerprints, words_of(h.width));
-  need(count_of(fingerprints) <= UINT32_MAX, "at most 2^32 - 1 fingerprints a call");
-  for (size_t i = 0; h.width < 64 && i < count_of(fingerprints); ++i)
-    need(!(fingerprints.data()[i] & ~top_mask(h.width)), "a fingerprint has bits below its width");
-  return {fingerprints.data(), count_of(fingerprints)};
-}
-
 // Blocks of entries whose ids are stored together.
 uint64_t id_blocks(const ColumnHeader& h) { return (h.count + kRowsInBlock - 1) / kRowsInBlock; }
 
@@ -25,7 +16,7 @@ class ColumnTable : public AnyTable {
   std::unique_ptr<uint64_t[]> seen;
   ColumnView view;
 
-  ColumnTable(Bytes data, std::string name) : AnyTable(data, std::move(name)) {
+  ColumnTable(Bytes data, std::string name) : AnyTable(data, std::move(name), Part::column) {
     call(path, Part::column, [&](Fault* fault) { return parse_column_header(data.data(), data.size(), &header, fault); });
     width = header.width;
     block_count = id_blocks(header);
@@ -51,9 +42,8 @@ class ColumnTable : public AnyTable {
   nb::object rows_at(const uint64_t* places, size_t n) const {
     Buffer<uint64_t> out(n * words());
     call(path, Part::column, [&](Fault* fault) {
-      Status status = Status::ok;
-      for (size_t i = 0; i < n && status == Status::ok; ++i) status = read_entries(view, {places[i], places[i] + 1}, out.get() + words() * i, fault);
-      return status;
+      for (size_t i = 0; i < n; ++i) TRY(read_entries(view, {places[i], places[i] + 1}, out.get() + words() * i, fault));
+      return Status::ok;
     });
     return out.array(n, words());
   }
@@ -72,13 +62,13 @@ class ColumnTable : public AnyTable {
 
   Status find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) const override {
     check_searched();
-    const Status status = locate_entries(view, fingerprints, blocks, stop, fault);
-    for (size_t i = 0; i < fingerprints.count && status == Status::ok; ++i) {
+    TRY(locate_entries(view, fingerprints, blocks, stop, fault));
+    for (size_t i = 0; i < fingerprints.count; ++i) {
       const uint64_t place = blocks[i];
       ranks[i] = place == UINT64_MAX ? 0 : static_cast<uint32_t>(place % kRowsInBlock);
       if (place != UINT64_MAX) blocks[i] = place / kRowsInBlock;
     }
-    return status;
+    return Status::ok;
   }
 
   Status read_key(uint64_t block, uint64_t* out, Fault* fault) const override {
@@ -86,7 +76,10 @@ class ColumnTable : public AnyTable {
     const uint64_t end = entries_of({block, block + 1}).end;
     return read_entries(view, {end - 1, end}, out, fault);
   }
-  Part part() const override { return Part::column; }
+  Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const override {
+    check_searched();
+    return scan_entries(view, entries_of(range), queries, options, sink, fault);
+  }
 
  private:
   void check_searched() const {
@@ -94,13 +87,6 @@ class ColumnTable : public AnyTable {
   }
   Entries entries_of(const BlockRange& range) const {
     return {std::min(range.begin * kRowsInBlock, header.count), std::min(range.end * kRowsInBlock, header.count)};
-  }
-  Queries checked(const Rows& fingerprints) const override {
-    check_searched();
-    return queries_of(fingerprints, header);
-  }
-  Status compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const override {
-    return scan_entries(view, entries_of(range), queries, options, sink, fault);
   }
 };
 
@@ -152,31 +138,47 @@ struct ColumnProber : AnyProber {
   uint64_t reach = UINT64_MAX;  // the first radius that the thresholds are too small for
 
   ColumnProber(nb::list given, nb::object row_file, const std::optional<std::vector<int>>& wanted) {
-    if (nb::len(given) < 1 || nb::len(given) > kMostRing) throw nb::value_error("a ring has 1 to 64 tables");
+    need(nb::len(given) >= 1 && nb::len(given) <= kMostRing, "a ring has 1 to 64 tables");
     for (nb::handle table : given) add(nb::borrow(table));
+    const ColumnHeader& h = tables[0]->header;
     if (!row_file.is_none()) {
       rows = nb::cast<const ColumnTable*>(row_file);
       owners.push_back(row_file);
     }
-    const ColumnHeader& h = tables[0]->header;
-    const bool references = h.kind == ColumnKind::references;
-    if (references != (rows != nullptr) || (rows && rows->header.kind != ColumnKind::rows))
-      throw nb::value_error("tables of references need a row file, and only they");
-    if (rows && (rows->header.width != h.width || rows->header.count != h.count || rows->header.set_digest != h.set_digest))
-      throw nb::value_error("the row file is of another set");
-    check_ring();
-    if (wanted) take_thresholds(*wanted);
+    need((h.kind == ColumnKind::references) == (rows != nullptr) && (!rows || rows->header.kind == ColumnKind::rows),
+         "tables of references need a row file, and only they");
+    need(!rows || of_one_set(rows->header, h), "the row file is of another set");
+    // What a probe's exactness rests on; see Ring.
+    uint64_t taken[kMaxWords] = {};
+    for (size_t i = 0; i < ring.size(); ++i)
+      for (unsigned w = 0; w < kMaxWords; ++w) {
+        const uint64_t block = ring[(i + 1) % ring.size()].bucket_mask[w] | ring[i].tag_mask[w];
+        need(!(taken[w] & block), "the blocks of the ring share a bit");
+        taken[w] |= block;
+      }
+    if (!wanted) return;
+    need(wanted->size() == ring.size(), "a threshold for each table");
+    thresholds.emplace();
+    reach = 0;
+    for (const int t : *wanted) {
+      need(t >= -1 && t <= static_cast<int>(kMaxWidth), "a threshold is -1 to 256");
+      thresholds->push_back(static_cast<int16_t>(t));
+      reach += static_cast<unsigned>(t + 1);
+    }
+  }
+
+  static bool of_one_set(const ColumnHeader& a, const ColumnHeader& b) {
+    return a.width == b.width && a.count == b.count && a.set_digest == b.set_digest;
   }
 
   void add(nb::object object) {
     const ColumnTable* t = nb::cast<const ColumnTable*>(object);
     const ColumnHeader& h = t->header;
-    if (h.kind == ColumnKind::rows) throw nb::value_error("a row file is not a table");
+    need(h.kind != ColumnKind::rows, "a row file is not a table");
     owners.push_back(object);
     tables.push_back(t);
     const ColumnHeader& first = tables[0]->header;
-    if (h.kind != first.kind || h.width != first.width || h.count != first.count || h.set_digest != first.set_digest)
-      throw nb::value_error("the tables are of different sets");
+    need(h.kind == first.kind && of_one_set(h, first), "the tables are of different sets");
     RingTable r{&t->view, {}, {}};
     for (unsigned i = 0; i < h.bucket_bits + h.tag_bits; ++i) {
       const unsigned source = h.permutation[i];
@@ -184,28 +186,6 @@ struct ColumnProber : AnyProber {
       mask[source / 64] |= uint64_t{1} << (63 - source % 64);
     }
     ring.push_back(r);
-  }
-
-  // What a probe's exactness rests on; see Ring.
-  void check_ring() const {
-    uint64_t taken[kMaxWords] = {};
-    for (size_t i = 0; i < ring.size(); ++i)
-      for (unsigned w = 0; w < kMaxWords; ++w) {
-        const uint64_t block = ring[(i + 1) % ring.size()].bucket_mask[w] | ring[i].tag_mask[w];
-        if (taken[w] & block) throw nb::value_error("the blocks of the ring share a bit");
-        taken[w] |= block;
-      }
-  }
-
-  void take_thresholds(const std::vector<int>& wanted) {
-    if (wanted.size() != ring.size()) throw nb::value_error("a threshold for each table");
-    thresholds.emplace();
-    reach = 0;
-    for (const int t : wanted) {
-      if (t < -1 || t > static_cast<int>(kMaxWidth)) throw nb::value_error("a threshold is -1 to 256");
-      thresholds->push_back(static_cast<int16_t>(t));
-      reach += static_cast<unsigned>(t + 1);
-    }
   }
 
   unsigned width() const override { return tables[0]->header.width; }
@@ -235,24 +215,21 @@ struct ColumnProber : AnyProber {
   // (lims, fingerprints, distances, (look-ups, candidates, survivors)), or None when there are more than most matches.
   nb::object probe(Rows queries, unsigned radius, std::optional<uint64_t> most, const Stop* stop) const {
     radius = checked(radius);
-    const Queries asked = queries_of(queries, tables[0]->header);
-    SinkGuard guard;
-    if (most) guard.sink.limit = *most;
+    const Queries asked = queries_of(queries, width());
     ColumnCounters counters;
-    Stopper stopping = stopper(stop);
-    Fault fault;
-    const Status status = without_gil([&] { return search(asked, radius, &stopping, &guard.sink, &counters, &fault); });
-    if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return nb::none();
-    if (status != Status::ok) raise_fault(fault, path_of(fault), Part::column);
-    OrderedMatches found = without_gil([&] { return OrderedMatches(guard.sink, width(), 1, asked.count, 1, &stopping); });
-    const nb::object of_rows = rows ? rows->rows_at(found.fingerprints.get(), found.count) : nb::none();
-    const nb::tuple columns = found.columns();
-    nb::tuple counts = nb::make_tuple(counters.lookups, counters.candidates, counters.survivors);
-    return nb::make_tuple(columns[0], rows ? of_rows : nb::object(columns[1]), columns[2], counts);
+    const auto path = [this](const Fault& fault) { return path_of(fault); };
+    std::optional<OrderedMatches> found = matches_of(
+        path, Part::column, width(), 1, asked.count, 1, most, stop, [&](Sink* sink, Stopper* stopping, Fault* fault) {
+          return search(asked, radius, stopping, sink, &counters, fault);
+        });
+    if (!found) return nb::none();
+    const nb::object of_rows = rows ? rows->rows_at(found->fingerprints.get(), found->count) : nb::none();
+    const nb::tuple columns = found->columns();
+    return nb::make_tuple(columns[0], rows ? of_rows : nb::object(columns[1]), columns[2],
+                          nb::make_tuple(counters.lookups, counters.candidates, counters.survivors));
   }
 };
 
-// What the header of a column table says.
 template <class Bound>
 void bind_column_header(Bound& bound) {
   using T = typename Bound::Type;

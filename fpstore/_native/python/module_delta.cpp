@@ -69,23 +69,14 @@ auto alone(const Delta& delta, const Work& work) {
   return work();
 }
 
-[[noreturn]] void raise_memory() { raise("MemoryLimitError", "out of memory for the delta: merge the store", nb::dict()); }
-
 void check_memory(bool fine) {
-  if (!fine) raise_memory();
+  if (!fine) raise("MemoryLimitError", "out of memory for the delta: merge the store");
 }
 
 void check_applied(Applied applied) {
-  switch (applied) {
-    case Applied::ok:
-      return;
-    case Applied::out_of_memory:
-      raise_memory();
-    case Applied::base_changed:
-      throw nb::value_error("in_base differs from what it was for the same fingerprint");
-    case Applied::old_version:
-      throw nb::value_error("a version below that of the last changes");
-  }
+  check_memory(applied != Applied::out_of_memory);
+  need(applied != Applied::base_changed, "in_base differs from what it was for the same fingerprint");
+  need(applied != Applied::old_version, "a version below that of the last changes");
 }
 
 unsigned words_in_rows(const Delta& d) { return words_of(d.width()); }
@@ -226,7 +217,7 @@ nb::object states_of(const Delta& d, const Rows& fingerprints, const Words* ids,
   return out.array(n);
 }
 nb::object states(const Delta& d, Rows fingerprints, uint32_t version) { return states_of(d, fingerprints, nullptr, version); }
-nb::object pairs(const Delta& d, Rows fingerprints, Words ids, uint32_t version) { return states_of(d, fingerprints, &ids, version); }
+nb::object pair_states(const Delta& d, Rows fingerprints, Words ids, uint32_t version) { return states_of(d, fingerprints, &ids, version); }
 
 unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
   const OneRow row(fingerprint, words_in_rows(d));
@@ -239,58 +230,64 @@ unsigned state(const Delta& d, nb::handle fingerprint, uint32_t version) {
 // Merges the matches of the base, without those that are absent now, and those of the delta.
 template <class Row, class Distance>
 nb::tuple combine_rows(const Delta& d, const nb::tuple& base, const nb::tuple& found, uint32_t version) {
-  using Distances = nb::ndarray<const Distance, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-  const Lims base_lims = nb::cast<Lims>(base[0]), lims = nb::cast<Lims>(found[0]);
-  const Rows base_rows = nb::cast<Rows>(base[1]), found_rows = nb::cast<Rows>(found[1]);
-  const Distances base_distances = nb::cast<Distances>(base[2]), distances = nb::cast<Distances>(found[2]);
-  need_words(base_rows, words_in_rows(d));
-  need_words(found_rows, words_in_rows(d));
-  const size_t n = lims.size() ? lims.size() - 1 : 0, base_count = count_of(base_rows);
-  check_lims(base_lims, n, std::min(base_count, base_distances.size()));
-  check_lims(lims, n, std::min(count_of(found_rows), distances.size()));
-  const Row *const base_fingerprints = rows<Row>(base_rows.data()), *const fingerprints = rows<Row>(found_rows.data());
-  const size_t total = base_count + count_of(found_rows);
-  Buffer<int64_t> out_lims(n + 1);
-  Buffer<uint64_t> out_fingerprints(total * words_in_rows(d));
-  Buffer<Distance> out_distances(total);
-  std::vector<uint8_t> said(base_count);
-  int64_t* const l = out_lims.get();
-  l[0] = 0;
+  // The columns of matches.
+  struct Columns {
+    Lims lims;
+    Rows rows;
+    Array<const Distance> distances;
+    const Row* fingerprints;
+
+    Columns(const nb::tuple& from, unsigned words)
+        : lims(nb::cast<Lims>(from[0])), rows(nb::cast<Rows>(from[1])), distances(nb::cast<Array<const Distance>>(from[2])),
+          fingerprints(fpstore::rows<Row>(rows.data())) {
+      need_words(rows, words);
+    }
+    size_t count() const { return count_of(rows); }
+  };
+  const unsigned words = words_in_rows(d);
+  const Columns old(base, words), added(found, words);
+  const size_t n = added.lims.size() ? added.lims.size() - 1 : 0, total = old.count() + added.count();
+  for (const Columns* some : {&old, &added}) check_lims(some->lims, n, std::min(some->count(), some->distances.size()));
+  Buffer<int64_t> lims(n + 1);
+  Buffer<uint64_t> fingerprints(total * words);
+  Buffer<Distance> distances(total);
+  std::vector<uint8_t> said(old.count());
+  int64_t at = 0;
   {
     Access access(d);
-    if (d.removals()) d.states(base_rows.data(), said.size(), d.end_of(version), said.data(), access.pauses());
+    if (d.removals()) d.states(old.rows.data(), said.size(), d.end_of(version), said.data(), access.pauses());
     access.leave();
-    int64_t at = 0;
-    const auto append = [&](const Row* f, const Distances& r, int64_t i) {
-      rows<Row>(out_fingerprints.get())[at] = f[i];
-      out_distances.get()[at++] = r.data()[i];
+    const auto append = [&](const Columns& from, int64_t i) {
+      rows<Row>(fingerprints.get())[at] = from.fingerprints[i];
+      distances.get()[at++] = from.distances.data()[i];
     };
+    const auto is_before = [&](int64_t j, int64_t i) {  // the added match the old one
+      const Distance a = added.distances.data()[j], b = old.distances.data()[i];
+      return a != b ? a < b : added.fingerprints[j] < old.fingerprints[i];
+    };
+    lims.get()[0] = 0;
     for (size_t q = 0; q < n; ++q) {
-      int64_t j = lims.data()[q];
-      const int64_t end = lims.data()[q + 1];
-      for (int64_t i = base_lims.data()[q]; i < base_lims.data()[q + 1]; ++i) {
+      int64_t j = added.lims.data()[q];
+      const int64_t end = added.lims.data()[q + 1];
+      for (int64_t i = old.lims.data()[q]; i < old.lims.data()[q + 1]; ++i) {
         if (static_cast<Presence>(said[static_cast<size_t>(i)]) == Presence::absent) continue;
-        const Distance distance = base_distances.data()[i];
-        for (; j < end && (distances.data()[j] < distance ||
-                           (distances.data()[j] == distance && fingerprints[j] < base_fingerprints[i])); ++j)
-          append(fingerprints, distances, j);
-        append(base_fingerprints, base_distances, i);
+        for (; j < end && is_before(j, i); ++j) append(added, j);
+        append(old, i);
       }
-      for (; j < end; ++j) append(fingerprints, distances, j);
-      l[q + 1] = at;
+      for (; j < end; ++j) append(added, j);
+      lims.get()[q + 1] = at;
     }
   }
-  const size_t kept = static_cast<size_t>(l[n]);
-  return nb::make_tuple(out_lims.array(n + 1), out_fingerprints.array(kept, words_in_rows(d)), out_distances.array(kept));
+  const size_t kept = static_cast<size_t>(at);
+  return nb::make_tuple(lims.array(n + 1), fingerprints.array(kept, words), distances.array(kept));
 }
 
 nb::tuple combine(const Delta& d, nb::tuple base, nb::tuple found, uint32_t version) {
   need(base.size() >= 3 && found.size() >= 3, "lims, fingerprints and distances are wanted");
-  switch (words_in_rows(d)) {
-    case 1: return combine_rows<uint64_t, uint8_t>(d, base, found, version);
-    case 2: return combine_rows<Wide<2>, uint8_t>(d, base, found, version);
-    default: return combine_rows<Wide<4>, uint16_t>(d, base, found, version);
-  }
+  return with_row(words_in_rows(d), [&](auto row) {
+    using Distance = std::conditional_t<sizeof row == 32, uint16_t, uint8_t>;
+    return combine_rows<decltype(row), Distance>(d, base, found, version);
+  });
 }
 
 nb::tuple ids(const Delta& d, Rows fingerprints, Lims lims, Words base_ids, uint32_t version) {
@@ -331,37 +328,12 @@ void need_id_index(Delta& d) {
   check_memory(indexed || alone(d, [&] { return d.index_ids(); }));
 }
 
-// The fingerprints that have an id, ascending, where these have it in the tables.
-nb::list fingerprints_one(Delta& d, uint64_t id, nb::list in_tables, uint32_t version) {
-  const unsigned words = words_in_rows(d);
-  IdPairs known;
-  std::vector<OneRow> given;
-  for (nb::handle fingerprint : in_tables) given.emplace_back(fingerprint, words);
-  need_id_index(d);
-  IdPairs found;
-  {
-    Access access(d);
-    const uint32_t end = d.end_of(version);
-    for (const OneRow& row : given) {
-      uint8_t said;
-      d.pair_states(row.words, &id, 1, end, &said, access.pauses());
-      if (said) continue;
-      known.fingerprints.insert(known.fingerprints.end(), row.words, row.words + words);
-      known.ids.push_back(id);
-    }
-    found = d.find(&id, 1, end, known, access.pauses());
-  }
-  nb::list out;
-  for (size_t i = 0; i < found.ids.size(); ++i) out.append(number_of(found.fingerprints.data() + i * words, words));
-  return out;
-}
-
 nb::tuple find(Delta& d, Words ids, uint32_t version) {
   IdPairs found;
   need_id_index(d);
   {
     Access access(d);
-    found = d.find(ids.data(), ids.size(), d.end_of(version), IdPairs{}, access.pauses());
+    found = d.find(ids.data(), ids.size(), d.end_of(version), access.pauses());
   }
   return nb::make_tuple(array_of(found.fingerprints, words_in_rows(d)), array_of(found.ids));
 }
@@ -379,7 +351,7 @@ nb::tuple probe_insert(Delta& d, Rows queries, Words ids, Bytes matched, Bytes i
   const Asked rows{queries.data(), ids.data(), matched.data(), in_base.data(), radius, always};
   const auto deliver = [&] { out.emplace(guard.sink, d.width(), words_in_rows(d), n, 1, nullptr); };
   check_applied(alone(d, [&] { return d.probe_insert(rows, &n, version, &guard.sink, inserted.get(), deliver); }));
-  nb::tuple columns = out->columns();
+  const nb::tuple columns = out->columns();
   return nb::make_tuple(columns[0], columns[1], columns[2], inserted.array(n));
 }
 
@@ -418,11 +390,10 @@ void bind_delta(nb::module_& m) {
       .def("combine", &combine, "base"_a, "found"_a, "version"_a)
       .def("ids", &ids, "fingerprints"_array, "lims"_array, "base_ids"_array, "version"_a)
       .def("ids_one", &ids_one, "fingerprint"_a, "base_ids"_a, "version"_a)
-      .def("pairs", &pairs, "fingerprints"_array, "ids"_array, "version"_a)
+      .def("pair_states", &pair_states, "fingerprints"_array, "ids"_array, "version"_a)
       .def("find", &find, "ids"_array, "version"_a)
-      .def("fingerprints_one", &fingerprints_one, "number"_a, "in_tables"_a, "version"_a)
-      .def("probe_insert", &probe_insert, "queries"_array, "ids"_array,
-           "matched"_array, "in_base"_array, "radius"_a, "always"_a, "version"_a)
+      .def("probe_insert", &probe_insert, "queries"_array, "ids"_array, "matched"_array, "in_base"_array, "radius"_a, "always"_a,
+           "version"_a)
       .def("export", &export_state, "version"_a)
       .def_prop_ro("entries", &number<&Delta::entries>)
       .def_prop_ro("operations", &number<&Delta::operations>)

@@ -10,16 +10,14 @@ using Numbers = nb::ndarray<nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 // Calls work with a row of `words` words, and a number of the type of an array.
 template <class Work>
 void with_types(unsigned words, bool large, Work work) {
-  const auto with_number = [&](auto row) { large ? work(row, uint64_t{}) : work(row, uint32_t{}); };
-  if (words == 1) with_number(uint64_t{});
-  else if (words == 2) with_number(Wide<2>{});
-  else with_number(Wide<4>{});
+  with_row(words, [&](auto row) { large ? work(row, uint64_t{}) : work(row, uint32_t{}); });
 }
 
 // Whether numbers have 64 bits.
 template <class Some>
 bool are_large(const Some& numbers) {
-  if (numbers.dtype() != nb::dtype<uint32_t>() && numbers.dtype() != nb::dtype<uint64_t>()) throw nb::type_error("numbers have 32 or 64 bits");
+  if (numbers.dtype() != nb::dtype<uint32_t>() && numbers.dtype() != nb::dtype<uint64_t>())
+    throw nb::type_error("numbers have 32 or 64 bits");
   return numbers.dtype() == nb::dtype<uint64_t>();
 }
 
@@ -27,8 +25,7 @@ bool are_large(const Some& numbers) {
 Digit digit_of(unsigned depth, size_t places, unsigned words) {
   unsigned bits = 1;
   while (bits < kMostPartBits && size_t{1} << bits < places) ++bits;
-  if (places != size_t{1} << bits || depth >= 64 * words || depth % 64 > 64 - bits)
-    throw nb::value_error("a place for each value of 1 to 12 bits of a word");
+  need(places == size_t{1} << bits && depth < 64 * words && depth % 64 <= 64 - bits, "a place for each value of 1 to 12 bits of a word");
   return Digit{depth, bits};
 }
 
@@ -49,9 +46,9 @@ void scatter(Rows keys, std::optional<Numbers> numbers, uint64_t first, unsigned
   const MutableRows& out_keys = std::get<0>(out);
   const Numbers& out_numbers = std::get<1>(out);
   need_words(out_keys, words);
-  if (numbers && (numbers->size() != count_of(keys) || are_large(*numbers) != are_large(out_numbers)))
-    throw nb::value_error("a number for each key, of the type of those of out");
-  if (out_numbers.size() != count_of(out_keys)) throw nb::value_error("the arrays of out have different lengths");
+  need(!numbers || (numbers->size() == count_of(keys) && are_large(*numbers) == are_large(out_numbers)),
+       "a number for each key, of the type of those of out");
+  need(out_numbers.size() == count_of(out_keys), "the arrays of out have different lengths");
   bool fits = false;
   with_types(words, are_large(out_numbers), [&](auto row, auto number) {
     using Row = decltype(row);
@@ -61,16 +58,15 @@ void scatter(Rows keys, std::optional<Numbers> numbers, uint64_t first, unsigned
     const Numbered<Row, Number> to{rows<Row>(out_keys.data()), static_cast<Number*>(out_numbers.data())};
     until_stopped(stop, [&](Stopper* stopping) { fits = scatter_parts(from, by, at.data(), to, count_of(out_keys), stopping); });
   });
-  if (!fits) throw nb::value_error("a part has no room");
+  need(fits, "a part has no room");
 }
 
 // Sorts successive parts of rows, which agree in the leading bits and end at ends.
 void sort_parts(MutableRows keys, Numbers numbers, Words ends, unsigned bits, const Stop* stop) {
   const size_t n = count_of(keys);
-  if (numbers.size() != n) throw nb::value_error("a number for each key");
-  if (bits > 64 * words_in(keys)) throw nb::value_error("0 to all bits of a key");
-  for (size_t i = 0; i < ends.size(); ++i)
-    if (ends.data()[i] > n || (i && ends.data()[i] < ends.data()[i - 1])) throw nb::value_error("ends must ascend");
+  need(numbers.size() == n, "a number for each key");
+  need(bits <= 64 * words_in(keys), "0 to all bits of a key");
+  for (size_t i = 0; i < ends.size(); ++i) need(ends.data()[i] <= n && (!i || ends.data()[i] >= ends.data()[i - 1]), "ends must ascend");
   with_types(words_in(keys), are_large(numbers), [&](auto row, auto number) {
     const Numbered<decltype(row), decltype(number)> all{rows<decltype(row)>(keys.data()), static_cast<decltype(number)*>(numbers.data())};
     until_stopped(stop, [&](Stopper* stopping) { sort_numbered(all, ends.data(), ends.size(), bits, stopping); });
@@ -89,7 +85,7 @@ bool are_distinct(Rows keys, const Stop* stop) {
 // Moves sorted rows together: distinct keys, how many numbers each has, and distinct numbers; returns (number of keys, of numbers).
 nb::tuple group(MutableRows keys, Numbers numbers, MutableWords counts, const Stop* stop) {
   const size_t n = count_of(keys);
-  if (numbers.size() != n || counts.size() < n) throw nb::value_error("a number and a count for each key");
+  need(numbers.size() == n && counts.size() >= n, "a number and a count for each key");
   size_t groups = 0, used = 0;
   with_types(words_in(keys), are_large(numbers), [&](auto row, auto number) {
     const Numbered<decltype(row), decltype(number)> all{rows<decltype(row)>(keys.data()), static_cast<decltype(number)*>(numbers.data())};
@@ -104,8 +100,7 @@ void bind_numbered(nb::module_& m) {
   const auto keys = "keys"_array;
   const auto numbers = "numbers"_array;
   m.def("count_parts", &count, keys, "depth"_a, "counts"_array, optional_stop());
-  m.def("scatter_parts", &scatter, keys, "numbers"_array.none(), "first"_a, "depth"_a, "at"_array, "out"_a,
-        optional_stop());
+  m.def("scatter_parts", &scatter, keys, "numbers"_array.none(), "first"_a, "depth"_a, "at"_array, "out"_a, optional_stop());
   m.def("sort_parts", &sort_parts, keys, numbers, "ends"_array, "bits"_a, optional_stop());
   m.def("are_distinct_keys", &are_distinct, keys, optional_stop());
   m.def("group_numbered", &group, keys, numbers, "counts"_array, optional_stop());

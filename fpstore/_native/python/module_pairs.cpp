@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <numeric>
 
 #include "columns/column_header.hpp"
 #include "pairs/request.hpp"
@@ -24,22 +25,21 @@ void index_until_stopped(const Rows& rows, unsigned bucket_bits, uint64_t* start
 
 // Writes where each bucket of rows begins, and the tags of all rows.
 void index_rows(Rows rows, unsigned bucket_bits, MutableWords starts, Tags tags, const Stop* stop) {
-  if (bucket_bits > kMaxBucketBits) throw nb::value_error("too many bits for the number of a bucket");
-  if (starts.size() != (size_t{1} << bucket_bits) + 1) throw nb::value_error("starts has a place for each bucket, and one more");
-  if (tags.size() < count_of(rows) + kSectionRoom / 2) throw nb::value_error("tags is too short");
+  need(bucket_bits <= kMaxBucketBits, "too many bits for the number of a bucket");
+  need(starts.size() == (size_t{1} << bucket_bits) + 1, "starts has a place for each bucket, and one more");
+  need(tags.size() >= count_of(rows) + kSectionRoom / 2, "tags is too short");
   index_until_stopped(rows, bucket_bits, starts.data(), tags.data(), stop, "rows are not in the order of their buckets");
 }
 
 void check_starts(const Words& starts, size_t rows) {
-  if (starts.size() < 2 || starts.data()[starts.size() - 1] != rows) throw nb::value_error("the last start is the number of rows");
-  for (size_t i = 0; i + 1 < starts.size(); ++i)
-    if (starts.data()[i] > starts.data()[i + 1]) throw nb::value_error("starts descend");
+  need(starts.size() >= 2 && starts.data()[starts.size() - 1] == rows, "the last start is the number of rows");
+  for (size_t i = 0; i + 1 < starts.size(); ++i) need(starts.data()[i] <= starts.data()[i + 1], "starts descend");
 }
 
 unsigned bits_of_buckets(const Words& starts) {
   unsigned bits = 0;
   while (bits < kMaxBucketBits && (size_t{1} << bits) + 1 < starts.size()) ++bits;
-  if ((size_t{1} << bits) + 1 != starts.size()) throw nb::value_error("the number of buckets is a power of two");
+  need((size_t{1} << bits) + 1 == starts.size(), "the number of buckets is a power of two");
   return bits;
 }
 
@@ -48,18 +48,16 @@ unsigned bits_of_buckets(const Words& starts) {
 template <class SomeRows, class SomeTags>
 void check_table(const SomeRows& rows, const Words& starts, const SomeTags& tags, const Bytes& permutation, unsigned tag_bits) {
   check_starts(starts, count_of(rows));
-  if (tags.size() < count_of(rows) + kSectionRoom / 2) throw nb::value_error("tags is too short");
-  if (tag_bits > kTagBits) throw nb::value_error("a tag has at most 16 bits");
-  if (words_of(static_cast<unsigned>(permutation.size())) != words_in(rows)) throw nb::value_error("rows of another width");
+  need(tags.size() >= count_of(rows) + kSectionRoom / 2, "tags is too short");
+  need(tag_bits <= kTagBits, "a tag has at most 16 bits");
+  need(words_of(static_cast<unsigned>(permutation.size())) == words_in(rows), "rows of another width");
 }
-
-uint16_t tag_mask_of(unsigned tag_bits) { return static_cast<uint16_t>(0xFFFFu << (kTagBits - tag_bits)); }
 
 // Held while an object works without the interpreter's lock: a second thread is refused.
 struct InUse {
   std::atomic<bool>& busy;
   explicit InUse(std::atomic<bool>& flag) : busy(flag) {
-    if (busy.exchange(true)) throw nb::value_error("another thread is using it");
+    need(!busy.exchange(true), "another thread is using it");
   }
   ~InUse() { busy = false; }
 };
@@ -74,8 +72,8 @@ struct Batches {
   template <class Add>
   nb::tuple more(size_t room, const Stop* stop, Add add) {
     const InUse used(busy);
-    if (stopped) throw nb::value_error("it was stopped: what it had found is lost");
-    if (room >> 32) throw nb::value_error("room for too many pairs");
+    need(!stopped, "it was stopped: what it had found is lost");
+    need(!(room >> 32), "room for too many pairs");
     room = std::max<size_t>(room, kTagsAtOnce);
     Buffer<uint64_t> a(room * words), b(room * words);
     Buffer<uint16_t> distances(room);
@@ -123,7 +121,7 @@ struct TableSearch : Batches {
     words = words_in(rows);
     check_table(rows, starts, tags, permutation, tag_bits);
     bucket_bits = bits_of_buckets(starts);
-    tag_mask = tag_mask_of(tag_bits);
+    tag_mask = static_cast<uint16_t>(0xFFFFu << (kTagBits - tag_bits));
     inverse = permutation_of(permutation, true);
     const size_t tables = flips.size();
     need(tables && both.size() == tables && count_of(bucket_masks) == tables && count_of(tag_masks) == tables, "one of each for each table");
@@ -213,62 +211,44 @@ struct Linking : TableSearch<MutableRows, Tags> {
   }
 };
 
-// Sets of the numbers 0, 1, ..., each of which is its own at first.
+// Sets of the numbers 0, 1, ..., each of which is its own at first; of 32 bits if these are enough.
 struct Sets {
-  std::vector<uint32_t> few;
-  std::vector<uint64_t> many;
   uint64_t count;
+  Buffer<uint32_t> few;
+  Buffer<uint64_t> many;
   std::atomic<bool> busy{false};
 
-  explicit Sets(uint64_t n) : count(n) {
-    if (n <= UINT32_MAX) few.resize(n);
-    else many.resize(n);
-    for (uint64_t i = 0; i < few.size(); ++i) few[i] = static_cast<uint32_t>(i);
-    for (uint64_t i = 0; i < many.size(); ++i) many[i] = i;
+  explicit Sets(uint64_t n) : count(n), few(is_small() ? n : 0), many(is_small() ? 0 : n) {
+    if (is_small()) std::iota(few.get(), few.get() + n, 0u);
+    else std::iota(many.get(), many.get() + n, uint64_t{0});
   }
+  bool is_small() const { return count <= UINT32_MAX; }
 
   void unite_all(Words a, Words b) {
     const InUse used(busy);
-    if (a.size() != b.size()) throw nb::value_error(kUnequal);
+    need(a.size() == b.size(), kUnequal);
     for (size_t i = 0; i < a.size(); ++i)
       if (a.data()[i] >= count || b.data()[i] >= count) throw nb::index_error("no such number");
-    ReleasedGil released;
-    if (few.size() == count) unite(few.data(), a.data(), b.data(), a.size());
-    else unite(many.data(), a.data(), b.data(), a.size());
+    without_gil([&] {
+      if (is_small()) unite(few.get(), a.data(), b.data(), a.size());
+      else unite(many.get(), a.data(), b.data(), a.size());
+    });
   }
 
   // The least number of the set of each; the sets end with it.
   nb::object names(const Stop* stop) {
     const InUse used(busy);
-    const uint64_t n = count;
-    count = 0;
-    until_stopped(stop, [&](Stopper* stopping) {
-      name_sets(few.data(), few.size(), stopping);
-      name_sets(many.data(), many.size(), stopping);
-    });
-    return few.size() == n ? owned(std::move(few)) : owned(std::move(many));
-  }
-
-  template <class Number>
-  static nb::object owned(std::vector<Number>&& numbers) {
-    auto* const kept = new std::vector<Number>(std::move(numbers));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<Number>*>(p); });
-    return nb::cast(nb::ndarray<nb::numpy, Number, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+    const bool small = is_small();
+    const uint64_t n = std::exchange(count, 0);
+    until_stopped(stop, [&](Stopper* stopping) { small ? name_sets(few.get(), n, stopping) : name_sets(many.get(), n, stopping); });
+    return small ? few.array(n) : many.array(n);
   }
 };
-
-template <class Number>
-bool are_distinct(Array<const Number> numbers, const Stop* stop) {
-  return until_stopped(stop, [&](Stopper* stopping) {
-    const uint64_t most = numbers.size() ? *std::max_element(numbers.data(), numbers.data() + numbers.size()) : 0;
-    return all_differ(numbers.data(), numbers.size(), most, stopping);
-  });
-}
 
 // The documents that share a label with another one: (where each label begins, and the end; the documents; their places).
 template <class Number, class Document>
 nb::tuple documents_in_sets(Array<const Number> labels, Array<const Document> documents, const Stop* stop) {
-  if (labels.size() != documents.size()) throw nb::value_error("a label for each document");
+  need(labels.size() == documents.size(), "a label for each document");
   const uint64_t all = labels.size();
   SharedLabels found = until_stopped(stop, [&](Stopper* stopping) { return shared_labels(labels.data(), all, stopping); });
   const size_t sets = found.sizes.size();
@@ -306,10 +286,8 @@ struct Index {
 // The place of the representative of each row of some sets; see Grouping.
 nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* stop) {
   check_starts(lims, count_of(rows));
-  if (lims.data()[0]) throw nb::value_error("the first set begins at the first row");
-  uint64_t largest = 0;
-  for (size_t s = 0; s + 1 < lims.size(); ++s) largest = std::max(largest, lims.data()[s + 1] - lims.data()[s]);
-  Buffer<uint64_t> representatives(count_of(rows)), waiting(largest);
+  need(!lims.data()[0], "the first set begins at the first row");
+  Buffer<uint64_t> representatives(count_of(rows)), waiting(largest_of(lims, 0, lims.size() - 1));
   const Grouping sets{rows.data(), lims.data(), lims.size() - 1, radius, waiting.get()};
   const GroupRows group = pair_kernels().group[words_in(rows) / 2];
   until_stopped(stop, [&](Stopper* stopping) { group(sets, representatives.get(), stopping); });
@@ -319,10 +297,8 @@ nb::object group_greedily(Rows rows, Words lims, unsigned radius, const Stop* st
 }  // namespace
 
 void bind_pairs(nb::module_& m) {
-  m.def("index_rows", &index_rows, "rows"_array, "bucket_bits"_a, "starts"_array, "tags"_array,
-        optional_stop());
+  m.def("index_rows", &index_rows, "rows"_array, "bucket_bits"_a, "starts"_array, "tags"_array, optional_stop());
   m.def("group_greedily", &group_greedily, "rows"_array, "lims"_array, "radius"_a, optional_stop());
-  m.attr("TAG_ROOM") = kSectionRoom / 2;
   nb::class_<PairJoin>(m, "PairJoin")
       .def(nb::init<Rows, Words, TagColumn, Bytes, Rows, Rows, Numbers, Numbers, unsigned, unsigned, uint64_t, uint64_t, std::optional<Side>>(),
            "rows"_array, "starts"_array, "tags"_array, "permutation"_array, "bucket_masks"_array, "tag_masks"_array, "flips"_a, "both"_a,
@@ -346,8 +322,6 @@ void bind_pairs(nb::module_& m) {
   documents_in(&documents_in_sets<uint32_t, uint64_t>);
   documents_in(&documents_in_sets<uint64_t, uint32_t>);
   documents_in(&documents_in_sets<uint64_t, uint64_t>);
-  m.def("are_distinct", &are_distinct<uint32_t>, "numbers"_array, optional_stop());
-  m.def("are_distinct", &are_distinct<uint64_t>, "numbers"_array, optional_stop());
 }
 
 }  // namespace fpstore

@@ -9,16 +9,14 @@ namespace {
 
 // Id records of blocks with the given entry counts and keys: (bytes, offsets). seed is that of key 0.
 nb::tuple pack_ids(Words ids, Words lims, Counts block_counts, Words keys, uint64_t seed) {
-  if (keys.size() != block_counts.size()) throw nb::value_error(kUnequal);
+  need(keys.size() == block_counts.size(), kUnequal);
   uint64_t fingerprints = 0;
   for (size_t b = 0; b < block_counts.size(); ++b) {
-    if (block_counts.data()[b] < 1 || block_counts.data()[b] > kMaxEntries) throw nb::value_error("a block has 1 to 32768 entries");
+    need(block_counts.data()[b] >= 1 && block_counts.data()[b] <= kMaxEntries, "a block has 1 to 32768 entries");
     fingerprints += block_counts.data()[b];
   }
-  if (lims.size() != fingerprints + 1 || lims.data()[fingerprints] > ids.size())
-    throw nb::value_error("lims, ids and block counts disagree");
-  for (uint64_t i = 0; i < fingerprints; ++i)
-    if (lims.data()[i] >= lims.data()[i + 1]) throw nb::value_error("every fingerprint needs an id");
+  need(lims.size() == fingerprints + 1 && lims.data()[fingerprints] <= ids.size(), "lims, ids and block counts disagree");
+  for (uint64_t i = 0; i < fingerprints; ++i) need(lims.data()[i] < lims.data()[i + 1], "every fingerprint needs an id");
   Buffer<uint64_t> offsets(block_counts.size() + 1);
   uint64_t* const o = offsets.get();
   std::unique_ptr<uint8_t[]> bytes;
@@ -56,7 +54,7 @@ nb::list unpack_rank(nb::bytes data, uint64_t seed, uint32_t rank, const std::st
 // (lims, ids) of many places: ids of rank ranks[i] in records[record[i]], which has the key keys[record[i]].
 nb::tuple gather_ids(nb::list records, Words keys, Words record, Counts ranks, uint64_t seed, const std::string& path) {
   const size_t n = record.size();
-  if (ranks.size() != n || keys.size() != nb::len(records)) throw nb::value_error(kUnequal);
+  need(ranks.size() == n && keys.size() == nb::len(records), kUnequal);
   std::vector<IdRecord> opened(keys.size());
   for (size_t i = 0; i < keys.size(); ++i)
     opened[i] = record_of(nb::cast<nb::bytes>(records[i]), seed + keys.data()[i], path);  // records keeps the bytes alive
@@ -88,7 +86,7 @@ struct Records {
   std::vector<IdRecord> opened;
 
   Records(const nb::list& records, size_t keys) {
-    if (nb::len(records) != keys) throw nb::value_error(kUnequal);
+    need(nb::len(records) == keys, kUnequal);
     for (nb::handle record : records) {
       if (!nb::isinstance<nb::bytes>(record)) throw nb::type_error("records are bytes");
       const nb::bytes& data = kept.emplace_back(nb::borrow<nb::bytes>(record));
@@ -105,14 +103,15 @@ Keys keys_of(const Some& keys) {
 template <class Some>
 Keys checked(const Some& keys) {
   const Keys out = keys_of(keys);
-  if (!strictly_ascending(out)) throw nb::value_error("keys must ascend");
+  need(strictly_ascending(out), "keys must ascend");
   return out;
 }
 
 Groups checked(const Rows& keys, const Words& counts, const Words& ids) {
-  if (counts.size() != count_of(keys)) throw nb::value_error(kUnequal);
+  need(counts.size() == count_of(keys), kUnequal);
   const Groups groups{keys_of(keys), counts.data(), ids.data(), ids.size()};
-  if (const char* fault = fault_of(groups)) throw nb::value_error(fault);
+  const char* const fault = fault_of(groups);
+  need(!fault, fault);
   return groups;
 }
 
@@ -161,9 +160,9 @@ nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64
   std::vector<Place> found;
   call(path, Part::block, [&](Fault* fault) {
     const Keys sorted = checked(wanted);
-    const Status status = open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault);
-    if (status == Status::ok) found = find_ids(r.opened, first_block, sorted.keys, sorted.n);
-    return status;
+    TRY(open_records(r.bytes, first_block, keys.data(), seed, &r.opened, fault));
+    found = find_ids(r.opened, first_block, sorted.keys, sorted.n);
+    return Status::ok;
   });
   Buffer<uint64_t> blocks(found.size()), ids(found.size());
   Buffer<uint32_t> ranks(found.size());
@@ -179,10 +178,9 @@ nb::tuple find_wanted(nb::list records, uint64_t first_block, Words keys, uint64
 size_t merge(Rows keys, Rows drop, Rows add, MutableRows out) {
   for (const Rows& other : {drop, add}) need_words(other, words_in(keys));
   need_words(out, words_in(keys));
-  if (out.size() < keys.size() + add.size()) throw nb::value_error("out is too short");
+  need(out.size() >= keys.size() + add.size(), "out is too short");
   for (const Rows& in : {keys, drop, add})
-    if (in.size() && in.data() < out.data() + out.size() && out.data() < in.data() + in.size())
-      throw nb::value_error("out lies over an input");
+    need(!in.size() || in.data() >= out.data() + out.size() || out.data() >= in.data() + in.size(), "out lies over an input");
   return without_gil([&] { return merge_keys(checked(keys), checked(drop), checked(add), out.data()); });
 }
 
@@ -204,7 +202,8 @@ nb::tuple union_with_ids(Rows keys_a, Words counts_a, Words ids_a, Rows keys_b, 
   return columns.arrays();
 }
 
-// (records, bytes, number, durable, (fingerprints, ids, next row, kind of ids), kinds, fingerprints, ids, lims of strings, strings)
+// The whole records at the start of bytes of a log, as columns: at most `most`, the first with this number, of fingerprints of `words`
+// words (0: any). (records, bytes, number, durable, (fingerprints, ids, next row, kind of ids), kinds, fingerprints, ids, lims of strings, strings)
 nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, uint64_t words, uint64_t most) {
   LogRecords measured;
   std::optional<Buffer<uint8_t>> kinds, strings;
@@ -216,13 +215,12 @@ nb::tuple read_log(Bytes data, uint64_t place, uint64_t seed, uint64_t number, u
     ids.emplace(measured.rows);
     lims.emplace(measured.strings + 1);
     strings.emplace(measured.string_bytes);
-    copy_log(data.data(), measured,
-             LogColumns{kinds->get(), fingerprints->get(), ids->get(), lims->get(), strings->get()});
+    copy_log(data.data(), measured, LogColumns{kinds->get(), fingerprints->get(), ids->get(), lims->get(), strings->get()});
   });
   const LogTotals& t = measured.totals;
-  return nb::make_tuple(measured.records, measured.bytes, measured.number, measured.durable,
-                        nb::make_tuple(t.fingerprints, t.ids, t.next_row, t.id_kind), kinds->array(measured.rows),
-                        fingerprints->array(measured.rows, static_cast<unsigned>(measured.words)), ids->array(measured.rows), lims->array(measured.strings + 1),
+  const nb::tuple totals = nb::make_tuple(t.fingerprints, t.ids, t.next_row, t.id_kind);
+  return nb::make_tuple(measured.records, measured.bytes, measured.number, measured.durable, totals, kinds->array(measured.rows),
+                        fingerprints->array(measured.rows, measured.words), ids->array(measured.rows), lims->array(measured.strings + 1),
                         strings->array(measured.string_bytes));
 }
 
@@ -235,11 +233,10 @@ void bind_records(nb::module_& m) {
   m.def("unpack_records", &unpack_records, "records"_a, "first_block"_a, "keys"_array, "seed"_a, "path"_a);
   m.def("find_ids", &find_wanted, "records"_a, "first_block"_a, "keys"_array, "seed"_a, "wanted"_array, "path"_a);
   m.def("merge_keys", &merge, "keys"_array, "drop"_array, "add"_array, "out"_array);
-  m.def("merge_groups", &merge_with_ids, "keys"_array, "counts"_array, "ids"_array,
-        "drop"_array, "add"_array, "add_counts"_array, "add_ids"_array);
+  m.def("merge_groups", &merge_with_ids, "keys"_array, "counts"_array, "ids"_array, "drop"_array, "add"_array, "add_counts"_array,
+        "add_ids"_array);
   m.def("union_groups", &union_with_ids, "keys_a"_array, "counts_a"_array, "ids_a"_array, "keys_b"_array, "counts_b"_array, "ids_b"_array);
-  m.def("read_log", &read_log, "data"_a, "place"_a, "seed"_a, "number"_a, "words"_a, "most"_a,
-        "Return the whole records at the start of bytes of a log, as columns: at most `most`, the first with this number, of fingerprints of `words` words (0: any).");
+  m.def("read_log", &read_log, "data"_a, "place"_a, "seed"_a, "number"_a, "words"_a, "most"_a);
 }
 
 }  // namespace fpstore

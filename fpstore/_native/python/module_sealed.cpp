@@ -1,6 +1,4 @@
 // The class of sealed LMDB files.
-#include <cerrno>
-
 #include "format/sealed_file.hpp"
 #include "python/module.hpp"
 
@@ -55,29 +53,9 @@ void check_all(SealedFile& file) {
   until_stopped(nullptr, [&](Stopper* stop) { file.check_all(stop); });
 }
 
-[[noreturn]] void raise_sealed(const SealedError& error) {
-  nb::dict facts;
-  facts["path"] = error.path;
-  facts["expected"] = error.expected;
-  facts["got"] = error.got;
-  const bool is_damage = !error.error || error.error == EIO || error.error == EBADMSG || error.error == EUCLEAN;
-  raise(is_damage ? "CorruptStoreError" : "StorageError", error.message + (is_damage && error.error ? ": run fpstore repair" : ""), facts);
-}
-
 }  // namespace
 
 void bind_sealed(nb::module_& m) {
-  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
-    try {
-      std::rethrow_exception(thrown);
-    } catch (const SealedError& error) {
-      try {
-        raise_sealed(error);
-      } catch (nb::python_error& raised) {
-        raised.restore();
-      }
-    }
-  });
   nb::class_<SealedFile>(m, "SealedFile")
       .def(nb::init<int, std::string, unsigned, uint64_t>(), "descriptor"_a, "path"_a, "key_words"_a, "longest"_a)
       .def_prop_ro("file_bytes", &SealedFile::file_bytes)

@@ -135,7 +135,7 @@ class SingleProber {
       ask();
     }
     prober_->tell_damage();
-    if (status != Status::ok) raise_fault(fault, path ? *path : "", identity_->part());
+    if (status != Status::ok) raise_fault(fault, path ? *path : "", identity_->part);
     if (!with_ids) return nb::none();
     nb::object out = list_.make(0);
     for (uint64_t i = 0, first = 0; i < room->sink.count; first = room->id_ends[i++]) {
@@ -238,11 +238,7 @@ class SingleProber {
       int64_t lims[2];
       return order_matches(room->sink, found_words(), sizeof(uint16_t), 1, lims, room->fingerprints.data(), room->distances.data(), 1, stopping);
     }
-    switch (found_words()) {
-      case 1: order_few<uint64_t>(room); break;
-      case 2: order_few<Wide<2>>(room); break;
-      default: order_few<Wide<4>>(room);
-    }
+    with_row(found_words(), [&](auto row) { order_few<decltype(row)>(room); });
     return Status::ok;
   }
 

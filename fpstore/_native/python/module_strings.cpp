@@ -34,7 +34,7 @@ nb::object checked_frame(nb::bytes value, uint64_t seed) {
 // have together at most most_bytes of content, and at least one; None if one of them is damaged.
 nb::object checked_frames(nb::list values, Words seeds, uint64_t most_bytes) {
   const size_t n = seeds.size();
-  if (nb::len(values) != n) throw nb::value_error(kUnequal);
+  need(nb::len(values) == n, kUnequal);
   std::string all;
   std::vector<uint64_t> segments, sizes;
   uint64_t total = 0;
@@ -63,77 +63,33 @@ nb::object text_of(const uint8_t* data, size_t size) {
   return text;
 }
 
-// The string of a rank of a decompressed record; None if the record does not have `count` strings, or this one is no UTF-8.
-nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
-  if (rank >= count) throw nb::index_error("no such rank");
-  if (count > content.size()) return nb::none();
-  uint64_t few[256];
-  std::vector<uint64_t> many(count > 256 ? count : 0);
-  uint64_t* const ends = many.empty() ? few : many.data();
-  if (!find_string_ends(data_of(content), content.size(), count, ends)) return nb::none();
-  const uint64_t start = rank ? ends[rank - 1] + 1 : 0;
-  nb::object text = text_of(data_of(content) + start, ends[rank] - start);
-  if (text.is_valid()) return text;
-  PyErr_Clear();
-  return nb::none();
-}
-
-bool find_all_ends(const View& content, uint64_t count, std::vector<uint64_t>* ends) {
-  if (count > content.size()) return false;
-  ends->resize(count);
-  return find_string_ends(content.data(), content.size(), count, ends->data());
-}
-
-// Calls take(j, data, size, again) for the wanted strings of decompressed records: content i has counts[i] strings, and those of
-// ranks[lims[i], lims[i + 1]) are wanted; again: it is the string before. False if a record has another number of strings.
-template <class Take>
-bool for_each_wanted(const nb::object& contents, const Words& counts, const Words& lims, const Words& ranks, const Take& take) {
-  const size_t n = counts.size();
-  if (lims.size() != n + 1 || nb::len(contents) != n) throw nb::value_error(kUnequal);
+// Puts wanted strings of decompressed records, as text, at places of a list: content i has counts[i] strings, and the wanted string j, at
+// places[j], is that of ranks[j], for lims[i] <= j < lims[i + 1]. Equal neighbours are one object. Returns how many bytes all of them have;
+// None if a record has another number of strings, or one is empty or no UTF-8.
+nb::object place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places, nb::list out) {
+  const size_t n = counts.size(), room = nb::len(out);
+  need(lims.size() == n + 1 && nb::len(contents) == n && places.size() == ranks.size(), kUnequal);
   std::vector<uint64_t> ends;
+  uint64_t bytes = 0;
   for (size_t i = 0; i < n; ++i) {
     const View content(contents, i);
     const uint64_t count = counts.data()[i], first = lims.data()[i], last = lims.data()[i + 1];
-    if (first > last || last > ranks.size()) throw nb::value_error("lims descend, or run past the ranks");
-    if (!find_all_ends(content, count, &ends)) return false;
+    need(first <= last && last <= ranks.size(), "lims descend, or run past the ranks");
+    if (count > content.size()) return nb::none();
+    ends.resize(count);
+    if (!find_string_ends(content.data(), content.size(), count, ends.data())) return nb::none();
+    nb::object text;
     for (uint64_t j = first; j < last; ++j) {
-      const uint64_t rank = ranks.data()[j];
-      if (rank >= count) throw nb::index_error("no such rank");
-      const uint64_t start = rank ? ends[rank - 1] + 1 : 0;
-      take(j, content.data() + start, ends[rank] - start, j > first && rank == ranks.data()[j - 1]);
+      const uint64_t rank = ranks.data()[j], place = places.data()[j];
+      if (rank >= count || place >= room) throw nb::index_error("no such rank or place");
+      const uint64_t start = rank ? ends[rank - 1] + 1 : 0, size = ends[rank] - start;
+      if (j == first || rank != ranks.data()[j - 1]) text = text_of(content.data() + start, size);
+      if (!text.is_valid()) PyErr_Clear();
+      if (!text.is_valid() || !size) return nb::none();
+      out[place] = text;
+      bytes += size;
     }
   }
-  return true;
-}
-
-// The wanted strings as bytes, one after the other; None if a record has another number of strings.
-nb::object pick_strings(nb::object contents, Words counts, Words lims, Words ranks) {
-  nb::list out;
-  const bool fine = for_each_wanted(contents, counts, lims, ranks, [&](uint64_t, const uint8_t* data, size_t size, bool) {
-    out.append(bytes_of(data, size));
-  });
-  if (!fine) return nb::none();
-  return std::move(out);
-}
-
-// Puts the wanted string j, as text, at places[j] of a list; equal neighbours are one object. Returns how many bytes all of them have;
-// None if a record has another number of strings, or one is empty or no UTF-8.
-nb::object place_strings(nb::object contents, Words counts, Words lims, Words ranks, Words places, nb::list out) {
-  if (places.size() != ranks.size()) throw nb::value_error(kUnequal);
-  const size_t room = nb::len(out);
-  bool texts = true;
-  uint64_t bytes = 0;
-  nb::object text;
-  const bool fine = for_each_wanted(contents, counts, lims, ranks, [&](uint64_t j, const uint8_t* data, size_t size, bool again) {
-    if (!again) text = text_of(data, size);
-    if (!text.is_valid()) PyErr_Clear();
-    texts &= text.is_valid() && size;
-    const uint64_t place = places.data()[j];
-    if (place >= room) throw nb::index_error("no such place");
-    if (texts) out[place] = text;
-    bytes += size;
-  });
-  if (!fine || !texts) return nb::none();
   return nb::int_(bytes);
 }
 
@@ -148,9 +104,8 @@ struct Strings {
 
 Strings column_of(const nb::bytes& data, const Words& ends) {
   const Strings column{data_of(data), ends.data(), ends.size()};
-  for (size_t i = 0; i < column.n; ++i)
-    if (column.ends[i] < column.start(i)) throw nb::value_error("ends descend");
-  if (column.n && column.ends[column.n - 1] > data.size()) throw nb::value_error("ends run past the data");
+  for (size_t i = 0; i < column.n; ++i) need(column.ends[i] >= column.start(i), "ends descend");
+  need(!column.n || column.ends[column.n - 1] <= data.size(), "ends run past the data");
   return column;
 }
 
@@ -169,7 +124,7 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
   for (size_t i = 0; i < rows.size(); ++i)
     if (rows.data()[i] >= ends.size()) throw nb::index_error("no such row");
   for (size_t g = 0; g + 1 < lims.size(); ++g)
-    if (lims.data()[g] > lims.data()[g + 1] || lims.data()[g + 1] > rows.size()) throw nb::value_error("lims descend, or run past the rows");
+    need(lims.data()[g] <= lims.data()[g + 1] && lims.data()[g + 1] <= rows.size(), "lims descend, or run past the rows");
   Buffer<uint8_t> out(rows.size());
   bool fine = true;
   without_gil([&] {
@@ -183,17 +138,17 @@ nb::object equal_strings(Bytes data, Words ends, Words rows, Words lims) {
       for (uint64_t j = lims.data()[g]; j < lims.data()[g + 1]; ++j)
         out.get()[j] = string(rows.data()[j]) == string(rows.data()[lims.data()[g]]);
   });
-  if (!fine) throw nb::value_error("ends run past the data");
+  need(fine, "ends run past the data");
   return out.array(rows.size());
 }
 
 // (data, ends) of parts of a text.
 nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   const size_t n = starts.size();
-  if (ends.size() != n) throw nb::value_error(kUnequal);
+  need(ends.size() == n, kUnequal);
   uint64_t size = 0;
   for (size_t i = 0; i < n; ++i) {
-    if (starts.data()[i] > ends.data()[i] || ends.data()[i] > data.size()) throw nb::value_error("ends run past the data");
+    need(starts.data()[i] <= ends.data()[i] && ends.data()[i] <= data.size(), "ends run past the data");
     size += ends.data()[i] - starts.data()[i];
   }
   const std::unique_ptr<uint8_t[]> out(new uint8_t[size + 1]);
@@ -207,56 +162,15 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
   return nb::make_tuple(bytes_of(out.get(), size), out_ends.array(n));
 }
 
-// The values of frames, given as buffers, for records from this one on.
-nb::list add_checksums(nb::object frames, uint64_t first) {
-  nb::list out;
-  const size_t n = nb::len(frames);
-  std::vector<uint8_t> value;
-  for (size_t i = 0; i < n; ++i) {
-    const View frame(frames, i);
-    value.resize(kStringChecksumBytes + frame.size());
-    memcpy(value.data() + kStringChecksumBytes, frame.data(), frame.size());
-    store32(value.data(), static_cast<uint32_t>(xxh64(frame.data(), frame.size(), first + i)));
-    out.append(bytes_of(value.data(), value.size()));
-  }
-  return out;
-}
-
-// (data, ends) of all strings of decompressed records, of which content i has counts[i]; None if one does not.
-nb::object join_contents(nb::object contents, Words counts) {
-  const size_t n = counts.size();
-  if (nb::len(contents) != n) throw nb::value_error(kUnequal);
-  std::string data;
-  std::vector<uint64_t> all, ends;
-  uint64_t size = 0;
-  for (size_t i = 0; i < n; ++i) size += View(contents, i).size();
-  data.reserve(size);
-  for (size_t i = 0; i < n; ++i) {
-    const View content(contents, i);
-    if (!find_all_ends(content, counts.data()[i], &ends)) return nb::none();
-    uint64_t start = 0;
-    for (uint64_t end : ends) {
-      data.append(reinterpret_cast<const char*>(content.data()) + start, end - start);
-      all.push_back(data.size());
-      start = end + 1;
-    }
-  }
-  return nb::make_tuple(bytes_of(data.data(), data.size()), array_of(all));
-}
-
 }  // namespace
 
 void bind_strings(nb::module_& m) {
   m.def("checked_frame", &checked_frame, "value"_a, "seed"_a);
   m.def("checked_frames", &checked_frames, "values"_a, "seeds"_array, "most_bytes"_a);
-  m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
-  m.def("pick_strings", &pick_strings, "contents"_a, "counts"_array, "lims"_array, "ranks"_array);
   m.def("place_strings", &place_strings, "contents"_a, "counts"_array, "lims"_array, "ranks"_array, "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
   m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);
   m.def("cut_strings", &cut_strings, "data"_a, "starts"_array, "ends"_array);
-  m.def("add_checksums", &add_checksums, "frames"_a, "first"_a);
-  m.def("join_contents", &join_contents, "contents"_a, "counts"_array);
 }
 
 }  // namespace fpstore

@@ -51,7 +51,7 @@ struct TableParts {
       if (i) rests.insert(rests.end(), key + 1, key + words());
     }
     room = std::clamp<uint64_t>(room, 2 * kMaxEntries, std::max<uint64_t>(n, 2) * kMaxEntries);
-    if (given && count_of(*given) < room + 8) throw nb::value_error("fewer rows than decoding needs");
+    need(!given || count_of(*given) >= room + 8, "fewer rows than decoding needs");
     TableView part = view;
     part.blocks = blocks.data();
     part.keys = leading.data() + 1;
@@ -72,110 +72,104 @@ struct TableParts {
   }
 };
 
-}  // namespace
-
-void AnyTable::check_range(uint64_t first, uint64_t end) const {
-  if (first > end || end > block_count) throw nb::index_error("block range outside the table");
-}
-
-nb::object AnyTable::scan(Rows queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most, const Stop* stop) const {
-  check_range(first, end);
-  const Queries asked = checked(queries);
-  SinkGuard guard;
-  if (most) guard.sink.limit = *most;
-  Stopper stopping = stopper(stop);
-  std::optional<OrderedMatches> found;
-  call(path, part(), [&](Fault* fault) {
-    const Status status = compare({first, end}, asked, {radius, &stopping}, &guard.sink, fault);
-    if (status == Status::out_of_memory && guard.sink.count >= guard.sink.limit) return Status::ok;
-    if (status == Status::ok) found.emplace(guard.sink, width, words(), asked.count, 1, &stopping);
-    return status;
-  });
+nb::object scan(const AnyTable& t, Rows queries, unsigned radius, uint64_t first, uint64_t end, std::optional<uint64_t> most,
+                const Stop* stop) {
+  t.check_range(first, end);
+  const Queries asked = queries_of(queries, t.width);
+  std::optional<OrderedMatches> found = matches_of(
+      t.path, t.part, t.width, t.words(), asked.count, 1, most, stop, [&](Sink* sink, Stopper* stopping, Fault* fault) {
+        return t.compare({first, end}, asked, {radius, stopping}, sink, fault);
+      });
   return found ? nb::object(found->columns()) : nb::none();
 }
 
-nb::tuple AnyTable::nearest(Rows queries, unsigned radius, uint64_t limit, uint64_t first, uint64_t end, Rows absent, const Stop* stop) const {
-  check_range(first, end);
-  need_words(absent, words());
+// The nearest entries of each query within the radius, without the absent ones, which ascend; and whether there are others.
+nb::tuple nearest(const AnyTable& t, Rows queries, unsigned radius, uint64_t limit, uint64_t first, uint64_t end, Rows absent,
+                  const Stop* stop) {
+  t.check_range(first, end);
+  need_words(absent, t.words());
   need(limit > 0, "limit is at least 1");
-  const Queries asked = checked(queries);
-  SinkGuard guard;
+  const Queries asked = queries_of(queries, t.width);
   NearestGuard kept;
   kept.nearest.absent = absent.data();
   kept.nearest.absent_count = count_of(absent);
-  Stopper stopping = stopper(stop);
-  std::optional<OrderedMatches> found;
-  call(path, part(), [&](Fault* fault) {
-    Status status = Status::out_of_memory;
-    if (start_nearest(&kept.nearest, words(), asked.count, limit, radius))
-      status = compare({first, end}, asked, {radius, &stopping, &kept.nearest}, &guard.sink, fault);
-    if (status == Status::ok && !hand_over(&kept.nearest, &guard.sink)) status = Status::out_of_memory;
-    if (status == Status::out_of_memory) *fault = Fault{status};
-    if (status == Status::ok) found.emplace(guard.sink, width, words(), asked.count, 1, &stopping);
-    return status;
-  });
+  std::optional<OrderedMatches> found = matches_of(
+      t.path, t.part, t.width, t.words(), asked.count, 1, std::nullopt, stop, [&](Sink* sink, Stopper* stopping, Fault* fault) {
+        if (!start_nearest(&kept.nearest, t.words(), asked.count, limit, radius)) return no_memory(fault);
+        TRY(t.compare({first, end}, asked, {radius, stopping, &kept.nearest}, sink, fault));
+        return hand_over(&kept.nearest, sink) ? Status::ok : no_memory(fault);
+      });
   return found->columns(kept.nearest);
 }
 
-nb::tuple AnyTable::locate(Rows fingerprints) const {
-  const Queries sought = checked(fingerprints);
+// (blocks, ranks), a block being 2^64 - 1 where there is none.
+nb::tuple locate(const AnyTable& t, Rows fingerprints) {
+  const Queries sought = queries_of(fingerprints, t.width);
   Buffer<uint64_t> blocks(sought.count);
   Buffer<uint32_t> ranks(sought.count);
   Stopper stopping = stopper(nullptr);
-  call(path, part(), [&](Fault* fault) { return find(sought, blocks.get(), ranks.get(), &stopping, fault); });
+  call(t.path, t.part, [&](Fault* fault) { return t.find(sought, blocks.get(), ranks.get(), &stopping, fault); });
   return nb::make_tuple(blocks.array(sought.count), ranks.array(sought.count));
 }
 
-nb::object AnyTable::locate_one(nb::handle fingerprint) const {
-  const OneRow row(fingerprint, words());
+nb::object locate_one(const AnyTable& t, nb::handle fingerprint) {
+  const OneRow row(fingerprint, t.words());
   uint64_t block;
   uint32_t rank;
   Fault fault;
-  check(find({row.words, 1}, &block, &rank, nullptr, &fault), fault, path, part());
+  check(t.find({row.words, 1}, &block, &rank, nullptr, &fault), fault, t.path, t.part);
   return block == UINT64_MAX ? nb::none() : nb::object(nb::make_tuple(block, rank));
 }
 
-// A place that the table does not have is the fault of the file that named it.
-void AnyTable::check_read(Status status, const Fault& fault, const std::string& source) const {
-  if (status == Status::bad_place) raise_fault(fault, source);
-  check(status, fault, path, part());
-}
-
-nb::object AnyTable::entries_at(Words blocks, Counts ranks, const std::string& source) const {
+// Entries, by blocks and ranks that the file `source` names: a place that the table does not have is the fault of that file.
+nb::object entries_at(const AnyTable& t, Words blocks, Counts ranks, const std::string& source) {
   const size_t n = blocks.size();
   need(ranks.size() == n, kUnequal);
-  Buffer<uint64_t> out(n * words());
-  Fault fault;
-  check_read(without_gil([&] { return read(blocks.data(), ranks.data(), n, out.get(), &fault); }), fault, source);
-  return out.array(n, words());
+  Buffer<uint64_t> out(n * t.words());
+  const auto path = [&](const Fault& fault) { return fault.status == Status::bad_place ? source : t.path; };
+  call(path, t.part, [&](Fault* fault) { return t.read(blocks.data(), ranks.data(), n, out.get(), fault); });
+  return out.array(n, t.words());
 }
 
-nb::object AnyTable::entry_at(uint64_t block, uint32_t rank, const std::string& source) const {
+nb::object entry_at(const AnyTable& t, uint64_t block, uint32_t rank, const std::string& source) {
   uint64_t entry[kMaxWords];
   Fault fault;
-  check_read(read(&block, &rank, 1, entry, &fault), fault, source);
-  return number_of(entry, words());
+  const Status status = t.read(&block, &rank, 1, entry, &fault);
+  check(status, fault, status == Status::bad_place ? source : t.path, t.part);
+  return number_of(entry, t.words());
 }
 
-void AnyTable::copy_key(uint64_t block, uint64_t* out) const {
-  if (block >= block_count) throw nb::index_error("no such block");
+void copy_key(const AnyTable& t, uint64_t block, uint64_t* out) {
+  if (block >= t.block_count) throw nb::index_error("no such block");
   Fault fault;
-  check(read_key(block, out, &fault), fault, path, part());
+  check(t.read_key(block, out, &fault), fault, t.path, t.part);
 }
 
-nb::object AnyTable::keys_of(Words blocks) const {
-  Buffer<uint64_t> out(blocks.size() * words());
-  for (size_t i = 0; i < blocks.size(); ++i) copy_key(blocks.data()[i], out.get() + i * words());
-  return out.array(blocks.size(), words());
+nb::object keys_of(const AnyTable& t, Words blocks) {
+  Buffer<uint64_t> out(blocks.size() * t.words());
+  for (size_t i = 0; i < blocks.size(); ++i) copy_key(t, blocks.data()[i], out.get() + i * t.words());
+  return out.array(blocks.size(), t.words());
 }
 
-nb::object AnyTable::key_of(uint64_t block) const {
+nb::object key_of(const AnyTable& t, uint64_t block) {
   uint64_t key[kMaxWords];
-  copy_key(block, key);
-  return number_of(key, words());
+  copy_key(t, block, key);
+  return number_of(key, t.words());
 }
 
-Table::Table(Bytes data, std::string name) : AnyTable(data, std::move(name)) {
+template <class Bound>
+void bind_table_header(Bound& bound) {
+  using H = TableHeader;
+  bind_header<H>(bound);
+  bind_fields(bound, "prefix_bits", &H::prefix_bits, "flips", &H::flips, "block_bytes", &H::block_bytes, "fingerprint_count",
+              &H::fingerprint_count, "block_count", &H::block_count, "keys_offset", &H::keys_offset, "directory_offset",
+              &H::directory_offset);
+  bound.def_prop_ro("code_bits", [](const typename Bound::Type& t) { return bytes_of(t.header.code_bits, kSymbols); });
+}
+
+}  // namespace
+
+Table::Table(Bytes data, std::string name) : AnyTable(data, std::move(name), Part::block) {
   need(reinterpret_cast<uintptr_t>(data.data()) % alignof(uint64_t) == 0, "a table begins at a multiple of 8 bytes");
   call(path, Part::block, [&](Fault* fault) { return parse_header(data.data(), data.size(), &header, fault); });
   width = header.width;
@@ -199,29 +193,16 @@ nb::tuple Table::decode(uint64_t first, uint64_t end, uint64_t room) const {
   return nb::make_tuple(out.array(to.written, words()), counts.array(to.blocks), first + to.blocks);
 }
 
-Queries Table::checked(const Rows& fingerprints) const {
-  need_words(fingerprints, words());
-  need(count_of(fingerprints) <= UINT32_MAX, "at most 2^32 - 1 fingerprints a call");
-  return {fingerprints.data(), count_of(fingerprints)};
-}
-
-Status Table::compare(const BlockRange& range, const Queries& queries, const ScanOptions& options, Sink* sink, Fault* fault) const {
-  return kernels().scan(view, range, queries, options, sink, fault);
-}
-
-Status Table::find(const Queries& fingerprints, uint64_t* blocks, uint32_t* ranks, Stopper* stop, Fault* fault) const {
-  return kernels().locate(view, fingerprints, blocks, ranks, stop, fault);
-}
-
 // Decodes a block once where successive places share it.
 Status Table::read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint64_t* out, Fault* fault) const {
-  thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[kBlockWords]);
+  constexpr size_t kRoom = 2 * kMaxEntries + 8;  // for the entries of a block of any width: those of one word are the most
+  thread_local const std::unique_ptr<uint64_t[]> entries(new uint64_t[kRoom]);
   uint32_t count = 0;
   for (size_t i = 0; i < n; ++i) {
     const uint64_t block = blocks[i];
     if (block >= block_count) return (*fault = Fault{Status::bad_place, block, block_count, block}).status;
     if (i == 0 || block != blocks[i - 1]) {
-      Decoded to{entries.get(), kBlockWords / words(), &count};
+      Decoded to{entries.get(), kRoom / words(), &count};
       TRY(kernels().decode_blocks(view, {block, block + 1}, &to, fault));
     }
     if (ranks[i] >= count) return (*fault = Fault{Status::bad_place, block, count, ranks[i]}).status;
@@ -230,42 +211,21 @@ Status Table::read(const uint64_t* blocks, const uint32_t* ranks, size_t n, uint
   return Status::ok;
 }
 
-Status Table::read_key(uint64_t block, uint64_t* out, Fault*) const {
-  out[0] = view.keys[block];
-  std::copy_n(view.key_rests + block * (words() - 1), words() - 1, out + 1);
-  return Status::ok;
-}
-
-namespace {
-
-// What the header of a table says.
-template <class Bound>
-void bind_table_header(Bound& bound) {
-  using H = TableHeader;
-  bind_header<H>(bound);
-  bind_fields(bound, "prefix_bits", &H::prefix_bits, "flips", &H::flips, "block_bytes", &H::block_bytes, "fingerprint_count",
-              &H::fingerprint_count, "block_count", &H::block_count, "keys_offset", &H::keys_offset, "directory_offset",
-              &H::directory_offset);
-  bound.def_prop_ro("code_bits", [](const typename Bound::Type& t) { return bytes_of(t.header.code_bits, kSymbols); });
-}
-
-}  // namespace
-
 void bind_tables(nb::module_& m) {
   nb::class_<AnyTable>(m, "AnyTable")
       .def_ro("path", &AnyTable::path)
       .def_ro("width", &AnyTable::width)
       .def_ro("block_count", &AnyTable::block_count)
       .def("decode", &AnyTable::decode, "first_block"_a, "end_block"_a, "room"_a)
-      .def("scan", &AnyTable::scan, "queries"_array, "radius"_a, "first_block"_a, "end_block"_a, "most"_a = nb::none(), optional_stop())
-      .def("nearest", &AnyTable::nearest, "queries"_array, "radius"_a, "limit"_a, "first_block"_a, "end_block"_a, "absent"_array,
+      .def("scan", &scan, "queries"_array, "radius"_a, "first_block"_a, "end_block"_a, "most"_a = nb::none(), optional_stop())
+      .def("nearest", &nearest, "queries"_array, "radius"_a, "limit"_a, "first_block"_a, "end_block"_a, "absent"_array,
            optional_stop())
-      .def("locate", &AnyTable::locate, "fingerprints"_array)
-      .def("locate_one", &AnyTable::locate_one, "fingerprint"_a)
-      .def("entries_at", &AnyTable::entries_at, "blocks"_array, "ranks"_array, "source"_a)
-      .def("entry_at", &AnyTable::entry_at, "block"_a, "rank"_a, "source"_a)
-      .def("key_of", &AnyTable::key_of, "block"_a)
-      .def("keys_of", &AnyTable::keys_of, "blocks"_array);
+      .def("locate", &locate, "fingerprints"_array)
+      .def("locate_one", &locate_one, "fingerprint"_a)
+      .def("entries_at", &entries_at, "blocks"_array, "ranks"_array, "source"_a)
+      .def("entry_at", &entry_at, "block"_a, "rank"_a, "source"_a)
+      .def("key_of", &key_of, "block"_a)
+      .def("keys_of", &keys_of, "blocks"_array);
   nb::class_<Table, AnyTable> table(m, "Table");
   table.def(nb::init<Bytes, std::string>(), "data"_array, "path"_a);
   bind_table_header(table);

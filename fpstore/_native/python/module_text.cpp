@@ -10,35 +10,32 @@ using Places = Array<const int32_t>;
 
 // Texts, or other byte strings: string i is at [offsets[i], offsets[i + 1]). Returns how many there are.
 size_t count_of_texts(const nb::bytes& text, const Words& offsets) {
-  if (!offsets.size()) throw nb::value_error("offsets have a start");
-  for (size_t i = 0; i + 1 < offsets.size(); ++i)
-    if (offsets.data()[i] > offsets.data()[i + 1]) throw nb::value_error("offsets descend");
-  if (offsets.data()[offsets.size() - 1] > text.size()) throw nb::value_error("offsets run past the text");
+  need(offsets.size(), "offsets have a start");
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
+  need(offsets.data()[offsets.size() - 1] <= text.size(), "offsets run past the text");
   return offsets.size() - 1;
 }
 
 void check_ascending(const Words& hashes, const char* what) {
-  for (size_t i = 1; i < hashes.size(); ++i)
-    if (hashes.data()[i - 1] >= hashes.data()[i]) throw nb::value_error(what);
+  for (size_t i = 1; i < hashes.size(); ++i) need(hashes.data()[i - 1] < hashes.data()[i], what);
 }
 
 CharMap char_map(const nb::bytes& ascii, const Places& pages, const Counts& entries, const nb::bytes& pool) {
-  if (ascii.size() != 128) throw nb::value_error("a byte for each ASCII character");
-  if (pages.size() != kCodePoints / kPagePoints) throw nb::value_error("a page for each 256 code points");
+  need(ascii.size() == 128, "a byte for each ASCII character");
+  need(pages.size() == kCodePoints / kPagePoints, "a page for each 256 code points");
   for (size_t i = 0; i < pages.size(); ++i)
-    if (pages.data()[i] >= 0 && (static_cast<size_t>(pages.data()[i]) + 1) * kPagePoints > entries.size())
-      throw nb::value_error("entries are missing");
+    need(pages.data()[i] < 0 || (static_cast<size_t>(pages.data()[i]) + 1) * kPagePoints <= entries.size(), "entries are missing");
   for (size_t i = 0; i < entries.size(); ++i) {
     const uint32_t entry = entries.data()[i];
-    if (entry >> kKindShift == static_cast<uint32_t>(CharKind::replaced) &&
-        (entry & kPlaceMask) + (entry >> kFormShift & kFormMask) > pool.size())
-      throw nb::value_error("the pool is too short");
+    need(entry >> kKindShift != static_cast<uint32_t>(CharKind::replaced) ||
+             (entry & kPlaceMask) + (entry >> kFormShift & kFormMask) <= pool.size(),
+         "the pool is too short");
   }
   return {data_of(ascii), pages.data(), entries.data(), data_of(pool)};
 }
 
 unsigned checked_row_words(unsigned words) {
-  if (words != 1 && words != 2 && words != 4) throw nb::value_error("a fingerprint has 1, 2 or 4 words");
+  need(words == 1 || words == 2 || words == 4, "a fingerprint has 1, 2 or 4 words");
   return words;
 }
 
@@ -55,17 +52,8 @@ Counting counting_named(const std::string& name) {
   throw nb::value_error("features are counted by count, set or log");
 }
 
-nb::object flags_of(const std::vector<bool>& flags) {
-  Buffer<uint32_t> out(flags.size());
-  size_t n = 0;
-  for (size_t i = 0; i < flags.size(); ++i)
-    if (flags[i]) out.get()[n++] = static_cast<uint32_t>(i);
-  return out.array(n);
-}
-
 void check_weights(const Counts& weights, const char* rule) {
-  for (size_t i = 0; i < weights.size(); ++i)
-    if (weights.data()[i] < 1 || weights.data()[i] > kMostWeight) throw nb::value_error(rule);
+  for (size_t i = 0; i < weights.size(); ++i) need(weights.data()[i] >= 1 && weights.data()[i] <= kMostWeight, rule);
 }
 
 // (fingerprints, what became of each row, missing pages of the map, bounds of lines of unknown form); see text/simhash.hpp.
@@ -73,35 +61,31 @@ nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, 
                   const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words, Words weighted, Counts weights,
                   uint32_t other_weight, Words stops, Counts fields) {
   const size_t texts = count_of_texts(text, offsets);
-  if (!fields.size() || texts % fields.size()) throw nb::value_error("a row has a text for each field");
+  need(fields.size() && texts % fields.size() == 0, "a row has a text for each field");
   check_weights(fields, "the weight of a field is 1 to 65535");
   check_weights(weights, "the weight of a feature is 1 to 65535");
-  if (other_weight < 1 || other_weight > kMostWeight) throw nb::value_error("the weight of other features is 1 to 65535");
+  need(other_weight >= 1 && other_weight <= kMostWeight, "the weight of other features is 1 to 65535");
   const size_t n = texts / fields.size();
   const CharMap map = char_map(ascii, pages, entries, pool);
-  if (length < 1) throw nb::value_error("shingle length is at least 1");
-  if (weighted.size() != weights.size()) throw nb::value_error("a weight for each feature");
+  need(length >= 1, "shingle length is at least 1");
+  need(weighted.size() == weights.size(), "a weight for each feature");
   check_ascending(weighted, "hashes of weighted features ascend");
   check_ascending(stops, "hashes of stop words ascend");
-  const SimhashOptions options{words,
-                               length,
-                               counting_named(counting),
-                               hash_named(hash),
-                               seed,
-                               checked_row_words(row_words),
-                               {weighted.data(), weights.data(), weighted.size(), other_weight},
-                               stops.data(),
-                               stops.size(),
-                               static_cast<unsigned>(fields.size()),
-                               fields.data()};
+  const SimhashOptions options{
+      words, length, counting_named(counting), hash_named(hash), seed, checked_row_words(row_words),
+      {weighted.data(), weights.data(), weighted.size(), other_weight}, stops.data(), stops.size(), static_cast<unsigned>(fields.size()),
+      fields.data()};
   Buffer<uint64_t> rows(n * row_words);
   Buffer<uint8_t> states(n);
   UnknownForms unknown;
   const bool fine = without_gil([&] {
     return simhash_texts(map, data_of(text), offsets.data(), n, options, rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown);
   });
-  if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones", nb::dict());
-  return nb::make_tuple(rows.array(n, row_words), states.array(n), flags_of(unknown.pages), array_of(unknown.lines, 2));
+  if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones");
+  std::vector<uint32_t> missing;
+  for (uint32_t page = 0; page < unknown.pages.size(); ++page)
+    if (unknown.pages[page]) missing.push_back(page);
+  return nb::make_tuple(rows.array(n, row_words), states.array(n), array_of(missing), array_of(unknown.lines, 2));
 }
 
 // The rows of the hashes of features.
@@ -117,8 +101,7 @@ nb::object feature_rows(nb::bytes features, Words offsets, const std::string& ha
 }
 
 nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched, unsigned row_words) {
-  if (rows.size() != weights.size() * checked_row_words(row_words) || batched.size() != weights.size())
-    throw nb::value_error("a weight and a flag for each row");
+  need(rows.size() == weights.size() * checked_row_words(row_words) && batched.size() == weights.size(), "a weight and a flag for each row");
   Buffer<uint64_t> row(row_words);
   simhash_weighted(rows.data(), weights.data(), batched.data(), weights.size(), row_words, row.get());
   return row.array(1, row_words);

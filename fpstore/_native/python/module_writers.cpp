@@ -1,4 +1,6 @@
 // What the writers of tables need: encoders of blocks, of filters and of the sections of column files.
+#include <numeric>
+
 #include "build/filter_encode.hpp"
 #include "columns/request.hpp"
 #include "columns/write.hpp"
@@ -19,13 +21,13 @@ struct BlockEncoder {
   unsigned words() const { return words_of(width); }
 
   BlockEncoder(Bytes code_bits, uint32_t block_bytes, uint64_t seed, unsigned bits) : width(bits) {
-    if (!is_width(width)) throw nb::value_error("width is 32, 64, 128 or 256");
-    if (code_bits.size() != kSymbols) throw nb::value_error("a code has 65 lengths");
+    need(is_width(width), "width is 32, 64, 128 or 256");
+    need(code_bits.size() == kSymbols, "a code has 65 lengths");
     state->codec = has_code(code_bits.data()) ? Codec::huffman : Codec::elias_fano;
-    if (state->codec == Codec::huffman && make_encode_table(code_bits.data(), &state->code) != Status::ok)
-      throw nb::value_error("not a complete code over 65 symbols");
-    if (block_bytes < kMinBlockBytes || block_bytes > kMaxBlockBytes || (block_bytes & (block_bytes - 1)))
-      throw nb::value_error("block_bytes must be a power of two from 128 to 4096");
+    need(state->codec == Codec::elias_fano || make_encode_table(code_bits.data(), &state->code) == Status::ok,
+         "not a complete code over 65 symbols");
+    need(block_bytes >= kMinBlockBytes && block_bytes <= kMaxBlockBytes && !(block_bytes & (block_bytes - 1)),
+         "block_bytes must be a power of two from 128 to 4096");
     state->seed = seed;
     state->block_bytes = block_bytes;
     state->block_index = state->previous_key = 0;
@@ -45,23 +47,19 @@ struct BlockEncoder {
     need_words(keys, words());
     need_words(block_keys, words());
     const size_t most = most_blocks(count_of(keys));
-    if (blocks.size() < most * state->block_bytes + kOverread || count_of(block_keys) < most || counts.size() < most)
-      throw nb::value_error("an output is too short");
+    need(blocks.size() >= most * state->block_bytes + kOverread && count_of(block_keys) >= most && counts.size() >= most,
+         "an output is too short");
     size_t bad = 0;
     const size_t n = without_gil([&] {
       return kernels().encode(state.get(), keys.data(), count_of(keys), {blocks.data(), block_keys.data(), counts.data()}, &bad);
     });
     if (n == SIZE_MAX) {
       const uint64_t* const got = keys.data() + bad * words();
-      const bool has_before = bad || entries;
       const uint64_t* const before = bad ? got - words() : state->last;
-      if (!has_before || std::lexicographical_compare(before, before + words(), got, got + words()))
-        throw nb::value_error("the code has no symbol for a key: it is not that of these keys");
-      nb::dict facts;
-      facts["expected"] = number_of(before, words());
-      facts["got"] = number_of(got, words());
+      need((bad || entries) && !std::lexicographical_compare(before, before + words(), got, got + words()),
+           "the code has no symbol for a key: it is not that of these keys");
       raise("InputError", "keys out of order at " + std::to_string(entries + bad) + ": each must be greater than the one before",
-            facts);
+            "expected"_a = number_of(before, words()), "got"_a = number_of(got, words()));
     }
     entries += count_of(keys);
     return n;
@@ -83,52 +81,35 @@ struct FilterCutter {
   std::vector<uint8_t> rest;   // behind the last whole page
   std::vector<uint64_t> sums;  // of the pages before it
 
-  FilterCutter(Bytes permutation, uint64_t fingerprint_count, uint64_t set_digest, std::tuple<unsigned, unsigned> place,
-          std::tuple<unsigned, unsigned, unsigned> shape) {
-    const auto [table, table_count] = place;
-    const auto [prefix_bits, bucket_bits, bits_per_prefix] = shape;
-    need(permutation.size() <= kMaxWidth, "a permutation has an entry for each bit");
-    for (const unsigned field : {table, table_count, prefix_bits, bucket_bits, bits_per_prefix})
-      need(field <= UINT16_MAX, "a field of a header is too large");
-    header.width = static_cast<uint16_t>(permutation.size());
-    header.table = static_cast<uint16_t>(table);
-    header.table_count = static_cast<uint16_t>(table_count);
-    header.prefix_bits = static_cast<uint16_t>(prefix_bits);
-    header.bucket_bits = static_cast<uint16_t>(bucket_bits);
-    header.bits_per_prefix = static_cast<uint16_t>(bits_per_prefix);
+  FilterCutter(Bytes permutation, uint64_t fingerprint_count, uint64_t set_digest, std::tuple<uint16_t, uint16_t> place,
+               std::tuple<uint16_t, uint16_t, uint16_t> shape)
+      : header(make_header<FilterHeader>(permutation, set_digest, std::get<0>(place), std::get<1>(place))) {
+    std::tie(header.prefix_bits, header.bucket_bits, header.bits_per_prefix) = shape;
     header.fingerprint_count = fingerprint_count;
-    header.set_digest = set_digest;
-    std::copy_n(permutation.data(), permutation.size(), header.permutation);
     (void)header_bytes();  // refuses a shape that the format does not allow
     state.emplace(header);
   }
 
   // The pages that the next keys complete.
   nb::object feed(Rows keys) {
-    const unsigned words = words_of(header.width);
-    need_words(keys, words);
-    return taken(without_gil([&] {
-      const size_t before = rest.size();
-      state->feed(keys.data(), count_of(keys), words, &rest);
-      header.word_count += (rest.size() - before) / 8;
-      const size_t whole = rest.size() / kPageBytes * kPageBytes;
-      sum(whole);
-      return whole;
-    }));
+    need_words(keys, words_of(header.width));
+    return taken([&] {
+      state->feed(keys.data(), count_of(keys), words_of(header.width), &rest);
+      return sum(rest.size() / kPageBytes * kPageBytes);
+    });
   }
 
   // The last words, the first word of each bucket and the end of the last, padded to eight bytes, and the checksums.
   nb::object finish() {
-    return taken(without_gil([&] {
-      const size_t before = rest.size();
+    return taken([&] {
       state->finish(&rest);
-      header.word_count += (rest.size() - before) / 8;
+      header.word_count = state->starts().back();
       append(state->starts());
       rest.resize((rest.size() + 7) / 8 * 8);
       sum(rest.size());
       append(sums);
       return rest.size();
-    }));
+    });
   }
 
   template <class T>
@@ -137,13 +118,18 @@ struct FilterCutter {
     rest.insert(rest.end(), bytes, bytes + sizeof(T) * values.size());
   }
 
-  void sum(size_t size) {
+  // Adds the checksums of the first bytes, which are whole pages, or the last.
+  size_t sum(size_t size) {
     const size_t before = sums.size();
     sums.resize(before + (size + kPageBytes - 1) / kPageBytes);
     page_checksums(rest.data(), size, filter_seed(header), before, sums.data() + before);
+    return size;
   }
 
-  nb::object taken(size_t size) {
+  // Takes the first bytes out, as many as add() says that are complete.
+  template <class Add>
+  nb::object taken(const Add& add) {
+    const size_t size = without_gil(add);
     Buffer<uint8_t> out(size);
     std::copy_n(rest.data(), size, out.get());
     rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(size));
@@ -166,21 +152,14 @@ struct ColumnCutter {
   ColumnFeed state;
   std::vector<uint32_t> bucket_counts;
 
-  ColumnCutter(unsigned kind, unsigned width, uint64_t count, uint64_t set_digest, Bytes permutation, unsigned bucket_bits,
-               unsigned tag_bits, unsigned allowance, unsigned table, unsigned table_count) {
-    need(permutation.size() == width && width <= kMaxWidth, "a permutation has an entry for each bit");
-    for (const unsigned field : {kind, bucket_bits, tag_bits, allowance, table, table_count})
-      need(field <= UINT16_MAX, "a field of a header is too large");
-    header.width = static_cast<uint16_t>(width);
+  ColumnCutter(uint16_t kind, uint64_t count, uint64_t set_digest, Bytes permutation, uint16_t bucket_bits, uint16_t tag_bits,
+               uint16_t allowance, uint16_t table, uint16_t table_count)
+      : header(make_header<ColumnHeader>(permutation, set_digest, table, table_count)) {
     header.kind = static_cast<ColumnKind>(kind);
-    header.table = static_cast<uint16_t>(table);
-    header.table_count = static_cast<uint16_t>(table_count);
-    header.bucket_bits = static_cast<uint16_t>(bucket_bits);
-    header.tag_bits = static_cast<uint16_t>(tag_bits);
-    header.allowance = static_cast<uint16_t>(allowance);
+    header.bucket_bits = bucket_bits;
+    header.tag_bits = tag_bits;
+    header.allowance = allowance;
     header.count = count;
-    header.set_digest = set_digest;
-    memcpy(header.permutation, permutation.data(), width);
     Fault fault;
     if (write_column_header(&header, header_bytes.data(), &fault) != Status::ok)
       throw nb::value_error((std::string("no such column table: ") + describe_column(fault.status)).c_str());
@@ -188,10 +167,8 @@ struct ColumnCutter {
   }
 
   [[noreturn]] void raise_order(uint64_t got) const {
-    nb::dict facts;
-    facts["expected"] = state.any ? state.last[0] : 0;
-    facts["got"] = got;
-    raise("InputError", "keys out of order: each must be greater than the one before, with no bit below its rest", facts);
+    raise("InputError", "keys out of order: each must be greater than the one before, with no bit below its rest",
+          "expected"_a = state.any ? state.last[0] : 0, "got"_a = got);
   }
 
   // (tags, rests) of sorted keys.
@@ -213,14 +190,9 @@ struct ColumnCutter {
   }
 
   nb::object directory() const {
-    Buffer<uint32_t> out(bucket_counts.size() + 1);
-    uint32_t sum = 0;
-    for (size_t i = 0; i < bucket_counts.size(); ++i) {
-      out.get()[i] = sum;
-      sum += bucket_counts[i];
-    }
-    out.get()[bucket_counts.size()] = sum;
-    return out.array(bucket_counts.size() + 1);
+    std::vector<uint32_t> starts(bucket_counts.size() + 1);
+    std::partial_sum(bucket_counts.begin(), bucket_counts.end(), starts.begin() + 1);
+    return array_of(starts);
   }
 };
 
@@ -228,28 +200,6 @@ nb::object checksums_of(Bytes data, uint64_t seed, uint64_t first) {
   const size_t n = (data.size() + kPageBytes - 1) / kPageBytes;
   Buffer<uint64_t> out(n);
   without_gil([&] { page_checksums(data.data(), data.size(), seed, first, out.get()); });
-  return out.array(n);
-}
-
-// The keys of references to rows from number first on of a file of count rows; not sorted.
-nb::object reference_keys(Rows rows, uint64_t first, uint64_t count, Bytes permutation, unsigned bucket_bits) {
-  const unsigned each = words_in(rows);
-  const size_t n = count_of(rows);
-  ColumnHeader h;
-  h.kind = ColumnKind::references;
-  h.count = count;
-  const unsigned head = bucket_bits + kTagBits, rest = rest_bits_for(h);
-  need(each > 1 && permutation.size() == 64 * each, "rows are an array of shape (n, 2) or (n, 4), with a permutation of their bits");
-  need(bucket_bits <= kMaxBucketBits && head + rest <= 64 && first <= count && n <= count - first,
-       "bucket, tag and row number do not fit a key");
-  need(is_permutation(permutation.data(), 64 * each), "not a permutation");
-  Permutation forward, inverse;
-  make_permutation(permutation.data(), head, &forward, &inverse);
-  Buffer<uint64_t> out(n);
-  without_gil([&] {
-    for (size_t i = 0; i < n; ++i)
-      out.get()[i] = gather(forward, rows.data() + each * i) | (rest ? (first + i) << (64 - head - rest) : 0);
-  });
   return out.array(n);
 }
 
@@ -262,7 +212,7 @@ void bind_writers(nb::module_& m) {
       .def("feed", &BlockEncoder::feed, "keys"_array, "blocks"_array, "block_keys"_array, "counts"_array)
       .def("finish", &BlockEncoder::finish);
   nb::class_<FilterCutter>(m, "FilterCutter")
-      .def(nb::init<Bytes, uint64_t, uint64_t, std::tuple<unsigned, unsigned>, std::tuple<unsigned, unsigned, unsigned>>(),
+      .def(nb::init<Bytes, uint64_t, uint64_t, std::tuple<uint16_t, uint16_t>, std::tuple<uint16_t, uint16_t, uint16_t>>(),
            "permutation"_a, "fingerprint_count"_a, "set_digest"_a, "place"_a, "shape"_a)
       .def_prop_ro("header", &FilterCutter::header_bytes)
       .def("feed", &FilterCutter::feed, "keys"_array)
@@ -271,24 +221,13 @@ void bind_writers(nb::module_& m) {
   nb::class_<ColumnCutter> cutter(m, "ColumnCutter");
   bind_fields(cutter, "tags_offset", &H::tags_offset, "rest_offset", &H::rest_offset, "checksums_offset", &H::checksums_offset,
               "file_bytes", &H::file_bytes, "seed", &H::checksum);
-  cutter.def(nb::init<unsigned, unsigned, uint64_t, uint64_t, Bytes, unsigned, unsigned, unsigned, unsigned, unsigned>(), "kind"_a,
-           "width"_a, "count"_a, "set_digest"_a, "permutation"_a, "bucket_bits"_a, "tag_bits"_a, "allowance"_a, "table"_a,
-           "table_count"_a)
+  cutter.def(nb::init<uint16_t, uint64_t, uint64_t, Bytes, uint16_t, uint16_t, uint16_t, uint16_t, uint16_t>(), "kind"_a, "count"_a,
+             "set_digest"_a, "permutation"_a, "bucket_bits"_a, "tag_bits"_a, "allowance"_a, "table"_a, "table_count"_a)
       .def_prop_ro("header", [](const ColumnCutter& c) { return bytes_of(c.header_bytes.data(), kHeaderBytes); })
       .def("cut", &ColumnCutter::cut, "keys"_array)
       .def("count", &ColumnCutter::count, "rows"_array)
       .def("directory", &ColumnCutter::directory);
-  m.attr("ROWS_IN_BLOCK") = kRowsInBlock;
-  m.attr("PAGE_BYTES") = kPageBytes;
-  m.attr("TAG_BITS") = kTagBits;
-  m.attr("LEAST_BUCKET_BITS") = kMinBucketBits;
-  m.attr("MOST_BUCKET_BITS") = kMaxBucketBits;
-  m.attr("LOOKUP_ENTRIES") = kLookupEntries;
-  m.attr("ORDERED_QUERIES") = kOrderedFrom;
-  m.attr("SPARE_THRESHOLDS") = kSpare;
-  m.attr("MOST_RING") = kMostRing;
   m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);
-  m.def("reference_keys", &reference_keys, "rows"_array, "first"_a, "count"_a, "permutation"_a, "bucket_bits"_a);
 }
 
 }  // namespace fpstore

@@ -67,30 +67,19 @@ template bool keep_nearest(Nearest*, const Match<uint64_t>&);
 template bool keep_nearest(Nearest*, const Match<Wide<2>>&);
 template bool keep_nearest(Nearest*, const Match<Wide<4>>&);
 
-namespace {
-
-template <class Row>
-bool hand_over_rows(Nearest* nearest, Sink* sink) {
-  for (uint64_t i = 0; i < nearest->query_count; ++i) {
-    NearestQuery& q = nearest->queries[i];
-    const Match<Row>* const heap = static_cast<const Match<Row>*>(q.heap);
-    for (uint64_t m = 0; m < q.count; ++m)
-      if (!push(sink, heap[m].fingerprint, heap[m].query, heap[m].distance)) return false;
-    std::free(q.heap);
-    q.heap = nullptr;
-    q.count = q.capacity = 0;
-  }
-  return true;
-}
-
-}  // namespace
-
 bool hand_over(Nearest* nearest, Sink* sink) {
-  switch (nearest->words) {
-    case 1: return hand_over_rows<uint64_t>(nearest, sink);
-    case 2: return hand_over_rows<Wide<2>>(nearest, sink);
-    default: return hand_over_rows<Wide<4>>(nearest, sink);
-  }
+  return with_row(nearest->words, [&](auto row) {
+    for (uint64_t i = 0; i < nearest->query_count; ++i) {
+      NearestQuery& q = nearest->queries[i];
+      const auto* const heap = static_cast<const Match<decltype(row)>*>(q.heap);
+      for (uint64_t m = 0; m < q.count; ++m)
+        if (!push(sink, heap[m].fingerprint, heap[m].query, heap[m].distance)) return false;
+      std::free(q.heap);
+      q.heap = nullptr;
+      q.count = q.capacity = 0;
+    }
+    return true;
+  });
 }
 
 }  // namespace fpstore

@@ -158,23 +158,16 @@ Status order_rows(const Sink& sink, uint64_t query_count, int64_t* lims, Row* fi
   }
 }
 
-template <class Row>
-void shift(Sink* sink, uint64_t first, uint32_t by) {
-  for (uint64_t i = first; i < sink->count; ++i) matches<Row>(*sink)[i].query += by;
-}
-
 size_t match_bytes(unsigned words) {
-  return words == 1 ? sizeof(Match<uint64_t>) : words == 2 ? sizeof(Match<Wide<2>>) : sizeof(Match<Wide<4>>);
+  return with_row(words, [](auto row) { return sizeof(Match<decltype(row)>); });
 }
 
 }  // namespace
 
 void shift_queries(Sink* sink, unsigned words, uint64_t first, uint32_t by) {
-  switch (words) {
-    case 1: return shift<uint64_t>(sink, first, by);
-    case 2: return shift<Wide<2>>(sink, first, by);
-    default: return shift<Wide<4>>(sink, first, by);
-  }
+  with_row(words, [&](auto row) {
+    for (uint64_t i = first; i < sink->count; ++i) matches<decltype(row)>(*sink)[i].query += by;
+  });
 }
 
 bool reserve(Sink* sink, unsigned words, uint64_t count) {
@@ -182,30 +175,23 @@ bool reserve(Sink* sink, unsigned words, uint64_t count) {
 }
 
 void copy_matches(const Sink& from, unsigned words, uint32_t by, uint64_t place, const Sink& to) {
-  const auto copy = [&](const auto* in, auto* out) {
+  with_row(words, [&](auto row) {
+    const Match<decltype(row)>* const in = matches<decltype(row)>(from);
+    Match<decltype(row)>* const out = matches<decltype(row)>(to) + place;
     for (uint64_t i = 0; i < from.count; ++i) {
-      out[place + i] = in[i];
-      out[place + i].query += by;
+      out[i] = in[i];
+      out[i].query += by;
     }
-  };
-  switch (words) {
-    case 1: return copy(matches<uint64_t>(from), matches<uint64_t>(to));
-    case 2: return copy(matches<Wide<2>>(from), matches<Wide<2>>(to));
-    default: return copy(matches<Wide<4>>(from), matches<Wide<4>>(to));
-  }
+  });
 }
 
 Status order_matches(const Sink& sink, unsigned words, unsigned distance_bytes, uint64_t query_count, int64_t* lims,
                      uint64_t* fingerprints, void* distances, unsigned threads, Stopper* stop) {
-  const auto order = [&](auto* rows_out) {
-    if (distance_bytes == 1) return order_rows(sink, query_count, lims, rows_out, static_cast<uint8_t*>(distances), threads, stop);
-    return order_rows(sink, query_count, lims, rows_out, static_cast<uint16_t*>(distances), threads, stop);
-  };
-  switch (words) {
-    case 1: return order(fingerprints);
-    case 2: return order(rows<Wide<2>>(fingerprints));
-    default: return order(rows<Wide<4>>(fingerprints));
-  }
+  return with_row(words, [&](auto row) {
+    auto* const out = rows<decltype(row)>(fingerprints);
+    if (distance_bytes == 1) return order_rows(sink, query_count, lims, out, static_cast<uint8_t*>(distances), threads, stop);
+    return order_rows(sink, query_count, lims, out, static_cast<uint16_t*>(distances), threads, stop);
+  });
 }
 
 }  // namespace fpstore

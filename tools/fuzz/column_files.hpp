@@ -4,9 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "columns/kernels.hpp"
-#include "columns/read.hpp"
-#include "columns/write.hpp"
+#include "columns/request.hpp"
 #include "input.hpp"
 
 using namespace fpstore;

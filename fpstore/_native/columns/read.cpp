@@ -1,6 +1,5 @@
-#include "columns/read.hpp"
+#include "columns/request.hpp"
 
-#include "columns/kernels.hpp"
 #include "isa/kernels.hpp"
 
 namespace fpstore {

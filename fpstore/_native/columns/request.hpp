@@ -1,8 +1,7 @@
 // What is asked of column tables.
 #pragma once
 #include "columns/view.hpp"
-#include "isa/runtime.hpp"
-#include "search/sink.hpp"
+#include "search/request.hpp"
 
 namespace fpstore {
 
@@ -46,5 +45,34 @@ struct ColumnCounters {
   uint64_t candidates = 0;  // entries whose tag was compared
   uint64_t survivors = 0;   // entries whose distance was computed
 };
+
+// The hot loops, one set per instruction set; column_kernels() is the one in use (isa/kernels.hpp).
+using ColumnProbe = Status (*)(const Ring&, const Queries&, const ColumnOptions&, Sink*, ColumnCounters*, Fault*);
+using NearRows = size_t (*)(const uint8_t* rows, size_t n, const uint64_t* query, unsigned radius, uint32_t* places,
+                            uint16_t* distances);
+
+struct ColumnKernels {
+  // Every fingerprint of the set within the radius, once: copies as they are, references by the number of their row. A fault names
+  // the table, or the number of tables for the row file. out_of_memory also when the sink is full.
+  // These are for fingerprints of 1, 2 and 4 words: at half their number.
+  ColumnProbe probe[3];
+  NearRows near_rows[3];  // of 2 and 4 words
+};
+
+// What follows reads tables and row files in order, and finds single fingerprints.
+struct Entries {
+  uint64_t first;
+  uint64_t end;
+};
+
+// The keys of the entries of a table, or the words of rows, verified. The entries must exist.
+Status read_entries(const ColumnView& t, const Entries& entries, uint64_t* out, Fault* fault);
+
+// The place of each fingerprint in a table of copies or in a row file, or UINT64_MAX.
+Status locate_entries(const ColumnView& t, const Queries& fingerprints, uint64_t* places, Stopper* stop, Fault* fault);
+
+// Compares entries of copies or rows with every query.
+Status scan_entries(const ColumnView& t, const Entries& entries, const Queries& queries, const ScanOptions& options, Sink* sink,
+                    Fault* fault);
 
 }  // namespace fpstore

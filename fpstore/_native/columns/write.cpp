@@ -1,4 +1,4 @@
-#include "columns/write.hpp"
+#include "columns/column_header.hpp"
 
 namespace fpstore {
 

@@ -4,7 +4,6 @@
 #include "build/block_encode.hpp"
 #include "build/sort.hpp"
 #include "build/table_sums.hpp"
-#include "columns/kernels.hpp"
 #include "columns/probe.hpp"
 #include "format/block_decode.hpp"
 #include "isa/kernels.hpp"

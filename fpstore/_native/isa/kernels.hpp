@@ -46,7 +46,7 @@ struct Kernels {
   size_t (*within_radius)(const uint64_t* keys, size_t n, const uint64_t* query, unsigned radius, uint32_t* places);
 };
 
-struct ColumnKernels;  // columns/kernels.hpp
+struct ColumnKernels;  // columns/request.hpp
 struct PairKernels;    // pairs/request.hpp
 
 // The kernels of an instruction set: for each width, of column tables, of joins.

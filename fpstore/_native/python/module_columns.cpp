@@ -1,6 +1,4 @@
 // Column tables and row files: mapped, read in parts, and probing those of a design.
-#include "columns/kernels.hpp"
-#include "columns/read.hpp"
 #include "python/tables.hpp"
 
 namespace fpstore {

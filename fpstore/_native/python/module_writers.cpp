@@ -3,7 +3,6 @@
 
 #include "build/filter_encode.hpp"
 #include "columns/request.hpp"
-#include "columns/write.hpp"
 #include "format/header.hpp"
 #include "format/huffman.hpp"
 #include "python/module.hpp"

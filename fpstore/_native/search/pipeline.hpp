@@ -145,7 +145,7 @@ class Pipeline {
   }
 
   // Whether those that follow are nearly by ascending target, in one table.
-  void set_near(bool near) { near_ = near; }
+  void set_nearly_sorted(bool nearly) { nearly_sorted_ = nearly; }
 
   Status add(const TableProbe* probe, uint64_t target, uint64_t last, const typename W::Row& base, uint64_t query) {
     Item<W>& item = groups_[now_][count_];
@@ -210,7 +210,7 @@ class Pipeline {
     if (status == Status::ok) status = direct(1);
     // A prefetch waits for the translation of its address. Where blocks are far apart, those of a group wait together; where they are
     // near each other, each goes between two that are read, so that memory is always busy.
-    if (!near_) fetch_blocks(2);
+    if (!nearly_sorted_) fetch_blocks(2);
     if (status == Status::ok) status = read(3);
     now_ = (now_ + 1) % kGroups;
     count_ = 0;
@@ -273,7 +273,7 @@ class Pipeline {
     if (n == 0) return Status::ok;
     // Between those that are read, the blocks of the next group are fetched: half of them before as many are opened, the others after,
     // since a processor waits for few lines at a time.
-    const Item<W>* next = near_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
+    const Item<W>* next = nearly_sorted_ && age == kGroups - 1 ? groups_[group(kGroups - 2)] : nullptr;
     // Look-ups that follow each other may share a block.
     const unsigned step = next || Blocks::kReached ? Blocks::kTogether : n;
     Status status = Status::ok;
@@ -328,7 +328,7 @@ class Pipeline {
   ProbeState<W>* state_;
   uint64_t expected_, counted_ = 0;  // look-ups, and those that the page watch has counted
   PageCheck check_;
-  bool near_ = false;
+  bool nearly_sorted_ = false;
   typename Blocks::OpenBlock opened_{};  // the last block that was opened
   unsigned now_ = 0, count_ = 0;  // the group that is filled, and how many it has
   unsigned counts_[kGroups] = {};

@@ -143,10 +143,10 @@ class SortedFeeder {
     if (!sort_queries()) return interrupted(state_->fault);
     if (order_ == Order::sorted) return feed_all();
     Status status = feeder_.pipeline->flush();
-    feeder_.pipeline->set_near(true);
+    feeder_.pipeline->set_nearly_sorted(true);
     if (status == Status::ok) status = feed_all();
     if (status == Status::ok) status = feeder_.pipeline->flush();
-    feeder_.pipeline->set_near(false);
+    feeder_.pipeline->set_nearly_sorted(false);
     return status;
   }
 

@@ -260,6 +260,7 @@ WRONG = {
     "probe_insert_many ids": lambda s: s.probe_insert_many([1, 2], [1]),
     "probe_insert_many radius": lambda s: s.probe_insert_many([1], [1], radius=65),
     "delete nothing": lambda s: s.delete(),
+    "delete without a name": lambda s: s.delete([50], ids=[0]),
     "delete pairs of unequal length": lambda s: s.delete(fingerprints=[1, 2], ids=[1]),
     "delete one fingerprint with ids": lambda s: s.delete(fingerprints=1, ids=[0]),
     "delete pairs with strings": lambda s: s.delete(fingerprints=[1], ids=["a"]),

@@ -150,6 +150,18 @@ def test_blank_pictures_have_no_fingerprint(case, colour):
         hasher.fingerprint(blank)
 
 
+def test_stripes_are_blank_to_methods_that_compare_neighbours_along_them():
+    stripes = np.repeat(np.random.default_rng(5).integers(0, 256, (60, 1)).astype(np.uint8), 60, 1)
+    found = {
+        method: [ImageHash(method=method, min_quality=0).is_empty(Image.fromarray(picture)) for picture in (stripes, stripes.T)]
+        for method in ("average", "perceptual", "difference", "difference-vertical")
+    }
+    neither = [False, False]
+    assert found == {
+        "average": neither, "perceptual": neither, "difference": [True, False], "difference-vertical": [False, True],
+    }  # fmt: skip
+
+
 def surface(kind, seed, size=(200, 150)):
     """Draw what has no content: a gradient to some side, rings of light around a point, or grain on one colour."""
     rng = np.random.default_rng(seed)

@@ -15,7 +15,6 @@ from fpstore.base.threads import in_order
 from fpstore.building.columns import in_pieces
 from fpstore.building.external_sort import Runs, Slices, size_of, sort_bytes, sort_room, unless_stopped
 from fpstore.design.tables import REFERENCES, TableSpec
-from fpstore.format import column_table
 
 LEAST_MEMORY = 4 << 20  # of a table, however small its share of the budget is
 THREAD_MEMORY = 8 << 20  # for each word of a key: with less, a pass would read many small pieces of many runs
@@ -162,7 +161,7 @@ def reference_keys(keys: Callable[[], Iterable[Words]], count: int, spec: TableS
     """Yield the keys of a table of references in the order of the rows; ``keys`` starts a pass over all fingerprints."""
     permutation, first = np.frombuffer(spec.permutation, np.uint8), 0
     for piece in in_pieces(keys()):
-        yield column_table.reference_keys(piece, first, count, permutation, spec.prefix_bits)
+        yield _kernel.reference_keys(piece, first, count, permutation, spec.prefix_bits)
         first += len(piece)
 
 

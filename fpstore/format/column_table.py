@@ -331,7 +331,7 @@ def check_references(
         part = rows.decode(start, min(start + PIECE_ENTRIES, rows.header.count))
         for place, (table, _) in enumerate(tables):
             permutation = np.frombuffer(table.header.permutation, np.uint8)
-            keys = reference_keys(part, start, rows.header.count, permutation, table.header.bucket_bits)
+            keys = _kernel.reference_keys(part, start, rows.header.count, permutation, table.header.bucket_bits)
             sums[place] += _kernel.digest(keys)
         tick(len(part))
     return [
@@ -339,15 +339,6 @@ def check_references(
         for (table, found), expected in zip(tables, sums, strict=True)
         if found != expected % 2**64
     ]
-
-
-def reference_keys(rows: Words, first: int, count: int, permutation: Bytes, bucket_bits: int) -> Words:
-    """Return the keys of references to wide rows, from number ``first`` on, of a file of ``count`` rows; not sorted."""
-    head = bucket_bits + TAG_BITS
-    mask = np.uint64((1 << head) - 1 << WORD_BITS - head)
-    numbers = np.arange(first, first + len(rows), dtype=np.uint64)
-    shift = np.uint64(WORD_BITS - head - (count - 1).bit_length())
-    return _kernel.permute(rows, permutation)[:, 0] & mask | numbers << shift
 
 
 def block_counts(entries: int) -> Counts:
@@ -389,7 +380,7 @@ def _common(ones: Sequence[Range], others: Sequence[Range]) -> Iterator[tuple[in
 class ColumnWriter:
     """Writes one column table or row file: :meth:`feed` sorted keys or rows, then :meth:`finish`.
 
-    Keys are permuted fingerprints, or references from :func:`reference_keys`; rows have the shape (n, words). The count and
+    Keys are permuted fingerprints, or references from ``_kernel.reference_keys``; rows have the shape (n, words). The count and
     the digest of the layout must be of the fingerprints that will be fed. What is kept in memory is the directory, and
     eight bytes for each page that was written.
     """

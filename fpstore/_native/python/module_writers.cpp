@@ -202,6 +202,28 @@ nb::object checksums_of(Bytes data, uint64_t seed, uint64_t first) {
   return out.array(n);
 }
 
+// The keys of references to rows from number first on of a file of count rows; not sorted.
+nb::object reference_keys(Rows rows, uint64_t first, uint64_t count, Bytes permutation, unsigned bucket_bits) {
+  const unsigned each = words_in(rows);
+  const size_t n = count_of(rows);
+  ColumnHeader h;
+  h.kind = ColumnKind::references;
+  h.count = count;
+  const unsigned head = bucket_bits + kTagBits, rest = rest_bits_for(h);
+  need(each > 1 && permutation.size() == 64 * each, "rows are an array of shape (n, 2) or (n, 4), with a permutation of their bits");
+  need(bucket_bits <= kMaxBucketBits && head + rest <= 64 && first <= count && n <= count - first,
+       "bucket, tag and row number do not fit a key");
+  need(is_permutation(permutation.data(), 64 * each), "not a permutation");
+  Permutation forward, inverse;
+  make_permutation(permutation.data(), head, &forward, &inverse);
+  Buffer<uint64_t> out(n);
+  without_gil([&] {
+    for (size_t i = 0; i < n; ++i)
+      out.get()[i] = gather(forward, rows.data() + each * i) | (rest ? (first + i) << (64 - head - rest) : 0);
+  });
+  return out.array(n);
+}
+
 }  // namespace
 
 void bind_writers(nb::module_& m) {
@@ -227,6 +249,7 @@ void bind_writers(nb::module_& m) {
       .def("count", &ColumnCutter::count, "rows"_array)
       .def("directory", &ColumnCutter::directory);
   m.def("page_checksums", &checksums_of, "data"_a, "seed"_a, "first"_a);
+  m.def("reference_keys", &reference_keys, "rows"_array, "first"_a, "count"_a, "permutation"_a, "bucket_bits"_a);
 }
 
 }  // namespace fpstore

@@ -334,9 +334,9 @@ def _read_stdin(noun: str) -> bytes:
     data = bytearray()
     with unpacked(InputFile("-"), lambda _: None) as read:
         for part in iter(lambda: read(_PART_BYTES), b""):
-            data += part
-            if len(data) > MOST_FILE_BYTES:
+            if len(data) + len(part) > MOST_FILE_BYTES:
                 raise InputError(f"standard input: more than {MOST_FILE_BYTES} bytes, too large for one {noun}", path="-")
+            data += part
     return bytes(data)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fpstore import _kernel
 from fpstore.design.tables import TAG_BITS, row_bucket_bits
-from fpstore.format.column_table import ColumnTable, ColumnWriter, check_references, reference_keys
+from fpstore.format.column_table import ColumnTable, ColumnWriter, check_references
 from fpstore.format.layout import KIND_COPIES, KIND_REFERENCES, KIND_ROWS, ColumnLayout
 
 KINDS = ("uniform", "clustered", "constant", "balanced", "one bucket")
@@ -90,7 +90,7 @@ def keys_of(words, permutation, bucket_bits, width):
     if width <= 64:
         return np.sort(bits_to_words(gather_bits(words, permutation))[:, 0])
     source = np.frombuffer(permutation, np.uint8)
-    return np.sort(reference_keys(as_given(words), 0, len(words), source, bucket_bits))
+    return np.sort(_kernel.reference_keys(as_given(words), 0, len(words), source, bucket_bits))
 
 
 def write(path, layout, entries, pieces=1):

@@ -12,7 +12,6 @@ from fpstore.building import external_sort, table_keys
 from fpstore.building.external_sort import Runs
 from fpstore.building.table_keys import TableKeys
 from fpstore.design.families import design as make
-from fpstore.format.column_table import reference_keys
 
 RNG = np.random.default_rng(7)
 DRAWS = {
@@ -32,7 +31,7 @@ def keys_of(spec, fingerprints, width):
     if spec.kind != "references":
         return rows, rows_to_numbers(_kernel.permute(rows, np.frombuffer(spec.permutation, np.uint8), False))
     permutation = np.frombuffer(spec.permutation, np.uint8)
-    return rows, reference_keys(rows, 0, len(rows), permutation, spec.prefix_bits).tolist()
+    return rows, _kernel.reference_keys(rows, 0, len(rows), permutation, spec.prefix_bits).tolist()
 
 
 def passes_of(rows, spec, folder, threads, budget_rows):

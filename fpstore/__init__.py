@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fpstore.change.decisions import Deleted
     from fpstore.design.estimates import Plan
     from fpstore.design.planner import plan
-    from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, SimHash, Unary
+    from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, MinHash, SimHash, Unary
     from fpstore.jobs.clusters import Clusters
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.pairs import Pair, Pairs
@@ -41,9 +41,9 @@ __version__ = "0.2.0"
 __all__ = [
     "BitSample", "ClosedStoreError", "Clusters", "CorruptStoreError", "Deduplication", "Deleted", "Design", "FormatVersionError",
     "FpstoreError", "HyperplaneHash", "Ids", "ImageHash", "InputError", "LongestSentences", "Match", "MatchList", "Matches",
-    "MemoryLimitError", "MissingExtraError", "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError", "RepairReport", "Report",
-    "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec",
-    "Unary", "build", "dedup", "open", "plan", "repair",
+    "MemoryLimitError", "MinHash", "MissingExtraError", "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError",
+    "RepairReport", "Report", "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError",
+    "StoreNotFoundError", "TableSpec", "Unary", "build", "dedup", "open", "plan", "repair",
 ]  # fmt: skip
 
 _LATER = {
@@ -51,7 +51,7 @@ _LATER = {
     "change.decisions": ("Deleted",),
     "design.estimates": ("Plan",),
     "design.planner": ("plan",),
-    "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "SimHash", "Unary"),
+    "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "MinHash", "SimHash", "Unary"),
     "jobs.clusters": ("Clusters",),
     "jobs.dedup": ("Deduplication",),
     "jobs.pairs": ("Pair", "Pairs"),

@@ -77,11 +77,24 @@ def merge_groups(
 def union_groups(
     keys_a: Words, counts_a: Words, ids_a: Words, keys_b: Words, counts_b: Words, ids_b: Words
 ) -> tuple[Words, Words, Words]: ...
-def simhash(
-    text: bytes, offsets: Words, table: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes,
-    words: bool, length: int, counting: str, hashing: str, seed: int, row_words: int, weighted: Words,
-    weights: Counts, other_weight: int, stops: Words, fields: Counts,
-) -> tuple[Words, Bytes, Counts, Words]: ...  # fmt: skip
+
+class TextFeatures:
+    def __init__(
+        self, words: bool, length: int, counting: str, hashing: str, seed: int, row_words: int, weighted: Words, weights: Counts,
+        other_weight: int, stops: Words, fields: Counts,
+    ) -> None: ...  # fmt: skip
+    def simhash(
+        self, text: bytes, offsets: Words, table: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes
+    ) -> tuple[Words, Bytes, Counts, Words]: ...
+    def minhash(
+        self, text: bytes, offsets: Words, table: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes
+    ) -> tuple[Words, Bytes, Counts, Words]: ...
+    def sets(
+        self, text: bytes, offsets: Words, table: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes
+    ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...
+
+def minhash_features(hashes: Words, weights: NDArray[np.float64], seed: int, row_words: int) -> Words: ...
+def jaccard_similarities(features: Counts, lims: Words, a: Words, b: Words) -> NDArray[np.float64]: ...
 def feature_rows(features: bytes, offsets: Words, hashing: str, seed: int, row_words: int) -> Words: ...
 def simhash_weighted(rows: Words, weights: NDArray[np.float64], batched: Bytes, row_words: int) -> Words: ...
 

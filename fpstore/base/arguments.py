@@ -6,6 +6,7 @@ import errno
 import operator
 import os
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -73,6 +74,13 @@ def check_whole(value: object, least: int, most: int, what: str) -> int:
     if number is None or not least <= number <= most:
         raise InputError(f"{what} must be a whole number from {least} to {_power(most)}, got {show(value)}", got=value)
     return number
+
+
+def check_number(value: object, least: float, most: float, what: str) -> float:
+    """Return a number from ``least`` to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= float(value) <= most:
+        raise InputError(f"{what} must be a number from {least} to {most}, got {show(value)}", got=value)
+    return float(value)
 
 
 def check_share(value: object, what: str) -> float | None:

@@ -8,9 +8,10 @@ from fpstore.hashing.codes import BitSample, Unary
 from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
+from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.registry import from_description
 from fpstore.hashing.sentences import LongestSentences
-from fpstore.hashing.text import SimHash
+from fpstore.hashing.simhash import SimHash
 from fpstore.hashing.vectors import HyperplaneHash
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "ImageReader",
     "LongestSentences",
     "MainText",
+    "MinHash",
     "SimHash",
     "TextReader",
     "Unary",

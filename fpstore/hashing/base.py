@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from numbers import Real
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Flags, Words
+from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.arguments import check_choice, is_iterable
 from fpstore.base.resources import parse_threads
 from fpstore.base.threads import in_order
-from fpstore.base.width import Width
+from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
 
 Item_contra = TypeVar("Item_contra", contravariant=True)
 Item = TypeVar("Item")
 BATCH_CHARS = 1 << 20
+USUAL_BITS = 3
 _SLICE = 1 << 10  # values of a column that become Python values together
 
 
@@ -28,6 +31,13 @@ class Hashed(NamedTuple):
 
     rows: Words
     known: Flags
+
+
+class FeatureSets(NamedTuple):
+    """Features of some items, as the lower halves of their hashes, ascending and each once in an item; and how many each has."""
+
+    features: Counts
+    sizes: npt.NDArray[np.int64]
 
 
 class Fingerprinter(ABC, Generic[Item_contra]):
@@ -50,11 +60,17 @@ class Fingerprinter(ABC, Generic[Item_contra]):
     name: ClassVar[str]
     version: ClassVar[int]
     items: ClassVar[str] = "texts"
+    usual_group: ClassVar[str] = "connected"  # how to group near-duplicates: "greedy" where chains connect many unlike ones
 
     @property
     @abstractmethod
     def width(self) -> int:
         """Bits of a fingerprint: 32, 64, 128 or 256."""
+
+    @property
+    def usual_radius(self) -> int:
+        """A radius to begin with: 3 of each 64 bits (Manku, Jain, Das Sarma, section 5.1), if nothing better is known."""
+        return USUAL_BITS * self.width // WORD_BITS
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -69,6 +85,10 @@ class Fingerprinter(ABC, Generic[Item_contra]):
     @abstractmethod
     def hashed(self, items: Sequence[Any], /) -> Hashed:
         """Return the fingerprints of some items that fit into memory together, of types that `batches` has checked."""
+
+    def feature_sets(self, items: Sequence[Any], /) -> FeatureSets:
+        """Return the features of some items as sets."""
+        raise InputError(f"the fingerprinter {self.name} has no features that texts have in common", got=self.name)
 
     def batches(self, items: Iterable[Item_contra], /) -> Iterator[Sequence[Any]]:
         """Cut items into batches that fit into memory; InputError names the position of an item of a wrong type."""
@@ -246,3 +266,16 @@ def batched(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> I
             batch, held = [], 0
     if batch:
         yield batch
+
+
+def at_most(radius: int, width: int, share: float) -> float:
+    """Return the probability that at most ``radius`` of ``width`` independent bits differ, each with this probability."""
+    terms = (math.comb(width, count) * share**count * (1 - share) ** (width - count) for count in range(radius + 1))
+    return min(math.fsum(terms), 1.0)
+
+
+def least_radius(recall: object, width: int, share: float) -> int:
+    """Return the least radius that finds a share of the pairs whose bits differ with a probability."""
+    if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
+        raise InputError(f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}", got=recall)
+    return next((radius for radius in range(width) if at_most(radius, width, share) >= float(recall)), width)

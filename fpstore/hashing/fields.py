@@ -1,4 +1,4 @@
-"""Simhash of rows with several texts, such as a title and a body, each with a weight of its own."""
+"""Fingerprints of rows with several texts, such as a title and a body, each with a weight of its own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import BATCH_CHARS, Fingerprinter, Hashed, batched, check_items, is_null, not_text
-from fpstore.hashing.text import SimHash
+from fpstore.hashing.base import BATCH_CHARS, FeatureSets, Fingerprinter, Hashed, batched, check_items, is_null, not_text
+from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
 
 Row = Mapping[str, str | None]
@@ -19,24 +19,24 @@ TextColumns = str | Sequence[str] | Mapping[str, int]  # how a caller names colu
 
 @dataclass(frozen=True)
 class Fields(Fingerprinter[Row]):
-    """Simhash of rows with several texts. Each field has a weight, by which the features of its text count.
+    """Fingerprints of rows with several texts. Each field has a weight, by which the features of its text count.
 
     Version 1 is, exactly: each text has the features of `fingerprinter`, with the weights that they have there. The weight of a
-    feature is multiplied by the weight of its field, and the weights of a feature that several fields have add up. Bit i of the
-    fingerprint is 1 if the features whose hashes have bit i weigh more than half of all. A text that is missing or null has no
-    features. A row without features has no fingerprint.
+    feature is multiplied by the weight of its field, and the weights of a feature that several fields have add up; for MinHash of
+    sets the fields are one set. The weighted features become a fingerprint as `fingerprinter` makes one. A text that
+    is missing or null has no features. A row without features has no fingerprint.
 
     Parameters
     ----------
-    fingerprinter : SimHash
-        Makes the features of each text.
+    fingerprinter : SimHash or MinHash
+        Makes the features of each text, and a fingerprint of all. MinHash of sets takes no weights of fields but 1.
     weights : mapping of str to int
         The names of the fields, and what a feature of each counts: whole numbers, 1 to 65,535. Their order does not matter.
 
     Raises
     ------
     InputError
-        There are no fields, a weight is out of range, or `fingerprinter` is no `SimHash`.
+        There are no fields, a weight is out of range, or `fingerprinter` does not take them.
 
     Notes
     -----
@@ -58,18 +58,17 @@ class Fields(Fingerprinter[Row]):
     version: ClassVar[int] = 1
     items: ClassVar[str] = "rows"
 
-    fingerprinter: SimHash
+    fingerprinter: TextHash
     weights: Mapping[str, int]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.fingerprinter, SimHash):
-            raise InputError(
-                f"several fields need SimHash, whose features have weights, got {type(self.fingerprinter).__name__}",
-                got=type(self.fingerprinter),
-            )
+        if not isinstance(self.fingerprinter, TextHash):
+            message = f"several fields need SimHash or MinHash, which have features, got {type(self.fingerprinter).__name__}"
+            raise InputError(message, got=type(self.fingerprinter))
         if not isinstance(self.weights, Mapping):
             raise InputError(f"the weights of fields are a mapping such as {{'title': 4, 'text': 1}}, got {show(self.weights)}")
         self._keep(weights=checked_fields(self.weights))
+        self.fingerprinter.check_fields(self.weights)
 
     def __hash__(self) -> int:
         return hash((self.fingerprinter, frozenset(self.weights.items())))
@@ -78,6 +77,16 @@ class Fields(Fingerprinter[Row]):
     def width(self) -> int:
         """Bits of a fingerprint: 32, 64, 128 or 256."""
         return self.fingerprinter.width
+
+    @property
+    def usual_group(self) -> str:  # type: ignore[override]
+        """How to group near-duplicates: as for `fingerprinter`."""
+        return self.fingerprinter.usual_group
+
+    @property
+    def usual_radius(self) -> int:
+        """A radius to begin with: that of `fingerprinter`."""
+        return self.fingerprinter.usual_radius
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -118,6 +127,10 @@ class Fields(Fingerprinter[Row]):
     def hashed(self, items: Sequence[Texts]) -> Hashed:
         """Return the fingerprints of some rows, as tuples of texts that `batches` has made."""
         return self.fingerprinter.hashed_fields(items, tuple(self.weights.values()))
+
+    def feature_sets(self, items: Sequence[Texts]) -> FeatureSets:
+        """Return the features of some rows as sets."""
+        return self.fingerprinter.feature_sets_of_rows(items, len(self.weights))
 
     def batches(self, items: Iterable[Row]) -> Iterator[Sequence[Texts]]:
         """Cut rows into batches of about a million characters."""
@@ -189,6 +202,11 @@ def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fing
     if len(weights) == 1:
         return fingerprinter, next(iter(weights))
     return Fields(fingerprinter, weights), tuple(weights)  # type: ignore[arg-type]
+
+
+def is_weighted(text: Any) -> bool:
+    """Return whether columns of texts, as a caller names them, have weights that differ from 1."""
+    return isinstance(text, Mapping) and any(weight != 1 for weight in text.values())
 
 
 def shown_fields(weights: Mapping[str, int]) -> str:

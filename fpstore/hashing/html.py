@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed
+from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
 from fpstore.io.packages import import_package
 
 #: Packages that find the main text of a page: the first is the default, and finds more copies; the second is faster.
@@ -76,6 +76,16 @@ class MainText(Fingerprinter[str]):
         return self.fingerprinter.width
 
     @property
+    def usual_group(self) -> str:  # type: ignore[override]
+        """How to group near-duplicates: as for `fingerprinter`."""
+        return self.fingerprinter.usual_group
+
+    @property
+    def usual_radius(self) -> int:
+        """A radius to begin with: that of `fingerprinter`."""
+        return self.fingerprinter.usual_radius
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The description of the fingerprinter of the main texts, and the name of the extractor."""
         return {"fingerprinter": self.fingerprinter.describe(), "extractor": self.extractor}
@@ -87,6 +97,10 @@ class MainText(Fingerprinter[str]):
     def hashed(self, items: Sequence[str]) -> Hashed:
         """Return the fingerprints of some pages."""
         return self.fingerprinter.hashed(main_texts(items, self.extractor))
+
+    def feature_sets(self, items: Sequence[str]) -> FeatureSets:
+        """Return the features of some pages as sets."""
+        return self.fingerprinter.feature_sets(main_texts(items, self.extractor))
 
 
 def of_pages(fingerprinter: Fingerprinter[Any], html: bool | str) -> Fingerprinter[Any]:

@@ -146,6 +146,7 @@ class ImageHash(Fingerprinter["Picture"]):
     name: ClassVar[str] = "image-hash"
     version: ClassVar[int] = 1
     items: ClassVar[str] = "pictures"
+    usual_group: ClassVar[str] = "greedy"
 
     method: str = "perceptual"
     width: Any = None  # an int: by default the width of the method

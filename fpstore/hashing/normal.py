@@ -7,8 +7,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +142,7 @@ def _joined(parts: Sequence[bytes]) -> Encoded:
 
 
 class Made(NamedTuple):
-    """The fingerprints that the kernel made of rows of texts (`_native/text/simhash.hpp`)."""
+    """The fingerprints that the kernel made of rows of texts (`_native/text/rows.hpp`)."""
 
     rows: Words
     states: NDArray[np.uint8]
@@ -173,10 +174,7 @@ class CharMap:
         The texts are ``fields`` of the first row, then as many of the second, and so on.
         """
         given = encoded(texts)
-        while True:
-            made = work(given, self._tables)
-            if not len(made.missing):
-                break
+        while len((made := work(given, self._tables)).missing):
             self._add(made.missing.tolist())
         rows, states, _, lines = made
         places = np.flatnonzero(states == _STATE_UNKNOWN)
@@ -185,6 +183,26 @@ class CharMap:
             made = work(self._with_forms(given, of_places.tolist(), lines), self._tables)
             rows[places], states[places] = made.rows, made.states
         return rows, states == _STATE_KNOWN
+
+    def sets(
+        self, texts: Sequence[str], work: Callable[..., tuple[Counts, Any]], fields: int
+    ) -> tuple[Counts, NDArray[np.int64]]:
+        """Return the features that the kernel finds in rows of texts, one row after the other, and how many each row has."""
+        given = encoded(texts)
+        while True:
+            features, (ends, states, missing, lines) = work(*given, *self._tables)
+            places = np.flatnonzero(states == _STATE_UNKNOWN)
+            if len(missing):
+                self._add(missing.tolist())
+            elif len(places):
+                of_places = (places[:, None] * fields + np.arange(fields)).ravel().tolist()
+                parts = [given.data[start:end] for start, end in pairwise(given.offsets.tolist())]
+                formed = self._with_forms(given, of_places, lines)
+                for place, (start, end) in zip(of_places, pairwise(formed.offsets.tolist()), strict=True):
+                    parts[place] = formed.data[start:end]
+                given = _joined(parts)
+            else:
+                return features, np.diff(ends.view(np.int64), prepend=0)
 
     def _with_forms(self, given: Encoded, places: list[int], lines: Words) -> Encoded:
         """Return the texts at some places, with the normal forms of some lines as they are."""

@@ -18,14 +18,18 @@ from fpstore.hashing.features import IN_KERNEL
 from fpstore.hashing.fields import Fields
 from fpstore.hashing.html import MainText
 from fpstore.hashing.image import ImageHash
+from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.sentences import LongestSentences
-from fpstore.hashing.text import SimHash
+from fpstore.hashing.simhash import SimHash
+from fpstore.hashing.text import TextHash
 from fpstore.hashing.vectors import HyperplaneHash
 from fpstore.io.files import storage_errors
 
 _KINDS: tuple[type[Fingerprinter[Any]], ...] = (
-    SimHash, Fields, LongestSentences, MainText, ImageHash, HyperplaneHash, BitSample, Unary,
+    SimHash, MinHash, Fields, LongestSentences, MainText, ImageHash, HyperplaneHash, BitSample, Unary,
 )  # fmt: skip
+#: Fingerprinters of texts with features, by the names that users choose one by.
+TEXT_METHODS: dict[str, type[MinHash] | type[SimHash]] = {"minhash": MinHash, "simhash": SimHash}
 _KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
 
 
@@ -95,6 +99,12 @@ def in_words(description: Mapping[str, Any]) -> str:
     return f"{description['name']} {description.get('version', '')} ({', '.join(shown)})"
 
 
+def usual_group(description: Mapping[str, Any]) -> str:
+    """Return how to group near-duplicates of a fingerprinter, which this fpstore may not know."""
+    inner = description.get("parameters", {}).get("fingerprinter")
+    return usual_group(inner) if inner is not None else _KNOWN.get(description["name"], Fingerprinter).usual_group
+
+
 def _checked(description: Mapping[str, Any]) -> tuple[str, int, Mapping[str, Any]]:
     if not isinstance(description, Mapping) or set(description) != {"name", "version", "parameters"}:
         raise InputError(
@@ -131,13 +141,13 @@ def _kind(name: str, version: int) -> type[Fingerprinter[Any]]:
 MOST_WEIGHTS_BYTES = 1 << 22  # the most features have about a megabyte
 
 
-def packed_weights(simhash: SimHash) -> bytes:
+def packed_weights(maker: TextHash) -> bytes:
     """Return the contents of a file: the description of a fingerprinter, on one line."""
-    return json.dumps(simhash.describe()).encode() + b"\n"
+    return json.dumps(maker.describe()).encode() + b"\n"
 
 
-def read_weights(path: str | os.PathLike[str], width: int) -> SimHash:
-    """Return the fingerprinter in a file of learnt weights, for fingerprints of some width.
+def read_weights(path: str | os.PathLike[str], width: int | None = None) -> TextHash:
+    """Return the fingerprinter in a file of learnt weights, for fingerprints of some width, by default its own.
 
     ``fpstore weights`` has written the file, or it is the JSON of ``SimHash(...).learn_weights(...).describe()``. Hashes that the
     kernel does not make are others for each width above 64.
@@ -151,9 +161,11 @@ def read_weights(path: str | os.PathLike[str], width: int) -> SimHash:
         raise FormatVersionError(f"{name}: {error}", path=read) from None
     except (ValueError, RecursionError, InputError):
         found = None
-    if not isinstance(found, SimHash) or found.weights is None:
+    if not isinstance(found, TextHash) or found.weights is None:
         raise InputError(f"{name}: is no file of learnt weights: make one with fpstore weights", path=read)
-    if found.hash not in IN_KERNEL and max(found.width, WORD_BITS) != max(width, WORD_BITS):
+    if width is None:
+        return found
+    if isinstance(found, SimHash) and found.hash not in IN_KERNEL and max(found.width, WORD_BITS) != max(width, WORD_BITS):
         raise InputError(
             f"{name}: its weights are for {found.width} bits, and {found.hash} has other features for {width}: "
             "learn them with this --width",

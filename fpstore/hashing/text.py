@@ -1,13 +1,13 @@
-"""Simhash: fingerprints of texts and of weighted features."""
+"""How texts become weighted features: what `SimHash` and `MinHash` share."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fpstore.base.arguments import check_choice, check_whole, is_iterable
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import Fingerprinter, Hashed, batches_of_texts, not_text
+from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed, batches_of_texts, not_text
 from fpstore.hashing.features import (
     HASHES,
     IN_KERNEL,
@@ -34,7 +34,6 @@ from fpstore.hashing.normal import CharTables, Encoded, Made, NormalForm, char_m
 from fpstore.hashing.weights import FeatureWeights
 
 _MAX_SIZE = 255
-_MOST_BATCHED = 50  # the largest integer weight that is added up in batches, as the package simhash does
 # Parameters that say how a text is cut into pieces, which a tokenizer does instead.
 _OF_PIECES = ("shingle", "size", "normalize", "case", "punctuation", "marks", "digits", "spaces", "stop_words")
 _ONE_FIELD = np.ones(1, np.uint32)
@@ -43,92 +42,8 @@ WeightedFeatures = Mapping[str, float] | Iterable[str | tuple[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimHash(Fingerprinter[str | WeightedFeatures]):
-    r"""Simhash of texts: the similarity-preserving fingerprint of near-duplicate detection.
-
-    A text is cut into overlapping *shingles*. Each is hashed, and bit i of the fingerprint is 1 if the shingles whose hashes have
-    bit i weigh more than half of all (a tie gives 0). A small edit changes few shingles and so flips few bits; unrelated texts
-    differ in about half of the bits.
-
-    An item may also be a list of features, or a mapping of features to weights, or pairs of both, such as keywords with their
-    TF-IDF: these are hashed as they are, and `weighting` and `weights` do not apply to them. A feature without a weight counts 1.
-
-    Version 1 is, exactly: the text becomes its normal form, as `fpstore.hashing.normal.NormalForm` says. Units are the parts of
-    the normal form between spaces (words), or its characters. With ``shingle="auto"``, each character of a script that is written
-    without spaces (Chinese, Japanese, Thai) is a word of its own. A shingle is `size` successive units, words with spaces between
-    them, in UTF-8, a lone surrogate as three bytes (``surrogatepass``). A text of fewer units than `size` is one shingle. A text
-    without units has no fingerprint; `is_empty` finds such texts. The first 64 bits of the hash are XXH64 with the
-    seed, if `hash` says no other; `fpstore.hashing.features.rows_of` has the rest.
-
-    The Unicode tables come from the running Python: two versions of Python may give different fingerprints to a text with
-    characters that one of them does not know.
-
-    Parameters
-    ----------
-    shingle : {"auto", "words", "chars"}
-        The unit of a shingle: words (characters in scripts without spaces), only words, or characters.
-    size : int
-        Units in a shingle, 1 to 255.
-    weighting : {"count", "log", "set"}
-        The weight of a shingle: how often it occurs; the number of binary digits of that, which is 1 + floor(log2); or 1. Beside
-        `weights`, or with several fields, XXH64 and FNV-1a have a shingle count at most 2^24 times in a text.
-        Weights that a tokenizer gives are taken as they are, and added up where a feature has several.
-    width : int
-        Bits of a fingerprint: 32, 64, 128 or 256.
-    hash : {"xxh64", "fnv1a", "md5", "blake2b"} or callable
-        The hash of a shingle. MD5 and BLAKE2b take about a microsecond for each shingle; MD5 has up to 128 bits. A callable takes
-        the UTF-8 of a shingle and returns bytes or an integer, whose last `width` bits count; a store cannot remember it.
-    seed : int
-        Seed of XXH64, or key of BLAKE2b, 0 to 2^64 - 1.
-    normalize : bool
-        Whether to apply the Unicode form NFKC.
-    case : {"fold", "lower", "keep"}
-        Fold case, change to lower case, or neither.
-    punctuation : {"space", "keep", "remove"}
-        What becomes of characters that are neither word characters nor white space: a space, themselves, or nothing.
-    marks : {"keep", "punctuation"}
-        Whether combining marks, such as the vowel signs of Hindi, are word characters or punctuation.
-    digits : {"keep", "zero"}
-        ``"zero"`` makes all decimal digits alike, so that texts that differ in dates and counts only are the same.
-    spaces : {"single", "remove"}
-        What becomes of white space: a single space, or nothing. ``"remove"`` is for characters only.
-    stop_words : iterable of str
-        If there are any, only shingles with one of them count: adverts and menus have few (Theobald, Siddharth, Paepcke,
-        *SpotSigs*, SIGIR 2008). Words only. They are brought to their normal form: ``"Don't"`` stands for "don" and "t".
-    weights : FeatureWeights, optional
-        Weights of shingles, by which the others are multiplied; see `learn_weights`.
-    tokenizer : {"jieba", "unicode"} or callable, optional
-        Cuts the text into features. ``"unicode"`` finds the words of Unicode Standard Annex 29 (package regex), and `size`
-        makes shingles of them. ``"jieba"`` finds Chinese keywords with TF-IDF weights of 1 to 5 (package jieba), each a feature.
-        A callable takes the text and returns features, or pairs of a feature and a weight; a store cannot remember it. These two
-        take the text as it is, so parameters of shingles and of the normal form are refused beside them.
-    order : {"sorted", "given"}
-        The order in which weights are added, which decides how floats are rounded. By hash and weight, so that features may
-        come in any order; or as they are given, with integers up to 50 added up in batches of 200, as the package simhash does.
-
-    Raises
-    ------
-    InputError
-        A parameter has the wrong type, is out of range, or does not go with another; or a package is not installed.
-
-    Notes
-    -----
-    M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002; as used by G. Manku,
-    A. Jain, A. Das Sarma, *Detecting near-duplicates for web crawling*, WWW 2007, section 2.
-
-    Examples
-    --------
-    >>> from fpstore.hashing import SimHash
-    >>> simhash = SimHash()
-    >>> a = simhash.fingerprint("the quick brown fox jumps over the lazy dog")
-    >>> a == simhash.fingerprint("The quick brown fox -- jumps over the lazy dog!")
-    True
-    >>> (a ^ simhash.fingerprint("the quick brown fox jumps over the lazy cat")).bit_count()
-    6
-    """
-
-    name: ClassVar[str] = "simhash"
-    version: ClassVar[int] = 1
+class TextHash(Fingerprinter[str | WeightedFeatures]):
+    """What fingerprints of texts have in common: how a text becomes features with weights. `SimHash` describes the parameters."""
 
     shingle: str = "auto"
     size: int = 1
@@ -145,17 +60,15 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
     stop_words: tuple[str, ...] = ()
     weights: FeatureWeights | None = None
     tokenizer: str | Tokenizer | None = None
-    order: str = "sorted"
 
     def __post_init__(self) -> None:
         check_choice(self.shingle, ("auto", "words", "chars"), "shingle")
-        check_choice(self.order, ("sorted", "given"), "order")
         check_choice(self.weighting, ("count", "log", "set"), "weighting")
         if not callable(self.hash):
             check_choice(self.hash, tuple(HASHES), "hash")
         self._keep(size=check_whole(self.size, 1, _MAX_SIZE, "size"), seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))
         self._keep(width=check_width(self.width).bits)
-        check_hash(self.hash, self.width, self.seed)
+        check_hash(self.hash, self._hash_bits, self.seed)
         self._keep(stop_words=_words(self.stop_words))
         if isinstance(self.weights, Mapping):
             self._keep(weights=FeatureWeights.of_json(self.weights))
@@ -174,34 +87,6 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         _ = self._form
         if self.stop_words and not self._stop_units:
             raise InputError(f"no word is left of the stop words {show(self.stop_words)}", got=self.stop_words)
-
-    @classmethod
-    def of_simhash_package(cls, width: int = 64, hashfunc: Hash | None = None) -> SimHash:
-        """Return a fingerprinter that equals ``Simhash(value, width, hashfunc=hashfunc)`` of the package ``simhash``.
-
-        They are the same bit for bit. Values are texts, lists of features, pairs of a feature and a weight, and mappings of
-        features to weights. Weights are integers from 0, or floats. The fingerprints differ where the package has a negative
-        integer count nothing for the bits, gives a feature without a weight the weight of the pair before it, or adds floats of
-        NumPy of 32 bits in 32 bits.
-
-        Parameters
-        ----------
-        width : int
-            32, 64 or 128; with a `hashfunc` of 256 bits also 256.
-        hashfunc : callable, optional
-            As ``hash`` of `SimHash`; by default MD5.
-
-        Examples
-        --------
-        >>> from fpstore.hashing import SimHash
-        >>> SimHash.of_simhash_package().fingerprint([("aaa", 1), ("bbb", 1)])
-        57087923692560392
-        """
-        return cls(
-            shingle="chars", size=4, weighting="count", hash=hashfunc or "md5", width=width,
-            normalize=False, case="lower", punctuation="remove", marks="punctuation", spaces="remove",
-            order="given",
-        )  # fmt: skip
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -251,7 +136,23 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
             found = {feature: weight * int(times) for (feature, weight), times in zip(found.items(), learnt, strict=True)}
         return found
 
-    def learn_weights(self, texts: Iterable[str], most: int = 4096) -> SimHash:
+    def feature_sets(self, items: Sequence[str]) -> FeatureSets:
+        """Return the features of some texts as sets; see `Fingerprinter.feature_sets`."""
+        return self.feature_sets_of_rows([(text,) for text in items], 1)
+
+    def feature_sets_of_rows(self, rows: Sequence[Sequence[str | None]], fields: int) -> FeatureSets:
+        """Return the features of rows of texts as sets."""
+        if self._in_kernel:
+            find = self._kernel_features(np.ones(fields, np.uint32)).sets
+            return FeatureSets(*char_map(self._form).sets([text or "" for row in rows for text in row], find, fields))
+        sets = [self._keys({feature for text in row for feature in self.features(text or "")}) for row in rows]
+        halves = [np.unique(keys.astype(np.uint32)) for keys in sets]
+        return FeatureSets(np.concatenate([np.empty(0, np.uint32), *halves]), np.array(list(map(len, halves)), np.int64))
+
+    def check_fields(self, weights: Mapping[str, int]) -> None:
+        """Raise InputError if rows with fields of these weights have no fingerprint of this kind."""
+
+    def learn_weights(self, texts: Iterable[str], most: int = 4096) -> Self:
         """Return a fingerprinter that weighs features by how rare they are in a sample of the corpus.
 
         Parameters
@@ -264,7 +165,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
 
         Returns
         -------
-        SimHash
+        SimHash or MinHash
             The same one with `weights`.
 
         Raises
@@ -274,7 +175,7 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         """
         return self.learn_from_rows(([text] for text in texts), most)
 
-    def learn_from_rows(self, rows: Iterable[Sequence[str | None]], most: int = 4096) -> SimHash:
+    def learn_from_rows(self, rows: Iterable[Sequence[str | None]], most: int = 4096) -> Self:
         """Return a fingerprinter with weights from documents that have several texts: see `learn_weights`."""
         plain = replace(self, weights=None)
         features = ({feature for text in row if text is not None for feature in plain.features(text)} for row in rows)
@@ -310,15 +211,29 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         )
 
     @property
+    def _hash_bits(self) -> int:
+        """Bits of the hash of a feature that are used."""
+        return self.width
+
+    @property
     def _in_kernel(self) -> bool:
         return self.tokenizer is None and self.hash in IN_KERNEL
 
     def _by_kernel(self, texts: Sequence[str], fields: Counts) -> Hashed:
-        rows, known = char_map(self._form).hashed(texts, partial(self._kernel_rows, fields=fields), len(fields))
+        features = self._kernel_features(fields)
+        rows, known = char_map(self._form).hashed(texts, lambda some, tables: self._of_texts(features, some, tables), len(fields))
         return Hashed(rows & unused_mask(Width(self.width)) if self.width < 64 else rows, known)
 
+    @abstractmethod
+    def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
+        """Have the kernel make fingerprints of texts."""
+
+    @abstractmethod
+    def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
+        """Return the fingerprint of features with weights, which may come more than once, as a row; None if there are none."""
+
     def _of_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
-        found = [self._signs(features) for features in items]
+        found = [self._row_of(list(features)) for features in items]
         empty = Width(self.width).rows([0])
         rows = np.concatenate([empty if row is None else row for row in found]) if found else empty[:0]
         return Hashed(rows, np.array([row is not None for row in found], bool))
@@ -345,19 +260,18 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
 
     def _keys(self, features: Iterable[str]) -> Words:
         """Return the first words of the hashes of features, by which their weights are known."""
-        rows = rows_of(features, self.hash, self.seed, Width(max(self.width, 64)))
+        rows = rows_of(features, self.hash, self.seed, Width(max(self._hash_bits, 64)))
         return np.ascontiguousarray(rows if rows.ndim == 1 else rows[:, 0])
 
-    def _kernel_rows(self, texts: Encoded, tables: CharTables, fields: Counts = _ONE_FIELD) -> Made:
+    def _kernel_features(self, fields: Counts) -> _kernel.TextFeatures:
         none = np.empty(0, np.uint64)
         hashes, weights, other = none, np.empty(0, np.uint32), 1
         if self.weights is not None:
             hashes, weights, other = self.weights.hashes, self.weights.weights, self.weights.other
-        return Made(*_kernel.simhash(
-            *texts, tables.ascii, tables.pages, tables.entries, tables.pool, self.shingle != "chars",
-            self.size, self.weighting, str(self.hash), self.seed, Width(self.width).words,
+        return _kernel.TextFeatures(
+            self.shingle != "chars", self.size, self.weighting, str(self.hash), self.seed, Width(self.width).words,
             hashes, weights, other, self._stops if self.stop_words else none, fields,
-        ))  # fmt: skip
+        )  # fmt: skip
 
     def _pieces(self, text: str) -> Iterator[str | tuple[str, float]]:
         """Yield the features of a text as they occur; a feature with a weight comes as a pair."""
@@ -370,26 +284,6 @@ class SimHash(Fingerprinter[str | WeightedFeatures]):
         else:
             form = self._form.of(text)
         yield from shingles(form, self.shingle != "chars", self.size, self._stop_units)
-
-    def _signs(self, features: Iterable[tuple[str, float]]) -> Words | None:
-        """Return the fingerprint of weighted features as a row; None if there are none."""
-        pairs = list(features)
-        if not pairs:
-            return None
-        width = Width(self.width)
-        rows = rows_of((feature for feature, _ in pairs), self.hash, self.seed, width)
-        weights = np.array([weight for _, weight in pairs], np.float64)
-        if not math.isfinite(sum(map(abs, weights.tolist()))):
-            raise InputError("the sum of the magnitudes of the weights is not finite: scale them down")
-        # Sums of floats depend on the order of their terms.
-        batched = np.zeros(len(pairs), np.uint8)
-        if self.order == "given":
-            batched[:] = [isinstance(weight, int) and weight <= _MOST_BATCHED for _, weight in pairs]
-        else:
-            order = np.lexsort((weights, *rows.reshape(len(rows), -1).T))
-            rows, weights = np.ascontiguousarray(rows[order]), weights[order]
-        signs: Words = _kernel.simhash_weighted(rows, weights, batched, width.words)
-        return signs & unused_mask(width) if width.bits < 64 else signs
 
 
 def _words(words: object) -> tuple[str, ...]:

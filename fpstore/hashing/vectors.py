@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Flags
-from fpstore.base.arguments import check_whole
-from fpstore.errors import InputError, show
+from fpstore.base.arguments import check_number, check_whole
+from fpstore.hashing.base import at_most, least_radius
 from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.vector_base import Block, VectorFingerprinter, packed
 
@@ -136,10 +135,7 @@ class HyperplaneHash(VectorFingerprinter):
         >>> HyperplaneHash(dimension=384, width=256).radius(0.95, 0.99)
         38
         """
-        if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
-            raise InputError(f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}", got=recall)
-        share = share_of_bits(cosine)
-        return next((radius for radius in range(self.width) if at_most(radius, self.width, share) >= float(recall)), self.width)
+        return least_radius(recall, self.width, share_of_bits(cosine))
 
     def _problem(self, values: Array) -> str:
         kind, size = values.dtype.kind, values.dtype.itemsize
@@ -170,12 +166,4 @@ class HyperplaneHash(VectorFingerprinter):
 
 def share_of_bits(cosine: object) -> float:
     """Return the probability that a bit differs, which is the angle in half turns; InputError if the value is no cosine."""
-    if isinstance(cosine, bool) or not isinstance(cosine, Real) or not -1 <= float(cosine) <= 1:
-        raise InputError(f"cosine must be a number from -1 to 1, got {show(cosine)}", got=cosine)
-    return math.acos(float(cosine)) / math.pi
-
-
-def at_most(radius: int, width: int, share: float) -> float:
-    """Return the probability that at most ``radius`` of ``width`` independent bits differ, each with this probability."""
-    terms = (math.comb(width, count) * share**count * (1 - share) ** (width - count) for count in range(radius + 1))
-    return min(math.fsum(terms), 1.0)
+    return math.acos(check_number(cosine, -1, 1, "cosine")) / math.pi

@@ -3,6 +3,7 @@
 import sys
 import threading
 import unicodedata
+from functools import partial
 
 import numpy as np
 import pytest
@@ -40,10 +41,14 @@ def simhash_of(form):
     )  # fmt: skip
 
 
+def in_one_call(simhash, texts, tables):
+    return simhash._of_texts(simhash._kernel_features(np.ones(1, np.uint32)), texts, tables)
+
+
 def by_python(simhash, texts):
     """Return fingerprints of texts whose normal forms Python has made."""
     forms = encoded([simhash._form.of(text) for text in texts])
-    made = simhash._kernel_rows(forms, AS_THEY_ARE)
+    made = in_one_call(simhash, forms, AS_THEY_ARE)
     assert len(made.missing) == len(made.lines) == 0
     return made.rows.tolist(), (made.states == 0).tolist()
 
@@ -57,7 +62,7 @@ def handed_back(text):
     """Return whether the kernel leaves the normal form of a text to Python."""
     simhash = SimHash()
     simhash.hashed([text])  # makes the tables
-    made = simhash._kernel_rows(encoded([text]), normal.char_map(simhash._form)._tables)
+    made = in_one_call(simhash, encoded([text]), normal.char_map(simhash._form)._tables)
     assert len(made.missing) == 0
     assert len(made.lines) == (made.states.tolist() == [2])
     return made.states.tolist() == [2]
@@ -194,7 +199,7 @@ def test_threads_that_meet_new_characters_at_once():
 
     def work(shift):
         some, of_some = texts[shift:] + texts[:shift], wanted[shift:] + wanted[:shift]
-        found.append([chars.hashed([text], simhash._kernel_rows)[0].tolist()[0] for text in some] == of_some)
+        found.append([chars.hashed([text], partial(in_one_call, simhash))[0].tolist()[0] for text in some] == of_some)
 
     threads = [threading.Thread(target=work, args=(shift,)) for shift in (0, 100, 400, 900)]
     for thread in threads:
@@ -211,7 +216,7 @@ def test_the_kernel_refuses_what_it_would_read_outside():
     text, offsets = "\u00e9".encode(), np.array([0, 2], np.uint64)
 
     def call(table=table, pages=pages, entries=entries, pool=b"abcde"):
-        return _kernel.simhash(text, offsets, table, pages, entries, pool, *given)
+        return _kernel.TextFeatures(*given).simhash(text, offsets, table, pages, entries, pool)
 
     assert call()[2].tolist() == [0]
     pages[0] = 0

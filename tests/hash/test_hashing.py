@@ -2,7 +2,6 @@
 
 import math
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,10 +14,8 @@ from hypothesis import strategies as st
 from simhash_oracle import oracle, shingles_of, weights_of
 from speeds import crossed, slow
 
-from fpstore import _kernel
 from fpstore.errors import InputError
 from fpstore.hashing import SimHash
-from fpstore.hashing import text as text_module
 
 
 def xxh64(text, seed=0):
@@ -179,11 +176,12 @@ def test_texts_reach_the_kernel_in_bounded_batches_and_keep_their_order(monkeypa
             pulled.append(i)
             yield f"word{i} " * 700
 
-    def record(text, offsets, *rest):
-        batches.append((len(text), len(offsets) - 1, len(pulled)))
-        return _kernel.simhash(text, offsets, *rest)
+    def record(simhash, features, given, tables):
+        batches.append((len(given.data), len(given.offsets) - 1, len(pulled)))
+        return of_texts(simhash, features, given, tables)
 
-    monkeypatch.setattr(text_module, "_kernel", SimpleNamespace(simhash=record))
+    of_texts = SimHash._of_texts
+    monkeypatch.setattr(SimHash, "_of_texts", record)
     found = SimHash(size=1).fingerprints(texts(), threads=1)
     assert found.tolist() == [xxh64(f"word{i}") for i in range(600)]
     assert len(batches) > 2

@@ -131,7 +131,7 @@ def test_rows_of_wrong_types_are_refused():
 
 def test_parameters_are_checked():
     for fingerprinter, weights, message in (
-        (LongestSentences(), {"a": 1, "b": 1}, "need SimHash, .* got LongestSentences"),
+        (LongestSentences(), {"a": 1, "b": 1}, "need SimHash or MinHash, .* got LongestSentences"),
         (SimHash(), {}, "got {}"),
         (SimHash(), ["a", "b"], "a mapping such as"),
         (SimHash(), {"": 1}, "name of a column.* got ''"),

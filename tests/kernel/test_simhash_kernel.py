@@ -24,7 +24,7 @@ def kernel(text, offsets, tables=AS_THEY_ARE, **given):
         "weights": np.empty(0, np.uint32), "other_weight": 1, "stops": none,
         "fields": np.ones(1, np.uint32),
     } | given  # fmt: skip
-    return _kernel.simhash(text, offsets, tables.ascii, tables.pages, tables.entries, tables.pool, **values)
+    return _kernel.TextFeatures(**values).simhash(text, offsets, *tables)
 
 
 def test_the_kernel_checks_its_arguments():

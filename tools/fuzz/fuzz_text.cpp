@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "input.hpp"
+#include "text/minhash.hpp"
 #include "text/simhash.hpp"
 
 using namespace fpstore;
@@ -150,10 +151,10 @@ void check_lines(const std::string& text, const std::vector<uint64_t>& lines, co
 }
 
 using Sums = std::array<int64_t, 64 * kMostRowWords>;
+using Weighed = std::map<uint64_t, uint64_t>;  // features of a row, with their weights
 
-// Adds the features of a text. Returns what they weigh.
-uint64_t slow_sums(const std::string& form, const SimhashOptions& options, const std::vector<uint64_t>& stops, uint64_t times,
-                   Sums* sums) {
+// Adds the features of a text.
+void slow_features(const std::string& form, const TextOptions& options, const std::vector<uint64_t>& stops, uint64_t times, Weighed* all) {
   const std::vector<std::string> units = units_of(form, options.words);
   const auto hash_of = [&](const std::string& text) {
     return feature_hash(options.hash, reinterpret_cast<const uint8_t*>(text.data()), text.size(), options.seed);
@@ -170,22 +171,56 @@ uint64_t slow_sums(const std::string& form, const SimhashOptions& options, const
     }
     if (stop) ++counts[hash_of(shingle)];
   }
-  uint64_t total = 0;
   for (const auto& [hash, count] : counts) {
     uint64_t weight = count;
     if (options.counting == Counting::distinct) weight = 1;
     if (options.counting == Counting::log)
       for (weight = 0; count >> weight;) ++weight;
-    uint64_t factor = options.weights.other, words[kMostRowWords];
+    uint64_t factor = options.weights.other;
     for (size_t i = 0; i < options.weights.count; ++i)
       if (options.weights.hashes[i] == hash) factor = options.weights.weights[i];
-    weight *= factor * times;
-    total += weight;
-    feature_row(hash, options.row_words, words);
-    for (unsigned b = 0; b < 64 * options.row_words; ++b)
-      (*sums)[b] += words[b / 64] >> b % 64 & 1 ? static_cast<int64_t>(weight) : -static_cast<int64_t>(weight);
+    if (weight *= factor * times) (*all)[hash] += weight;
   }
-  return total;
+}
+
+// The simhash of weighted features.
+std::vector<uint64_t> slow_simhash(const Weighed& features, unsigned row_words) {
+  Sums sums{};
+  for (const auto& [hash, weight] : features) {
+    uint64_t words[kMostRowWords];
+    feature_row(hash, row_words, words);
+    for (unsigned b = 0; b < 64 * row_words; ++b)
+      sums[b] += words[b / 64] >> b % 64 & 1 ? static_cast<int64_t>(weight) : -static_cast<int64_t>(weight);
+  }
+  std::vector<uint64_t> row(row_words);
+  for (unsigned b = 0; b < 64 * row_words; ++b) row[b / 64] |= uint64_t{sums[b] > 0} << b % 64;
+  return row;
+}
+
+// The MinHash of features, of those of a set one function after the other.
+std::vector<uint64_t> slow_minhash(const Weighed& features, bool of_sets, uint64_t seed, unsigned row_words) {
+  std::vector<uint64_t> row(row_words), hashes;
+  std::vector<double> weights;
+  for (const auto& [hash, weight] : features) {
+    hashes.push_back(hash);
+    weights.push_back(static_cast<double>(weight));
+  }
+  if (!of_sets) {
+    minhash_features(hashes.data(), weights.data(), hashes.size(), seed, row_words, row.data());
+    return row;
+  }
+  for (unsigned i = 0; i < 64 * row_words; ++i) {
+    const uint64_t word = xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + i * xxh::kP1);
+    uint32_t least = UINT32_MAX;
+    for (const uint64_t hash : hashes) {
+      const uint32_t value = static_cast<uint32_t>(hash) * (static_cast<uint32_t>(word) | 1) + static_cast<uint32_t>(word >> 32);
+      least = std::min(least, value);
+    }
+    least = (least ^ least >> 16) * 0x85EBCA6Bu;
+    least = (least ^ least >> 13) * 0xC2B2AE35u;
+    row[i / 64] |= uint64_t{least >> 31} << (63 - i % 64);
+  }
+  return row;
 }
 
 struct Found {
@@ -193,12 +228,12 @@ struct Found {
   std::vector<TextState> states;
 };
 
-Found hashed(const Map& map, const std::string& texts, const std::vector<uint64_t>& offsets, unsigned rows, const SimhashOptions& options,
-             UnknownForms* unknown) {
+Found hashed(bool (*make)(const Texts&, const TextOptions&, const TextResults&), const Map& map, const std::string& texts,
+             const std::vector<uint64_t>& offsets, unsigned rows, const TextOptions& options, UnknownForms* unknown) {
   const std::unique_ptr<uint8_t[]> bytes(new uint8_t[texts.size()]);  // in memory of just that size
   std::copy(texts.begin(), texts.end(), bytes.get());
   Found found{std::vector<uint64_t>(rows * options.row_words), std::vector<TextState>(rows)};
-  REQUIRE(simhash_texts(map.view(), bytes.get(), offsets.data(), rows, options, found.rows.data(), found.states.data(), unknown));
+  REQUIRE(make({map.view(), bytes.get(), offsets.data(), rows}, options, {found.rows.data(), found.states.data(), unknown}));
   return found;
 }
 
@@ -206,17 +241,17 @@ Found hashed(const Map& map, const std::string& texts, const std::vector<uint64_
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
-  SimhashOptions options{};
+  TextOptions options{};
   options.words = input.byte() & 1;
   options.length = 1 + input.byte() % 4;
   options.counting = static_cast<Counting>(input.byte() % 3);
   options.hash = static_cast<FeatureHash>(input.byte() % 2);
   options.seed = input.byte();
   options.row_words = 1u << input.byte() % 3;
-  const bool valid = input.byte() % 4, weighted = input.byte() % 2, stopped = input.byte() % 4 == 0;
+  const bool minhash = input.byte() & 1, valid = input.byte() % 4, weighted = input.byte() % 2, stopped = input.byte() % 4 == 0;
   const unsigned rows = 1 + input.byte() % 3;
   std::vector<uint32_t> fields(1 + input.byte() % 3);
-  for (uint32_t& weight : fields) weight = 1 + input.word(2) % kMostWeight;
+  for (uint32_t& weight : fields) weight = fields.size() > 1 ? 1 + input.word(2) % kMostWeight : 1;
   options.field_count = static_cast<unsigned>(fields.size());
   options.field_weights = fields.data();
   fuzz::Input drawn = input;
@@ -244,29 +279,32 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.stops = stops.data();
   options.stop_count = stops.size();
 
+  const auto make = minhash ? minhash_texts : simhash_texts;
   UnknownForms unknown;
-  const Found found = hashed(map, whole, offsets, rows, options, &unknown);
+  const Found found = hashed(make, map, whole, offsets, rows, options, &unknown);
   if (!valid) return 0;
   check_lines(whole, unknown.lines, offsets);
   std::string settled;
   std::vector<uint64_t> settled_offsets{0};
-  std::vector<Sums> sums(rows, Sums{});
-  std::vector<uint64_t> totals(rows);
+  std::vector<Weighed> features(rows);
   for (size_t i = 0; i < points.size(); ++i) {
     const SlowText text = slow_text(map, points[i]);
     const size_t row = i / fields.size(), field = i % fields.size();
     if (!text.readable) REQUIRE(found.states[row] == TextState::unknown);
-    totals[row] += slow_sums(text.form, options, stops, fields.size() > 1 ? fields[field] : 1, &sums[row]);
+    slow_features(text.form, options, stops, fields[field], &features[row]);
     settled += text.settled;
     settled_offsets.push_back(settled.size());
   }
   const size_t lines = unknown.lines.size();
-  const Found of_settled = hashed(map, settled, settled_offsets, rows, options, &unknown);
+  const Found of_settled = hashed(make, map, settled, settled_offsets, rows, options, &unknown);
   REQUIRE(unknown.lines.size() == lines);
   for (unsigned i = 0; i < rows; ++i) {
-    REQUIRE(of_settled.states[i] == (totals[i] ? TextState::known : TextState::empty));
-    for (unsigned b = 0; totals[i] && b < 64 * options.row_words; ++b)
-      REQUIRE((of_settled.rows[i * options.row_words + b / 64] >> b % 64 & 1) == uint64_t{sums[i][b] > 0});
+    REQUIRE(of_settled.states[i] == (features[i].empty() ? TextState::empty : TextState::known));
+    if (!features[i].empty()) {
+      const auto row = minhash ? slow_minhash(features[i], options.is_set(), options.seed, options.row_words)
+                               : slow_simhash(features[i], options.row_words);
+      REQUIRE(std::equal(row.begin(), row.end(), of_settled.rows.begin() + i * options.row_words));
+    }
     if (found.states[i] == TextState::unknown) continue;
     REQUIRE(found.states[i] == of_settled.states[i]);
     for (unsigned w = i * options.row_words; w < (i + 1) * options.row_words; ++w) REQUIRE(found.rows[w] == of_settled.rows[w]);

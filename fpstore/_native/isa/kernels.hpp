@@ -6,6 +6,7 @@
 #include "isa/runtime.hpp"
 #include "search/request.hpp"
 #include "search/sink.hpp"
+#include "text/minima_request.hpp"
 
 namespace fpstore {
 
@@ -49,11 +50,12 @@ struct Kernels {
 struct ColumnKernels;  // columns/request.hpp
 struct PairKernels;    // pairs/request.hpp
 
-// The kernels of an instruction set: for each width, of column tables, of joins.
+// The kernels of an instruction set: for each width, of column tables, of joins, of MinHash.
 struct KernelSets {
   Kernels bits_32, bits_64, bits_128, bits_256;
   const ColumnKernels* columns;
   const PairKernels* pairs;
+  LowerMinima lower_minima;
 };
 extern const KernelSets kScalar;
 extern const KernelSets kAvx2;
@@ -69,6 +71,7 @@ constexpr const char* kSetNames[] = {"scalar", "avx2", "avx512", "neon"};
 const Kernels& kernels(unsigned width);
 const ColumnKernels& column_kernels();
 const PairKernels& pair_kernels();
+LowerMinima lower_minima_in_use();
 const char* wanted_isa();  // FPSTORE_ISA, empty when it is not set
 const KernelSets* kernels_named(const char* name);
 bool select_kernels(const char* name);

@@ -1,5 +1,9 @@
 // Fingerprints of texts.
+#include <limits>
+
 #include "python/module.hpp"
+#include "text/feature_sets.hpp"
+#include "text/minhash.hpp"
 #include "text/simhash.hpp"
 
 namespace fpstore {
@@ -8,11 +12,11 @@ namespace {
 
 using Places = Array<const int32_t>;
 
-// Texts, or other byte strings: string i is at [offsets[i], offsets[i + 1]). Returns how many there are.
-size_t count_of_texts(const nb::bytes& text, const Words& offsets) {
+// Spans of a column: span i is at [offsets[i], offsets[i + 1]). Returns how many there are.
+size_t count_of_spans(size_t size, const Words& offsets) {
   need(offsets.size(), "offsets have a start");
   for (size_t i = 0; i + 1 < offsets.size(); ++i) need(offsets.data()[i] <= offsets.data()[i + 1], "offsets descend");
-  need(offsets.data()[offsets.size() - 1] <= text.size(), "offsets run past the text");
+  need(offsets.data()[offsets.size() - 1] <= size, "offsets run past the text");
   return offsets.size() - 1;
 }
 
@@ -56,41 +60,90 @@ void check_weights(const Counts& weights, const char* rule) {
   for (size_t i = 0; i < weights.size(); ++i) need(weights.data()[i] >= 1 && weights.data()[i] <= kMostWeight, rule);
 }
 
-// (fingerprints, what became of each row, missing pages of the map, bounds of lines of unknown form); see text/simhash.hpp.
-nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, bool words, unsigned length,
-                  const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words, Words weighted, Counts weights,
-                  uint32_t other_weight, Words stops, Counts fields) {
-  const size_t texts = count_of_texts(text, offsets);
-  need(fields.size() && texts % fields.size() == 0, "a row has a text for each field");
-  check_weights(fields, "the weight of a field is 1 to 65535");
-  check_weights(weights, "the weight of a feature is 1 to 65535");
-  need(other_weight >= 1 && other_weight <= kMostWeight, "the weight of other features is 1 to 65535");
-  const size_t n = texts / fields.size();
-  const CharMap map = char_map(ascii, pages, entries, pool);
-  need(length >= 1, "shingle length is at least 1");
-  need(weighted.size() == weights.size(), "a weight for each feature");
-  check_ascending(weighted, "hashes of weighted features ascend");
-  check_ascending(stops, "hashes of stop words ascend");
-  const SimhashOptions options{
-      words, length, counting_named(counting), hash_named(hash), seed, checked_row_words(row_words),
-      {weighted.data(), weights.data(), weighted.size(), other_weight}, stops.data(), stops.size(), static_cast<unsigned>(fields.size()),
-      fields.data()};
-  Buffer<uint64_t> rows(n * row_words);
-  Buffer<uint8_t> states(n);
-  UnknownForms unknown;
-  const bool fine = without_gil([&] {
-    return simhash_texts(map, data_of(text), offsets.data(), n, options, rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown);
-  });
-  if (!fine) raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones");
-  std::vector<uint32_t> missing;
-  for (uint32_t page = 0; page < unknown.pages.size(); ++page)
-    if (unknown.pages[page]) missing.push_back(page);
-  return nb::make_tuple(rows.array(n, row_words), states.array(n), array_of(missing), array_of(unknown.lines, 2));
+// How rows of texts become features with weights, and what is made of these. A method takes texts with the map of their characters, and
+// returns (words of each row, what became of each row, missing pages of the map, bounds of lines of unknown form); see text/rows.hpp.
+class TextFeatures {
+ public:
+  TextFeatures(bool words, unsigned length, const std::string& counting, const std::string& hash, uint64_t seed, unsigned row_words,
+               Words weighted, Counts weights, uint32_t other_weight, Words stops, Counts fields)
+      : weighted_(weighted), stops_(stops), weights_(weights), fields_(fields) {
+    need(length >= 1, "shingle length is at least 1");
+    need(fields.size(), "a row has a text for each field");
+    need(weighted.size() == weights.size(), "a weight for each feature");
+    check_weights(fields, "the weight of a field is 1 to 65535");
+    check_weights(weights, "the weight of a feature is 1 to 65535");
+    need(other_weight >= 1 && other_weight <= kMostWeight, "the weight of other features is 1 to 65535");
+    check_ascending(weighted, "hashes of weighted features ascend");
+    check_ascending(stops, "hashes of stop words ascend");
+    options_ = {words, length, counting_named(counting), hash_named(hash), seed, checked_row_words(row_words),
+                {weighted_.data(), weights_.data(), weighted_.size(), other_weight}, stops_.data(), stops_.size(),
+                static_cast<unsigned>(fields_.size()), fields_.data()};
+  }
+
+  nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
+    return made(simhash_texts, options_, text, offsets, char_map(ascii, pages, entries, pool));
+  }
+  nb::tuple minhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
+    return made(minhash_texts, options_, text, offsets, char_map(ascii, pages, entries, pool));
+  }
+  // Before the tuple, the features of all rows; see text/feature_sets.hpp.
+  nb::tuple sets(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
+    std::vector<uint32_t> features;
+    const auto make = [&](const Texts& texts, const TextOptions& options, const TextResults& results) {
+      return feature_sets(texts, options, results, &features);
+    };
+    TextOptions options = options_;
+    options.row_words = 1;
+    const nb::tuple results = made(make, options, text, offsets, char_map(ascii, pages, entries, pool));
+    return nb::make_tuple(array_of(features), results);
+  }
+
+ private:
+  template <class Make>
+  static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text, const Words& offsets, const CharMap& map) {
+    const size_t count = count_of_spans(text.size(), offsets), n = count / options.field_count;
+    need(count % options.field_count == 0, "a row has a text for each field");
+    Buffer<uint64_t> rows(n * options.row_words);
+    Buffer<uint8_t> states(n);
+    UnknownForms unknown;
+    const TextResults results{rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown};
+    if (!without_gil([&] { return make(Texts{map, data_of(text), offsets.data(), n}, options, results); }))
+      raise("MemoryLimitError", "out of memory while hashing texts: hash shorter ones");
+    std::vector<uint32_t> missing;
+    for (uint32_t page = 0; page < unknown.pages.size(); ++page)
+      if (unknown.pages[page]) missing.push_back(page);
+    return nb::make_tuple(rows.array(n, options.row_words), states.array(n), array_of(missing), array_of(unknown.lines, 2));
+  }
+
+  Words weighted_, stops_;
+  Counts weights_, fields_;
+  TextOptions options_{};
+};
+
+// The row of a set of features by their hashes, or of a weighted one.
+nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed, unsigned row_words) {
+  need(hashes.size() && (!weights.size() || weights.size() == hashes.size()), "a weight for each feature, or none");
+  for (size_t i = 0; i < weights.size(); ++i)
+    need(weights.data()[i] > 0 && weights.data()[i] <= std::numeric_limits<double>::max(), "a weight is above 0");
+  Buffer<uint64_t> row(checked_row_words(row_words));
+  minhash_features(hashes.data(), weights.size() ? weights.data() : nullptr, hashes.size(), seed, row_words, row.get());
+  return row.array(1, row_words);
+}
+
+// The similarities of pairs of sets; set s is at [lims[s], lims[s + 1]) of the features.
+nb::object similarities(Counts features, Words lims, Words a, Words b) {
+  const size_t count = count_of_spans(features.size(), lims);
+  need(a.size() == b.size(), kUnequal);
+  for (const Words& sets : {a, b})
+    for (size_t i = 0; i < sets.size(); ++i) need(sets.data()[i] < count, "no such set");
+  Buffer<double> out(a.size());
+  without_gil([&] { jaccard_similarities(features.data(), lims.data(), a.data(), b.data(), a.size(), out.get()); });
+  return out.array(a.size());
 }
 
 // The rows of the hashes of features.
 nb::object feature_rows(nb::bytes features, Words offsets, const std::string& hash, uint64_t seed, unsigned row_words) {
-  const size_t n = count_of_texts(features, offsets);
+  const size_t n = count_of_spans(features.size(), offsets);
   const FeatureHash kind = hash_named(hash);
   Buffer<uint64_t> rows(n * checked_row_words(row_words));
   for (size_t i = 0; i < n; ++i) {
@@ -110,9 +163,18 @@ nb::object weighted_signs(Rows rows, Array<const double> weights, Bytes batched,
 }  // namespace
 
 void bind_text(nb::module_& m) {
-  m.def("simhash", &simhash, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a,
-        "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_array, "weights"_array,
-        "other_weight"_a, "stops"_array, "fields"_array);
+  nb::class_<TextFeatures> features(m, "TextFeatures");
+  features.def(nb::init<bool, unsigned, const std::string&, const std::string&, uint64_t, unsigned, Words, Counts, uint32_t, Words, Counts>(),
+               "words"_a, "length"_a, "counting"_a, "hashing"_a, "seed"_a, "row_words"_a, "weighted"_array, "weights"_array,
+               "other_weight"_a, "stops"_array, "fields"_array);
+  const auto of_texts = [&](const char* name, auto method) {
+    features.def(name, method, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a);
+  };
+  of_texts("simhash", &TextFeatures::simhash);
+  of_texts("minhash", &TextFeatures::minhash);
+  of_texts("sets", &TextFeatures::sets);
+  m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a);
+  m.def("jaccard_similarities", &similarities, "features"_array, "lims"_array, "a"_array, "b"_array);
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a, "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array, "row_words"_a);
 }

@@ -1,0 +1,237 @@
+// Features of texts: their shingles, as hashes.
+#pragma once
+#include <algorithm>
+
+#include "format/xxh64.hpp"
+#include "text/hash_counts.hpp"
+#include "text/normal.hpp"
+
+namespace fpstore {
+
+enum class Counting : uint32_t {
+  each,      // the weight of a feature is how often it occurs
+  distinct,  // 1
+  log,       // how many binary digits that number has
+};
+enum class FeatureHash : uint32_t { xxh64, fnv1a };
+
+// Weights of features by their hashes, which ascend; others have one weight.
+struct FeatureWeights {
+  const uint64_t* hashes = nullptr;
+  const uint32_t* weights = nullptr;
+  size_t count = 0;
+  uint32_t other = 1;
+};
+
+// How rows of texts become features with weights, and how many words a fingerprint has.
+struct TextOptions {
+  bool words;       // a shingle is `length` successive words, else `length` successive code points
+  unsigned length;  // at least 1
+  Counting counting;
+  FeatureHash hash;
+  uint64_t seed;       // of XXH64
+  unsigned row_words;  // of a fingerprint: 1, 2 or 4
+  FeatureWeights weights;
+  const uint64_t* stops = nullptr;  // ascending hashes of words: if there are any, shingles without one of them do not count
+  size_t stop_count = 0;
+  unsigned field_count = 1;  // texts of a row
+  const uint32_t* field_weights = nullptr;  // for each of them
+
+  // Whether each feature counts once.
+  bool is_set() const {
+    bool alike = true;
+    for (unsigned f = 1; f < field_count; ++f) alike &= field_weights[f] == field_weights[0];
+    return alike && !weights.count && counting == Counting::distinct;
+  }
+  // Whether all features weigh the same, but for how often each occurs.
+  bool plain() const { return !weights.count && weights.other == 1 && counting != Counting::log && field_count == 1; }
+};
+
+constexpr unsigned kMostRowWords = 4;
+constexpr uint32_t kMostWeight = (1u << 16) - 1;
+
+// XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are taken without a branch, from memory
+// of which 8 bytes behind may be read.
+struct Xxh64 {
+  uint64_t seed;
+  uint64_t operator()(const uint8_t* p, size_t size) const {
+    using namespace xxh;
+    if (size >= 32) return xxh64(p, size, seed);
+    uint64_t h = seed + kP5 + size;
+    for (const uint8_t* const end = p + (size & 24); p < end; p += 8) h = rotl(h ^ lane(0, load64(p)), 27) * kP1 + kP4;
+    const uint64_t four = rotl(h ^ (load32(p) * kP1), 23) * kP2 + kP3;
+    h = size & 4 ? four : h;
+    p += size & 4;
+    for (size_t i = 0; i < 3; ++i) {
+      const uint64_t next = rotl(h ^ (p[i] * kP5), 11) * kP1;
+      h = i < (size & 3) ? next : h;
+    }
+    return avalanche(h);
+  }
+};
+
+// Fowler, Noll and Vo's hash of 64 bits, variant 1a.
+struct Fnv1a {
+  uint64_t operator()(const uint8_t* data, size_t size) const {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < size; ++i) hash = (hash ^ data[i]) * 0x100000001B3u;
+    return hash;
+  }
+};
+
+// The start of the word behind the one at p. Needs a space behind every word, and reads at most 7 bytes past it.
+struct NextWord {
+  static constexpr size_t kGap = 1;  // bytes between successive units
+  const uint8_t* operator()(const uint8_t* p) const {
+    constexpr uint64_t kOnes = 0x0101010101010101u;
+    for (;; p += 8) {
+      const uint64_t spaces_are_zero = load64(p) ^ (kOnes * ' ');
+      const uint64_t found = (spaces_are_zero - kOnes) & ~spaces_are_zero & (kOnes << 7);  // exact in its lowest byte
+      if (found) return p + (__builtin_ctzll(found) >> 3) + 1;
+    }
+  }
+};
+
+// The start of the code point behind the one at p, by its first byte.
+struct NextChar {
+  static constexpr size_t kGap = 0;
+  const uint8_t* operator()(const uint8_t* p) const {
+    return p + 1 + (*p >= 0xC0) + (*p >= 0xE0) + (*p >= 0xF0);
+  }
+};
+
+// Weights by hash, with open addressing; at most half full.
+class WeightTable {
+ public:
+  explicit WeightTable(const FeatureWeights& weights) : other_(weights.other) {
+    unsigned bits = 1;
+    while ((size_t{1} << bits) < weights.count * 2) ++bits;
+    slots_.resize(size_t{1} << bits);
+    shift_ = 64 - bits;
+    for (size_t i = 0; i < weights.count; ++i) {
+      size_t at = weights.hashes[i] >> shift_;
+      while (slots_[at].weight) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = {weights.hashes[i], uint64_t{weights.weights[i]} + 1};
+    }
+  }
+  uint64_t of(uint64_t hash) const {
+    for (size_t at = hash >> shift_; slots_[at].weight; at = (at + 1) & (slots_.size() - 1))
+      if (slots_[at].hash == hash) return slots_[at].weight - 1;
+    return other_;
+  }
+
+ private:
+  struct Slot {
+    uint64_t hash = 0, weight = 0;  // one more than it is: none is 0
+  };
+  std::vector<Slot> slots_;
+  unsigned shift_;
+  uint64_t other_;
+};
+
+// The shingles of texts. A shingle is hashed as the bytes it spans in the normal form, with the spaces in it. A text shorter than one
+// shingle is one feature.
+class Features {
+ public:
+  explicit Features(const TextOptions& options) : options_(options), weights_(options.weights) {}
+
+  // Calls use(hash) for every feature of a text.
+  template <class Use>
+  void each(const NormalText& text, Use use) const {
+    if (text.size() == 0) return;
+    if (options_.words)
+      each_unit(text, NextWord{}, use);
+    else
+      each_unit(text, NextChar{}, use);
+  }
+
+  // The same, each feature once.
+  template <class Use>
+  void each_distinct(const NormalText& text, Use use) {
+    seen_.clear(text.size() / kFeatureBytes);
+    each(text, [&](uint64_t h) {
+      if (seen_.insert(h)) use(h);
+    });
+  }
+
+  // Calls use(hash, weight) for every feature of a text of a row, each once.
+  template <class Use>
+  void each_weighed(const NormalText& text, unsigned field, Use use) {
+    seen_.clear(text.size() / kFeatureBytes);
+    each(text, [&](uint64_t h) { seen_.insert(h); });
+    seen_.each([&](uint64_t h, uint64_t count) { use(h, weight_of(h, count) * options_.field_weights[field]); });
+  }
+
+ private:
+  uint64_t weight_of(uint64_t hash, uint64_t count) const {
+    const uint64_t times = options_.counting == Counting::distinct ? 1
+                           : options_.counting == Counting::log    ? 64 - first_bit(count)
+                                                                   : count;
+    return std::min(times, kMostTimes) * weights_.of(hash);
+  }
+
+  template <class Next, class Use>
+  void each_unit(const NormalText& text, Next next, Use use) const {
+    if (options_.hash == FeatureHash::xxh64)
+      each_hash(text, next, Xxh64{options_.seed}, use);
+    else
+      each_hash(text, next, Fnv1a{}, use);
+  }
+
+  template <class Next, class Hash, class Use>
+  void each_hash(const NormalText& text, Next next, Hash hash, Use use) const {
+    if (Next::kGap && options_.stop_count)
+      each_with_stop(text, next, hash, use);
+    else
+      each_shingle(text, next, hash, use);
+  }
+
+  // Calls use(hash) for every shingle of a text, which is not empty.
+  template <class Next, class Hash, class Use>
+  void each_shingle(const NormalText& text, Next next, Hash hash, Use use) const {
+    const uint8_t* const end = text.data() + text.size() + Next::kGap;
+    const uint8_t* back = text.data();   // the shingle's first unit
+    const uint8_t* front = text.data();  // the unit behind its last
+    for (unsigned i = 0; i < options_.length && front < end; ++i) front = next(front);
+    use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+    while (front < end) {
+      if (!Next::kGap && end - front >= 8 && !((load64(back) | load64(front)) & kHighBits)) {
+        // Characters of one byte each leave and enter: the next shingles have as many bytes.
+        const size_t size = static_cast<size_t>(front - back);
+        for (unsigned i = 0; i < 8; ++i) use(hash(++back, size));
+        front += 8;
+        continue;
+      }
+      back = next(back);
+      front = next(front);
+      use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+    }
+  }
+
+  // The same for the shingles that have a stop word.
+  template <class Next, class Hash, class Use>
+  void each_with_stop(const NormalText& text, Next next, Hash hash, Use use) const {
+    const uint8_t* const end = text.data() + text.size() + Next::kGap;
+    const uint8_t *back = text.data(), *front = back, *stop = nullptr;  // of the last stop word
+    unsigned units = 0;
+    while (front < end) {
+      const uint8_t* const behind = next(front);
+      if (std::binary_search(options_.stops, options_.stops + options_.stop_count,
+                             hash(front, static_cast<size_t>(behind - front) - Next::kGap)))
+        stop = front;
+      front = behind;
+      if (++units > options_.length) back = next(back);
+      if ((units >= options_.length || front >= end) && stop >= back && stop)
+        use(hash(back, static_cast<size_t>(front - back) - Next::kGap));
+    }
+  }
+
+  static constexpr size_t kFeatureBytes = 8;  // of a text, for one different feature: at first
+  static constexpr uint64_t kMostTimes = uint64_t{1} << 24;
+
+  const TextOptions& options_;
+  WeightTable weights_;
+  HashCounts seen_;
+};
+
+}  // namespace fpstore

@@ -1,0 +1,188 @@
+#include "text/minhash.hpp"
+
+#include "isa/kernels.hpp"
+#include "text/logarithm.hpp"
+
+namespace fpstore {
+
+namespace {
+
+constexpr unsigned kMostFunctions = 64 * kMostRowWords;
+
+// Numbers that a seed gives: the n-th of them.
+uint64_t drawn(uint64_t seed, uint64_t n) { return xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + n * xxh::kP1); }
+
+// Sets bit i of a row, from the most significant.
+void set_bit(uint64_t* row, unsigned i, uint64_t bit) { row[i / 64] |= bit << (63 - i % 64); }
+
+// The last steps of MurmurHash3 for 32 bits; the highest bit of the result.
+uint64_t bit_of(uint32_t value) {
+  value = (value ^ (value >> 16)) * 0x85EBCA6Bu;
+  value = (value ^ (value >> 13)) * 0xC2B2AE35u;
+  return value >> 31;
+}
+
+// The least values of functions on a set.
+class SetMinima {
+ public:
+  SetMinima(uint64_t seed, unsigned row_words) : functions_{factors_, terms_, 64 * row_words} {
+    for (unsigned i = 0; i < functions_.count; ++i) {
+      const uint64_t word = drawn(seed, i);
+      factors_[i] = static_cast<uint32_t>(word) | 1;
+      terms_[i] = static_cast<uint32_t>(word >> 32);
+    }
+    clear();
+  }
+  void add(uint64_t hash) {
+    held_[count_++] = static_cast<uint32_t>(hash);
+    if (count_ == kHeld) lower();
+  }
+  bool finish(uint64_t* row) {
+    lower();
+    const bool known = known_;
+    for (unsigned w = 0; w < functions_.count / 64; ++w) row[w] = 0;
+    for (unsigned i = 0; known && i < functions_.count; ++i) set_bit(row, i, bit_of(minima_[i]));
+    clear();
+    return known;
+  }
+
+ private:
+  void lower() {
+    known_ |= count_ != 0;
+    lower_(functions_, held_, count_, minima_);
+    count_ = 0;
+  }
+  void clear() {
+    std::fill_n(minima_, functions_.count, UINT32_MAX);
+    known_ = false;
+  }
+
+  static constexpr size_t kHeld = 1024;
+
+  uint32_t factors_[kMostFunctions], terms_[kMostFunctions], minima_[kMostFunctions], held_[kHeld];
+  size_t count_ = 0;
+  bool known_ = false;
+  HashFunctions functions_;
+  LowerMinima lower_ = lower_minima_in_use();
+};
+
+// The samples that functions take of a weighted set. Ioffe, *Improved consistent sampling, weighted Minhash and L1 sketching*, ICDM 2010,
+// figure 1, with logarithms of what stands there.
+class WeightedMinima {
+ public:
+  WeightedMinima(uint64_t seed, unsigned row_words) : seed_(seed), count_(64 * row_words) { clear(); }
+
+  void add(uint64_t hash, double weight) {
+    const double log_weight = natural_log(weight);
+    known_ = true;
+    for (unsigned i = 0; i < count_; ++i) {
+      const uint64_t numbers = drawn(seed_ ^ hash, i);
+      const double r = gamma(numbers, 1), beta = uniform(numbers, 5);
+      const double t = whole(log_weight / r + beta);
+      const double log_a = natural_log(gamma(numbers, 3)) - r * (t - beta) - r;
+      if (log_a < least_[i].log_a || (log_a == least_[i].log_a && hash < least_[i].hash)) least_[i] = {log_a, t, hash};
+    }
+  }
+  bool finish(uint64_t* row) {
+    const bool known = known_;
+    for (unsigned w = 0; w < count_ / 64; ++w) row[w] = 0;
+    for (unsigned i = 0; known && i < count_; ++i) {
+      const auto step = static_cast<uint64_t>(static_cast<int64_t>(least_[i].t));
+      set_bit(row, i, drawn(least_[i].hash ^ xxh::avalanche(step), i) >> 63);
+    }
+    clear();
+    return known;
+  }
+
+ private:
+  struct Sample {
+    double log_a, t;
+    uint64_t hash;
+  };
+
+  // Numbers between 0 and 1, both excluded.
+  static double uniform(uint64_t numbers, unsigned n) {
+    return (static_cast<double>(drawn(numbers, n) >> 12) + 0.5) * 0x1p-52;
+  }
+  // Of the gamma distribution of shape 2.
+  static double gamma(uint64_t numbers, unsigned n) { return -natural_log(uniform(numbers, n) * uniform(numbers, n + 1)); }
+  // The largest whole number up to x, which is kept where it fits into 64 bits.
+  static double whole(double x) {
+    constexpr double kMost = 0x1p62;
+    if (!(x > -kMost && x < kMost)) return x < 0 ? -kMost : kMost;
+    const auto cut = static_cast<double>(static_cast<int64_t>(x));
+    return cut > x ? cut - 1 : cut;
+  }
+  void clear() {
+    std::fill_n(least_, count_, Sample{__builtin_huge_val(), 0, UINT64_MAX});
+    known_ = false;
+  }
+
+  uint64_t seed_;
+  unsigned count_;
+  bool known_ = false;
+  Sample least_[kMostFunctions];
+};
+
+// A fingerprint of the texts of a row, as a set.
+class SetMaker {
+ public:
+  explicit SetMaker(const TextOptions& options) : features_(options), minima_(options.seed, options.row_words) {}
+  void add(const NormalText& text, unsigned) {
+    features_.each(text, [&](uint64_t h) { minima_.add(h); });
+  }
+  bool finish(uint64_t* row) { return minima_.finish(row); }
+
+ private:
+  Features features_;
+  SetMinima minima_;
+};
+
+// The same with weights. Those of a feature in several fields add up.
+class WeightedMaker {
+ public:
+  explicit WeightedMaker(const TextOptions& options) : options_(options), features_(options), minima_(options.seed, options.row_words) {}
+  void add(const NormalText& text, unsigned field) {
+    features_.each_weighed(text, field, [&](uint64_t h, uint64_t weight) { weighed_.push_back({h, weight}); });
+  }
+  bool finish(uint64_t* row) {
+    if (options_.field_count > 1) std::sort(weighed_.begin(), weighed_.end(), [](const Weighed& a, const Weighed& b) { return a.hash < b.hash; });
+    for (size_t i = 0; i < weighed_.size();) {
+      const uint64_t hash = weighed_[i].hash;
+      double weight = 0;
+      for (; i < weighed_.size() && weighed_[i].hash == hash; ++i) weight += static_cast<double>(weighed_[i].weight);
+      minima_.add(hash, weight);
+    }
+    weighed_.clear();
+    return minima_.finish(row);
+  }
+
+ private:
+  struct Weighed {
+    uint64_t hash, weight;
+  };
+  const TextOptions& options_;
+  Features features_;
+  WeightedMinima minima_;
+  std::vector<Weighed> weighed_;
+};
+
+}  // namespace
+
+bool minhash_texts(const Texts& texts, const TextOptions& options, const TextResults& results) {
+  return options.is_set() ? make_rows<SetMaker>(texts, options, results) : make_rows<WeightedMaker>(texts, options, results);
+}
+
+void minhash_features(const uint64_t* hashes, const double* weights, size_t n, uint64_t seed, unsigned row_words, uint64_t* row) {
+  if (!weights) {
+    SetMinima minima(seed, row_words);
+    for (size_t i = 0; i < n; ++i) minima.add(hashes[i]);
+    minima.finish(row);
+  } else {
+    WeightedMinima minima(seed, row_words);
+    for (size_t i = 0; i < n; ++i) minima.add(hashes[i], weights[i]);
+    minima.finish(row);
+  }
+}
+
+}  // namespace fpstore

@@ -474,9 +474,9 @@ class Store:
         ----------
         group : {"connected", "greedy"}, optional
             Connected components; or groups without chains, in which every member is within the radius of its
-            representative. In each component, the first document by the rule below represents a group and takes all documents
-            within the radius, the first of the others represents the next group, and so on. By default "greedy" for pictures,
-            because chains connect many unlike pictures, and "connected" for all others.
+            representative. In each component, the first document by the rule below represents a group, and so does each next
+            one that is not within the radius of a representative. Every other document is in the group of the nearest one. By
+            default "greedy" for pictures and for MinHash, because chains connect many that are unlike, otherwise "connected".
         keep : {"first", "smallest", "central"}
             The document that stands for its group. "first": the least integer id, or the string id that the store saw first.
             "smallest": the least id, strings by code points. "central": the document whose fingerprint is nearest to the

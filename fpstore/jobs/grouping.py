@@ -79,8 +79,8 @@ def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
 def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radius: int) -> Members:
     """Return groups in which each member is within the radius of its representative, which stands first.
 
-    In each connected group, the member of the least rank that is in no new group represents the next one, and takes all that are
-    within the radius and in none. ``rows`` has the fingerprints of the members.
+    In each connected group, in the order of ranks, a member that is within the radius of no representative becomes one. The
+    others go to the nearest one, of several to the first. ``rows`` has the fingerprints of the members.
     """
     if not len(ranks):
         return members

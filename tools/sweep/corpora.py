@@ -101,10 +101,11 @@ def wanted(corpus: Corpus) -> tuple[list[int], list[list[int]]]:
     rows = np.flatnonzero(corpus.known).tolist()
     distinct, places = np.unique(corpus.rows[rows], axis=0, return_inverse=True)
     places = places.reshape(-1)
-    near = groups.all_distances(corpus.shape, distinct, distinct) <= corpus.arguments["radius"]
-    sets = groups.connected(near)
+    distances, radius = groups.all_distances(corpus.shape, distinct, distinct), corpus.arguments["radius"]
+    sets = groups.connected(distances <= radius)
     found = groups.members([int(sets[place]) for place in places])
-    found = groups.represented(found, _ranks(corpus, rows, found), near, places.tolist(), corpus.arguments["group"] == "greedy")
+    greedy = corpus.arguments["group"] == "greedy"
+    found = groups.represented(found, _ranks(corpus, rows, found), distances, radius, places.tolist(), greedy)
     dropped = {rows[one] for group in found for one in group[1:]}
     if corpus.arguments["unknown"] == "drop":
         dropped |= set(np.flatnonzero(~corpus.known).tolist())

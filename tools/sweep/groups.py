@@ -72,7 +72,7 @@ def from_majority(rows: Words, some: Sequence[int]) -> list[int]:
 
 
 def represented(
-    sets: list[list[int]], ranks: dict[int, Any], near: npt.NDArray[np.bool_], places: Sequence[int], greedy: bool
+    sets: list[list[int]], ranks: dict[int, Any], distances: npt.NDArray[Any], radius: int, places: Sequence[int], greedy: bool
 ) -> list[list[int]]:
     """Return the groups, the representative first, and the others ascending; the groups in the order of their least members.
 
@@ -82,20 +82,24 @@ def represented(
         Documents that are connected.
     ranks : dict
         The least represents, of equal ones the first document.
-    near : ndarray of bool
+    distances : ndarray
         Of rows.
+    radius : int
+        For greedy groups.
     places : sequence of int
         The row of each document.
     greedy : bool
-        Whether each member is to be near its representative.
+        Whether each member is to be near its representative: of several the nearest, of equally near ones the first.
     """
     groups = []
     for some in sets:
-        left = sorted(some, key=lambda document: (ranks[document], document))
-        while left:
-            first = left[0]
-            group = [one for one in left if one == first or near[places[first], places[one]]] if greedy else left
-            groups.append([first, *sorted(set(group) - {first})])
-            taken = set(group)
-            left = [one for one in left if one not in taken]
+        groups_of: dict[int, list[int]] = {}
+        for one in (order := sorted(some, key=lambda document: (ranks[document], document))):
+            if not groups_of or (greedy and min(distances[places[one], places[first]] for first in groups_of) > radius):
+                groups_of[one] = []
+        for one in order:
+            if one not in groups_of:
+                nearest = min(groups_of, key=lambda first: distances[places[one], places[first]]) if greedy else order[0]
+                groups_of[nearest].append(one)
+        groups += [[first, *sorted(others)] for first, others in groups_of.items()]
     return sorted((group for group in groups if len(group) > 1), key=min)

@@ -207,8 +207,7 @@ class JoinAsker:
 
     def wanted_groups(self, radius: int, group: str, rule: str, places: list[list[int]]) -> list[list[int]]:
         """Return the groups of documents, by their numbers."""
-        near = self.distances <= radius
-        sets = groups.united(groups.connected(near), [some for some in places if len(some) > 1])
+        sets = groups.united(groups.connected(self.distances <= radius), [some for some in places if len(some) > 1])
         firsts = [some[0] for some in places]
         found = groups.members([int(sets[first]) for first in firsts])
         ranks: dict[int, Any] = {one: one for some in found for one in some}
@@ -221,7 +220,7 @@ class JoinAsker:
                 for some in found
                 for one, far in zip(some, groups.from_majority(self.now, [firsts[one] for one in some]), strict=True)
             }
-        return groups.represented(found, ranks, near, firsts, group == "greedy")
+        return groups.represented(found, ranks, self.distances, radius, firsts, group == "greedy")
 
     # Joins
 

@@ -11,7 +11,7 @@ import numpy as np
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path
 from fpstore.base.resources import checked_resources, parse_size
-from fpstore.base.width import WORD_BITS, check_width
+from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN
 from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
@@ -186,8 +186,9 @@ def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: flo
 
 def dedup(
     source: Any, output: PathLike | None = None, *, text: Any = None, fingerprint: str | None = None,
-    id: str | None = None, score: str | None = None, radius: int = 3, width: int = 64,  # noqa: A002 - the word that users know
-    keep: str = "first", group: str = "connected", unknown: str = "keep", fingerprinter: Any = None, decimal: bool = False,
+    id: str | None = None, score: str | None = None, method: str | None = None,  # noqa: A002 - the word that users know
+    threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
+    group: str | None = None, unknown: str = "keep", verify: bool = False, fingerprinter: Any = None, decimal: bool = False,
     signed: bool = False, encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False, resume: PathLike | None = None,
 ) -> Deduplication:  # fmt: skip
@@ -215,20 +216,30 @@ def dedup(
     score : str, optional
         The column of numbers, or of the dates and times of Arrow, for ``keep="highest"``. They are compared exactly. A null, as
         which pandas passes NaN on, is below all others; NaN elsewhere is an error that names the row.
-    radius : int
-        The largest distance of near-duplicates, 0 to the width.
-    width : int
-        Bits of a fingerprint: 32, 64, 128 or 256. A `fingerprinter` has its own width, and this is left out.
+    method : {"minhash", "simhash"}, optional
+        How fingerprints of texts are made: by :class:`fpstore.MinHash`, the default, or by :class:`fpstore.SimHash`.
+    threshold : float, optional
+        With MinHash, the Jaccard similarity of near-duplicates, 0 to 1: the share of their runs of three words that two texts
+        have in common. The radius is the least one that finds 98% of the pairs of this similarity. By default 0.7.
+    radius : int, optional
+        Instead of a threshold, the largest distance of near-duplicates, 0 to the width. By default, without MinHash, 3 of each 64
+        bits.
+    width : int, optional
+        Bits of a fingerprint: 32, 64, 128 or 256; by default 256 for MinHash, otherwise 64. A `fingerprinter` has its own width,
+        and this is left out.
     keep : {"first", "smallest", "central", "highest"}
         The row that is kept of a group: the first; the one with the smallest id; the one whose fingerprint is nearest to the
         majority of the group, bit by bit; or the one with the highest score. Of several such rows, the first.
-    group : {"connected", "greedy"}
+    group : {"connected", "greedy"}, optional
         As for :meth:`fpstore.Store.clusters`: groups that chains of near-duplicates connect, or groups in which every row
-        is within the radius of the one that is kept.
+        is within the radius of the one that is kept, which is the default with MinHash.
     unknown : {"keep", "drop", "refuse"}
         What becomes of a row that is not compared, because its text is null or has no words, or its fingerprint or id is null.
+    verify : bool
+        Read the texts of groups again, and remove a row only if its Jaccard similarity to the row that is kept is at least the
+        threshold, by the features of the fingerprinter, counted exactly. The sets lie in a temporary file.
     fingerprinter : Fingerprinter, optional
-        Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`); by default ``SimHash(width=width)``.
+        Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a `method`.
     decimal : bool
         Fingerprints in text are decimal, not hexadecimal.
     signed : bool
@@ -282,12 +293,12 @@ def dedup(
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.parquet import TableRows
     from fpstore.io.source import Projection
-    from fpstore.jobs.dedup import dedup_job, deduplicate
-    from fpstore.jobs.grouping import Grouping
+    from fpstore.jobs.dedup import Likeness, dedup_job, deduplicate
 
     resources = checked_resources(memory, threads, progress)
-    how = Projection(id=id, score=score, width=check_width(width), decimal=decimal, signed=signed)
-    job = dedup_job(how, text, fingerprint, Grouping(radius, group, keep), unknown, fingerprinter, html)
+    how = Projection(id=id, score=score, width=Width(WORD_BITS), decimal=decimal, signed=signed)
+    likeness = Likeness(radius, width, method, threshold, group, keep, verify)
+    job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
     folder = None if resume is None else check_path(resume, "resume")
     found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fpstore.base.threads import cached_property
-from fpstore.hashing import LongestSentences, SimHash
+from fpstore.hashing import LongestSentences
+from fpstore.hashing.text import TextHash
 
 
 class Feature(NamedTuple):
@@ -34,7 +35,7 @@ class Comparison:
 
     Parameters
     ----------
-    fingerprinter : SimHash or LongestSentences
+    fingerprinter : SimHash, MinHash or LongestSentences
     text_a, text_b : str
 
     Raises
@@ -53,7 +54,7 @@ class Comparison:
     [('brown', 1, 0), ('red', 0, 1)]
     """
 
-    def __init__(self, fingerprinter: SimHash | LongestSentences, text_a: str, text_b: str) -> None:
+    def __init__(self, fingerprinter: TextHash | LongestSentences, text_a: str, text_b: str) -> None:
         self.width = fingerprinter.width
         self.fingerprint_a, self.fingerprint_b = fingerprinter.fingerprint(text_a), fingerprinter.fingerprint(text_b)
         self.features_a: Mapping[str, float] = fingerprinter.features(text_a)

@@ -14,7 +14,7 @@ from fpstore.base.strings import StringColumn
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.errors import InputError
 from fpstore.hashing.html import extractor_of, main_texts
-from fpstore.hashing.text import SimHash
+from fpstore.hashing.text import TextHash
 from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
 from fpstore.io.source import Batch, Projection, RowSource
 
@@ -152,13 +152,13 @@ def _name(corpus: RowSource) -> str:
 class Learnt(NamedTuple):
     """A fingerprinter with learnt weights, the number of documents of the sample, and of documents of the corpus with a text."""
 
-    simhash: SimHash
+    fingerprinter: TextHash
     looked_at: int
     documents: int
 
 
 def learnt_weights(
-    rows: RowSource, projection: Projection, simhash: SimHash, *,
+    rows: RowSource, projection: Projection, fingerprinter: TextHash, *,
     sample: int, most: int, seed: int, html: bool | str = False, progress: Progress | None = None,
 ) -> Learnt:  # fmt: skip
     """Learn the weights of at most ``most`` features from a random sample of some rows, which are read once.
@@ -188,4 +188,4 @@ def learnt_weights(
             one_column = text if isinstance(text, tuple) else (text,)
             yield one_column if extractor is None else tuple(main_texts(one_column, extractor))
 
-    return Learnt(simhash.learn_from_rows(sampled(), most), len(taken), held.seen)
+    return Learnt(fingerprinter.learn_from_rows(sampled(), most), len(taken), held.seen)

@@ -7,26 +7,29 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from fpstore.base.width import WORD_BITS, check_width
+from fpstore.base.arguments import check_choice
+from fpstore.base.width import check_width
 from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
-from fpstore.hashing.registry import read_weights
+from fpstore.hashing.registry import TEXT_METHODS, read_weights
+from fpstore.hashing.text import TextHash
 from fpstore.io.packages import is_installed
 
 #: The settings of a calibration that names none.
 SETTINGS = (
+    "method=minhash",
+    "method=minhash,size=2",
+    "method=minhash,size=5",
+    "method=minhash,width=128",
     "shingle=auto,size=1",
     "shingle=auto,size=1,weighting=set",
-    "shingle=auto,size=1,weighting=count",
     "shingle=auto,size=2",
     "shingle=auto,size=3",
-    "shingle=chars,size=3",
     "shingle=chars,size=4",
     "shingle=chars,size=5",
-    "shingle=chars,size=4,punctuation=remove,spaces=remove",
     "shingle=auto,size=1,width=128",
     "shingle=auto,size=2,width=128",
-    "shingle=chars,size=4,width=128",
+    "shingle=auto,size=3,width=256",
 )
 
 #: The settings of a calibration for pictures; `PDQ_SETTINGS` come with them if the package for PDQ is installed.
@@ -40,7 +43,7 @@ IMAGE_SETTINGS = (
     "method=average,width=256",
 )
 PDQ_SETTINGS = ("method=pdq",)
-_EXAMPLES = {"SimHash": "shingle=words,size=2", "ImageHash": "method=difference,width=256"}
+_EXAMPLES = {"MinHash": "method=minhash,size=2", "SimHash": "shingle=words,size=2", "ImageHash": "method=difference,width=256"}
 
 _BETWEEN = re.compile(r",(?=\s*[a-z_]+=)")  # parameters: a value may hold commas, too
 
@@ -52,21 +55,26 @@ class Setting(NamedTuple):
     fingerprinter: Fingerprinter[Any]
 
 
-def parse_setting(text: str, kind: type[SimHash] | type[ImageHash] = SimHash) -> Setting:
+def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -> Setting:
     """Return the setting of a fingerprinter that is given as ``shingle=words,size=2``.
 
-    A value is a JSON value where it can be read as one, and a string where it cannot. For texts, ``weights=FILE`` names a file of
-    ``fpstore weights``, which has all other parameters but ``width``.
+    A value is a JSON value where it can be read as one, and a string where it cannot. For texts, ``method=minhash`` makes it one
+    of `MinHash`, and ``weights=FILE`` names a file of ``fpstore weights``, which has all other parameters but ``width``.
 
     Raises
     ------
     InputError
         A parameter is not known, is given twice, or has a value that the fingerprinter refuses; or a file has no weights.
     """
-    known = list(inspect.signature(kind).parameters)
     given: dict[str, Any] = {}
-    for part in _BETWEEN.split(text):
-        name, equals, value = part.strip().partition("=")
+    parts = [part.strip() for part in _BETWEEN.split(text)]
+    if kind is not ImageHash:
+        for part in [part for part in parts if part.startswith("method=")]:
+            kind = TEXT_METHODS[check_choice(part.removeprefix("method="), tuple(TEXT_METHODS), "method")]
+            parts.remove(part)
+    known = list(inspect.signature(kind).parameters)
+    for part in parts:
+        name, equals, value = part.partition("=")
         if not equals or name not in known:
             raise InputError(
                 f"the setting {show(text)} is not a list such as {_EXAMPLES[kind.__name__]}; parameters are {', '.join(known)}",
@@ -80,7 +88,7 @@ def parse_setting(text: str, kind: type[SimHash] | type[ImageHash] = SimHash) ->
     return Setting(text, kind(**given))
 
 
-def _with_weights(text: str, given: dict[str, Any]) -> SimHash:
+def _with_weights(text: str, given: dict[str, Any]) -> TextHash:
     """Return the fingerprinter in a file of weights."""
     others = set(given) - {"weights", "width"}
     if others:
@@ -88,7 +96,7 @@ def _with_weights(text: str, given: dict[str, Any]) -> SimHash:
             f"the setting {show(text)} has a file of weights, which says what {', '.join(sorted(others))} is: leave that out",
             got=text,
         )
-    return read_weights(given["weights"], check_width(given.get("width", WORD_BITS)).bits)
+    return read_weights(given["weights"], None if "width" not in given else check_width(given["width"]).bits)
 
 
 def usual_settings(images: bool) -> tuple[str, ...]:

@@ -21,11 +21,12 @@ from fpstore.cli.options import argument, option, output_option, whole
 from fpstore.cli.output import print_facts, print_json, print_table
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import InputError, counted, one_line
-from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.corpora import corpus_paths, open_corpus, open_source
 from fpstore.hashing.documents import ROW_SUFFIXES, DocumentFiles, Walk
 from fpstore.hashing.html import main_texts
 from fpstore.hashing.registry import packed_weights
+from fpstore.hashing.text import TextHash
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
 
@@ -152,13 +153,15 @@ def _check_calibration(given: Given, kind: str) -> None:
 
 def build_options(made: Fingerprinter[Any]) -> list[str] | None:
     """Return the options of ``fpstore build`` that make a fingerprinter; None if there are none for some parameter."""
-    names, usual = (IMAGE_OPTIONS, ImageHash()) if isinstance(made, ImageHash) else (TEXT_OPTIONS, SimHash())
-    if type(made) is not type(usual) or (isinstance(made, SimHash) and callable(made.tokenizer)):
+    names: dict[str, str] = {ImageHash: IMAGE_OPTIONS, SimHash: TEXT_OPTIONS, MinHash: TEXT_OPTIONS}.get(type(made), {})
+    if not names or (isinstance(made, TextHash) and callable(made.tokenizer)):
         return None
+    usual = type(made)()
     changed = {key: value for key, value in made.parameters.items() if value not in (usual.parameters[key], None)}
     if not changed.keys() <= names.keys():
         return None
-    return [word for key, value in changed.items() for word in (names[key], str(value))]
+    first = ["--method", "minhash"] if isinstance(made, MinHash) else []
+    return [*first, *(word for key, value in changed.items() for word in (names[key], str(value)))]
 
 
 def _print_calibration(found: Calibration) -> None:
@@ -297,7 +300,7 @@ def weights(given: Given) -> None:
     columns = columns if isinstance(columns, str) else tuple(columns)
     if given.html and isinstance(columns, tuple):
         raise InputError("--html is for one column of pages, whose titles count too: name it alone")
-    simhash, notices = content.simhash_of(given), Notices(kind)
+    maker, notices = content.features_maker(given), Notices(kind)
     rows: Any
     if kind == TEXTS:
         content.check_inputs(kind, given.inputs, "")
@@ -307,13 +310,13 @@ def weights(given: Given) -> None:
     notices.source = rows
     with given.bars(rows) as bars:
         found = learnt_weights(
-            rows, Projection(text=columns), simhash,
+            rows, Projection(text=columns), maker,
             sample=given.sample, most=given.most, seed=given.seed, html=given.html, progress=bars,
         )  # fmt: skip
     with Sink(given.output) as sink:
-        sink.write(packed_weights(found.simhash))
+        sink.write(packed_weights(found.fingerprinter))
     notices.report(given)
-    kept = found.simhash.weights
+    kept = found.fingerprinter.weights
     if given.output != "-" and not given.quiet and kept is not None:
         looked_at = f"{found.looked_at:,} of {counted(found.documents, 'document')}"
         click.echo(f"{printable(given.output)}: weights of {counted(len(kept.hashes), 'piece')}, learnt from {looked_at}")

@@ -12,17 +12,18 @@ from typing import Any
 import click
 
 from fpstore import hashing
-from fpstore.base.width import Width
+from fpstore.base.width import WORD_BITS, Width
 from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, option, whole
 from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_store
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.features import HASHES, NAMED
-from fpstore.hashing.fields import maker_of_columns
+from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import FRAMES, METHODS, GivenPicture, Lack
-from fpstore.hashing.registry import read_weights
+from fpstore.hashing.registry import TEXT_METHODS, read_weights
+from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader
 from fpstore.io.encodings import decoded
@@ -35,7 +36,7 @@ FINGERPRINTS, TEXTS, ROWS, PICTURES, VECTORS = "fingerprints", "files of texts",
 FLAGS = {TEXTS: "--text", ROWS: "--text-field", PICTURES: "--image", VECTORS: "--vector"}
 _KIND = {"texts": TEXTS, "rows": ROWS, "pictures": PICTURES, "vectors": VECTORS}  # by the items of a fingerprinter
 
-_FEATURES = ("shingle", "shingle_size", "weighting", "digits", "feature_hash", "tokenizer", "stop_words")
+_FEATURES = ("method", "shingle", "shingle_size", "weighting", "digits", "feature_hash", "tokenizer", "stop_words")
 TEXT_MAKING = (*_FEATURES, "weights", "longest_sentences")
 OF_FINGERPRINTS = ("decimal", "signed", "fingerprint_field")
 _BELONGS = {  # options, and what they are for
@@ -107,13 +108,17 @@ KNOWN = (  # of verbs for which the store knows what it is made of
 
 FEATURES = (
     option(
+        "--method", "How fingerprints of texts are made: minhash estimates which share of their pieces two texts have in common; "
+        "simhash is shorter and compares words by weight. By default minhash for dedup, otherwise simhash.", tuple(TEXT_METHODS),
+    ),
+    option(
         "--shingle", "Unit of the overlapping pieces of a text. With auto, words, and characters of scripts without spaces.",
         ("auto", "words", "chars"), "auto",
     ),
-    option("--shingle-size N", "Number of units in a piece, 1 to 255.", whole(1, 255), 1),
+    option("--shingle-size N", "Number of units in a piece, 1 to 255. By default 3 for minhash, 1 for simhash.", whole(1, 255)),
     option(
-        "--weighting", "Weight of a piece: how often it occurs (count), the number of binary digits of that (log), or 1 (set).",
-        ("count", "log", "set"), "log",
+        "--weighting", "Weight of a piece: how often it occurs (count), the number of binary digits of that (log), or 1 (set). "
+        "By default set for minhash, log for simhash.", ("count", "log", "set"),
     ),
     option("--digits", "zero makes all digits alike: texts that differ in numbers only are the same.", ("keep", "zero"), "keep"),
     option("--feature-hash", "Hash of a piece; md5 and blake2b are slow.", tuple(HASHES), "xxh64"),
@@ -202,28 +207,36 @@ def refuse_foreign(given: Given, kind: str) -> None:
 # Fingerprinters
 
 
-def simhash_of(given: Given) -> hashing.SimHash:
-    """Return the fingerprinter of the features of texts."""
+def features_maker(given: Given, method: str = "simhash") -> TextHash:
+    """Return the fingerprinter of the features of texts; the method is the default of --method."""
     words: tuple[str, ...] = ()
     if given.stop_words is not None:
         words = tuple(next(hashing.iter_documents([given.stop_words])).text.split())
         if not words:
             raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
-    return hashing.SimHash(
-        shingle=given.shingle, size=given.shingle_size, weighting=given.weighting, width=given.width, hash=given.feature_hash,
-        digits=given.digits, stop_words=words, tokenizer=given.tokenizer,
+    method = given.method or method
+    weighting = given.weighting or ("count" if method == "minhash" and is_weighted(given.text_field) else None)
+    others = {"size": given.shingle_size, "weighting": weighting, "width": own_width(given)}
+    return TEXT_METHODS[method](
+        shingle=given.shingle, hash=given.feature_hash, digits=given.digits, stop_words=words, tokenizer=given.tokenizer,
+        **{name: value for name, value in others.items() if value is not None},
     )  # fmt: skip
 
 
-def text_maker(given: Given) -> hashing.SimHash | hashing.LongestSentences:
-    """Return the fingerprinter of texts."""
+def own_width(given: Given) -> int | None:
+    """Return the width that the command line names; None for the one of the fingerprinter."""
+    return given.width if given.is_given("width") else None
+
+
+def text_maker(given: Given, method: str = "simhash") -> TextHash | hashing.LongestSentences:
+    """Return the fingerprinter of texts; the method is the default of --method."""
     if given.longest_sentences is not None:
         given.refuse("does not go with --longest-sentences", *(name for name in TEXT_MAKING if name != "longest_sentences"))
-        return hashing.LongestSentences(n=given.longest_sentences, width=given.width)
+        return hashing.LongestSentences(n=given.longest_sentences, width=given.width or WORD_BITS)
     if given.weights is not None:
         given.refuse("does not go with --weights: the file says how its weights were learnt", *_FEATURES)
-        return read_weights(given.weights, given.width)
-    return simhash_of(given)
+        return read_weights(given.weights, own_width(given))
+    return features_maker(given, method)
 
 
 def declared_maker(given: Given, kind: str) -> Any:
@@ -232,8 +245,9 @@ def declared_maker(given: Given, kind: str) -> Any:
         return lambda dimension: hashing.HyperplaneHash(dimension=dimension, width=given.width, seed=given.plane_seed)
     if kind == PICTURES:
         with usage_errors():
-            width = given.width if given.is_given("width") else None
-            return hashing.ImageHash(method=given.image_hash, width=width, frame=given.frame, min_quality=given.min_quality)
+            return hashing.ImageHash(
+                method=given.image_hash, width=own_width(given), frame=given.frame, min_quality=given.min_quality
+            )
     if kind == FINGERPRINTS:
         return None
     maker: Any = text_maker(given)

@@ -14,7 +14,7 @@ import numpy as np
 import fpstore
 from fpstore import Pairs, Store
 from fpstore.base.arguments import printable
-from fpstore.base.width import Width, check_width
+from fpstore.base.width import WIDTHS, Width, check_width
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option
@@ -30,8 +30,8 @@ from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
-from fpstore.jobs.dedup import dedup_job, deduplicate
-from fpstore.jobs.grouping import Grouping
+from fpstore.jobs.dedup import Likeness, Listing, dedup_job, deduplicate
+from fpstore.jobs.removed import REMOVED_COLUMNS
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
 SUFFIX = ".resume"
@@ -217,14 +217,25 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     argument("output", "OUTPUT", callback=_last),
     *content.TEXTUAL, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED, options.ID_FIELD,
     option("--score-field NAME", "Column or JSON field of numbers or times, for --keep highest.", options.NAME),
-    option("-r --radius N", "Largest distance of near-duplicates, in bits.", options.RADIUS, 3),
+    option(
+        "--threshold X", "With minhash: the share of their pieces that near-duplicates have in common, 0 to 1. Of the pairs with "
+        "just this share 98% are found. By default 0.7.", click.FloatRange(0, 1),
+    ),
+    option(
+        "-r --radius N", "Instead of --threshold, the largest distance of near-duplicates, in bits. By default, without minhash, "
+        "3 of each 64 bits.", options.RADIUS,
+    ),
     option(
         "--keep", "Of each cluster keep the first row, the one with the smallest id, the one nearest to the majority of the "
         "fingerprints, or the one with the highest score.", KEEP_RULES, "first",
     ),
     option(
         "--group", "connected: chains of near-duplicates make a cluster. greedy: all documents of a cluster are within the "
-        "radius of the kept one.", GROUPINGS, "connected",
+        "radius of the kept one. By default greedy for minhash, otherwise connected.", GROUPINGS,
+    ),
+    option(
+        "--verify", "Read the texts of clusters again, and remove one only if it has the share --threshold of its pieces in "
+        "common with the text that is kept, counted exactly.",
     ),
     option(
         "--unknown", "What becomes of rows that cannot be compared: null texts, fingerprints or ids, texts without words.",
@@ -234,6 +245,10 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     option(
         "--clusters FILE", "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The representative "
         "is the document kept.",
+    ),
+    option(
+        "--removed FILE", "Also write the rows that are removed: row number, id, row number and id of the kept row, cluster, "
+        "distance.",
     ),
     options.RENAME,
     option("--force", "Replace the files OUTPUT and --clusters, if they exist. A folder OUTPUT must be new or empty."),
@@ -255,35 +270,43 @@ def dedup(given: Given) -> None:
     --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --score-field score --keep highest --unknown drop --json --force
-    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --width 128 --radius 10 --html --force
+    $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 --radius 10 --html --force
     $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
     """
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
-    if given.clusters is None:
-        given.refuse("is for the columns of --clusters", "names")
-    elif Path(given.clusters).resolve().is_relative_to(Path(given.output).resolve()):
-        fail("OUTPUT and --clusters name the same file, or --clusters one in it")
-    maker: Any = None if kind == FINGERPRINTS else content.text_maker(given)
+    lists = {option: path for option, path in (("--clusters", given.clusters), ("--removed", given.removed)) if path is not None}
+    if not lists:
+        given.refuse("is for the columns of --clusters and --removed", "names")
+    for option_name, path in lists.items():
+        if Path(path).resolve().is_relative_to(Path(given.output).resolve()):
+            fail(f"OUTPUT and {option_name} name the same file, or {option_name} one in it")
+    if len({Path(path).resolve() for path in lists.values()}) < len(lists):
+        fail("--clusters and --removed name the same file")
+    maker: Any = None if kind == FINGERPRINTS else content.text_maker(given, "minhash")
     how = Projection(
         id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
     )
-    grouping = Grouping(given.radius, given.group, given.keep)
+    likeness = Likeness(
+        given.radius, content.own_width(given), threshold=given.threshold, group=given.group, keep=given.keep, verify=given.verify
+    )
     with usage_errors():
-        renamed(CLUSTER_COLUMNS, given.names)  # an error comes before the work
+        columns = (*(CLUSTER_COLUMNS if given.clusters else ()), *(REMOVED_COLUMNS if given.removed else ()))
+        renamed(list(dict.fromkeys(columns)), given.names)  # an error comes before the work
         texts = given.text or given.text_field
-        job = dedup_job(how, texts, given.fingerprint_field, grouping, given.unknown, maker, given.html)
+        job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html)
     notices = Notices(kind)
     corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
     folder = resume_folder(given)
     with given.bars(corpus) as bars:
         found = deduplicate(
-            corpus, job, given.resources(bars), given.output, given.force, folder, listing=given.clusters,
-            open_listing=lambda path: _open_output(given, CLUSTER_COLUMNS, path=path), open_checkpoint=partial(resuming, given),
+            corpus, job, given.resources(bars), given.output, given.force, folder, listings=_listings(given),
+            open_checkpoint=partial(resuming, given),
         )  # fmt: skip
     notices.report(given)
     clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
@@ -295,6 +318,22 @@ def dedup(given: Given) -> None:
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)
+
+
+def _listings(given: Given) -> list[Listing]:
+    """Return the files beside OUTPUT that the command line asks for."""
+    found = []
+    if given.clusters is not None:
+        found.append(Listing(given.clusters, partial(_open_list, given, CLUSTER_COLUMNS), lambda found: found.clusters.batches()))
+    if given.removed is not None:
+        found.append(Listing(given.removed, partial(_open_list, given, REMOVED_COLUMNS), lambda found: found.removed.batches()))
+    return found
+
+
+def _open_list(given: Given, columns: tuple[str, ...], path: str) -> Writer:
+    new = {name: new for name, new in (given.names or {}).items() if name in columns}
+    with usage_errors():
+        return open_writer(path, columns=columns, names=new or None, width=WIDTHS[-1])
 
 
 def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:

@@ -149,12 +149,12 @@ def write_clusters(found: Clusters, writer: Writer, progress: Progress | None) -
 def grouping_of(radius: int, group: str | None, keep: str, fingerprinter: Mapping[str, Any] | None) -> Grouping:
     """Return the clusters that a caller asks for; InputError if an argument is wrong.
 
-    By default chains connect them, and they are greedy for pictures: chains of icons and drawings lead from one to any other.
+    By default chains connect them, and they are greedy for pictures and MinHash, whose chains lead from one to any other.
     """
     if group is None:
-        from fpstore.hashing.image import ImageHash
+        from fpstore.hashing.registry import usual_group
 
-        group = "greedy" if fingerprinter is not None and fingerprinter["name"] == ImageHash.name else "connected"
+        group = GROUPINGS[0] if fingerprinter is None else usual_group(fingerprinter)
     return Grouping(radius, check_choice(group, GROUPINGS, "group"), check_choice(keep, REPRESENTATIVES, "keep"))
 
 

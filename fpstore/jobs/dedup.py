@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -12,27 +12,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.base.arguments import check_choice, check_flag, check_path, printable
+from fpstore.base.arguments import check_choice, check_flag, check_number, check_path, printable
 from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
-from fpstore.base.width import WORD_BITS, Width
+from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, counted, show
-from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.documents import DocumentFiles
-from fpstore.hashing.fields import maker_of_columns
-from fpstore.hashing.html import extractor_of, of_pages
-from fpstore.hashing.text import SimHash
+from fpstore.hashing.fields import Fields, is_weighted, maker_of_columns
+from fpstore.hashing.html import MainText, extractor_of, of_pages
+from fpstore.hashing.minhash import USUAL_JACCARD, MinHash
+from fpstore.hashing.registry import TEXT_METHODS
 from fpstore.io.digits import check_signed
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
-from fpstore.jobs.clusters import Clusters, write_clusters
+from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.given import compared_rows
 from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
+from fpstore.jobs.removed import Removed
+from fpstore.jobs.verified import similarities_to_first, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
 OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
@@ -42,20 +45,22 @@ PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 class DedupJob(NamedTuple):
     """How duplicates are looked for: by columns of texts or of fingerprints, and what makes the fingerprints of texts.
 
-    ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared.
+    ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared. ``least_similarity`` is
+    the Jaccard similarity to the row that is kept from which on a row is removed; None: fingerprints alone decide.
     """
 
     projection: Projection
     grouping: Grouping
     unknown: str
     fingerprinter: Fingerprinter[Any] | None
+    least_similarity: float | None = None
 
     def identity(self, corpus: RowSource) -> JobIdentity:
         """Return the facts that decide about the duplicates of a corpus."""
         projection = {**asdict(self.projection), "width": self.projection.width.bits}
         maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
         files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
-        asked = {**projection, **self.grouping._asdict(), "unknown": self.unknown}
+        asked = {**projection, **self.grouping._asdict(), "unknown": self.unknown, "least_similarity": self.least_similarity}
         return {"job": "dedup", "encoding": corpus.encoding, **asked, **maker, **files}
 
 
@@ -71,53 +76,107 @@ class Deduplication(NamedTuple):
         Groups of near-duplicates, the document that is kept first. Ids come from the column of ids, or else are row numbers.
     not_compared : int
         Rows that were not compared, because they have no text, no fingerprint or no id.
+    removed : fpstore.jobs.removed.Removed
+        The rows that are not kept, each with the row that is kept in its place, and their distance; ``to_arrow`` makes a table.
     """
 
     kept: Any
     clusters: Clusters
     not_compared: int
+    removed: Removed
 
     def __repr__(self) -> str:
         kept = f"{len(self.kept):,} of {counted(self.clusters.documents, 'document')} kept"
         return f"<fpstore.Deduplication: {kept}, {counted(len(self.clusters), 'cluster')}, {self.not_compared:,} not compared>"
 
 
+class Likeness(NamedTuple):
+    """What makes two documents near-duplicates; None stands for a default that depends on the rest.
+
+    ``method`` names the fingerprinter of texts. ``threshold`` is a Jaccard similarity, from which the radius follows.
+    """
+
+    radius: int | None = None
+    width: int | None = None
+    method: str | None = None
+    threshold: float | None = None
+    group: str | None = None
+    keep: str = "first"
+    verify: bool = False
+
+    def maker(self, text: Any) -> Fingerprinter[Any]:
+        """Return the fingerprinter of the method, for columns of texts."""
+        kind = TEXT_METHODS[check_choice(self.method or "minhash", tuple(TEXT_METHODS), "method")]
+        how: dict[str, Any] = {} if self.width is None else {"width": self.width}
+        if kind is MinHash and is_weighted(text):
+            how["weighting"] = "count"
+        return kind(**how)
+
+    def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
+        """Return the radius and the groups that are wanted; InputError for a wrong value."""
+        while isinstance(maker, (Fields, MainText)):
+            maker = maker.fingerprinter
+        check_flag(self.verify, "verify")
+        if self.threshold is not None and not self.verify:
+            if not isinstance(maker, MinHash):
+                raise InputError("threshold (--threshold) is a Jaccard similarity, for MinHash or verify: give radius (--radius)")
+            if self.radius is not None:
+                raise InputError("threshold (--threshold) decides about the radius: leave one of them out")
+        if self.radius is not None:
+            radius = self.radius
+        elif self.threshold is not None and isinstance(maker, MinHash):
+            radius = maker.radius(self.threshold)
+        else:
+            radius = USUAL_BITS * width.bits // WORD_BITS if maker is None else maker.usual_radius
+        group = (GROUPINGS[0] if maker is None else maker.usual_group) if self.group is None else self.group
+        check_radius(radius, width.bits)
+        return Grouping(radius, check_choice(group, GROUPINGS, "group"), check_choice(self.keep, KEEP_RULES, "keep"))
+
+
 def dedup_job(
-    how: Projection, text: Any, fingerprint: str | None, grouping: Grouping, unknown: str,
+    how: Projection, text: Any, fingerprint: str | None, likeness: Likeness, unknown: str,
     fingerprinter: Fingerprinter[Any] | None, html: bool | str,
 ) -> DedupJob:  # fmt: skip
     """Return the job that the arguments of :func:`fpstore.dedup` ask for; InputError if one is wrong."""
     columns = text
-    if text is not None and not isinstance(text, bool):
-        own = SimHash(width=how.width.bits) if fingerprinter is None else fingerprinter
-        fingerprinter, columns = maker_of_columns(own, text)
+    if likeness.width is not None:
+        how = replace(how, width=check_width(likeness.width))
+    if fingerprinter is not None and likeness.method is not None:
+        raise InputError("a fingerprinter is a method: leave method out", got=likeness.method)
+    if text is not None and text is not False:
+        fingerprinter = likeness.maker(text) if fingerprinter is None else fingerprinter
+        if text is not True:
+            fingerprinter, columns = maker_of_columns(fingerprinter, text)
     projection = projection_of(how, columns, fingerprint)
-    bits = projection.width.bits
-    if fingerprinter is None and projection.text is not None:
-        fingerprinter = SimHash(width=bits)
     if fingerprinter is not None:
         if not isinstance(fingerprinter, Fingerprinter) or fingerprinter.items not in ("texts", "rows"):
-            raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(fingerprinter).__name__}")
+            raise InputError(f"fingerprinter must be one of texts, such as MinHash(), got {type(fingerprinter).__name__}")
         if projection.text is None:
             raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
         if isinstance(projection.text, tuple) != (fingerprinter.items == "rows"):
             raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=projection.text)
-        if bits not in (WORD_BITS, fingerprinter.width):
-            message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={bits}: leave width out"
-            raise InputError(message, expected=fingerprinter.width, got=bits)
+        if likeness.width not in (None, fingerprinter.width):
+            message = f"fingerprinter: it makes {fingerprinter.width} bits, not width={likeness.width}: leave width out"
+            raise InputError(message, expected=fingerprinter.width, got=likeness.width)
         fingerprinter = of_pages(fingerprinter, html)
         projection = replace(projection, width=Width(fingerprinter.width))
+    elif likeness.method is not None:
+        raise InputError("method (--method) is for texts, and the corpus has fingerprints")
     elif extractor_of(html) is not None:
         raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
-    check_radius(grouping.radius, projection.width.bits)
-    check_choice(grouping.keep, KEEP_RULES, "keep")
-    check_choice(grouping.group, GROUPINGS, "group")
+    grouping = likeness.grouping(fingerprinter, projection.width)
     check_choice(unknown, UNKNOWN, "unknown")
     if (grouping.keep == "highest") != (projection.score is not None):
         raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
     if grouping.keep == "smallest" and projection.id is None:
         raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
-    return DedupJob(projection, grouping, unknown, fingerprinter)
+    least = None
+    if likeness.verify:
+        if fingerprinter is None:
+            raise InputError("verify (--verify) compares texts, and the corpus has fingerprints")
+        fingerprinter.feature_sets([])  # an error comes before the work
+        least = USUAL_JACCARD if likeness.threshold is None else check_number(likeness.threshold, 0, 1, "threshold")
+    return DedupJob(projection, grouping, unknown, fingerprinter, least)
 
 
 def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Projection:
@@ -179,44 +238,50 @@ def check_output(
     return path
 
 
+class Listing(NamedTuple):
+    """A file for some rows of the result: its path, what opens a writer for it, and the rows in batches."""
+
+    path: str
+    open_writer: Callable[[str], Writer]
+    rows: Callable[[Deduplication], Iterable[Mapping[str, Any]]]
+
+
 def deduplicate(
     corpus: RowSource, job: DedupJob, resources: Resources, output: str | os.PathLike[str] | None, overwrite: bool,
-    folder: Path | None, *, listing: str | None = None, open_listing: Callable[[str], Writer] | None = None,
-    open_checkpoint: OpenCheckpoint = checkpoint_in,
+    folder: Path | None, *, listings: Sequence[Listing] = (), open_checkpoint: OpenCheckpoint = checkpoint_in,
 ) -> Deduplication:  # fmt: skip
-    """Find the duplicates of a corpus, copy the rows that are kept, and list the clusters.
+    """Find the duplicates of a corpus, copy the rows that are kept, and list what else is asked for.
 
     ``kept`` of the result has a flag for each row.
     An error of a path comes before the work. ``folder`` keeps what is done, to resume the job; ``open_checkpoint`` returns
-    the checkpoint in it. The clusters go to ``listing``, for which ``open_listing`` opens a writer.
+    the checkpoint in it.
     """
     if folder is not None:
         check_outside(corpus, folder)
     target = None if output is None else check_output(output, corpus, overwrite, folder=folder)
     if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
-    listed = None if listing is None else check_output(listing, corpus, overwrite, folder=folder, of_rows=False)
-
-    def opened() -> Writer | None:
-        return None if listed is None or open_listing is None else open_listing(str(listed))
-
-    if (first := opened()) is not None:
-        first.abort()
-    with open_checkpoint(folder, lambda: job.identity(corpus)) as checkpoint, opened() or nullcontext() as writer:
+    paths = [check_output(one.path, corpus, overwrite, folder=folder, of_rows=False) for one in listings]
+    for one, path in zip(listings, paths, strict=True):
+        one.open_writer(str(path)).abort()
+    with open_checkpoint(folder, lambda: job.identity(corpus)) as checkpoint, ExitStack() as stack:
+        writers = [stack.enter_context(one.open_writer(str(path))) for one, path in zip(listings, paths, strict=True)]
 
         def note(name: Path | None, written: Path) -> None:
             if checkpoint is not None and name is not None:
                 checkpoint.note_output(name, written)
 
         def complete(written: Path) -> None:
-            """Let the list of clusters appear before the rows do: when these are there, all is."""
+            """Let the lists appear before the rows do: when these are there, all is."""
             note(target, written)
-            if writer is not None:
-                writer.close(partial(note, listed))
+            for path, writer in zip(paths, writers, strict=True):
+                writer.close(partial(note, path))
 
         found = find_duplicates(corpus, job, resources, checkpoint)
-        if writer is not None:
-            write_clusters(found.clusters, writer, resources.progress)
+        for one, writer in zip(listings, writers, strict=True):
+            for batch in one.rows(found):
+                resources.report("writing lists", writer.rows)
+                writer.write(batch)
         if target is not None and checkpoint is not None and was_made(folder, target):
             complete(target)  # a run that was killed has copied the rows
         elif target is not None:
@@ -244,6 +309,11 @@ def find_duplicates(
         lambda wanted: wanted if documents.ids is None else names_of(documents.ids, wanted),
         documents.scores,
     )
+    if job.least_similarity is not None:
+        assert job.fingerprinter is not None
+        found = rows[members.documents.view(np.intp)]
+        similarities = similarities_to_first(corpus, projection, job.fingerprinter, found, members.lims, resources)
+        members = verified(members, similarities, job.least_similarity)
     flags = np.full(len(documents.known), job.unknown == "keep")
     flags[rows] = True
     members_at = rows[members.documents.view(np.intp)]
@@ -254,4 +324,5 @@ def find_duplicates(
         numbers = np.arange(len(members_at), dtype=np.uint64)
     else:
         names, numbers = documents.ids, members.documents
-    return Deduplication(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows))
+    removed = Removed(members, rows, documents.fingerprints, names, numbers)
+    return Deduplication(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows), removed)

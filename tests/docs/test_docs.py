@@ -118,6 +118,11 @@ def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     assert run_python(code, tmp_path) == shown
 
 
+def test_page_about_minhash_prints_what_is_shown(tmp_path):
+    (code,), (shown,) = blocks("docs/minhash.md", "python"), blocks("docs/minhash.md", "text")
+    assert run_python(code, tmp_path) == shown
+
+
 def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
     code, (shown,) = blocks("docs/crawler.md", "python"), blocks("docs/crawler.md", "text")
     assert len(code) == 4

@@ -98,18 +98,57 @@ def test_greedy_groups_have_no_chains(tmp_path, width):
         values = families(np.random.default_rng([width, radius]), width, 200, members=9, flips=5)
         path.write_text("hash\n" + "".join(f"{text}\n" for text in Width(width).texts(Width(width).rows(values))))
         found = fpstore.dedup(path, fingerprint="hash", width=width, radius=radius, group="greedy")
-        left, wanted = list(range(200)), []
-        while left:
-            first, *others = left
-            members = [first, *(row for row in others if (values[row] ^ values[first]).bit_count() <= radius)]
-            wanted += [members] if len(members) > 1 else []
-            left = [row for row in others if row not in members]
+        groups = {}
+        for row in range(200):
+            if not any((values[row] ^ values[first]).bit_count() <= radius for first in groups):
+                groups[row] = [row]
+        for row in sorted(set(range(200)) - set(groups)):
+            nearest = min(groups, key=lambda first: ((values[row] ^ values[first]).bit_count(), first))
+            groups[nearest].append(row)
+        wanted = [members for members in groups.values() if len(members) > 1]
         assert sorted(map(tuple, found.clusters)) == sorted(map(tuple, wanted))
         assert found.kept.tolist() == sorted(set(range(200)) - {row for members in wanted for row in members[1:]})
     for rows in (1, 2, 3):  # without duplicates
         table = pa.table({"h": pa.array([n << 20 for n in range(rows)], pa.uint64())})
         found = fpstore.dedup(table, fingerprint="h", radius=0, group="greedy")
         assert (list(found.clusters), found.kept.num_rows) == ([], rows)
+
+
+@pytest.mark.parametrize("group", ["connected", "greedy"])
+def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
+    monkeypatch.chdir(tmp_path)
+    values = families(np.random.default_rng(8), 64, 400)
+    digits = Width(64).texts(np.array(values, np.uint64))
+    lines = [json.dumps({"h": text, "id": f"n{row}"}) for row, text in enumerate(digits)]
+    Path("c.jsonl").write_text("\n".join([*lines, '{"h": null, "id": "x"}', ""]))
+    given = ["c.jsonl", "o.jsonl", "--fingerprint-field", "h", "--id-field", "id", "--radius", "4", "--group", group]
+    fine("dedup", *given, "--removed", "r.tsv", "--clusters", "c.tsv", "--keep", "smallest", "--quiet")
+    found = fpstore.dedup("c.jsonl", fingerprint="h", id="id", radius=4, group=group, keep="smallest")
+    rows = [line.split("\t") for line in Path("r.tsv").read_text().splitlines()]
+    names, members = [f"n{row}" for row in range(400)], {}
+    for cluster, (kept, *others) in enumerate(found.clusters):
+        members |= dict.fromkeys(others, (kept, cluster))
+    assert [row[1] for row in rows] == [name for name in names if name in members] != []
+    for row, name, kept_row, kept, cluster, distance in rows:
+        assert (names[int(row)], names[int(kept_row)], (kept, int(cluster))) == (name, kept, members[name])
+        assert int(distance) == (values[int(row)] ^ values[int(kept_row)]).bit_count()
+    assert {int(row[0]) for row in rows} == set(range(400)) - set(found.kept.tolist())
+    assert found.removed.to_arrow().to_pylist() == [
+        {"row": int(a), "id": b, "kept_row": int(c), "kept": d, "cluster": int(e), "distance": int(f)}
+        for a, b, c, d, e, f in rows
+    ]
+    fine("dedup", *given, "--removed", "r.parquet", "--rename", "row=line", "--rename", "kept=stays", "--quiet", "--force")
+    assert pq.read_table("r.parquet").column_names == ["line", "id", "kept_row", "stays", "cluster", "distance"]
+    for wrong, code, message in (
+        (["--removed", "o.jsonl", "--force"], 2, "OUTPUT and --removed name the same file"),
+        (["--removed", "r.tsv", "--clusters", "r.tsv", "--force"], 2, "--clusters and --removed name the same file"),
+        (["--rename", "row=line", "--force"], 2, "is for the columns of --clusters and --removed"),
+        (["--removed", "r.tsv", "--rename", "representative=kept", "--force"], 2, "representative"),
+    ):
+        assert message in failure("dedup", *given, *wrong, code=code)
+    assert "r.tsv exists: --force replaces it" in failure("dedup", "c.jsonl", "new.jsonl", *given[2:], "--removed", "r.tsv")
+    assert not Path("new.jsonl").exists()
+    assert len(fpstore.dedup(pa.table({"h": pa.array([1, 2**64 - 2], pa.uint64())}), fingerprint="h").removed) == 0
 
 
 def test_texts_in_parquet(tmp_path):
@@ -125,7 +164,7 @@ def test_texts_in_parquet(tmp_path):
     paths = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
     pq.write_table(table.slice(0, 1000), paths[0], compression="zstd", row_group_size=300)
     pq.write_table(table.slice(1000), paths[1])
-    found = fpstore.dedup(paths, tmp_path / "clean.parquet", text="text", id="id", threads=3)
+    found = fpstore.dedup(paths, tmp_path / "clean.parquet", text="text", id="id", method="simhash", threads=3)
     values = SimHash().fingerprints(all_texts[:3000]).tolist()
     kept, clusters = expected(values, 64, 3)
     kept += [3000, 3001, 3002]

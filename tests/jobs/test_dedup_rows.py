@@ -162,8 +162,8 @@ def test_a_deduplication_says_what_it_is(here):
     for source in (table, pl.from_arrow(table)):
         found = fpstore.dedup(source, fingerprint="h")
         assert repr(found) == "<fpstore.Deduplication: 3 of 5 documents kept, 2 clusters, 1 not compared>"
-    kept, clusters, unknown = found
-    assert (len(kept), len(clusters), unknown) == (3, 2, 1)
+    kept, clusters, unknown, removed = found
+    assert (len(kept), len(clusters), unknown, len(removed)) == (3, 2, 1, 2)
 
 
 def test_json_has_ids_as_they_are(here):

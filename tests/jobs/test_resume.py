@@ -17,7 +17,7 @@ from resuming import JOBS, command, in_another, killed, near, outputs
 from speeds import slow
 
 import fpstore
-from fpstore import SimHash
+from fpstore import MinHash
 from fpstore.errors import CorruptStoreError, InputError, StoreLockedError
 from fpstore.jobs import given
 from fpstore.jobs.checkpoint import Checkpoint
@@ -248,8 +248,8 @@ def test_an_interrupt_says_how_to_go_on(job_folder, monkeypatch):
 
 
 def test_no_text_of_a_finished_part_is_hashed_again(job_folder, monkeypatch):
-    hashed, seen = SimHash.hashed, []
-    monkeypatch.setattr(SimHash, "hashed", lambda self, items: seen.extend(items) or hashed(self, items))
+    hashed, seen = MinHash.hashed, []
+    monkeypatch.setattr(MinHash, "hashed", lambda self, items: seen.extend(items) or hashed(self, items))
 
     def stop(phase, done, total):
         if phase == "reading" and done > 500:

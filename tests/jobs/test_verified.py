@@ -1,0 +1,138 @@
+"""Verification of what `dedup` removes, against sets of Python."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commandline import failure, fine
+
+import fpstore
+from fpstore import InputError, MinHash, SimHash
+from fpstore.hashing import Fields, LongestSentences, MainText
+
+# Some lines depend on the neighbours of a character, so that Python makes their normal forms.
+MARKED = ["e\u0301a", "\u1100\u1161", "\u03a3x", "\u0e01\u0e38\u0e48"]
+
+
+def corpus(seed, marked=False):
+    """Return texts, of which some are copies with one to fifteen words changed."""
+    rng, texts = random.Random(seed), []
+    words = [f"w{n}" for n in range(400)] + MARKED * (20 if marked else 0)
+    for _ in range(60):
+        base = rng.choices(words, k=rng.randrange(1, 80))
+        texts.append(" ".join(base))
+        for _ in range(rng.randrange(4)):
+            copy = list(base)
+            for place in rng.sample(range(len(base)), min(rng.randrange(16), len(base))):
+                copy[place] = rng.choice(words)
+            texts.append("\n".join((" ".join(copy[:40]), " ".join(copy[40:]))))
+    rng.shuffle(texts)
+    return [*texts, "", "?!"]
+
+
+def jaccard(maker, a, b):
+    a, b = set(maker.features(a)), set(maker.features(b))
+    return len(a & b) / len(a | b)
+
+
+@pytest.mark.parametrize(
+    ("maker", "radius", "group", "threshold"),
+    [
+        (MinHash(), None, None, 0.8),
+        (MinHash(), 90, "connected", 0.5),
+        (MinHash(size=1, weighting="count"), 80, "greedy", 0.6),
+        (SimHash(width=128), 30, None, 0.8),
+        (SimHash(hash="blake2b"), 12, "connected", 0.9),
+        (MinHash(shingle="chars", size=5), 60, None, 0.75),
+    ],
+)
+def test_what_is_not_alike_enough_stays(maker, radius, group, threshold):
+    texts = corpus(radius or 1, marked=True)
+    given = {"text": "t", "fingerprinter": maker, "radius": maker.radius(threshold) if radius is None else radius, "group": group}
+    table = pa.table({"t": texts})
+    before = fpstore.dedup(table, **given)
+    found = fpstore.dedup(table, **given, verify=True, threshold=threshold)
+    wanted = []
+    for kept, *others in before.clusters:
+        alike = [other for other in others if jaccard(maker, texts[kept], texts[other]) >= threshold]
+        wanted += [[kept, *alike]] if alike else []
+    assert list(found.clusters) == wanted
+    removed = {row for _, *others in wanted for row in others}
+    assert found.kept["t"].to_pylist() == [text for row, text in enumerate(texts) if row not in removed]
+    assert 0 < len(removed) < sum(len(group) - 1 for group in before.clusters)
+    assert list(fpstore.dedup(table, **given, verify=True, threshold=threshold, threads=2).clusters) == wanted
+
+
+def test_rows_of_several_texts_and_pages_are_verified():
+    rng = random.Random(5)
+    rows = []
+    for _ in range(40):
+        title, text = " ".join(rng.choices("abcdef", k=6)), " ".join(f"w{rng.randrange(300)}" for _ in range(30))
+        rows += [(title, text), (" ".join(rng.choices("uvwxyz", k=rng.randrange(12))) or None, text)]
+    maker = MinHash(size=2)
+    table = pa.table({"title": [title for title, _ in rows], "text": [text for _, text in rows]})
+    found = fpstore.dedup(
+        table, text=["title", "text"], fingerprinter=Fields(maker, {"title": 1, "text": 1}), radius=90, verify=True, threshold=0.7
+    )
+    sets = [set(maker.features(title or "")) | set(maker.features(text)) for title, text in rows]
+    alike = [(a, b) for a in range(0, 80, 2) for b in [a + 1] if len(sets[a] & sets[b]) >= 0.7 * len(sets[a] | sets[b])]
+    assert [tuple(group) for group in found.clusters] == alike
+    assert 0 < len(alike) < 40
+    page = "<html><head><title>T</title></head><body><nav>{}</nav><article><p>{}</p></article></body></html>"
+    pages = [page.format(menu, " ".join(["a story of words about a fox and a dog."] * 5)) for menu in ("one two", "three")]
+    assert MainText(maker).feature_sets(pages).sizes.tolist() == [len(maker.features(main)) for main in ["T\n" + " ".join(
+        ["a story of words about a fox and a dog."] * 5)] * 2]  # fmt: skip
+
+
+def test_the_command_verifies_and_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = corpus(3)
+    Path("c.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    said = json.loads(fine("dedup", "c.jsonl", "clean.jsonl", "--text-field", "text", "--verify", "--threshold", "0.9", "--json"))
+    found = fpstore.dedup(pa.table({"text": texts}), text="text", verify=True, threshold=0.9)
+    assert said["removed"] == len(texts) - len(found.kept)
+    assert [json.loads(line)["text"] for line in Path("clean.jsonl").read_text().splitlines()] == found.kept["text"].to_pylist()
+    assert "verify (--verify) compares texts" in failure(
+        "dedup", "c.jsonl", "x.jsonl", "--fingerprint-field", "text", "--verify", code=2
+    )
+
+
+def test_what_is_refused():
+    table = pa.table({"t": ["a b c d"], "h": pa.array([1], pa.uint64())})
+    for given, message in (
+        ({"text": "t", "fingerprinter": LongestSentences(), "verify": True}, "longest-sentences has no features"),
+        ({"fingerprint": "h", "verify": True}, "compares texts"),
+        ({"text": "t", "verify": 1}, "verify must be True or False"),
+        ({"text": "t", "threshold": 1.5}, "jaccard must be a number from 0 to 1"),
+        ({"text": "t", "threshold": 1.5, "verify": True, "radius": 3}, "threshold must be a number from 0 to 1"),
+        ({"text": "t", "threshold": 0.5, "radius": 3}, "leave one of them out"),
+        ({"text": "t", "threshold": 0.5, "method": "simhash"}, "a Jaccard similarity"),
+        ({"text": "t", "method": "tlsh"}, "method must be one of minhash, simhash"),
+        ({"text": "t", "method": "simhash", "fingerprinter": SimHash()}, "leave method out"),
+        ({"fingerprint": "h", "method": "simhash"}, "is for texts"),
+        ({"fingerprint": "h", "threshold": 0.5}, "a Jaccard similarity"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fpstore.dedup(table, **given)
+
+
+def test_defaults_follow_the_method_and_the_width():
+    texts = [text for text in corpus(9) if text]
+    table = pa.table({"t": texts, "h": pa.array(SimHash().fingerprints(texts, empty="mask")[0], pa.uint64())})
+
+    def alike(first, second):
+        assert list(fpstore.dedup(table, **first).clusters) == list(fpstore.dedup(table, **second).clusters)
+
+    alike({"text": "t"}, {"text": "t", "fingerprinter": MinHash(), "radius": 50, "group": "greedy"})
+    alike({"text": "t", "threshold": 0.5}, {"text": "t", "fingerprinter": MinHash(), "radius": MinHash().radius(0.5)})
+    alike({"text": "t", "width": 64}, {"text": "t", "fingerprinter": MinHash(width=64), "radius": MinHash(width=64).radius(0.7)})
+    alike({"text": "t", "method": "simhash"}, {"text": "t", "fingerprinter": SimHash(), "radius": 3, "group": "connected"})
+    alike({"text": "t", "method": "simhash", "width": 256}, {"text": "t", "fingerprinter": SimHash(width=256), "radius": 12})
+    alike({"fingerprint": "h"}, {"fingerprint": "h", "radius": 3, "width": 64})
+    table = table.append_column("u", pa.array(texts[::-1]))
+    weighted = Fields(MinHash(weighting="count"), {"t": 4, "u": 1})
+    alike({"text": {"t": 4, "u": 1}}, {"text": {"t": 4, "u": 1}, "fingerprinter": weighted, "radius": 50, "group": "greedy"})
+    assert np.all(MinHash().feature_sets([]).sizes == 0)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import subprocess
+import sys
 import sysconfig
 import time
 from collections.abc import Sequence
@@ -15,6 +18,7 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench import data
+from bench.cleaners import CLEANERS
 from bench.corpus import RADIUS
 from bench.harness import Bench, Result, ratio
 from bench.rivals import MissingError
@@ -29,7 +33,7 @@ CHANGED = (0.01, 0.02, 0.03, 0.04, 0.05, 0.1)  # shares of the words of a copy
 FEW = 0.05
 COPIES = 150  # of each share
 LEAST_WORDS = 50  # of a text that is copied
-SETTINGS = ((1, 64, 3), (1, 64, 6), (1, 128, 12), (1, 256, 24), (3, 64, 10), (3, 128, 22), (3, 256, 44), (3, 256, 56))
+MINHASH, SIMHASH = (32, 38, 44, 50, 56), ((1, 64, 3), (1, 64, 6), (1, 256, 24), (3, 64, 10), (3, 256, 44), (3, 256, 54))
 ALIKE = 0.5  # share of the pieces of three words that two texts have in common, from which on they are near-duplicates
 
 
@@ -105,7 +109,7 @@ def dedup(bench: Bench) -> Result:
 
 
 def copies(bench: Bench) -> Result:
-    """Find planted copies of real texts (`--texts`) by the share of their words that was changed: `dedup` with several settings.
+    """Find planted copies of real texts (`--texts`), by the share of their words that was changed: `dedup`, and its rivals.
 
     Recall is the share of the copies with 1 to 5% that are in one group with their original. Precision is the share of the
     removed texts that have half of their pieces of three words in common with the text that was kept instead. Times are
@@ -117,22 +121,37 @@ def copies(bench: Bench) -> Result:
     planted = _planted(rng, texts, 5 if bench.smoke else COPIES)
     table = pa.table({"text": [*texts, *(copy for _, _, copy in planted)]})
     every = table["text"].to_pylist()
+    pieces = Pieces(every)
     out: Result = {
         "texts": len(texts),
         "bytes": sum(len(text.encode("utf-8", "surrogatepass")) for text in texts),
         "copies": len(planted),
     }
+    path = bench.folder / "corpus.parquet"
+    pq.write_table(table, path)
+    for name in CLEANERS:
+        command = [sys.executable, "-m", "bench.cleaners", name, str(path)]
+        done = subprocess.run(command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, check=True)
+        answer = json.loads(done.stdout)
+        if "missing" in answer:
+            out[name] = answer["missing"]
+            continue
+        took = {"processor_seconds": round(answer["seconds"], 2), "peak_megabytes": answer["peak_bytes"] >> 20}
+        out[name] = took | _quality(answer["groups"], pieces, len(every), planted)
     fpstore.dedup(table.slice(0, COMPARED), text="text")  # the first takes longer
-    for words, bits, radius in SETTINGS:
-        simhash = fpstore.SimHash(size=words, width=bits)
+    settings: list[tuple[str, fpstore.MinHash | fpstore.SimHash, int]] = [
+        (f"minhash, radius {radius}", fpstore.MinHash(), radius) for radius in MINHASH
+    ]
+    for words, bits, radius in SIMHASH:
+        settings.append((f"simhash, size {words}, {bits} bits, radius {radius}", fpstore.SimHash(size=words, width=bits), radius))
+    for name, maker, radius in settings:
         for group in ("connected", "greedy"):
             began = time.process_time()
-            found = fpstore.dedup(table, text="text", fingerprinter=simhash, radius=radius, group=group)
-            took = time.process_time() - began
-            out[f"size {words}, {bits} bits, radius {radius}, {group}"] = {
-                "processor_seconds": round(took, 2),
-                **_quality(found, every, planted),
-            }
+            found = fpstore.dedup(table, text="text", fingerprinter=maker, radius=radius, group=group)
+            spent = {"processor_seconds": round(time.process_time() - began, 2)}
+            out[f"{name}, {group}"] = spent | _quality(
+                [list(map(int, one)) for one in found.clusters], pieces, len(every), planted
+            )
     return out
 
 
@@ -151,34 +170,50 @@ def _planted(rng: np.random.Generator, texts: list[str], count: int) -> list[tup
     return out
 
 
-def _quality(found: fpstore.Deduplication, texts: list[str], planted: list[tuple[int, float, str]]) -> Result:
-    """Return the recall of the planted copies, and the precision of what is removed."""
+class Pieces:
+    """The runs of three words of texts, as sorted hashes, each made when it is first asked for."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self._texts = texts
+        self._found: dict[int, data.Words] = {}
+
+    def similarity(self, a: int, b: int) -> float:
+        """Return the Jaccard similarity of two texts."""
+        left, right = self._of(a), self._of(b)
+        common = len(np.intersect1d(left, right, assume_unique=True))
+        return common / (len(left) + len(right) - common)
+
+    def _of(self, place: int) -> data.Words:
+        if place not in self._found:
+            words = re.findall(r"\w+", self._texts[place].casefold())
+            runs = list(zip(words, words[1:], words[2:], strict=False)) or [tuple(words)]
+            self._found[place] = np.unique(np.fromiter(map(hash, runs), np.int64, len(runs)).view(np.uint64))
+        return self._found[place]
+
+
+def _quality(groups: list[list[int]], pieces: Pieces, texts: int, planted: list[tuple[int, float, str]]) -> Result:
+    """Return the recall of the planted copies, and the precision of what is removed; the first row of a group is kept."""
     group_of: dict[int, int] = {}
     removed = right = 0
-    for number, group in enumerate(found.clusters):
-        kept, *others = map(int, group)
+    for number, (kept, *others) in enumerate(groups):
         group_of.update(dict.fromkeys((kept, *others), number))
-        pieces = _pieces(texts[kept])
-        for other in others:
-            theirs = _pieces(texts[other])
-            right += len(pieces & theirs) >= ALIKE * len(pieces | theirs)
-            removed += 1
-    first = len(texts) - len(planted)
+        right += sum(pieces.similarity(kept, other) >= ALIKE for other in others)
+        removed += len(others)
+    first = texts - len(planted)
+    removed_rows = {other for _, *others in groups for other in others}
     hits: dict[float, list[bool]] = {share: [] for share in CHANGED}
+    gone: dict[float, list[bool]] = {share: [] for share in CHANGED}
     for number, (place, share, _) in enumerate(planted, first):
+        gone[share].append(number in removed_rows or place in removed_rows)
         hits[share].append(number in group_of and group_of[number] == group_of.get(place))
     few = [hit for share, each in hits.items() if share <= FEW for hit in each]
     return {
         "recall": round(sum(few) / max(len(few), 1), 3),
+        "not_both_kept": round(sum(one for share, each in gone.items() if share <= FEW for one in each) / max(len(few), 1), 3),
         "recall_by_share": {f"{share:.0%}": round(sum(each) / max(len(each), 1), 3) for share, each in hits.items()},
         "removed": removed,
         "precision": ratio(right, removed, 3),
     }
-
-
-def _pieces(text: str) -> set[tuple[str, ...]]:
-    words = re.findall(r"\w+", text.casefold())
-    return set(zip(words, words[1:], words[2:], strict=False)) or {tuple(words)}
 
 
 def _package(texts: list[str]) -> float:

@@ -1,0 +1,124 @@
+"""Ways to find the near-duplicates of a corpus, each in a process of its own: fpstore, and packages from PyPI as they are shown.
+
+The command is ``python -m bench.cleaners NAME CORPUS.parquet``; it prints JSON: the groups, as row numbers with the row that is
+kept first, the processor time, and the most memory that the process had.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from bench.harness import status_bytes
+
+SIZE, THRESHOLD, FUNCTIONS, BANDS = 3, 0.7, 128, 16
+SIMHASH_RADIUS = 3
+Groups = list[list[int]]
+
+
+def words(text: str) -> list[str]:
+    """Return the runs of three words of a text."""
+    found = re.findall(r"\w+", text.casefold())
+    return [" ".join(found[i : i + SIZE]) for i in range(max(len(found) - SIZE + 1, 1))]
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Yield the texts of a corpus, some at a time."""
+    for batch in pq.ParquetFile(path).iter_batches(1024, columns=["text"]):
+        yield from batch.column(0).to_pylist()
+
+
+class Sets:
+    """Rows that links connect; the first row of each set stands for it."""
+
+    def __init__(self) -> None:
+        self._parents: list[int] = []
+
+    def add(self, others: list[int]) -> None:
+        """Add the next row, which is linked to some before it."""
+        row = len(self._parents)
+        self._parents.append(row)
+        for other in others:
+            a, b = sorted((self._first(row), self._first(other)))
+            self._parents[b] = a
+
+    def groups(self) -> Groups:
+        """Return the sets of two rows or more."""
+        found: dict[int, list[int]] = {}
+        for row in range(len(self._parents)):
+            found.setdefault(self._first(row), []).append(row)
+        return [group for group in found.values() if len(group) > 1]
+
+    def _first(self, row: int) -> int:
+        while self._parents[row] != row:
+            self._parents[row] = self._parents[self._parents[row]]
+            row = self._parents[row]
+        return row
+
+
+def fpstore(path: Path) -> Groups:
+    """Take the defaults of `fpstore.dedup`, from file to file."""
+    import fpstore
+
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        found = fpstore.dedup(path, Path(folder) / "clean.parquet", text="text", threads=1)
+        return [list(map(int, group)) for group in found.clusters]
+
+
+def rensa(path: Path) -> Groups:
+    """MinHash of 128 functions, 16 bands, links whose estimate is at least the threshold."""
+    from rensa import RMinHash, RMinHashLSH
+
+    index, sets, made = RMinHashLSH(THRESHOLD, FUNCTIONS, BANDS), Sets(), list[Any]()
+    for row, text in enumerate(texts_of(path)):
+        minhash = RMinHash(FUNCTIONS, 42)
+        minhash.update(words(text))
+        sets.add([other for other in index.query(minhash) if minhash.jaccard(made[other]) >= THRESHOLD])
+        index.insert(row, minhash)
+        made.append(minhash)
+    return sets.groups()
+
+
+def datasketch(path: Path) -> Groups:
+    """MinHash of 128 functions, and the bands that the package chooses for the threshold."""
+    from datasketch import MinHash, MinHashLSH
+
+    index, sets = MinHashLSH(threshold=THRESHOLD, num_perm=FUNCTIONS), Sets()
+    for row, text in enumerate(texts_of(path)):
+        minhash = MinHash(num_perm=FUNCTIONS)
+        minhash.update_batch([piece.encode("utf-8", "surrogatepass") for piece in set(words(text))])
+        sets.add(index.query(minhash))
+        index.insert(row, minhash)
+    return sets.groups()
+
+
+def simhash(path: Path) -> Groups:
+    """Simhash of 64 bits and its index; each feature once: with weights above 255 the package fails under NumPy 2."""
+    from simhash import Simhash, SimhashIndex
+
+    index, sets = SimhashIndex([], k=SIMHASH_RADIUS, log=None), Sets()
+    for row, text in enumerate(texts_of(path)):
+        value = Simhash(list(set(words(text))))
+        sets.add(list(map(int, index.get_near_dups(value))))
+        index.add(str(row), value)
+    return sets.groups()
+
+
+CLEANERS = {"fpstore": fpstore, "rensa": rensa, "datasketch": datasketch, "simhash": simhash}
+
+if __name__ == "__main__":
+    began = time.process_time()
+    try:
+        found = CLEANERS[sys.argv[1]](Path(sys.argv[2]))
+    except ImportError as error:
+        print(json.dumps({"missing": f"{error.name} is missing: pip install {error.name}"}))
+    else:
+        print(json.dumps({"groups": found, "seconds": time.process_time() - began, "peak_bytes": status_bytes("VmHWM")}))

@@ -105,8 +105,8 @@ def test_narrow_fingerprints_are_the_first_bits_of_wide_ones():
 @pytest.mark.parametrize("weighting", ["set", "count"])
 def test_distances_follow_the_binomial_law(weighting):
     """Means and variances of the distances of pairs of sets, within five standard deviations."""
-    minhash, pairs = MinHash(weighting=weighting), 1000 if weighting == "set" else 60
-    for n, common in ((3, 2), (20, 13), (300, 200), (300, 30)):
+    minhash, pairs = MinHash(weighting=weighting), 400 if weighting == "set" else 50
+    for n, common in ((3, 2), (20, 13), (200, 130), (100, 10)):
         sets = [[f"{pair}-{i}" for i in range(2 * n - common)] for pair in range(pairs)]
         left, right = (minhash.fingerprints([some[part] for some in sets]) for part in (slice(n), slice(n - common, None)))
         distances = np.bitwise_count(left ^ right).sum(1)

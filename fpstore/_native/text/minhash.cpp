@@ -143,7 +143,9 @@ class WeightedMaker {
  public:
   explicit WeightedMaker(const TextOptions& options) : options_(options), features_(options), minima_(options.seed, options.row_words) {}
   void add(const NormalText& text, unsigned field) {
-    features_.each_weighed(text, field, [&](uint64_t h, uint64_t weight) { weighed_.push_back({h, weight}); });
+    features_.each_weighed(text, field, [&](uint64_t h, uint64_t weight) {
+      if (weight) weighed_.push_back({h, weight});
+    });
   }
   bool finish(uint64_t* row) {
     if (options_.field_count > 1) std::sort(weighed_.begin(), weighed_.end(), [](const Weighed& a, const Weighed& b) { return a.hash < b.hash; });

@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from fpstore.jobs.clusters import Clusters
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.pairs import Pair, Pairs
+    from fpstore.jobs.removed import Removed
 
 __version__ = "0.2.0"
 
 __all__ = [
     "BitSample", "ClosedStoreError", "Clusters", "CorruptStoreError", "Deduplication", "Deleted", "Design", "FormatVersionError",
     "FpstoreError", "HyperplaneHash", "Ids", "ImageHash", "InputError", "LongestSentences", "Match", "MatchList", "Matches",
-    "MemoryLimitError", "MinHash", "MissingExtraError", "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError",
+    "MemoryLimitError", "MinHash", "MissingExtraError", "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError", "Removed",
     "RepairReport", "Report", "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError",
     "StoreNotFoundError", "TableSpec", "Unary", "build", "dedup", "open", "plan", "repair",
 ]  # fmt: skip
@@ -55,6 +56,7 @@ _LATER = {
     "jobs.clusters": ("Clusters",),
     "jobs.dedup": ("Deduplication",),
     "jobs.pairs": ("Pair", "Pairs"),
+    "jobs.removed": ("Removed",),
 }
 
 if not TYPE_CHECKING:  # a type checker knows all names

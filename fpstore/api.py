@@ -219,8 +219,9 @@ def dedup(
     method : {"minhash", "simhash"}, optional
         How fingerprints of texts are made: by :class:`fpstore.MinHash`, the default, or by :class:`fpstore.SimHash`.
     threshold : float, optional
-        With MinHash, the Jaccard similarity of near-duplicates, 0 to 1: the share of their runs of three words that two texts
-        have in common. The radius is the least one that finds 98% of the pairs of this similarity. By default 0.7.
+        With MinHash, the Jaccard similarity of near-duplicates, 0 to 1: the share of pieces, by default runs of three words, that
+        two texts have in common. The radius is the least one that finds 98% of the pairs of this similarity. With `verify`,
+        the bound of the exact similarity, for every method. By default 0.7.
     radius : int, optional
         Instead of a threshold, the largest distance of near-duplicates, 0 to the width. By default, without MinHash, 3 of each 64
         bits.
@@ -237,7 +238,8 @@ def dedup(
         What becomes of a row that is not compared, because its text is null or has no words, or its fingerprint or id is null.
     verify : bool
         Read the texts of groups again, and remove a row only if its Jaccard similarity to the row that is kept is at least the
-        threshold, by the features of the fingerprinter, counted exactly. The sets lie in a temporary file.
+        threshold, counted exactly on the sets of their features. Weights do not count. Features are compared by 32 bits of their
+        hashes. The sets lie in a temporary file.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a `method`.
     decimal : bool
@@ -265,7 +267,7 @@ def dedup(
     Returns
     -------
     Deduplication
-        ``kept``, ``clusters`` and ``not_compared``.
+        ``kept``, ``clusters``, ``not_compared`` and ``removed``.
 
     Raises
     ------
@@ -303,7 +305,7 @@ def dedup(
     folder = None if resume is None else check_path(resume, "resume")
     found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
     kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
-    return found._replace(kept=kept, clusters=found.clusters.held())
+    return found._replace(kept=kept, clusters=found.clusters.held(), removed=found.removed.held())
 
 
 def repair(

@@ -67,22 +67,17 @@ def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -
         A parameter is not known, is given twice, or has a value that the fingerprinter refuses; or a file has no weights.
     """
     given: dict[str, Any] = {}
-    parts = [part.strip() for part in _BETWEEN.split(text)]
-    if kind is not ImageHash:
-        for part in [part for part in parts if part.startswith("method=")]:
-            kind = TEXT_METHODS[check_choice(part.removeprefix("method="), tuple(TEXT_METHODS), "method")]
-            parts.remove(part)
-    known = list(inspect.signature(kind).parameters)
-    for part in parts:
-        name, equals, value = part.partition("=")
-        if not equals or name not in known:
-            raise InputError(
-                f"the setting {show(text)} is not a list such as {_EXAMPLES[kind.__name__]}; parameters are {', '.join(known)}",
-                got=text,
-            )
+    problem = f"the setting {show(text)} is not a list such as {_EXAMPLES[kind.__name__]}"
+    for part in _BETWEEN.split(text):
+        name, equals, value = part.strip().partition("=")
         if name in given:
             raise InputError(f"the setting {show(text)} has {name} twice", got=text)
-        given[name] = _value(value)
+        given[name] = _value(value) if equals else None
+    if kind is not ImageHash and given.get("method") is not None:
+        kind = TEXT_METHODS[check_choice(given.pop("method"), tuple(TEXT_METHODS), "method")]
+    known = list(inspect.signature(kind).parameters)
+    if not given.keys() <= set(known) or None in given.values():
+        raise InputError(f"{problem}; parameters are {', '.join(known)}", got=text)
     if isinstance(given.get("weights"), str):
         return Setting(text, _with_weights(text, given))
     return Setting(text, kind(**given))

@@ -62,8 +62,8 @@ def build(given: Given) -> None:
     FAISS takes them, and Parquet has fixed_size_binary; both have the most significant byte first.
 
     With --text, --text-field, --image or --vector, inputs are texts, rows with texts, pictures or vectors. Their fingerprints
-    are made by SimHash, an image hash or hyperplanes. The store remembers how: insert and the searches need no option for it.
-    Texts without words, blank pictures and vectors of zeros have no fingerprint, and are left out.
+    are made by SimHash or MinHash, an image hash or hyperplanes. The store remembers how: insert and the searches need no
+    option for it. Texts without words, blank pictures and vectors of zeros have no fingerprint, and are left out.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore build notes.fps notes --text --suffix .txt --suffix .md

@@ -47,7 +47,7 @@ COLUMNS = ("feature", "in A", "in B")
         "documents, a, b (their ids) and label. The label is 1 for near-duplicates, 0 for others.",
     ),
     option(
-        "--setting LIST", "Parameters of SimHash, such as shingle=words,size=2 or weights=FILE of fpstore weights, or with "
+        "--setting LIST", "Parameters of SimHash, such as shingle=words,size=2, method=minhash,size=3 or weights=FILE, or with "
         "--image of ImageHash, such as method=pdq or method=difference,width=256; may be repeated. By default some usual ones.",
         into="settings", multiple=True,
     ),

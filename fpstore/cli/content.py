@@ -130,9 +130,9 @@ FEATURES = (
 )  # fmt: skip
 SHINGLES = (
     *FEATURES,
-    option("--weights FILE", "Weigh pieces by a file of fpstore weights, which also says what a piece is."),
+    option("--weights FILE", "Weigh pieces by a file of fpstore weights, which also says the method and what a piece is."),
     option(
-        "--longest-sentences N", "Instead of a simhash, hash the N longest sentences: radius 0 finds copies of them.",
+        "--longest-sentences N", "Instead of --method, hash the N longest sentences: radius 0 finds copies of them.",
         whole(1, 255),
     ),
 )  # fmt: skip
@@ -215,7 +215,7 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
         if not words:
             raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
     method = given.method or method
-    weighting = given.weighting or ("count" if method == "minhash" and is_weighted(given.text_field) else None)
+    weighting = given.weighting or ("count" if method == "minhash" and is_weighted(getattr(given, "text_field", None)) else None)
     others = {"size": given.shingle_size, "weighting": weighting, "width": own_width(given)}
     return TEXT_METHODS[method](
         shingle=given.shingle, hash=given.feature_hash, digits=given.digits, stop_words=words, tokenizer=given.tokenizer,

@@ -143,7 +143,7 @@ def pairs(given: Given) -> None:
     options.STORE, options.PAIR_RADIUS,
     option(
         "--group", "connected: chains of pairs make a cluster. greedy: all documents of a cluster are within the radius of its "
-        "representative. By default greedy for pictures, connected for all others.", GROUPINGS,
+        "representative. By default greedy for pictures and MinHash, connected for all others.", GROUPINGS,
     ),
     option(
         "--keep", "The representative: the first document stored (of integer ids, the least), the one with the smallest id, or "
@@ -218,8 +218,8 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     *content.TEXTUAL, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED, options.ID_FIELD,
     option("--score-field NAME", "Column or JSON field of numbers or times, for --keep highest.", options.NAME),
     option(
-        "--threshold X", "With minhash: the share of their pieces that near-duplicates have in common, 0 to 1. Of the pairs with "
-        "just this share 98% are found. By default 0.7.", click.FloatRange(0, 1),
+        "--threshold X", "Jaccard similarity of near-duplicates, 0 to 1. With minhash, the radius is the least that finds 98% of "
+        "the pairs of this similarity. With --verify, the bound of the exact similarity. By default 0.7.", click.FloatRange(0, 1),
     ),
     option(
         "-r --radius N", "Instead of --threshold, the largest distance of near-duplicates, in bits. By default, without minhash, "
@@ -247,11 +247,10 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "is the document kept.",
     ),
     option(
-        "--removed FILE", "Also write the rows that are removed: row number, id, row number and id of the kept row, cluster, "
-        "distance.",
+        "--removed FILE", "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance.",
     ),
     options.RENAME,
-    option("--force", "Replace the files OUTPUT and --clusters, if they exist. A folder OUTPUT must be new or empty."),
+    option("--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder OUTPUT must be new or empty."),
     *options.LIMITS, RESUME, *options.RESULT,
     guesses={
         **output_is("OUTPUT is the last argument, after all inputs"),

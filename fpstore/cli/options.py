@@ -180,7 +180,7 @@ MEMORY = option(
     Checked("size", parse_memory),
 )  # fmt: skip
 WIDTH = option(
-    "--width BITS", "Bits of a fingerprint: 32, 64, 128 or 256.",
+    "--width BITS", "Bits of a fingerprint: 32, 64, 128 or 256. For minhash by default 256.",
     Checked("integer", lambda text: check_width(_number(text)).bits), default=64,
 )  # fmt: skip
 JSON = option("--json", "Write JSON.", into="as_json")

@@ -34,7 +34,7 @@ class Hashed(NamedTuple):
 
 
 class FeatureSets(NamedTuple):
-    """Features of some items, as the lower halves of their hashes, ascending and each once in an item; and how many each has."""
+    """Sets of features. A feature is the lower half of its hash; those of an item ascend. `sizes` has how many each item has."""
 
     features: Counts
     sizes: npt.NDArray[np.int64]

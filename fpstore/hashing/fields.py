@@ -68,7 +68,8 @@ class Fields(Fingerprinter[Row]):
         if not isinstance(self.weights, Mapping):
             raise InputError(f"the weights of fields are a mapping such as {{'title': 4, 'text': 1}}, got {show(self.weights)}")
         self._keep(weights=checked_fields(self.weights))
-        self.fingerprinter.check_fields(self.weights)
+        if not self.fingerprinter.takes_field_weights and any(weight != 1 for weight in self.weights.values()):
+            raise InputError("MinHash of sets counts each field once: use MinHash(weighting='count')", got=dict(self.weights))
 
     def __hash__(self) -> int:
         return hash((self.fingerprinter, frozenset(self.weights.items())))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +15,6 @@ from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import at_most, least_radius
 from fpstore.hashing.features import unused_mask
-from fpstore.hashing.normal import CharTables, Encoded, Made
 from fpstore.hashing.text import TextHash
 
 USUAL_JACCARD = 0.7  # of near-duplicates, where a caller says no other
@@ -24,7 +22,7 @@ USUAL_JACCARD = 0.7  # of near-duplicates, where a caller says no other
 
 @dataclass(frozen=True, kw_only=True)
 class MinHash(TextHash):
-    """One-bit MinHash of texts: the distance of two fingerprints estimates how many shingles the texts have in common.
+    """One-bit MinHash of texts: the distance of two fingerprints estimates the share of shingles that the texts have in common.
 
     A text is a set of overlapping *shingles*, by default of three words. The Jaccard similarity of two sets is the share of
     their shingles that both have. Each bit of a fingerprint belongs to a hash function, and is a bit of the least value that the
@@ -33,9 +31,10 @@ class MinHash(TextHash):
 
     An item may also be a list of features, which are hashed as they are, such as the tags of a picture.
 
-    With ``weighting="count"`` or ``"log"``, or learnt `weights`, a text is a weighted set, and J is the sum of the lesser weights
-    of the features by the sum of the greater ones. Then an item may also be a mapping of features to weights, or pairs of both. A
-    weight of 0 is as if the feature was not there. A weighted set takes a hundred times as long as a set.
+    With ``weighting="count"`` or ``"log"``, or learnt `weights`, a text is a weighted set. J is then the weighted Jaccard
+    similarity: the sum of the minima of the weights divided by the sum of the maxima. An item may also be a mapping of features
+    to weights, or pairs of both. A weight of 0 is as if the feature was not there. A weighted set takes some hundred times as
+    long as a set.
 
     Version 1 is, exactly: shingles are those of `SimHash` with the same parameters, and a feature is its hash of 64 bits, h. Let
     A(x) be the last steps of XXH64, P and Q its first two constants, and D(s, n) = A(A(s + Q) + n P), modulo 2^64. Function i,
@@ -175,12 +174,10 @@ class MinHash(TextHash):
         """
         return max(1 - 2 * check_whole(distance, 0, self.width, "distance") / self.width, 0.0)
 
-    def check_fields(self, weights: Mapping[str, int]) -> None:
-        """Raise InputError for weights of fields if the fingerprints are of sets."""
-        if self._of_sets and any(weight != 1 for weight in weights.values()):
-            raise InputError(
-                "MinHash of sets counts each field once: use MinHash(weighting='count'), or no weights", got=dict(weights)
-            )
+    @property
+    def takes_field_weights(self) -> bool:
+        """Whether the fields of a row may count by different weights: not for sets."""
+        return not self._of_sets
 
     @property
     def _hash_bits(self) -> int:
@@ -190,19 +187,18 @@ class MinHash(TextHash):
     def _of_sets(self) -> bool:
         return self.weighting == "set" and self.weights is None
 
-    def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
-        return Made(*features.minhash(*texts, tables.ascii, tables.pages, tables.entries, tables.pool))
-
     def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
         weights: dict[str, float] = {}
         for feature, weight in features:
             weights[feature] = weights.get(feature, 0) + weight
+            if weight < 0:
+                raise InputError(f"MinHash takes weights from 0 on, got {weight} for {show(feature)}")
         given = np.array(list(weights.values()), np.float64)
         if self._of_sets:
             if any(weight != 1 for _, weight in features):
                 raise InputError(f"the features of sets have no weights: use MinHash(weighting='count'), got {show(weights)}")
-        elif not (given >= 0).all() or not math.isfinite(sum(weights.values())):
-            raise InputError(f"MinHash takes weights from 0 on, whose sum is finite, got {show(weights)}")
+        elif not math.isfinite(sum(weights.values())):
+            raise InputError(f"the sum of the weights is not finite: scale them down, got {show(weights)}")
         some = [feature for feature, weight in weights.items() if weight > 0]
         if not some:
             return None

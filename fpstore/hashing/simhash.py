@@ -14,7 +14,6 @@ from fpstore.base.arguments import check_choice
 from fpstore.base.width import Width
 from fpstore.errors import InputError
 from fpstore.hashing.features import Hash, rows_of, unused_mask
-from fpstore.hashing.normal import CharTables, Encoded, Made
 from fpstore.hashing.text import TextHash
 
 _MOST_BATCHED = 50  # the largest integer weight that is added up in batches, as the package simhash does
@@ -141,9 +140,6 @@ class SimHash(TextHash):
             normalize=False, case="lower", punctuation="remove", marks="punctuation", spaces="remove",
             order="given",
         )  # fmt: skip
-
-    def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
-        return Made(*features.simhash(*texts, tables.ascii, tables.pages, tables.entries, tables.pool))
 
     def _row_of(self, features: list[tuple[str, float]]) -> Words | None:
         if not features:

@@ -149,8 +149,10 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         halves = [np.unique(keys.astype(np.uint32)) for keys in sets]
         return FeatureSets(np.concatenate([np.empty(0, np.uint32), *halves]), np.array(list(map(len, halves)), np.int64))
 
-    def check_fields(self, weights: Mapping[str, int]) -> None:
-        """Raise InputError if rows with fields of these weights have no fingerprint of this kind."""
+    @property
+    def takes_field_weights(self) -> bool:
+        """Whether the fields of a row may count by different weights."""
+        return True
 
     def learn_weights(self, texts: Iterable[str], most: int = 4096) -> Self:
         """Return a fingerprinter that weighs features by how rare they are in a sample of the corpus.
@@ -224,9 +226,9 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         rows, known = char_map(self._form).hashed(texts, lambda some, tables: self._of_texts(features, some, tables), len(fields))
         return Hashed(rows & unused_mask(Width(self.width)) if self.width < 64 else rows, known)
 
-    @abstractmethod
     def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
         """Have the kernel make fingerprints of texts."""
+        return Made(*getattr(features, self.name)(*texts, *tables))
 
     @abstractmethod
     def _row_of(self, features: list[tuple[str, float]]) -> Words | None:

@@ -46,7 +46,7 @@ class DedupJob(NamedTuple):
     """How duplicates are looked for: by columns of texts or of fingerprints, and what makes the fingerprints of texts.
 
     ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared. ``least_similarity`` is
-    the Jaccard similarity to the row that is kept from which on a row is removed; None: fingerprints alone decide.
+    a bound: a row is removed if its Jaccard similarity to the kept row is at least this. None: fingerprints decide.
     """
 
     projection: Projection
@@ -272,7 +272,7 @@ def deduplicate(
                 checkpoint.note_output(name, written)
 
         def complete(written: Path) -> None:
-            """Let the lists appear before the rows do: when these are there, all is."""
+            """Let the lists appear before the rows do: when the rows are there, the lists are complete."""
             note(target, written)
             for path, writer in zip(paths, writers, strict=True):
                 writer.close(partial(note, path))

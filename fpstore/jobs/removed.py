@@ -12,9 +12,10 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import lists_of
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.grouping import Members
-from fpstore.query.names import Names, names_in_slices
+from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
 
 REMOVED_COLUMNS = ("row", "id", "kept_row", "kept", "cluster", "distance")
+COMPARED_AT_ONCE = 1 << 18
 
 
 class Removed(Tabular):
@@ -42,13 +43,21 @@ class Removed(Tabular):
         self.rows, self.kept_rows = (rows[members.documents[some].view(np.intp)].astype(np.uint64) for some in (places, kept))
         self.distances = distances_of(fingerprints, members.documents[places], members.documents[kept])
         self._names, self._numbers, self._kept = names, numbers[places], numbers[kept]
+        self._kept_names = names
+
+    def held(self) -> Removed:
+        """Return the same with all ids in memory."""
+        ids, kept = (HeldIds(names_of(self._names, numbers)) for numbers in (self._numbers, self._kept))
+        self._names, self._kept_names = ids, kept
+        self._numbers = self._kept = np.arange(len(self.rows), dtype=np.uint64)
+        return self
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``, at most 65,536 at once."""
-        for some, (ids, kept) in names_in_slices([(self._names, self._numbers), (self._names, self._kept)]):
+        for some, (ids, kept) in names_in_slices([(self._names, self._numbers), (self._kept_names, self._kept)]):
             yield {
                 "row": self.rows[some], "id": ids, "kept_row": self.kept_rows[some], "kept": kept,
                 "cluster": self.clusters[some], "distance": self.distances[some].astype(np.uint64),
@@ -62,14 +71,11 @@ class Removed(Tabular):
         return f"<fpstore.Removed: {len(self):,} rows>"
 
 
-PIECE = 1 << 18
-
-
 def distances_of(fingerprints: Words, a: Words, b: Words) -> npt.NDArray[np.uint16]:
     """Return the distances of pairs of fingerprints, by their places."""
     out = np.empty(len(a), np.uint16)
-    for start in range(0, len(a), PIECE):
-        some = slice(start, start + PIECE)
+    for start in range(0, len(a), COMPARED_AT_ONCE):
+        some = slice(start, start + COMPARED_AT_ONCE)
         differing = np.bitwise_count(fingerprints[a[some].view(np.intp)] ^ fingerprints[b[some].view(np.intp)])
         out[some] = differing if differing.ndim == 1 else differing.sum(1)
     return out

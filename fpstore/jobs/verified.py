@@ -42,6 +42,8 @@ def similarities_to_first(
 
     ``rows`` are the numbers of the rows, group by group. The sets lie in a temporary file.
     """
+    if not len(rows):
+        return np.empty(0)
     order = np.argsort(rows)
     with refusing("a temporary file"):
         file, sizes = SpillFile(None), [np.zeros(0, np.int64)]

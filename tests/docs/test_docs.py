@@ -332,7 +332,7 @@ def test_commands_of_the_page_about_files_find_what_brute_force_finds(files):
     report = (folder / "report.html").read_text()
     assert max(clusters.values(), key=len) & set(re.findall(r"texts/[\w/]+\.py", report))
     corpus = {f"corpus/{name}": value for name, value in fingerprints.items() if name != "new.py"}
-    clusters = read_clusters(folder / "removed.tsv")
+    clusters = read_clusters(folder / "families.tsv")
     assert set(clusters.values()) == clusters_of(corpus)
     assert {"corpus/draft.py", "corpus/texts/argparse.py"} in clusters.values()
     removed = set().union(*clusters.values()) - set(clusters)

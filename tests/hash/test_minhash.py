@@ -1,16 +1,22 @@
 """MinHash: equal to what its description says, by a second implementation; distances follow the law that `recall` computes."""
 
+import json
 import math
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 import xxhash
+from commandline import fine
 from isas import isa  # noqa: F401
 
 import fpstore
 from fpstore import InputError, MinHash, SimHash
-from fpstore.hashing import Fields, from_description
+from fpstore.cli.calibrate import build_options
+from fpstore.hashing import Fields, MainText, from_description
+from fpstore.hashing.registry import read_weights
 
 MASK = 2**64 - 1
 P, Q, R = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -193,12 +199,50 @@ def test_a_store_remembers_it(tmp_path):
         assert {ids for match in store.probe(minhash.fingerprint(TEXT)) for ids in match.ids} == {0, 1}
 
 
+def test_the_command_line_makes_it_and_a_store_goes_on_with_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = "call me ishmael some years ago never mind how long precisely having little or no money in my purse"
+    near = TEXT.replace("best", "worst")
+    Path("a.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in (TEXT, other)))
+    Path("b.jsonl").write_text(json.dumps({"t": near}) + "\n")
+    Path("near.txt").write_text(near)
+    Path("a.txt").write_text(TEXT)
+    minhash = MinHash()
+    digits = fine("hash", "near.txt", "--text", "--method", "minhash").split("\t")[0]
+    assert int(digits, 16) == minhash.fingerprint(near)
+    fine("build", "s.fps", "a.jsonl", "--text-field", "t", "--method", "minhash", "--quiet")
+    with fpstore.open("s.fps") as store:
+        assert (store.width, store.radius, from_description(store.fingerprinter)) == (256, 50, minhash)
+    fine("insert", "s.fps", "b.jsonl", "--text-field", "t", "--quiet")
+    distance = (minhash.fingerprint(near) ^ minhash.fingerprint(TEXT)).bit_count()
+    lines = [line.split("\t")[2:] for line in fine("probe", "s.fps", "near.txt").splitlines()]
+    assert sorted(lines) == sorted([[str(distance), "0"], ["0", "2"]])
+    assert distance <= 50
+    shown = json.loads(fine("compare", "a.txt", "near.txt", "--method", "minhash", "--json"))
+    assert shown["distance"] == distance
+    fine("weights", "a.jsonl", "--text-field", "t", "--method", "minhash", "--output", "w.json", "--quiet")
+    learnt = read_weights("w.json")
+    assert isinstance(learnt, MinHash)
+    made = fine("hash", "near.txt", "--text", "--weights", "w.json", "--width", "64").split("\t")[0]
+    assert int(made, 16) == replace(learnt, width=64).fingerprint(near)
+    assert build_options(MinHash(size=5, width=128)) == ["--method", "minhash", "--shingle-size", "5", "--width", "128"]
+
+
+def test_groups_of_a_store_have_no_chains_by_default(tmp_path):
+    chain = [0, (1 << 40) - 1, (1 << 80) - 1]
+    for name, maker in (("m", MinHash()), ("h", MainText(MinHash())), ("f", Fields(MinHash(), {"a": 1, "b": 1}))):
+        with fpstore.build(tmp_path / name, chain, width=256, radius=40, fingerprinter=maker) as store:
+            assert list(store.clusters()) == [[0, 1]]
+            assert list(store.clusters(group="connected")) == [[0, 1, 2]]
+
+
 def test_what_is_refused():
     sets, weighted = MinHash(), MinHash(weighting="count")
     for call, message in (
         (lambda: sets.fingerprint({"a": 2}), "the features of sets have no weights"),
         (lambda: weighted.fingerprint({"a": -1}), "weights from 0 on"),
-        (lambda: weighted.fingerprint({"a": 1e308, "b": 1e308}), "weights from 0 on"),
+        (lambda: weighted.fingerprint([("a", 1), ("a", -1), ("b", 1)]), "weights from 0 on"),
+        (lambda: weighted.fingerprint({"a": 1e308, "b": 1e308}), "sum of the weights is not finite"),
         (lambda: weighted.fingerprint({"a": 0}), "without features"),
         (lambda: sets.fingerprint(""), "has no words"),
         (lambda: sets.recall(1.5, 3), "jaccard must be a number from 0 to 1"),

@@ -301,7 +301,9 @@ def test_wrong_labels_are_refused():
 def test_what_cannot_be_measured_is_refused():
     for text, told in (
         ("", "parameters are shingle, size"), ("sise=1", "parameters are"), ("size", "parameters are"),
-        ("size=1,size=2", "size twice"), ("size=0", "size must be"), ("shingle=bytes", "shingle must"), ("size=x", "size must"),
+        ("size=1,size=2", "size twice"),
+        ("method=minhash,method=simhash", "method twice"), ("method=x", "method must be"),
+        ("size=0", "size must be"), ("shingle=bytes", "shingle must"), ("size=x", "size must"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=told):
             parse_setting(text)

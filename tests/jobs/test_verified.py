@@ -100,6 +100,12 @@ def test_the_command_verifies_and_goes_on(tmp_path, monkeypatch):
     )
 
 
+def test_a_corpus_without_clusters_is_verified():
+    for texts in (["one two three four"], ["a b c d", "e f g h", "i j k l"], ["a b c d", None, "?!"]):
+        found = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True)
+        assert (len(found.kept), len(found.clusters), len(found.removed)) == (len(texts), 0, 0)
+
+
 def test_what_is_refused():
     table = pa.table({"t": ["a b c d"], "h": pa.array([1], pa.uint64())})
     for given, message in (

@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 
 import fpstore
 from bench import data
-from bench.cleaners import CLEANERS
+from bench.cleaners import CLEANERS, simhash
 from bench.corpus import RADIUS
 from bench.harness import Bench, Result, ratio
-from bench.rivals import MissingError
 
 QUERY_LOG2 = 20
 SUFFIXES = (".py", ".pyi", ".txt", ".md", ".rst", ".html", ".h", ".c", ".hpp", ".json")
@@ -72,7 +71,7 @@ def dedup(bench: Bench) -> Result:
     source, clean = bench.folder / "corpus.parquet", bench.folder / "clean.parquet"
     pq.write_table(pa.table({"id": np.arange(len(texts)), "text": texts}), source)
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    simhash = fpstore.SimHash()
+    maker = fpstore.MinHash()
 
     def clear(threads: int) -> fpstore.Deduplication:
         return fpstore.dedup(source, clean, text="text", id="id", threads=threads, overwrite=True)
@@ -82,7 +81,7 @@ def dedup(bench: Bench) -> Result:
         lambda: [batch.column(0).to_pylist() for batch in pq.ParquetFile(source).iter_batches(columns=["text"])]
     )
     copying = bench.seconds(lambda: pq.write_table(pq.read_table(source), clean))
-    hashing = bench.seconds(lambda: simhash.fingerprints(texts, empty="mask", threads=1))
+    hashing = bench.seconds(lambda: maker.fingerprints(texts, empty="mask", threads=1))
     found = clear(1)
     out: Result = {
         "documents": len(texts),
@@ -98,10 +97,13 @@ def dedup(bench: Bench) -> Result:
         "rest_share": round(1 - (reading + hashing + copying) / whole, 3),
     }
     some = texts[:: max(len(texts) // COMPARED, 1)][:COMPARED]
+    pq.write_table(pa.table({"text": some}), source)
+    began = time.perf_counter()
     try:
-        rival = _package(some)
-    except MissingError as error:
-        return out | {"simhash": str(error)}
+        simhash(source)
+    except ImportError as error:
+        return out | {"simhash": f"{error.name} is missing: pip install {error.name}"}
+    rival = time.perf_counter() - began
     began = time.perf_counter()
     fpstore.dedup(pa.table({"text": some}), text="text", threads=1)
     own = time.perf_counter() - began
@@ -214,26 +216,6 @@ def _quality(groups: list[list[int]], pieces: Pieces, texts: int, planted: list[
         "removed": removed,
         "precision": ratio(right, removed, 3),
     }
-
-
-def _package(texts: list[str]) -> float:
-    """Return the seconds that the package simhash takes for the fingerprints and the near-duplicates of some texts.
-
-    It gets three words at a time, each once: with weights above 255 it fails under NumPy 2.
-    """
-    try:
-        import simhash
-    except ImportError as error:
-        raise MissingError("simhash is missing: pip install simhash") from error
-    began = time.perf_counter()
-    made = []
-    for number, text in enumerate(texts):
-        words = re.findall(r"\w+", text.casefold())
-        made.append((str(number), simhash.Simhash(list({" ".join(words[i : i + 3]) for i in range(max(len(words) - 2, 1))}))))
-    index = simhash.SimhashIndex(made, k=RADIUS)
-    for _, value in made:
-        index.get_near_dups(value)
-    return time.perf_counter() - began
 
 
 def texts_here(most: int, suffixes: Sequence[str] = SUFFIXES, roots: Sequence[Path] | None = None) -> list[str]:

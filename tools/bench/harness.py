@@ -225,7 +225,19 @@ def folder_bytes(folder: Path) -> int:
 def versions() -> Result:
     """Return the versions of the packages that matter here and are installed."""
     out: Result = {"python": platform.python_version()}
-    for name in ("fpstore", "numpy", "lmdb", "faiss-cpu", "simhash", "matplotlib", "pillow", "ImageHash", "pdqhash"):
+    for name in (
+        "fpstore",
+        "numpy",
+        "lmdb",
+        "faiss-cpu",
+        "simhash",
+        "rensa",
+        "datasketch",
+        "matplotlib",
+        "pillow",
+        "ImageHash",
+        "pdqhash",
+    ):
         try:
             out[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -11,6 +11,7 @@ struct Avx2 : Portable<Width_> {
   using W = Width_;
 
   static constexpr unsigned kExpandShared = 4;
+  static constexpr size_t kVectorBytes = 32, kMinimaVectors = 4;
 
   static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
     const auto all = [](uint64_t x) { return _mm256_set1_epi64x(static_cast<long long>(x)); };

@@ -106,6 +106,7 @@ struct Avx512 : Avx2<Width_> {
 
   static constexpr uint64_t kExpandFrom = 8;
   static constexpr unsigned kExpandShared = 2;
+  static constexpr size_t kVectorBytes = 64, kMinimaVectors = 2;
 
   static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) {
     const auto all = [](uint64_t x) { return _mm512_set1_epi64(static_cast<long long>(x)); };

@@ -67,7 +67,8 @@ constexpr PairKernels kPairs{{join_rows<Tags, 1>, join_rows<Tags, 2>, join_rows<
 template <template <class> class Isa, class Tags>
 constexpr KernelSets make_sets(const char* name) {
   return KernelSets{make_set<Isa<Width<32>>>(name), make_set<Isa<Width<64>>>(name), make_set<Isa<Width<128>>>(name),
-                    make_set<Isa<Width<256>>>(name), &kColumns<Tags>, &kPairs<Tags>, lower_minima};
+                    make_set<Isa<Width<256>>>(name), &kColumns<Tags>, &kPairs<Tags>,
+                    lower_minima<Isa<Width<64>>::kVectorBytes, Isa<Width<64>>::kMinimaVectors>};
 }
 
 }  // namespace

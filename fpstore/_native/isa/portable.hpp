@@ -41,6 +41,8 @@ struct Portable {
   // looking for the prefix in its codes.
   static constexpr uint64_t kExpandFrom = 64;
   static constexpr unsigned kExpandShared = UINT32_MAX;  // never: looking is cheaper
+  // Of vectors, and how many of them with least values are in registers together.
+  static constexpr size_t kVectorBytes = 16, kMinimaVectors = 4;
 
   // The checksum of a block.
   static uint32_t block_sum(const uint8_t* p, uint32_t bytes, uint64_t seed) { return fpstore::block_sum(p, bytes, seed); }

@@ -37,12 +37,8 @@ struct TextOptions {
   unsigned field_count = 1;  // texts of a row
   const uint32_t* field_weights = nullptr;  // for each of them
 
-  // Whether each feature counts once.
-  bool is_set() const {
-    bool alike = true;
-    for (unsigned f = 1; f < field_count; ++f) alike &= field_weights[f] == field_weights[0];
-    return alike && !weights.count && counting == Counting::distinct;
-  }
+  // Whether each feature counts once, in whatever fields.
+  bool is_set() const { return !weights.count && counting == Counting::distinct; }
   // Whether all features weigh the same, but for how often each occurs.
   bool plain() const { return !weights.count && weights.other == 1 && counting != Counting::log && field_count == 1; }
 };

@@ -9,8 +9,8 @@ namespace {
 
 constexpr unsigned kMostFunctions = 64 * kMostRowWords;
 
-// Numbers that a seed gives: the n-th of them.
-uint64_t drawn(uint64_t seed, uint64_t n) { return xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + n * xxh::kP1); }
+// The n-th random word of a seed.
+uint64_t random_word(uint64_t seed, uint64_t n) { return xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + n * xxh::kP1); }
 
 // Sets bit i of a row, from the most significant.
 void set_bit(uint64_t* row, unsigned i, uint64_t bit) { row[i / 64] |= bit << (63 - i % 64); }
@@ -27,7 +27,7 @@ class SetMinima {
  public:
   SetMinima(uint64_t seed, unsigned row_words) : functions_{factors_, terms_, 64 * row_words} {
     for (unsigned i = 0; i < functions_.count; ++i) {
-      const uint64_t word = drawn(seed, i);
+      const uint64_t word = random_word(seed, i);
       factors_[i] = static_cast<uint32_t>(word) | 1;
       terms_[i] = static_cast<uint32_t>(word >> 32);
     }
@@ -76,7 +76,7 @@ class WeightedMinima {
     const double log_weight = natural_log(weight);
     known_ = true;
     for (unsigned i = 0; i < count_; ++i) {
-      const uint64_t numbers = drawn(seed_ ^ hash, i);
+      const uint64_t numbers = random_word(seed_ ^ hash, i);
       const double r = gamma(numbers, 1), beta = uniform(numbers, 5);
       const double t = whole(log_weight / r + beta);
       const double log_a = natural_log(gamma(numbers, 3)) - r * (t - beta) - r;
@@ -88,7 +88,7 @@ class WeightedMinima {
     for (unsigned w = 0; w < count_ / 64; ++w) row[w] = 0;
     for (unsigned i = 0; known && i < count_; ++i) {
       const auto step = static_cast<uint64_t>(static_cast<int64_t>(least_[i].t));
-      set_bit(row, i, drawn(least_[i].hash ^ xxh::avalanche(step), i) >> 63);
+      set_bit(row, i, random_word(least_[i].hash ^ xxh::avalanche(step), i) >> 63);
     }
     clear();
     return known;
@@ -102,7 +102,7 @@ class WeightedMinima {
 
   // Numbers between 0 and 1, both excluded.
   static double uniform(uint64_t numbers, unsigned n) {
-    return (static_cast<double>(drawn(numbers, n) >> 12) + 0.5) * 0x1p-52;
+    return (static_cast<double>(random_word(numbers, n) >> 12) + 0.5) * 0x1p-52;
   }
   // Of the gamma distribution of shape 2.
   static double gamma(uint64_t numbers, unsigned n) { return -natural_log(uniform(numbers, n) * uniform(numbers, n + 1)); }

@@ -6,10 +6,10 @@ namespace fpstore {
 
 // Bit i of a fingerprint, from the most significant, is a bit of the least value that the hash function i has on the features; with
 // weights, of the sample that Ioffe's consistent sampling takes (ICDM 2010). Two sets whose Jaccard similarity is J, of weights the sum
-// of the lesser ones by that of the greater ones, differ in each bit with a probability of (1 - J) / 2. False when memory runs out.
+// of the minima divided by the sum of the maxima, differ in each bit with a probability of (1 - J) / 2. False when memory runs out.
 bool minhash_texts(const Texts& texts, const TextOptions& options, const TextResults& results);
 
-// The same of n features, at least one, by their hashes, which are distinct; of a set if there are no weights, else these are above 0.
+// The same of n features, at least one, by their hashes, which are distinct; a set without weights; weights are above 0.
 void minhash_features(const uint64_t* hashes, const double* weights, size_t n, uint64_t seed, unsigned row_words, uint64_t* row);
 
 }  // namespace fpstore

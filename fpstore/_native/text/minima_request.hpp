@@ -5,7 +5,9 @@
 
 namespace fpstore {
 
-// Function i has the value factors[i] * feature + terms[i], modulo 2^32. The count is a multiple of 32.
+constexpr size_t kFunctionsAtLeast = 64;
+
+// Function i has the value factors[i] * feature + terms[i], modulo 2^32. The count is a multiple of kFunctionsAtLeast.
 struct HashFunctions {
   const uint32_t* factors;
   const uint32_t* terms;

@@ -76,7 +76,7 @@ class Deduplication(NamedTuple):
         Groups of near-duplicates, the document that is kept first. Ids come from the column of ids, or else are row numbers.
     not_compared : int
         Rows that were not compared, because they have no text, no fingerprint or no id.
-    removed : fpstore.jobs.removed.Removed
+    removed : Removed
         The rows that are not kept, each with the row that is kept in its place, and their distance; ``to_arrow`` makes a table.
     """
 

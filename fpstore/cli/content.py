@@ -215,7 +215,8 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
         if not words:
             raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
     method = given.method or method
-    weighting = given.weighting or ("count" if method == "minhash" and is_weighted(getattr(given, "text_field", None)) else None)
+    weighted = is_weighted(getattr(given, "text_field", None)) or given.tokenizer == "jieba"
+    weighting = given.weighting or ("count" if method == "minhash" and weighted else None)
     others = {"size": given.shingle_size, "weighting": weighting, "width": own_width(given)}
     return TEXT_METHODS[method](
         shingle=given.shingle, hash=given.feature_hash, digits=given.digits, stop_words=words, tokenizer=given.tokenizer,

@@ -23,6 +23,7 @@ from fpstore.cli.signals import going_on
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_store
+from fpstore.hashing.base import at_most
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io import Reader, Writer, open_writer
 from fpstore.io.source import Projection
@@ -30,7 +31,7 @@ from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
-from fpstore.jobs.dedup import Likeness, Listing, dedup_job, deduplicate
+from fpstore.jobs.dedup import DedupJob, Likeness, Listing, dedup_job, deduplicate
 from fpstore.jobs.removed import REMOVED_COLUMNS
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
@@ -43,6 +44,7 @@ RESUME = option(
     "Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is there: if the job ends early, "
     "the same command goes on.",
 )
+NOTED_CHANCE = 0.01  # pairs of unrelated texts within the radius, for each text
 JOB = (options.OUTPUT, options.RENAME, *options.LIMITS, RESUME, *options.RESULT)
 
 
@@ -314,9 +316,21 @@ def dedup(given: Given) -> None:
         "in_clusters": int(clusters.lims[-1]), "removed": documents - kept, "kept": kept,
         "sizes": clusters.histogram(), "largest": clusters.largest(SHOWN_FAMILIES),
     }  # fmt: skip
+    _note_chance(given, job, documents)
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)
+
+
+def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
+    """Note a radius at which unrelated texts are near each other."""
+    radius, width = job.grouping.radius, job.projection.width.bits
+    expected = at_most(radius, width, 0.5) * (documents - 1) / 2
+    if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.least_similarity is None:
+        given.note(
+            f"at radius {radius} of {width} bits, unrelated texts are near each other by chance: in this corpus "
+            f"{min(expected, 1):.0%} of the texts or more; raise --threshold or --width, or --verify"
+        )
 
 
 def _listings(given: Given) -> list[Listing]:

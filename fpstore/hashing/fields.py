@@ -207,7 +207,7 @@ def maker_of_columns(fingerprinter: Fingerprinter[Any], text: Any) -> tuple[Fing
 
 def is_weighted(text: Any) -> bool:
     """Return whether columns of texts, as a caller names them, have weights that differ from 1."""
-    return isinstance(text, Mapping) and any(weight != 1 for weight in text.values())
+    return isinstance(text, Mapping) and len(text) > 1 and any(weight != 1 for weight in text.values())
 
 
 def shown_fields(weights: Mapping[str, int]) -> str:

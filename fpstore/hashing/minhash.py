@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,9 +35,9 @@ class MinHash(TextHash):
     to weights, or pairs of both. A weight of 0 is as if the feature was not there. A weighted set takes some hundred times as
     long as a set.
 
-    Version 1 is, exactly: shingles are those of `SimHash` with the same parameters, and a feature is its hash of 64 bits, h. Let
+    Version 1 is, exactly: shingles are those of `SimHash` with the same parameters, and h is the hash of a feature, 64 bits. Let
     A(x) be the last steps of XXH64, P and Q its first two constants, and D(s, n) = A(A(s + Q) + n P), modulo 2^64. Function i,
-    from 0, takes the lower half of h times the lower half of D(seed, i), made odd, plus its upper half, modulo 2^32. Bit i,
+    from 0, takes the lower half of A(h) times the lower half of D(seed, i), made odd, plus its upper half, modulo 2^32. Bit i,
     from the most significant, is the highest bit of the least value after the last steps of MurmurHash3 for 32 bits. For weighted
     sets, bit i is the highest one of D(h xor A(t), i), where (h, t) is the sample that function i takes by Ioffe's
     recipe, with numbers drawn by D. So the first bits of a wide fingerprint are the narrow one of the same seed.
@@ -193,12 +192,17 @@ class MinHash(TextHash):
             weights[feature] = weights.get(feature, 0) + weight
             if weight < 0:
                 raise InputError(f"MinHash takes weights from 0 on, got {weight} for {show(feature)}")
-        given = np.array(list(weights.values()), np.float64)
+        try:
+            given = np.array(list(weights.values()), np.float64)
+        except OverflowError:
+            given = np.array([np.inf])
         if self._of_sets:
             if any(weight != 1 for _, weight in features):
                 raise InputError(f"the features of sets have no weights: use MinHash(weighting='count'), got {show(weights)}")
-        elif not math.isfinite(sum(weights.values())):
-            raise InputError(f"the sum of the weights is not finite: scale them down, got {show(weights)}")
+        else:
+            with np.errstate(over="ignore"):
+                if not np.isfinite(given.sum()):
+                    raise InputError(f"the sum of the weights is not finite: scale them down, got {show(weights)}")
         some = [feature for feature, weight in weights.items() if weight > 0]
         if not some:
             return None

@@ -25,6 +25,7 @@ from fpstore.hashing.html import MainText, extractor_of, of_pages
 from fpstore.hashing.minhash import USUAL_JACCARD, MinHash
 from fpstore.hashing.registry import TEXT_METHODS
 from fpstore.io.digits import check_signed
+from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
@@ -35,7 +36,7 @@ from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import similarities_to_first, verified
+from fpstore.jobs.verified import TextSets, Verifier
 from fpstore.query.names import HeldIds, Names, names_of
 
 OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
@@ -121,11 +122,11 @@ class Likeness(NamedTuple):
             if not isinstance(maker, MinHash):
                 raise InputError("threshold (--threshold) is a Jaccard similarity, for MinHash or verify: give radius (--radius)")
             if self.radius is not None:
-                raise InputError("threshold (--threshold) decides about the radius: leave one of them out")
+                raise InputError("give threshold (--threshold) or radius (--radius), not both: one follows from the other")
         if self.radius is not None:
             radius = self.radius
         elif self.threshold is not None and isinstance(maker, MinHash):
-            radius = maker.radius(self.threshold)
+            radius = maker.radius(check_number(self.threshold, 0, 1, "threshold"))
         else:
             radius = USUAL_BITS * width.bits // WORD_BITS if maker is None else maker.usual_radius
         group = (GROUPINGS[0] if maker is None else maker.usual_group) if self.group is None else self.group
@@ -294,6 +295,7 @@ def find_duplicates(
 ) -> Deduplication:
     """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates."""
     projection = job.projection
+    before = None if isinstance(corpus, TableRows) or job.least_similarity is None else corpus.states()
     documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint)
     rows = np.flatnonzero(documents.known)
     resources.report("grouping", 0)
@@ -301,19 +303,25 @@ def find_duplicates(
     sets = connected(fingerprints, join_design(fingerprints, job.grouping.radius, projection.width), resources, checkpoint)
     resources.report("grouping", 0)
     numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
-    members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
+    of_documents = sets[places]
+    every, _ = members_of(of_documents, numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
     members = grouped(
-        members,
+        every,
         job.grouping,
-        lambda: documents.fingerprints[members.documents.view(np.intp)],
+        lambda: documents.fingerprints[every.documents.view(np.intp)],
         lambda wanted: wanted if documents.ids is None else names_of(documents.ids, wanted),
         documents.scores,
     )
     if job.least_similarity is not None:
         assert job.fingerprinter is not None
-        found = rows[members.documents.view(np.intp)]
-        similarities = similarities_to_first(corpus, projection, job.fingerprinter, found, members.lims, resources)
-        members = verified(members, similarities, job.least_similarity)
+        texts = TextSets(corpus, projection, job.fingerprinter, np.sort(rows[every.documents.view(np.intp)]), resources)
+        resources.report("verifying", len(rows))
+        if before is not None and corpus.states() != before:
+            raise InputError(f"{corpus.label}: changed while it was read")
+        members = Verifier(
+            documents.fingerprints, of_documents, job.grouping.radius,
+            lambda a, b: texts.similarities(rows[a.view(np.intp)], rows[b.view(np.intp)]), job.least_similarity,
+        ).verified(members, every)  # fmt: skip
     flags = np.full(len(documents.known), job.unknown == "keep")
     flags[rows] = True
     members_at = rows[members.documents.view(np.intp)]

@@ -35,7 +35,7 @@ def drawn(seed, n):
 
 def of_set(hashes, width, seed):
     """Return the fingerprint of a set of features, one function after the other, as `MinHash` describes it."""
-    out, hashes = 0, list(hashes)
+    out, hashes = 0, list(map(avalanche, hashes))
     for i in range(width):
         word = drawn(seed, i)
         least = min((h * (word & 0xFFFFFFFF | 1) + (word >> 32)) & 0xFFFFFFFF for h in hashes)
@@ -94,9 +94,9 @@ def test_weighted_sets_are_hashed_as_described():
 
 
 def test_known_answers():
-    assert MinHash(width=64).fingerprint(TEXT) == 12604993296658120845
-    assert MinHash(width=64, size=5, seed=1).fingerprint(TEXT) == 529149271760373093
-    assert MinHash(width=64, shingle="chars", size=4).fingerprint(TEXT) == 1166016903096647568
+    assert MinHash(width=64).fingerprint(TEXT) == 5832560849666362196
+    assert MinHash(width=64, size=5, seed=1).fingerprint(TEXT) == 17510009416935510504
+    assert MinHash(width=64, shingle="chars", size=4).fingerprint(TEXT) == 17331469510000893270
     assert MinHash(width=64, weighting="count").fingerprint(TEXT) == 7039236797713662016
     assert MinHash(width=64, weighting="count").fingerprint({"apple": 0.5, "pear": 2.5}) == 7424587423351901543
 
@@ -106,6 +106,15 @@ def test_narrow_fingerprints_are_the_first_bits_of_wide_ones():
         wide = MinHash(weighting=weighting).fingerprint(TEXT)
         for width in (32, 64, 128):
             assert MinHash(weighting=weighting, width=width).fingerprint(TEXT) == wide >> (256 - width)
+
+
+def test_hashes_with_a_pattern_follow_the_law_too():
+    """FNV-1a of features that differ at their ends lies in progressions, which functions of 32 bits kept."""
+    minhash = MinHash(hash="fnv1a")
+    left, right = (minhash.fingerprints([[f"{p}-{i}" for i in some] for p in range(1000)]) for some in ((0, 1, 2), (1, 2, 3)))
+    distances = np.bitwise_count(left ^ right).sum(1)
+    assert abs(distances.mean() - 64) < 5 * math.sqrt(48 / 1000)
+    assert abs(distances.var() / 48 - 1) < 5 * math.sqrt(2 / 1000)
 
 
 @pytest.mark.parametrize("weighting", ["set", "count"])
@@ -243,6 +252,7 @@ def test_what_is_refused():
         (lambda: weighted.fingerprint({"a": -1}), "weights from 0 on"),
         (lambda: weighted.fingerprint([("a", 1), ("a", -1), ("b", 1)]), "weights from 0 on"),
         (lambda: weighted.fingerprint({"a": 1e308, "b": 1e308}), "sum of the weights is not finite"),
+        (lambda: weighted.fingerprint({"a": 10**308, "b": 10**308}), "sum of the weights is not finite"),
         (lambda: weighted.fingerprint({"a": 0}), "without features"),
         (lambda: sets.fingerprint(""), "has no words"),
         (lambda: sets.recall(1.5, 3), "jaccard must be a number from 0 to 1"),

@@ -213,7 +213,7 @@ std::vector<uint64_t> slow_minhash(const Weighed& features, bool of_sets, uint64
     const uint64_t word = xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + i * xxh::kP1);
     uint32_t least = UINT32_MAX;
     for (const uint64_t hash : hashes) {
-      const uint32_t value = static_cast<uint32_t>(hash) * (static_cast<uint32_t>(word) | 1) + static_cast<uint32_t>(word >> 32);
+      const uint32_t value = static_cast<uint32_t>(xxh::avalanche(hash)) * (static_cast<uint32_t>(word) | 1) + static_cast<uint32_t>(word >> 32);
       least = std::min(least, value);
     }
     least = (least ^ least >> 16) * 0x85EBCA6Bu;

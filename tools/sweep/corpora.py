@@ -75,7 +75,8 @@ def draw_corpus(rng: Rng, shape: Shape, rows: Words, form: str) -> Corpus:
     arguments: dict[str, Any] = {"radius": int(rng.integers(0, 13 if rng.random() < 0.8 else shape.bits + 1))}
     if form == "texts":
         texts = draw_texts(rng, count)
-        columns["key"], arguments["text"] = pa.array(texts, pa.string(), mask=nulls), "key"
+        columns["key"] = pa.array(texts, pa.string(), mask=nulls)
+        arguments |= {"text": "key", "method": "simhash"}
         rows, _ = SimHash().fingerprints(texts, empty="mask")
         nulls = nulls | np.array([not text for text in texts], bool)
     else:

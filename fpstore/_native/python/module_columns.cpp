@@ -140,7 +140,7 @@ struct ColumnProber : AnyProber {
     for (nb::handle table : given) add(nb::borrow(table));
     const ColumnHeader& h = tables[0]->header;
     if (!row_file.is_none()) {
-      rows = nb::cast<const ColumnTable*>(row_file);
+      rows = &nb::cast<const ColumnTable&>(row_file);
       owners.push_back(row_file);
     }
     need((h.kind == ColumnKind::references) == (rows != nullptr) && (!rows || rows->header.kind == ColumnKind::rows),
@@ -170,7 +170,7 @@ struct ColumnProber : AnyProber {
   }
 
   void add(nb::object object) {
-    const ColumnTable* t = nb::cast<const ColumnTable*>(object);
+    const ColumnTable* t = &nb::cast<const ColumnTable&>(object);
     const ColumnHeader& h = t->header;
     need(h.kind != ColumnKind::rows, "a row file is not a table");
     owners.push_back(object);

@@ -34,7 +34,8 @@ class SetMinima {
     clear();
   }
   void add(uint64_t hash) {
-    held_[count_++] = static_cast<uint32_t>(hash);
+    // Functions of 32 bits need numbers without a pattern, which FNV-1a of similar features has.
+    held_[count_++] = static_cast<uint32_t>(xxh::avalanche(hash));
     if (count_ == kHeld) lower();
   }
   bool finish(uint64_t* row) {

@@ -281,14 +281,7 @@ def dedup(given: Given) -> None:
     """
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
-    lists = {option: path for option, path in (("--clusters", given.clusters), ("--removed", given.removed)) if path is not None}
-    if not lists:
-        given.refuse("is for the columns of --clusters and --removed", "names")
-    for option_name, path in lists.items():
-        if Path(path).resolve().is_relative_to(Path(given.output).resolve()):
-            fail(f"OUTPUT and {option_name} name the same file, or {option_name} one in it")
-    if len({Path(path).resolve() for path in lists.values()}) < len(lists):
-        fail("--clusters and --removed name the same file")
+    _check_lists(given)
     maker: Any = None if kind == FINGERPRINTS else content.text_maker(given, "minhash")
     how = Projection(
         id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
@@ -331,6 +324,18 @@ def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
             f"at radius {radius} of {width} bits, unrelated texts are near each other by chance: in this corpus "
             f"{min(expected, 1):.0%} of the texts or more; raise --threshold or --width, or --verify"
         )
+
+
+def _check_lists(given: Given) -> None:
+    """Refuse --clusters and --removed where they name a file that is written anyway."""
+    lists = {option: path for option, path in (("--clusters", given.clusters), ("--removed", given.removed)) if path is not None}
+    if not lists:
+        given.refuse("is for the columns of --clusters and --removed", "names")
+    for option_name, path in lists.items():
+        if Path(path).resolve().is_relative_to(Path(given.output).resolve()):
+            fail(f"OUTPUT and {option_name} name the same file, or {option_name} one in it")
+    if len({Path(path).resolve() for path in lists.values()}) < len(lists):
+        fail("--clusters and --removed name the same file")
 
 
 def _listings(given: Given) -> list[Listing]:

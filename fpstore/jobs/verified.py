@@ -103,6 +103,8 @@ class Verifier(NamedTuple):
 
 def _by_set(sets: Numbers, places: npt.NDArray[np.intp]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
     """Yield the sets of some places, and their places in the given order."""
+    if not len(places):
+        return
     order = np.argsort(sets[places], kind="stable")
     names, starts = np.unique(sets[places][order], return_index=True)
     yield from zip(names.tolist(), np.split(places[order], starts[1:]), strict=True)

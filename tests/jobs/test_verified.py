@@ -126,6 +126,8 @@ def test_what_is_refused():
         ({"text": "t", "threshold": 0.5, "radius": 3}, "not both"),
         ({"text": "t", "threshold": 0.5, "method": "simhash"}, "a Jaccard similarity"),
         ({"text": "t", "method": "tlsh"}, "method must be one of minhash, simhash"),
+        ({"text": "t", "group": "chains"}, "group must be one of connected, greedy"),
+        ({"text": "t", "keep": "last"}, "keep must be one of first"),
         ({"text": "t", "method": "simhash", "fingerprinter": SimHash()}, "leave method out"),
         ({"fingerprint": "h", "method": "simhash"}, "is for texts"),
         ({"fingerprint": "h", "threshold": 0.5}, "a Jaccard similarity"),

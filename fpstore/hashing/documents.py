@@ -316,7 +316,10 @@ class DocumentFiles(RowSource):
             self._read.append(file.state)  # before it was read
             if skip is None or not skip.of(1):
                 yield Document(id_of(file.path), file.path, *found)
-        self._on_skip = self._on_note = None  # who reads again knows
+
+    def silence(self) -> None:
+        """Name no files in later readings, which were named before."""
+        self._on_skip = self._on_note = None
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield the texts and the ids of the files."""

@@ -31,8 +31,8 @@ from fpstore.io.writers import Writer
 from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.given import compared_rows
-from fpstore.jobs.grouping import Grouping, Numbers, grouped, members_of
+from fpstore.jobs.given import ComparedRows, compared_rows
+from fpstore.jobs.grouping import Grouping, Members, Numbers, grouped, members_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.removed import Removed
@@ -313,15 +313,9 @@ def find_duplicates(
         documents.scores,
     )
     if job.least_similarity is not None:
-        assert job.fingerprinter is not None
-        texts = TextSets(corpus, projection, job.fingerprinter, np.sort(rows[every.documents.view(np.intp)]), resources)
-        resources.report("verifying", len(rows))
+        members = _verified(corpus, job, documents, of_documents, every, members, resources)
         if before is not None and corpus.states() != before:
             raise InputError(f"{corpus.label}: changed while it was read")
-        members = Verifier(
-            documents.fingerprints, of_documents, job.grouping.radius,
-            lambda a, b: texts.similarities(rows[a.view(np.intp)], rows[b.view(np.intp)]), job.least_similarity,
-        ).verified(members, every)  # fmt: skip
     flags = np.full(len(documents.known), job.unknown == "keep")
     flags[rows] = True
     members_at = rows[members.documents.view(np.intp)]
@@ -334,3 +328,21 @@ def find_duplicates(
         names, numbers = documents.ids, members.documents
     removed = Removed(members, rows, documents.fingerprints, names, numbers)
     return Deduplication(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows), removed)
+
+
+def _verified(
+    corpus: RowSource, job: DedupJob, documents: ComparedRows, sets: Numbers, every: Members, members: Members,
+    resources: Resources,
+) -> Members:  # fmt: skip
+    """Return the groups in which the texts are alike, by a further reading of the corpus."""
+    assert job.fingerprinter is not None
+    assert job.least_similarity is not None
+    if isinstance(corpus, DocumentFiles):
+        corpus.silence()
+    rows = np.flatnonzero(documents.known)
+    texts = TextSets(corpus, job.projection, job.fingerprinter, np.sort(rows[every.documents.view(np.intp)]), resources)
+    resources.report("verifying", len(rows))
+    return Verifier(
+        documents.fingerprints, sets, job.grouping.radius,
+        lambda a, b: texts.similarities(rows[a.view(np.intp)], rows[b.view(np.intp)]), job.least_similarity,
+    ).verified(members, every)  # fmt: skip

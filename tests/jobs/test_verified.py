@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from commandline import failure, fine
+from commandline import failure, fine, run
 
 import fpstore
 from fpstore import InputError, MinHash, SimHash
@@ -113,6 +113,17 @@ def test_a_corpus_without_clusters_is_verified():
     for texts in (["one two three four"], ["a b c d", "e f g h", "i j k l"], ["a b c d", None, "?!"]):
         found = fpstore.dedup(pa.table({"t": texts}), text="t", verify=True)
         assert (len(found.kept), len(found.clusters), len(found.removed)) == (len(texts), 0, 0)
+
+
+def test_files_that_are_left_out_are_named_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("notes").mkdir()
+    for name in ("a.txt", "b.txt"):
+        Path("notes", name).write_text("some words that are the same in both of the files")
+    Path("notes", "c.bin").write_bytes(b"\0" * 100)
+    said = run("dedup", "notes", "clean", "--text", "--verify", "--no-progress").stderr
+    assert said.count("c.bin") == 1
+    assert sorted(path.name for path in Path("clean").rglob("*.txt")) == ["a.txt"]
 
 
 def test_what_is_refused():

@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
+USUAL_RADIUS = 3  # of 64 bits: Manku, Jain and Das Sarma, section 5.1
+
+
 def build(
-    path: PathLike, fingerprints: Any, ids: Any = None, *, radius: int = 3, width: int | None = None,
+    path: PathLike, fingerprints: Any, ids: Any = None, *, radius: int | None = None, width: int | None = None,
     design: str | Iterable[Mapping[str, object] | TableSpec] = "auto", memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False, block_bytes: int | None = None,
     codec: str = HUFFMAN, filter: bool | str = AUTO, disk_budget: int | str | None = None,  # noqa: A002
@@ -48,8 +51,9 @@ def build(
     ids : optional
         One per row: non-negative integers below 2^64, or non-empty strings or paths. With an iterable of arrays, an
         iterable of as many arrays. By default the row number.
-    radius : int
+    radius : int, optional
         The largest radius that probes answer from the tables, 0 to the width. Above a quarter of it, ``scan`` is the only design.
+        By default the `usual_radius` of the fingerprinter, or 3.
     width : int, optional
         Bits of a fingerprint: 32, 64, 128 or 256; by default the width of the fingerprinter, or 64.
     design : str or iterable of table descriptions
@@ -119,6 +123,7 @@ def build(
     bits = check_width(width if width is not None else made.width if made is not None else WORD_BITS).bits
     if made is not None and made.width != bits:
         raise InputError(f"fingerprinter: it makes {made.width} bits, the store has width={bits}", expected=bits, got=made.width)
+    radius = (USUAL_RADIUS if made is None else made.usual_radius) if radius is None else radius
     options = Options(
         radius=radius, width=bits, design=check_design(design, radius, bits), memory=memory, threads=threads,
         block_bytes=block_bytes, codec=codec, filter=filter, fingerprinter=None if made is None else made.describe(),

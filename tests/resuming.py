@@ -65,6 +65,7 @@ def job_folder(inputs_of_jobs, tmp_path, monkeypatch, small_parts):
 
 JOBS = {
     "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv --threads 2 --force",
+    "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --verify --removed {}.tsv --threads 1 --force",
     "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads 1 --force",
     "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
     "pairs": "pairs s.fps --output {} --threads 2",
@@ -74,7 +75,7 @@ JOBS = {
     "cluster": "cluster s.fps --output {} --threads 2",
     "cluster by one": "cluster s.fps --output {} --group greedy --threads 1",
 }
-SUFFIXES = {"dedup texts": ".jsonl", "dedup csv": ".csv", "dedup hashes": ".tsv"}
+SUFFIXES = {"dedup texts": ".jsonl", "dedup verified": ".jsonl", "dedup csv": ".csv", "dedup hashes": ".tsv"}
 
 
 def command(job, name):

@@ -6,6 +6,7 @@ LMDB files are read page by page, without LMDB. Each record has a checksum of it
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -81,7 +82,7 @@ class RowFile:
         self._column.close()
 
 
-class IntactRecords:
+class IntactRecords(ABC):
     """The intact records of an LMDB file (None: nothing of it can be trusted), by number, in the order of their ``keys``.
 
     ``shape`` is what the manifest says of the file, if there is one; ``words`` is the number of words of a key.
@@ -99,8 +100,9 @@ class IntactRecords:
         if self._descriptor >= 0:
             self._find(folder, memory)
 
+    @abstractmethod
     def _is_intact(self, key: int, value: bytes) -> bool:
-        raise NotImplementedError
+        """Return whether a record can be what was written."""
 
     def _find(self, folder: Path, memory: int) -> None:
         """Sort the found records by key; of copies on pages that are not in use, the first counts."""

@@ -18,11 +18,12 @@ from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
 from fpstore.format.manifest import is_store
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
-from fpstore.hashing.features import HASHES, NAMED
+from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
 from fpstore.hashing.image import FRAMES, METHODS, GivenPicture, Lack
-from fpstore.hashing.registry import TEXT_METHODS, read_weights
+from fpstore.hashing.normal import DIGITS
+from fpstore.hashing.registry import TEXT_METHODS, read_weights, text_fingerprinter
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
 from fpstore.io import Chunk, Reader, open_reader
@@ -113,14 +114,14 @@ FEATURES = (
     ),
     option(
         "--shingle", "Unit of the overlapping pieces of a text. With auto, words, and characters of scripts without spaces.",
-        ("auto", "words", "chars"), "auto",
+        UNITS, "auto",
     ),
     option("--shingle-size N", "Number of units in a piece, 1 to 255. By default 3 for minhash, 1 for simhash.", whole(1, 255)),
     option(
         "--weighting", "Weight of a piece: how often it occurs (count), the number of binary digits of that (log), or 1 (set). "
-        "By default set for minhash, log for simhash.", ("count", "log", "set"),
+        "By default set for minhash, log for simhash.", WEIGHTINGS,
     ),
-    option("--digits", "zero makes all digits alike: texts that differ in numbers only are the same.", ("keep", "zero"), "keep"),
+    option("--digits", "zero makes all digits alike: texts that differ in numbers only are the same.", DIGITS, "keep"),
     option("--feature-hash", "Hash of a piece; md5 and blake2b are slow.", tuple(HASHES), "xxh64"),
     option(
         "--tokenizer", "unicode finds words by the rules of Unicode (pip install regex), jieba weighted Chinese keywords "
@@ -214,13 +215,11 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
         words = tuple(next(hashing.iter_documents([given.stop_words])).text.split())
         if not words:
             raise InputError(f"{given.stop_words}: no words", path=given.stop_words)
-    method = given.method or method
     weighted = is_weighted(getattr(given, "text_field", None)) or given.tokenizer == "jieba"
-    weighting = given.weighting or ("count" if method == "minhash" and weighted else None)
-    others = {"size": given.shingle_size, "weighting": weighting, "width": own_width(given)}
-    return TEXT_METHODS[method](
-        shingle=given.shingle, hash=given.feature_hash, digits=given.digits, stop_words=words, tokenizer=given.tokenizer,
-        **{name: value for name, value in others.items() if value is not None},
+    others = {"size": given.shingle_size, "weighting": given.weighting, "width": own_width(given)}
+    return text_fingerprinter(
+        given.method or method, weighted, shingle=given.shingle, hash=given.feature_hash, digits=given.digits,
+        stop_words=words, tokenizer=given.tokenizer, **{name: value for name, value in others.items() if value is not None},
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from fpstore.cli.signals import going_on
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_store
-from fpstore.hashing.base import at_most
+from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io import Reader, Writer, open_writer
 from fpstore.io.source import Projection
@@ -31,7 +31,7 @@ from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
-from fpstore.jobs.dedup import DedupJob, Likeness, Listing, dedup_job, deduplicate
+from fpstore.jobs.dedup import DEDUP_METHOD, DedupJob, Likeness, Listing, dedup_job, deduplicate
 from fpstore.jobs.removed import REMOVED_COLUMNS
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
@@ -282,7 +282,7 @@ def dedup(given: Given) -> None:
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
     _check_lists(given)
-    maker: Any = None if kind == FINGERPRINTS else content.text_maker(given, "minhash")
+    maker: Any = None if kind == FINGERPRINTS else content.text_maker(given, DEDUP_METHOD)
     how = Projection(
         id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
     )
@@ -318,7 +318,7 @@ def dedup(given: Given) -> None:
 def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
     """Note a radius at which unrelated texts are near each other."""
     radius, width = job.grouping.radius, job.projection.width.bits
-    expected = at_most(radius, width, 0.5) * (documents - 1) / 2
+    expected = binomial_cdf(radius, width, 0.5) * (documents - 1) / 2
     if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.least_similarity is None:
         given.note(
             f"at radius {radius} of {width} bits, unrelated texts are near each other by chance: in this corpus "

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from numbers import Real
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TypeVar, overload
 
 import numpy as np
@@ -55,12 +53,14 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         The version of the algorithm, from 1.
     items : str
         What it makes fingerprints of, in the plural: "texts", "pictures" or "vectors".
+    usual_group : str
+        How to group near-duplicates: "connected", or "greedy" where chains connect many unlike items.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
     items: ClassVar[str] = "texts"
-    usual_group: ClassVar[str] = "connected"  # how to group near-duplicates: "greedy" where chains connect many unlike ones
+    usual_group: ClassVar[str] = "connected"
 
     @property
     @abstractmethod
@@ -201,6 +201,27 @@ class Fingerprinter(ABC, Generic[Item_contra]):
         return batch, self.hashed(batch)
 
 
+class Wrapper(Fingerprinter[Item_contra]):
+    """Passes what it makes of an item, one text or several, to another fingerprinter, and is as that one is."""
+
+    fingerprinter: Any
+
+    @property
+    def width(self) -> int:
+        """Bits of a fingerprint: 32, 64, 128 or 256."""
+        return int(self.fingerprinter.width)
+
+    @property
+    def usual_group(self) -> str:  # type: ignore[override]  # of another one here
+        """How to group near-duplicates: as for `fingerprinter`."""
+        return str(self.fingerprinter.usual_group)
+
+    @property
+    def usual_radius(self) -> int:
+        """A radius to begin with: that of `fingerprinter`."""
+        return int(self.fingerprinter.usual_radius)
+
+
 def not_text(got: object, wanted: str, where: str = "") -> InputError:
     """Return the error for a value that is not a text."""
     advice = ": decode them first, as in data.decode('utf-8')" if isinstance(got, (bytes, bytearray, memoryview)) else ""
@@ -266,16 +287,3 @@ def batched(items: Iterable[Item], weigh: Callable[[Item], int], most: int) -> I
             batch, held = [], 0
     if batch:
         yield batch
-
-
-def at_most(radius: int, width: int, share: float) -> float:
-    """Return the probability that at most ``radius`` of ``width`` independent bits differ, each with this probability."""
-    terms = (math.comb(width, count) * share**count * (1 - share) ** (width - count) for count in range(radius + 1))
-    return min(math.fsum(terms), 1.0)
-
-
-def least_radius(recall: object, width: int, share: float) -> int:
-    """Return the least radius that finds a share of the pairs whose bits differ with a probability."""
-    if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
-        raise InputError(f"recall must be a number between 0 and 1, such as 0.99, got {show(recall)}", got=recall)
-    return next((radius for radius in range(width) if at_most(radius, width, share) >= float(recall)), width)

@@ -278,6 +278,7 @@ class DocumentFiles(RowSource):
         self.walk = walk
         self._on_skip, self._on_note, self._html = on_skip, on_note, html
         self._read: list[FileState] = []
+        self._first_read: list[FileState] | None = None
         self.names = [str(path) for path in walk.paths]
         self.folders = [path for path in walk.paths if path.is_dir()]
         self.encoding = walk.encoding
@@ -316,10 +317,16 @@ class DocumentFiles(RowSource):
             self._read.append(file.state)  # before it was read
             if skip is None or not skip.of(1):
                 yield Document(id_of(file.path), file.path, *found)
+        self._first_read = self._first_read or self._read
 
     def silence(self) -> None:
         """Name no files in later readings, which were named before."""
         self._on_skip = self._on_note = None
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if the last reading was of other files than the first one."""
+        if self._read != self._first_read:
+            raise InputError(f"{self.label}: changed while it was read")
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield the texts and the ids of the files."""

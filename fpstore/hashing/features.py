@@ -18,6 +18,8 @@ from fpstore.io.packages import import_package
 #: Hashes of features, and the widest fingerprint that each hash makes.
 HASHES = {"xxh64": WIDTHS[-1], "fnv1a": WIDTHS[-1], "md5": 128, "blake2b": WIDTHS[-1]}
 IN_KERNEL = ("xxh64", "fnv1a")
+UNITS = ("auto", "words", "chars")
+WEIGHTINGS = ("count", "log", "set")
 SEEDED = ("xxh64", "blake2b")
 Tokenizer = Callable[[str], Iterable[Any]]
 _LEVELS = 5

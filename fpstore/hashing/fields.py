@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import BATCH_CHARS, FeatureSets, Fingerprinter, Hashed, batched, check_items, is_null, not_text
+from fpstore.hashing.base import BATCH_CHARS, FeatureSets, Fingerprinter, Hashed, Wrapper, batched, check_items, is_null, not_text
 from fpstore.hashing.text import TextHash
 from fpstore.hashing.weights import MOST_WEIGHT
 
@@ -18,7 +18,7 @@ TextColumns = str | Sequence[str] | Mapping[str, int]  # how a caller names colu
 
 
 @dataclass(frozen=True)
-class Fields(Fingerprinter[Row]):
+class Fields(Wrapper[Row]):
     """Fingerprints of rows with several texts. Each field has a weight, by which the features of its text count.
 
     Version 1 is, exactly: each text has the features of `fingerprinter`, with the weights that they have there. The weight of a
@@ -73,21 +73,6 @@ class Fields(Fingerprinter[Row]):
 
     def __hash__(self) -> int:
         return hash((self.fingerprinter, frozenset(self.weights.items())))
-
-    @property
-    def width(self) -> int:
-        """Bits of a fingerprint: 32, 64, 128 or 256."""
-        return self.fingerprinter.width
-
-    @property
-    def usual_group(self) -> str:  # type: ignore[override]
-        """How to group near-duplicates: as for `fingerprinter`."""
-        return self.fingerprinter.usual_group
-
-    @property
-    def usual_radius(self) -> int:
-        """A radius to begin with: that of `fingerprinter`."""
-        return self.fingerprinter.usual_radius
 
     @property
     def parameters(self) -> dict[str, Any]:

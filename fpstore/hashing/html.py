@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed
+from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed, Wrapper
 from fpstore.io.packages import import_package
 
 #: Packages that find the main text of a page: the first is the default, and finds more copies; the second is faster.
@@ -18,7 +18,7 @@ _LOGGERS = ("trafilatura", "htmldate")
 
 
 @dataclass(frozen=True)
-class MainText(Fingerprinter[str]):
+class MainText(Wrapper[str]):
     """Fingerprints of HTML pages: a fingerprinter of texts hashes the title and the main text of each page.
 
     A store that is built with it remembers that its texts are pages, and which package finds the main text. Readers of texts make
@@ -69,21 +69,6 @@ class MainText(Fingerprinter[str]):
         if not isinstance(own, Fingerprinter) or own.items != "texts" or isinstance(own, MainText):
             raise InputError(f"fingerprinter must be one of texts, such as SimHash(), got {type(own).__name__}", got=own)
         _extractor(check_choice(self.extractor, EXTRACTORS, "extractor"))
-
-    @property
-    def width(self) -> int:
-        """Bits of a fingerprint."""
-        return self.fingerprinter.width
-
-    @property
-    def usual_group(self) -> str:  # type: ignore[override]
-        """How to group near-duplicates: as for `fingerprinter`."""
-        return self.fingerprinter.usual_group
-
-    @property
-    def usual_radius(self) -> int:
-        """A radius to begin with: that of `fingerprinter`."""
-        return self.fingerprinter.usual_radius
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_number, check_whole
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import at_most, least_radius
+from fpstore.hashing.binomial import binomial_cdf, least_radius
 from fpstore.hashing.features import unused_mask
 from fpstore.hashing.text import TextHash
 
@@ -112,7 +112,7 @@ class MinHash(TextHash):
         0.888
         """
         radius = check_whole(radius, 0, self.width, "radius")
-        return at_most(radius, self.width, (1 - check_number(jaccard, 0, 1, "jaccard")) / 2)
+        return binomial_cdf(radius, self.width, (1 - check_number(jaccard, 0, 1, "jaccard")) / 2)
 
     def radius(self, jaccard: float = USUAL_JACCARD, recall: float = 0.98) -> int:
         """Return the least radius that finds a share of the pairs of a Jaccard similarity.

@@ -18,6 +18,7 @@ from fpstore.base.aliases import Counts, Words
 from fpstore.base.arguments import check_choice, check_flag
 from fpstore.errors import InputError
 
+DIGITS = ("keep", "zero")  # what becomes of them
 _PAGE = 256  # code points whose normal forms are found together
 _SAME, _UNIT, _SPACE, _REMOVED, _REPLACED, _UNKNOWN = (kind << 29 for kind in range(6))  # see _native/text/normal.hpp
 _FORM_SHIFT = 23
@@ -68,7 +69,7 @@ class NormalForm:
         check_choice(self.case, ("fold", "lower", "keep"), "case")
         check_choice(self.punctuation, ("space", "keep", "remove"), "punctuation")
         check_choice(self.marks, ("keep", "punctuation"), "marks")
-        check_choice(self.digits, ("keep", "zero"), "digits")
+        check_choice(self.digits, DIGITS, "digits")
         check_choice(self.spaces, ("single", "remove"), "spaces")
         if self.spaces == "remove" and self.units != "chars":
             raise InputError("spaces='remove' needs shingle='chars': words are what spaces separate", got=self.spaces)

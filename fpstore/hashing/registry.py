@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from fpstore.base.arguments import check_path, printable
+from fpstore.base.arguments import check_choice, check_path, printable
 from fpstore.base.width import WORD_BITS
 from fpstore.errors import FormatVersionError, InputError, cut, show
 from fpstore.hashing.base import Fingerprinter
@@ -31,6 +31,13 @@ _KINDS: tuple[type[Fingerprinter[Any]], ...] = (
 #: Fingerprinters of texts with features, by the names that users choose one by.
 TEXT_METHODS: dict[str, type[MinHash] | type[SimHash]] = {"minhash": MinHash, "simhash": SimHash}
 _KNOWN: dict[str, type[Fingerprinter[Any]]] = {kind.name: kind for kind in _KINDS}
+
+
+def text_fingerprinter(method: str, weighted: bool, **parameters: Any) -> MinHash | SimHash:
+    """Return the fingerprinter of texts of a method, one of TEXT_METHODS; if features are weighted, MinHash counts by default."""
+    kind = TEXT_METHODS[check_choice(method, tuple(TEXT_METHODS), "method")]
+    counting = {"weighting": "count"} if weighted and kind is MinHash else {}
+    return kind(**counting | parameters)
 
 
 def from_description(description: Mapping[str, Any]) -> Fingerprinter[Any]:

@@ -22,6 +22,8 @@ from fpstore.hashing.features import (
     HASHES,
     IN_KERNEL,
     NAMED,
+    UNITS,
+    WEIGHTINGS,
     Hash,
     Tokenizer,
     check_hash,
@@ -62,8 +64,8 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
     tokenizer: str | Tokenizer | None = None
 
     def __post_init__(self) -> None:
-        check_choice(self.shingle, ("auto", "words", "chars"), "shingle")
-        check_choice(self.weighting, ("count", "log", "set"), "weighting")
+        check_choice(self.shingle, UNITS, "shingle")
+        check_choice(self.weighting, WEIGHTINGS, "weighting")
         if not callable(self.hash):
             check_choice(self.hash, tuple(HASHES), "hash")
         self._keep(size=check_whole(self.size, 1, _MAX_SIZE, "size"), seed=check_whole(self.seed, 0, 2**64 - 1, "seed"))

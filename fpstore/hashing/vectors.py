@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Array, Flags
 from fpstore.base.arguments import check_number, check_whole
-from fpstore.hashing.base import at_most, least_radius
+from fpstore.hashing.binomial import binomial_cdf, least_radius
 from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.vector_base import Block, VectorFingerprinter, packed
 
@@ -107,7 +107,7 @@ class HyperplaneHash(VectorFingerprinter):
         0.945
         """
         radius = check_whole(radius, 0, self.width, "radius")
-        return at_most(radius, self.width, share_of_bits(cosine))
+        return binomial_cdf(radius, self.width, share_of_bits(cosine))
 
     def radius(self, cosine: float, recall: float) -> int:
         """Return the least radius that finds a share of the pairs of vectors at an angle.

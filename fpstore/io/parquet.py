@@ -206,6 +206,9 @@ class TableRows(RowSource):
             _copy_rows(self._arrow, stream, writable(stream.schema), RowFlags(flags, progress), sink)
             sink.commit(complete)
 
+    def check_unchanged(self) -> None:
+        """Do nothing: a table in memory does not change."""
+
     def flagged(self, flags: Flags) -> Any:
         """Return the rows whose flags are set, as a table of the kind that was given."""
         kind = type(self._given).__module__.partition(".")[0]

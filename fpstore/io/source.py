@@ -242,6 +242,10 @@ class RowSource(ABC):
         """Return the state of each file, in order; InputError if there are no files."""
         raise InputError("a table in memory is gone when the process ends: resume= (--resume) is for files")
 
+    @abstractmethod
+    def check_unchanged(self) -> None:
+        """Raise InputError if the last reading was of other files than the first one."""
+
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the rows whose flags are set to a path, which appears when all of them are written.
 

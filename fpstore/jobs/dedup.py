@@ -11,35 +11,37 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from fpstore.base.aliases import Words
 from fpstore.base.arguments import check_choice, check_flag, check_number, check_path, printable
 from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, StorageError, StoreExistsError, counted, show
-from fpstore.hashing.base import USUAL_BITS, Fingerprinter
+from fpstore.hashing.base import USUAL_BITS, Fingerprinter, Wrapper
 from fpstore.hashing.documents import DocumentFiles
-from fpstore.hashing.fields import Fields, is_weighted, maker_of_columns
-from fpstore.hashing.html import MainText, extractor_of, of_pages
+from fpstore.hashing.fields import is_weighted, maker_of_columns
+from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.minhash import USUAL_JACCARD, MinHash
-from fpstore.hashing.registry import TEXT_METHODS
+from fpstore.hashing.registry import text_fingerprinter
 from fpstore.io.digits import check_signed
-from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.given import ComparedRows, compared_rows
-from fpstore.jobs.grouping import Grouping, Members, Numbers, grouped, members_of
+from fpstore.jobs.given import compared_rows
+from fpstore.jobs.grouping import Grouping, Members, Numbers, grouped, members_of, ranks_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import TextSets, Verifier
+from fpstore.jobs.verified import Alike, TextSets, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
 OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
+DEDUP_METHOD = "minhash"  # unless a caller names another
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
 
@@ -107,31 +109,31 @@ class Likeness(NamedTuple):
 
     def maker(self, text: Any) -> Fingerprinter[Any]:
         """Return the fingerprinter of the method, for columns of texts."""
-        kind = TEXT_METHODS[check_choice(self.method or "minhash", tuple(TEXT_METHODS), "method")]
-        how: dict[str, Any] = {} if self.width is None else {"width": self.width}
-        if kind is MinHash and is_weighted(text):
-            how["weighting"] = "count"
-        return kind(**how)
+        width = {} if self.width is None else {"width": self.width}
+        return text_fingerprinter(DEDUP_METHOD if self.method is None else self.method, is_weighted(text), **width)
 
     def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups that are wanted; InputError for a wrong value."""
-        while isinstance(maker, (Fields, MainText)):
+        while isinstance(maker, Wrapper):
             maker = maker.fingerprinter
-        check_flag(self.verify, "verify")
+        minhash = maker if isinstance(maker, MinHash) else None
+        if check_flag(self.verify, "verify") and self.group == "connected":
+            raise InputError("verify (--verify) makes groups without chains: leave group='connected' (--group connected) out")
         if self.threshold is not None and not self.verify:
-            if not isinstance(maker, MinHash):
+            if minhash is None:
                 raise InputError("threshold (--threshold) is a Jaccard similarity, for MinHash or verify: give radius (--radius)")
             if self.radius is not None:
                 raise InputError("give threshold (--threshold) or radius (--radius), not both: one follows from the other")
         if self.radius is not None:
             radius = self.radius
-        elif self.threshold is not None and isinstance(maker, MinHash):
-            radius = maker.radius(check_number(self.threshold, 0, 1, "threshold"))
+        elif self.threshold is not None and minhash is not None:
+            radius = minhash.radius(check_number(self.threshold, 0, 1, "threshold"))
         else:
             radius = USUAL_BITS * width.bits // WORD_BITS if maker is None else maker.usual_radius
-        group = (GROUPINGS[0] if maker is None else maker.usual_group) if self.group is None else self.group
+        usual = "connected" if maker is None else "greedy" if self.verify else maker.usual_group
         check_radius(radius, width.bits)
-        return Grouping(radius, check_choice(group, GROUPINGS, "group"), check_choice(self.keep, KEEP_RULES, "keep"))
+        group = check_choice(usual if self.group is None else self.group, GROUPINGS, "group")
+        return Grouping(radius, group, check_choice(self.keep, KEEP_RULES, "keep"))
 
 
 def dedup_job(
@@ -295,7 +297,6 @@ def find_duplicates(
 ) -> Deduplication:
     """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates."""
     projection = job.projection
-    before = None if isinstance(corpus, TableRows) or job.least_similarity is None else corpus.states()
     documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint)
     rows = np.flatnonzero(documents.known)
     resources.report("grouping", 0)
@@ -303,19 +304,20 @@ def find_duplicates(
     sets = connected(fingerprints, join_design(fingerprints, job.grouping.radius, projection.width), resources, checkpoint)
     resources.report("grouping", 0)
     numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
-    of_documents = sets[places]
-    every, _ = members_of(of_documents, numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
-    members = grouped(
-        every,
-        job.grouping,
-        lambda: documents.fingerprints[every.documents.view(np.intp)],
-        lambda wanted: wanted if documents.ids is None else names_of(documents.ids, wanted),
-        documents.scores,
-    )
-    if job.least_similarity is not None:
-        members = _verified(corpus, job, documents, of_documents, every, members, resources)
-        if before is not None and corpus.states() != before:
-            raise InputError(f"{corpus.label}: changed while it was read")
+    members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
+
+    def fingerprints_of_members() -> Words:
+        return documents.fingerprints[members.documents.view(np.intp)]
+
+    def ids_of(wanted: Words) -> Words | list[str]:
+        return wanted if documents.ids is None else names_of(documents.ids, wanted)
+
+    if job.least_similarity is None:
+        members = grouped(members, job.grouping, fingerprints_of_members, ids_of, documents.scores)
+    else:
+        ranks = ranks_of(members, job.grouping.keep, fingerprints_of_members, ids_of, documents.scores)
+        alike = _comparison(corpus, job, rows, members, resources)
+        members = verified(members, ranks, fingerprints_of_members(), job.grouping.radius, alike)
     flags = np.full(len(documents.known), job.unknown == "keep")
     flags[rows] = True
     members_at = rows[members.documents.view(np.intp)]
@@ -330,19 +332,14 @@ def find_duplicates(
     return Deduplication(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows), removed)
 
 
-def _verified(
-    corpus: RowSource, job: DedupJob, documents: ComparedRows, sets: Numbers, every: Members, members: Members,
-    resources: Resources,
-) -> Members:  # fmt: skip
-    """Return the groups in which the texts are alike, by a further reading of the corpus."""
+def _comparison(corpus: RowSource, job: DedupJob, rows: npt.NDArray[np.intp], members: Members, resources: Resources) -> Alike:
+    """Return a function that compares the texts of members exactly, which are read again."""
     assert job.fingerprinter is not None
     assert job.least_similarity is not None
+    least = job.least_similarity
     if isinstance(corpus, DocumentFiles):
         corpus.silence()
-    rows = np.flatnonzero(documents.known)
-    texts = TextSets(corpus, job.projection, job.fingerprinter, np.sort(rows[every.documents.view(np.intp)]), resources)
+    texts = TextSets(corpus, job.projection, job.fingerprinter, np.sort(rows[members.documents.view(np.intp)]), resources)
+    corpus.check_unchanged()
     resources.report("verifying", len(rows))
-    return Verifier(
-        documents.fingerprints, sets, job.grouping.radius,
-        lambda a, b: texts.similarities(rows[a.view(np.intp)], rows[b.view(np.intp)]), job.least_similarity,
-    ).verified(members, every)  # fmt: skip
+    return lambda a, b: texts.similarities(rows[a.view(np.intp)], rows[b.view(np.intp)]) >= least

@@ -120,20 +120,24 @@ def grouped(
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members
-    ranks: npt.NDArray[Any] = members.documents
-    rows = fingerprints() if grouping.needs_fingerprints else None
-    if grouping.keep == "central":
-        assert rows is not None
-        ranks = distances_to_majority(rows, members.lims)
-    elif grouping.keep == "smallest":
-        ranks = _ranks_of_ids(ids(members.documents), members.lims)
-    elif grouping.keep == "highest":
+    rows = fingerprints() if grouping.needs_fingerprints else members.documents[:0]
+    ranks = ranks_of(members, grouping.keep, lambda: rows, ids, scores)
+    return without_chains(members, rows, ranks, grouping.radius) if grouping.group == "greedy" else represented(members, ranks)
+
+
+def ranks_of(
+    members: Members, keep: str, fingerprints: Callable[[], Words], ids: Callable[[Words], Words | list[str]],
+    scores: Words | None = None,
+) -> npt.NDArray[Any]:  # fmt: skip
+    """Return ranks of the members by one of KEEP_RULES, by which the least represents a group; the rest is as for `grouped`."""
+    if keep == "central":
+        return distances_to_majority(fingerprints(), members.lims)
+    if keep == "smallest":
+        return _ranks_of_ids(ids(members.documents), members.lims)
+    if keep == "highest":
         assert scores is not None
-        ranks = ranks_of_keys(scores[members.documents.view(np.intp)])
-    if grouping.group == "greedy":
-        assert rows is not None
-        return without_chains(members, rows, ranks, grouping.radius)
-    return represented(members, ranks)
+        return ranks_of_keys(scores[members.documents.view(np.intp)])
+    return members.documents
 
 
 def _ranks_of_ids(ids: Words | list[str], lims: Lims) -> npt.NDArray[Any]:

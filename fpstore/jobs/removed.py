@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -42,22 +43,21 @@ class Removed(Tabular):
         self.clusters = cluster[places].astype(np.uint64)
         self.rows, self.kept_rows = (rows[members.documents[some].view(np.intp)].astype(np.uint64) for some in (places, kept))
         self.distances = distances_of(fingerprints, members.documents[places], members.documents[kept])
-        self._names, self._numbers, self._kept = names, numbers[places], numbers[kept]
-        self._kept_names = names
+        self._ids: tuple[Names, Words] = (names, numbers[places])
+        self._kept: tuple[Names, Words] = (names, numbers[kept])
 
     def held(self) -> Removed:
         """Return the same with all ids in memory."""
-        ids, kept = (HeldIds(names_of(self._names, numbers)) for numbers in (self._numbers, self._kept))
-        self._names, self._kept_names = ids, kept
-        self._numbers = self._kept = np.arange(len(self.rows), dtype=np.uint64)
-        return self
+        new, places = copy(self), np.arange(len(self), dtype=np.uint64)
+        new._ids, new._kept = ((HeldIds(names_of(*column)), places) for column in (self._ids, self._kept))
+        return new
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``, at most 65,536 at once."""
-        for some, (ids, kept) in names_in_slices([(self._names, self._numbers), (self._kept_names, self._kept)]):
+        for some, (ids, kept) in names_in_slices([self._ids, self._kept]):
             yield {
                 "row": self.rows[some], "id": ids, "kept_row": self.kept_rows[some], "kept": kept,
                 "cluster": self.clusters[some], "distance": self.distances[some].astype(np.uint64),

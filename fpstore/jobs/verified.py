@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.aliases import Flags, Words
+from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.disk.refusals import refusing
@@ -18,10 +19,11 @@ from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs.grouping import Members, Numbers, members_of, represented
-from fpstore.jobs.removed import distances_of
+from fpstore.jobs.grouping import Members, members_of, represented
 
 WAITING_BATCHES = 4  # for each thread
+COMPARED_AT_ONCE = 16  # kept documents with one: the nearest are mostly alike
+Alike = Callable[[Words, Words], Flags]
 
 
 class TextSets:
@@ -53,61 +55,39 @@ class TextSets:
         return _kernel.jaccard_similarities(self._features, self._lims, *places)
 
 
-class Verifier(NamedTuple):
-    """What verification compares: fingerprints of documents, which connected group each is in, and their exact similarities."""
+def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: Words, radius: int, alike: Alike) -> Members:
+    """Return groups in which every document is alike to the first one, and within the radius of it.
 
-    fingerprints: Words
-    sets: Numbers
-    radius: int
-    similarities: Callable[[Words, Words], npt.NDArray[np.float64]]
-    threshold: float
-
-    def verified(self, members: Members, every: Members) -> Members:
-        """Return groups in which every member reaches the threshold to the first one, which is kept.
-
-        ``every`` has the connected groups. A member that does not reach it is compared with all other documents of its connected
-        group that are kept and within the radius, the nearest first, and is kept itself if it reaches none of them. So no
-        document is removed for one that is not alike, or kept beside an earlier one that is alike and within the radius.
-        """
-        if len(members.lims) == 1:
-            return members
-        documents = np.sort(every.documents)
-        places = np.searchsorted(documents, members.documents)
-        firsts = np.repeat(places[members.lims[:-1]], np.diff(members.lims))
-        reached = self.similarities(documents[places], documents[firsts]) >= self.threshold
-        kept_for = np.arange(len(documents))
-        kept_for[places[reached]] = firsts[reached]
-        failed = places[~reached]
-        kept = kept_for == np.arange(len(documents))
-        kept[failed] = False
-        sets = self.sets[documents.view(np.intp)]
-        for name, some in _by_set(sets, failed):
-            stays = np.flatnonzero(kept & (sets == name)).tolist()
-            for place in some.tolist():
-                found = self._alike(documents, place, np.array(stays, np.intp))
-                kept_for[place] = place if found is None else found
-                if found is None:
-                    stays.append(place)
-        new, at = members_of(kept_for.astype(np.uint64), documents)
-        return represented(new, kept_for[at.view(np.intp)] != at.view(np.intp))
-
-    def _alike(self, documents: Words, place: int, kept: npt.NDArray[np.intp]) -> int | None:
-        """Return the nearest of some kept documents that reaches the threshold to the document at a place."""
-        alone = np.full(len(kept), documents[place])
-        distances = distances_of(self.fingerprints, alone, documents[kept])
-        near = np.flatnonzero(distances <= self.radius)
-        near = near[np.argsort(distances[near], kind="stable")]
-        reached = np.flatnonzero(self.similarities(alone[near], documents[kept[near]]) >= self.threshold)
-        return int(kept[near[reached[0]]]) if len(reached) else None
+    In each connected group, in the order of ranks, a document goes to the nearest one that is kept, within the radius, and
+    alike. If there is none, the document is kept. So none is kept beside an earlier one that is alike and within the radius.
+    ``fingerprints`` has those of the documents in ``every``; ``alike`` takes some documents, and others to compare each with.
+    """
+    chosen = np.arange(len(every.documents))
+    for start, end in pairwise(every.lims.tolist()):
+        rows = fingerprints[start:end]
+        kept, kept_rows = np.empty(end - start, np.intp), np.empty_like(rows)
+        count = 0
+        for place in stable_order(ranks[start:end]).tolist():
+            near = _nearest(kept_rows[:count], rows[place], radius)
+            for some in range(0, len(near), COMPARED_AT_ONCE):
+                others = kept[near[some : some + COMPARED_AT_ONCE]]
+                found = np.flatnonzero(alike(np.full(len(others), every.documents[start + place]), every.documents[others]))
+                if len(found):
+                    chosen[start + place] = others[found[0]]
+                    break
+            else:
+                kept[count], kept_rows[count] = start + place, rows[place]
+                count += 1
+    new, at = members_of(chosen.astype(np.uint64), every.documents)
+    return represented(new, chosen[at.view(np.intp)] != at.view(np.intp))
 
 
-def _by_set(sets: Numbers, places: npt.NDArray[np.intp]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-    """Yield the sets of some places, and their places in the given order."""
-    if not len(places):
-        return
-    order = np.argsort(sets[places], kind="stable")
-    names, starts = np.unique(sets[places][order], return_index=True)
-    yield from zip(names.tolist(), np.split(places[order], starts[1:]), strict=True)
+def _nearest(rows: Words, row: Words, radius: int) -> npt.NDArray[np.intp]:
+    """Return the places of the rows within the radius of a row, the nearest first."""
+    differing = np.bitwise_count(rows ^ row)
+    distances = differing if differing.ndim == 1 else differing.sum(1)
+    near = np.flatnonzero(distances <= radius)
+    return near[np.argsort(distances[near], kind="stable")]
 
 
 def _sets(

@@ -39,7 +39,7 @@ def takes(table):
 
 RUNNING = {"memory": MEMORY, "threads": THREADS, "progress": NONE}
 BUILD = takes({
-    "path": PATHS, "radius": SMALL, **RUNNING, "overwrite filter index_ids": FLAGS, "disk_budget": MEMORY,
+    "path": PATHS, "radius": NONE | SMALL, **RUNNING, "overwrite filter index_ids": FLAGS, "disk_budget": MEMORY,
     "design codec storage prefer": NOTHING, "block_bytes width fingerprinter ids": NONE,
 })  # fmt: skip
 OPEN = takes({"path mode sync pages": NOTHING, "merge_at": NONE | SHARES})

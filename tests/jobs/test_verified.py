@@ -38,40 +38,55 @@ def jaccard(maker, a, b):
     return len(a & b) / len(a | b)
 
 
+def expected(maker, texts, radius, threshold, ranks):
+    """Return the groups: in the order of ranks a text goes to the nearest kept one that is alike, or else is kept."""
+    prints, known = maker.fingerprints(texts, empty="mask")
+    table = pa.table({"t": texts})
+    kept_for = {}
+    for some in fpstore.dedup(table, text="t", fingerprinter=maker, radius=radius, group="connected").clusters:
+        kept = []
+        for row in sorted(some, key=lambda row: (ranks[row], row)):
+            distances = {other: int(np.bitwise_count(prints[row] ^ prints[other]).sum()) for other in kept}
+            near = sorted((other for other in kept if distances[other] <= radius), key=lambda other: distances[other])
+            found = next((other for other in near if jaccard(maker, texts[row], texts[other]) >= threshold), None)
+            if found is None:
+                kept.append(row)
+            else:
+                kept_for[row] = found
+    assert all(known[row] for row in kept_for)
+    groups = {}
+    for row in sorted(kept_for):
+        groups.setdefault(kept_for[row], []).append(row)
+    return sorted(([kept, *others] for kept, others in groups.items()), key=min)
+
+
 @pytest.mark.parametrize(
-    ("maker", "radius", "group", "threshold"),
+    ("maker", "radius", "threshold"),
     [
-        (MinHash(), None, None, 0.8),
-        (MinHash(), 90, "connected", 0.5),
-        (MinHash(size=1, weighting="count"), 80, "greedy", 0.6),
-        (SimHash(width=128), 30, None, 0.8),
-        (SimHash(hash="blake2b"), 12, "connected", 0.9),
-        (MinHash(shingle="chars", size=5), 60, None, 0.75),
+        (MinHash(), None, 0.8),
+        (MinHash(), 90, 0.5),
+        (MinHash(size=1, weighting="count"), 80, 0.6),
+        (SimHash(width=128), 30, 0.8),
+        (SimHash(hash="blake2b"), 12, 0.9),
+        (MinHash(shingle="chars", size=5), 60, 0.75),
     ],
 )
-def test_what_is_not_alike_enough_stays(maker, radius, group, threshold):
+@pytest.mark.parametrize("keep", ["first", "highest"])
+def test_what_is_not_alike_enough_stays(maker, radius, threshold, keep):
     texts = corpus(radius or 1, marked=True)
-    given = {"text": "t", "fingerprinter": maker, "radius": maker.radius(threshold) if radius is None else radius, "group": group}
-    table = pa.table({"t": texts})
-    before = fpstore.dedup(table, **given)
+    scores = np.random.default_rng(3).integers(0, 50, len(texts))
+    table = pa.table({"t": texts, "s": scores})
+    given = {"text": "t", "fingerprinter": maker, "keep": keep} | ({"score": "s"} if keep == "highest" else {})
+    given["radius"] = maker.radius(threshold) if radius is None else radius
+    wanted = expected(maker, texts, given["radius"], threshold, -scores if keep == "highest" else range(len(texts)))
     found = fpstore.dedup(table, **given, verify=True, threshold=threshold)
-    stays = {row for row in range(len(texts)) if row not in {row for _, *others in found.clusters for row in others}}
-    assert found.kept["t"].to_pylist() == [texts[row] for row in sorted(stays)]
-    kept_for = {row: kept for kept, *others in found.clusters for row in others}
-    assert all(jaccard(maker, texts[kept], texts[row]) >= threshold for row, kept in kept_for.items())
-    failed = [row for kept, *others in before.clusters for row in others if jaccard(maker, texts[kept], texts[row]) < threshold]
-    assert failed
-    for kept, *others in before.clusters:  # what reached the threshold stays where it was
-        assert all(kept_for[row] == kept for row in others if row not in failed)
-    prints, _ = maker.fingerprints(texts, empty="mask")
-    connected = list(fpstore.dedup(table, **given | {"group": "connected"}).clusters)
-    in_cluster = {row: number for number, some in enumerate(connected) for row in some}
-    for place, row in enumerate(failed):
-        others = [other for other in stays if in_cluster.get(other) == in_cluster[row] and other not in failed[place:]]
-        near = [other for other in others if int(np.bitwise_count(prints[row] ^ prints[other]).sum()) <= given["radius"]]
-        alike = [other for other in near if jaccard(maker, texts[other], texts[row]) >= threshold]
-        assert (row in kept_for) == bool(alike)
-    assert list(fpstore.dedup(table, **given, verify=True, threshold=threshold, threads=2).clusters) == list(found.clusters)
+    assert list(found.clusters) == wanted
+    removed = {row for _, *others in wanted for row in others}
+    assert found.kept["t"].to_pylist() == [text for row, text in enumerate(texts) if row not in removed]
+    assert found.removed.rows.tolist() == sorted(removed)
+    before = fpstore.dedup(table, **given, group="greedy")
+    assert 0 < len(removed) < len(before.removed)
+    assert list(fpstore.dedup(table, **given, verify=True, threshold=threshold, threads=2).clusters) == wanted
 
 
 def test_rows_of_several_texts_and_pages_are_verified():
@@ -115,6 +130,39 @@ def test_a_corpus_without_clusters_is_verified():
         assert (len(found.kept), len(found.clusters), len(found.removed)) == (len(texts), 0, 0)
 
 
+def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(2)
+    texts = [" ".join(rng.choices([f"w{n}" for n in range(10**6)], k=20)) for _ in range(300)]
+    Path("c.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
+    told = "unrelated texts are near each other by chance"
+    for options, noted in (([], False), (["--threshold", "0.3"], True), (["--threshold", "0.3", "--verify"], False),
+                           (["--width", "32"], True), (["--method", "simhash", "--radius", "24"], True)):  # fmt: skip
+        result = run("dedup", "c.jsonl", "o.jsonl", "--text-field", "t", "--force", "--no-progress", *options)
+        assert result.exit_code == 0
+        assert (told in result.stderr) == noted, options
+
+
+@pytest.mark.parametrize("count", [3, 5, 8])
+def test_input_that_changes_before_texts_are_compared_is_an_error(tmp_path, monkeypatch, count):
+    monkeypatch.chdir(tmp_path)
+    line = json.dumps({"t": "the same words in each of the texts"}) + "\n"
+
+    def change(phase, done, total):
+        if phase == "grouping":
+            Path("new").write_text(line * count)
+            Path("new").rename("c.jsonl")
+
+    Path("c.jsonl").write_text(line * 5)
+    with pytest.raises(InputError, match="changed while it was read"):
+        fpstore.dedup("c.jsonl", text="t", verify=True, progress=change)
+    Path("notes").mkdir()
+    for name in "abc":
+        Path("notes", f"{name}.txt").write_text("the same words in each of the texts")
+    with pytest.raises(InputError, match="changed while it was read"):
+        fpstore.dedup("notes", text=True, verify=True, progress=lambda *_: Path("notes/c.txt").write_text("other"))
+
+
 def test_files_that_are_left_out_are_named_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("notes").mkdir()
@@ -132,6 +180,8 @@ def test_what_is_refused():
         ({"text": "t", "fingerprinter": LongestSentences(), "verify": True}, "longest-sentences has no features"),
         ({"fingerprint": "h", "verify": True}, "compares texts"),
         ({"text": "t", "verify": 1}, "verify must be True or False"),
+        ({"text": "t", "verify": True, "group": "connected"}, "makes groups without chains"),
+        ({"text": "t", "method": ""}, "method must be one of"),
         ({"text": "t", "threshold": 1.5}, "threshold must be a number from 0 to 1"),
         ({"text": "t", "threshold": 1.5, "verify": True, "radius": 3}, "threshold must be a number from 0 to 1"),
         ({"text": "t", "threshold": 0.5, "radius": 3}, "not both"),
@@ -179,12 +229,6 @@ def test_what_fails_beside_one_text_is_compared_again():
     assert jaccard(MinHash(), texts[0], texts[1]) < 0.9 < jaccard(MinHash(), texts[1], texts[4])
     assert list(found.clusters) == [[1, 2, 3, 4]]
     assert found.kept.num_rows == 2
-    for group in ("greedy", "connected"):
-        texts = [text for text in corpus(4) if text not in ("", "?!")]
-        found = fpstore.dedup(pa.table({"t": texts}), text="t", radius=80, group=group, verify=True, threshold=0.7)
-        left = found.kept["t"].to_pylist()
-        near = MinHash().fingerprints(left)
-        for a, text in enumerate(left):
-            for b in range(a):
-                distance = np.bitwise_count(near[a] ^ near[b]).sum()
-                assert jaccard(MinHash(), text, left[b]) < 1 or distance > 80
+    table = pa.table({"t": texts, "score": [9, 1, 3, 2, 0]})
+    found = fpstore.dedup(table, text="t", radius=60, verify=True, threshold=0.9, score="score", keep="highest")
+    assert list(found.clusters) == [[2, 1, 3, 4]]

@@ -243,8 +243,9 @@ def dedup(
         What becomes of a row that is not compared, because its text is null or has no words, or its fingerprint or id is null.
     verify : bool
         Read the texts of groups again, and remove a row only if its Jaccard similarity to the row that is kept is at least the
-        threshold, counted exactly on the sets of their features. Weights do not count. Features are compared by 32 bits of their
-        hashes. The sets lie in a temporary file.
+        threshold. A row goes to the nearest kept one that reaches it, so groups have no chains. Similarities are counted exactly,
+        on the sets of features: weights do not count, and features are compared by 32 bits of their hashes. The sets lie in a
+        temporary file.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a `method`.
     decimal : bool

@@ -230,7 +230,7 @@ class Strings:
         if count > MOST_STRINGS * (entries := self._reader.file.entries):
             self.close()
             raise self._damaged(f"{entries} records cannot hold {count} strings")
-        self._last: tuple[int, list[bytes]] = -1, []  # the record that was read last, and its strings
+        self._last: tuple[int, bytes] = -1, b""  # the record that was read last, and its content
 
     @cached_property
     def layout(self) -> StringLayout:
@@ -271,24 +271,16 @@ class Strings:
             raise self._unknown(number)
         per_record = self.layout.per_record
         record, rank = divmod(number, per_record)
-        last, strings = self._last
-        if last != record:
-            found = self._strings(record, self._reader.file.get(record, record))
-            if found is None:
+        if self._last[0] != record:
+            value = self._reader.file.get(record, record)
+            content = None if value is None else self._records.content(record, value)
+            if content is None:
                 raise self._damaged_record(record)
-            self._last = record, (strings := found)
-        if not strings[rank]:
-            raise self._unknown(number)
-        try:
-            return strings[rank].decode()
-        except UnicodeDecodeError:
-            raise self._damaged_record(record) from None
-
-    def _strings(self, record: int, value: bytes | None) -> list[bytes] | None:
-        """Return the strings of a record, as many as it has to hold; None if it is damaged."""
-        found = None if value is None else self._records.strings(record, value)
-        expected = min(self.per_record, self.count - record * self.per_record)
-        return None if found is None or len(found) != expected else found
+            self._last = record, content
+        string = _kernel.string_at(self._last[1], min(per_record, self.count - number + rank), rank)
+        if not string:
+            raise self._damaged_record(record) if string is None else self._unknown(number)
+        return string
 
     def several(self, numbers: Words) -> list[bytes]:
         """Return the UTF-8 of the strings of ascending numbers. Each record is read once."""
@@ -327,8 +319,9 @@ class Strings:
 
     def _fault(self, records: Words, values: Sequence[bytes | None], numbers: Words) -> CorruptStoreError:
         """Return why strings of some records cannot be read."""
-        for record, value in zip(records.tolist(), values, strict=True):
-            if self._strings(record, value) is None:
+        for record, value, count in zip(records.tolist(), values, self._counts(records).tolist(), strict=True):
+            content = None if value is None else self._records.content(record, value)
+            if content is None or _kernel.string_at(content, count, 0) is None:
                 return self._damaged_record(record)
         for number in numbers.tolist():
             try:
@@ -357,10 +350,10 @@ class Strings:
         """Yield the strings of successive records, in parts of some bytes."""
         records = np.arange(first, first + len(values), dtype=np.uint64)
         for part, contents in self._records.contents(records, values):
-            column = None if contents is None else column_of(contents, self._counts(records[part]))
+            column = None if contents is None else _kernel.join_contents(contents, self._counts(records[part]))
             if column is None:
                 raise self._fault(records, values, NO_NUMBERS)
-            yield column
+            yield StringColumn(*column)
 
     def intact(self, first: int, values: list[bytes]) -> bool:
         """Whether the values of successive records have the right checksums."""
@@ -386,15 +379,3 @@ class Strings:
     def close(self) -> None:
         """Close the file."""
         self._reader.close()
-
-
-def column_of(contents: Buffers, counts: Words) -> StringColumn | None:
-    """Return all strings of decompressed records; None if one of them does not have as many as its count."""
-    parts = [contents[i].tobytes() for i in range(len(contents))]
-    data = b"".join(parts)
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == SEPARATOR[0])
-    lasts = np.cumsum(counts, dtype=np.int64) - 1  # the separators with which records end
-    if not sizes.all() or len(ends) != lasts[-1] + 1 or (ends[lasts] != np.cumsum(sizes) - 1).any():
-        return None
-    return StringColumn(data.replace(SEPARATOR, b""), (ends - np.arange(len(ends))).astype(np.uint64))

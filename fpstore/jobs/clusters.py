@@ -228,9 +228,10 @@ def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
 
 def are_distinct(documents: Numbers) -> bool:
     """Return whether all numbers differ: by a flag for each number where they are dense, otherwise by their order."""
-    if len(documents) and int(documents.max()) >= DENSE * len(documents):
+    most = int(documents.max()) if len(documents) else 0
+    if len(documents) and most >= DENSE * len(documents):
         return bool(differs(documents[stable_order(documents)]).all())
-    seen = np.zeros(DENSE * len(documents), bool)
+    seen = np.zeros(most + 1, bool)
     seen[documents] = True
     return int(np.count_nonzero(seen)) == len(documents)
 

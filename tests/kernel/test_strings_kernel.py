@@ -10,7 +10,7 @@ from reference_store import sealed_value
 
 from fpstore import _kernel
 from fpstore.base.strings import StringColumn, hash_of
-from fpstore.format.strings import column_of, with_checksum
+from fpstore.format.strings import with_checksum
 
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30), max_size=30)
 
@@ -65,8 +65,10 @@ def test_strings_of_decompressed_records(records, data):
     out = [""] * len(expected)
     assert _kernel.place_strings(contents, counts, lims, ranks, places, out) == sum(map(len, expected))
     assert out == [expected[places.tolist().index(i)].decode() for i in range(len(expected))]
-    if records:
-        assert column_of([*map(memoryview, contents)], counts).tolist() == [string for record in encoded for string in record]
+    joined = StringColumn(*_kernel.join_contents(contents, counts))
+    assert joined.tolist() == [string for record in encoded for string in record]
+    for record, content in zip(records, contents, strict=True):
+        assert [_kernel.string_at(content, len(record), rank) for rank in range(len(record))] == record
 
 
 BAD_CONTENTS = {
@@ -82,8 +84,9 @@ def test_a_record_that_has_another_number_of_strings_is_refused(bad):
     contents, counts, lims = [b"x\xffy\xff", BAD_CONTENTS[bad]], words(2, 2), words(0, 1, 2)
     assert _kernel.place_strings(contents, counts, lims, words(0, 0), words(0, 1), ["", ""]) is None
     assert _kernel.place_strings(contents, words(2, 2**63), lims, words(0, 0), words(0, 1), ["", ""]) is None
-    assert column_of([*map(memoryview, contents)], counts) is None
-    assert column_of([*map(memoryview, contents[::-1])], counts) is None
+    assert _kernel.join_contents(contents, counts) is None
+    assert _kernel.join_contents(contents[::-1], counts) is None
+    assert _kernel.string_at(contents[1], 2, 0) is None
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3\x28\xff"])

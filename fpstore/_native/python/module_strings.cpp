@@ -63,6 +63,46 @@ nb::object text_of(const uint8_t* data, size_t size) {
   return text;
 }
 
+bool find_all_ends(const View& content, uint64_t count, std::vector<uint64_t>* ends) {
+  if (count > content.size()) return false;
+  ends->resize(count);
+  return find_string_ends(content.data(), content.size(), count, ends->data());
+}
+
+// The string of a rank of a decompressed record; None if the record does not have `count` strings, or this one is no UTF-8.
+nb::object string_at(nb::bytes content, uint64_t count, uint64_t rank) {
+  if (rank >= count) throw nb::index_error("no such rank");
+  if (count > content.size()) return nb::none();
+  uint64_t few[256];
+  std::vector<uint64_t> many(count > 256 ? count : 0);
+  uint64_t* const ends = many.empty() ? few : many.data();
+  if (!find_string_ends(data_of(content), content.size(), count, ends)) return nb::none();
+  const uint64_t start = rank ? ends[rank - 1] + 1 : 0;
+  nb::object text = text_of(data_of(content) + start, ends[rank] - start);
+  if (text.is_valid()) return text;
+  PyErr_Clear();
+  return nb::none();
+}
+
+// (data, ends) of all strings of decompressed records, of which content i has counts[i]; None if one does not.
+nb::object join_contents(nb::object contents, Words counts) {
+  const size_t n = counts.size();
+  need(nb::len(contents) == n, kUnequal);
+  std::string data;
+  std::vector<uint64_t> all, ends;
+  for (size_t i = 0; i < n; ++i) {
+    const View content(contents, i);
+    if (!find_all_ends(content, counts.data()[i], &ends)) return nb::none();
+    uint64_t start = 0;
+    for (uint64_t end : ends) {
+      data.append(reinterpret_cast<const char*>(content.data()) + start, end - start);
+      all.push_back(data.size());
+      start = end + 1;
+    }
+  }
+  return nb::make_tuple(bytes_of(data.data(), data.size()), array_of(all));
+}
+
 // Puts wanted strings of decompressed records, as text, at places of a list: content i has counts[i] strings, and the wanted string j, at
 // places[j], is that of ranks[j], for lims[i] <= j < lims[i + 1]. Equal neighbours are one object. Returns how many bytes all of them have;
 // None if a record has another number of strings, or one is empty or no UTF-8.
@@ -75,9 +115,7 @@ nb::object place_strings(nb::object contents, Words counts, Words lims, Words ra
     const View content(contents, i);
     const uint64_t count = counts.data()[i], first = lims.data()[i], last = lims.data()[i + 1];
     need(first <= last && last <= ranks.size(), "lims descend, or run past the ranks");
-    if (count > content.size()) return nb::none();
-    ends.resize(count);
-    if (!find_string_ends(content.data(), content.size(), count, ends.data())) return nb::none();
+    if (!find_all_ends(content, count, &ends)) return nb::none();
     nb::object text;
     for (uint64_t j = first; j < last; ++j) {
       const uint64_t rank = ranks.data()[j], place = places.data()[j];
@@ -167,6 +205,8 @@ nb::tuple cut_strings(nb::bytes data, Words starts, Words ends) {
 void bind_strings(nb::module_& m) {
   m.def("checked_frame", &checked_frame, "value"_a, "seed"_a);
   m.def("checked_frames", &checked_frames, "values"_a, "seeds"_array, "most_bytes"_a);
+  m.def("string_at", &string_at, "content"_a, "count"_a, "rank"_a);
+  m.def("join_contents", &join_contents, "contents"_a, "counts"_array);
   m.def("place_strings", &place_strings, "contents"_a, "counts"_array, "lims"_array, "ranks"_array, "places"_array, "out"_a);
   m.def("hash_strings", &hash_strings, "data"_a, "ends"_array);
   m.def("equal_strings", &equal_strings, "data"_array, "ends"_array, "rows"_array, "lims"_array);

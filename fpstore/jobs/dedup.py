@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import check_choice, check_flag, check_number, check_path, printable
+from fpstore.base.arguments import check_choice, check_flag, check_number
 from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.families import check_radius
-from fpstore.errors import InputError, StorageError, StoreExistsError, counted, show
+from fpstore.errors import InputError, counted, show
 from fpstore.hashing.base import USUAL_BITS, Fingerprinter, Wrapper
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import is_weighted, maker_of_columns
@@ -28,13 +27,13 @@ from fpstore.hashing.minhash import USUAL_JACCARD, MinHash
 from fpstore.hashing.registry import text_fingerprinter
 from fpstore.io.digits import check_signed
 from fpstore.io.source import Projection, RowSource
-from fpstore.io.writers import Writer
 from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.given import compared_rows
 from fpstore.jobs.grouping import Grouping, Members, Numbers, grouped, members_of, ranks_of
 from fpstore.jobs.joining import connected
+from fpstore.jobs.outputs import Listing, Outputs, check_outside
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.removed import Removed
 from fpstore.jobs.verified import Alike, TextSets, verified
@@ -204,51 +203,6 @@ def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fi
     return replace(how, text=text or None, fingerprint=fingerprint)
 
 
-def check_outside(corpus: RowSource, path: Path) -> Path:
-    """Return a path to write to; InputError if it is in a folder of the corpus, whose files would be others then."""
-    for folder in corpus.folders:
-        if path.resolve().is_relative_to(folder.resolve()):
-            raise InputError(
-                f"{printable(path)}: is in {printable(folder)}, and the next run would read it: name a place outside", path=path
-            )
-    return path
-
-
-def check_output(
-    output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True
-) -> Path:
-    """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format.
-
-    It may exist if the job of a folder, which is to be resumed, has made it.
-    """
-    path = check_path(output, "output")
-    if path.is_file() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
-        raise InputError(f"{printable(output)} is an input: name another output", path=path)
-    check_outside(corpus, path)
-    made = was_made(folder, path)
-    if of_rows and isinstance(corpus, DocumentFiles):
-        corpus.check_names()
-        if path.resolve() == Path.cwd():
-            raise InputError(f"{printable(output)}: is the current folder: name a new one", path=path)
-        if path.exists() and not made and (not path.is_dir() or any(path.iterdir())):
-            raise StoreExistsError(f"{printable(output)} exists: texts are copied to a new folder", path=path)
-    elif path.exists() and not (made or overwrite):
-        raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
-    if of_rows and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
-        raise InputError(f"{printable(output)}: rows are written as they were read: name a {corpus.suffix} file", path=path)
-    if not path.parent.is_dir():
-        raise StorageError(f"{printable(path.parent)}: no such folder", path=path)
-    return path
-
-
-class Listing(NamedTuple):
-    """A file for some rows of the result: its path, what opens a writer for it, and the rows in batches."""
-
-    path: str
-    open_writer: Callable[[str], Writer]
-    rows: Callable[[Deduplication], Iterable[Mapping[str, Any]]]
-
-
 def deduplicate(
     corpus: RowSource, job: DedupJob, resources: Resources, output: str | os.PathLike[str] | None, overwrite: bool,
     folder: Path | None, *, listings: Sequence[Listing] = (), open_checkpoint: OpenCheckpoint = checkpoint_in,
@@ -261,34 +215,14 @@ def deduplicate(
     """
     if folder is not None:
         check_outside(corpus, folder)
-    target = None if output is None else check_output(output, corpus, overwrite, folder=folder)
+    outputs = Outputs(corpus, output, listings, overwrite, folder)
+    target = outputs.target
     if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
-    paths = [check_output(one.path, corpus, overwrite, folder=folder, of_rows=False) for one in listings]
-    for one, path in zip(listings, paths, strict=True):
-        one.open_writer(str(path)).abort()
     with open_checkpoint(folder, lambda: job.identity(corpus)) as checkpoint, ExitStack() as stack:
-        writers = [stack.enter_context(one.open_writer(str(path))) for one, path in zip(listings, paths, strict=True)]
-
-        def note(name: Path | None, written: Path) -> None:
-            if checkpoint is not None and name is not None:
-                checkpoint.note_output(name, written)
-
-        def complete(written: Path) -> None:
-            """Let the lists appear before the rows do: when the rows are there, the lists are complete."""
-            note(target, written)
-            for path, writer in zip(paths, writers, strict=True):
-                writer.close(partial(note, path))
-
+        outputs.open_lists(stack)
         found = find_duplicates(corpus, job, resources, checkpoint)
-        for one, writer in zip(listings, writers, strict=True):
-            for batch in one.rows(found):
-                resources.report("writing lists", writer.rows)
-                writer.write(batch)
-        if target is not None and checkpoint is not None and was_made(folder, target):
-            complete(target)  # a run that was killed has copied the rows
-        elif target is not None:
-            corpus.copy(found.kept, target, resources.progress, complete)
+        outputs.write(found, found.kept, resources, checkpoint)
     return found
 
 

@@ -19,7 +19,7 @@ import fpstore
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.corpora import open_corpus
 from fpstore.hashing.documents import Walk
-from fpstore.jobs.dedup import check_output
+from fpstore.jobs.outputs import check_output
 
 HASHES = [0, 1, 0xFFFF_0000, 0xFFFF_0001]
 NAN = [5.0, math.nan, 1.0, 2.0]

@@ -35,6 +35,7 @@ GROUP_ROWS, GROUP_BYTES = 1 << 18, 1 << 24  # of a row group that is written: wh
 COPIED_BYTES = 1 << 25  # of a row group of rows that are copied
 BATCH_ROWS, BATCH_BYTES = 1 << 14, 1 << 23  # that are decoded at once
 PAGE_STEP = 1 << 6  # rows after which a page that is written may end: readers decode it as a whole
+RELEASED_BYTES = 1 << 25  # that are decoded before the memory of earlier ones goes back to the system
 READ_BYTES = 1 << 20  # of the file, at once: otherwise all that a row group has of a column
 DICTIONARY_BYTES = 1 << 24  # of a column of a row group whose dictionary is not decoded
 
@@ -62,13 +63,13 @@ def open_rows(arrow: Any, path: str, names: Sequence[str] | None, most: int) -> 
         row_bytes = max(row_bytes, size // max(group.num_rows, 1))
     small = [name for name, size in largest.items() if size <= DICTIONARY_BYTES]
     for name in largest.keys() - set(small):
-        with arrow.parquet.ParquetFile(path, read_dictionary=[name], buffer_size=READ_BYTES) as parquet:
+        with arrow.parquet.ParquetFile(path, read_dictionary=[name], buffer_size=READ_BYTES, pre_buffer=False) as parquet:
             for number in range(len(groups)):
                 for batch in parquet.iter_batches(1, row_groups=[number], columns=[name]):
                     row_bytes = max(row_bytes, int(value_bytes(batch.column(0).dictionary).max(initial=0)))
                     break
     rows = max(min(most, BATCH_BYTES // row_bytes), 1)
-    return arrow.parquet.ParquetFile(path, read_dictionary=small, buffer_size=READ_BYTES), rows
+    return arrow.parquet.ParquetFile(path, read_dictionary=small, buffer_size=READ_BYTES, pre_buffer=False), rows
 
 
 def _fingerprinter_of(schema: Any) -> Any:
@@ -146,12 +147,7 @@ class ParquetRows(RowFiles):
                 parquet, most = open_rows(self._arrow, file.path, names, BATCH_ROWS)
             with parquet:
                 done, count = 0, max(parquet.metadata.num_rows, 1)
-                rows = parquet.iter_batches(most, columns=names, use_threads=names is None)
-                while True:
-                    with self._errors(file.name):
-                        batch = next(rows, None)
-                    if batch is None:
-                        break
+                for batch in self._batches_of(parquet, file.name, most, names):
                     passed = skip.of(batch.num_rows)
                     if passed < batch.num_rows:
                         yield file.name, done + passed, batch.slice(passed)
@@ -159,6 +155,23 @@ class ParquetRows(RowFiles):
                     self.bytes_done = before + (file.size or 0) * done // count
             before += file.size or 0
         skip.finish()
+
+    def _batches_of(self, parquet: Any, name: str, most: int, names: list[str] | None) -> Iterator[Any]:
+        """Yield the batches of one row group after the other: pyarrow would hold what it has read until the last group."""
+        pool, held = self._arrow.default_memory_pool(), 0
+        for group in range(parquet.metadata.num_row_groups):
+            rows = parquet.iter_batches(most, row_groups=[group], columns=names, use_threads=names is None)
+            while True:
+                with self._errors(name):
+                    batch = next(rows, None)
+                if batch is None:
+                    break
+                held += batch.nbytes
+                yield batch
+                del batch
+                if held >= RELEASED_BYTES:
+                    pool.release_unused()
+                    held = 0
 
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:

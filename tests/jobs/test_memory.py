@@ -155,6 +155,37 @@ def test_texts_that_are_small_in_the_file(tmp_path, name, way):
         assert found[:2] == [LONG, "another text"]
 
 
+ARROW_PEAK = """
+    import sys, numpy, pyarrow
+    from fpstore.io.parquet import ParquetRows
+    from fpstore.io.source import Projection
+
+    corpus, count = ParquetRows([sys.argv[1]]), 0
+    for batch in corpus.batches(Projection(text="text")):
+        count += len(batch.texts)
+    read = pyarrow.default_memory_pool().max_memory()
+    corpus = ParquetRows([sys.argv[1]], again=True)
+    corpus.copy(numpy.ones(count, bool), sys.argv[2])
+    print(count, read, pyarrow.default_memory_pool().max_memory())
+"""
+
+
+@pytest.mark.parametrize("group", [1 << 20, 400])
+def test_row_groups_are_not_held(tmp_path, group):
+    """A row group of 64 MB, which does not compress, is read in pieces; many row groups are not held until the last."""
+    texts = [bytes(row).hex() for row in np.random.default_rng(1).integers(0, 256, (8000, 4000), np.uint8)]
+    path = tmp_path / "a.parquet"
+    options = {"compression": "none", "use_dictionary": False, "write_batch_size": 64}
+    pq.write_table(pa.table({"text": texts}), path, row_group_size=group, **options)
+    code, out, err = run_python(ARROW_PEAK, path, tmp_path / "b.parquet")
+    assert code == 0, err
+    count, read, copied = map(int, out.split())
+    assert count == 8000
+    assert read < 32 * MIB  # a batch of 8 MB, and what it grows in
+    assert copied < 100 * MIB  # a row group of 32 MB, and its pages
+    assert pq.read_table(tmp_path / "b.parquet")["text"].to_pylist() == texts
+
+
 def test_ids_that_are_small_in_the_file(tmp_path):
     """All of them would take 2.4 GB, and more than 2 GiB do not fit an array of strings."""
     count, name = 40_000, "a" * 60_000

@@ -193,9 +193,10 @@ def dedup(
     source: Any, output: PathLike | None = None, *, text: Any = None, fingerprint: str | None = None,
     id: str | None = None, score: str | None = None, method: str | None = None,  # noqa: A002 - the word that users know
     threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
-    group: str | None = None, unknown: str = "keep", verify: bool = False, fingerprinter: Any = None, decimal: bool = False,
-    signed: bool = False, encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
-    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False, resume: PathLike | None = None,
+    group: str | None = None, unknown: str = "keep", verify: bool = False, search: str = "auto", fingerprinter: Any = None,
+    decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
+    memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
+    resume: PathLike | None = None,
 ) -> Deduplication:  # fmt: skip
     r"""Find the near-duplicates of a corpus, and keep one of each group.
 
@@ -246,6 +247,11 @@ def dedup(
         threshold. A row goes to the nearest kept one that reaches it, so groups have no chains. Similarities are counted exactly,
         on the sets of features: weights do not count, and features are compared by 32 bits of their hashes. The sets lie in a
         temporary file.
+    search : {"auto", "exact", "bands"}
+        "exact" compares all fingerprints: every pair within the radius is found. "bands", with MinHash, compares only texts that
+        share a band: the minima of some successive hash functions. It takes far less time for many rows. The bands and the radius
+        are such that 98% of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with MinHash of more
+        than 1,048,576 rows, otherwise "exact".
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a `method`.
     decimal : bool
@@ -305,9 +311,10 @@ def dedup(
 
     resources = checked_resources(memory, threads, progress)
     how = Projection(id=id, score=score, width=Width(WORD_BITS), decimal=decimal, signed=signed)
-    likeness = Likeness(radius, width, method, threshold, group, keep, verify)
+    likeness = Likeness(radius, width, method, threshold, group, keep, verify, search)
     job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html)
     corpus = open_corpus(source, text is True, encoding=encoding)
+    job = job.planned(corpus, radius is not None)
     folder = None if resume is None else check_path(resume, "resume")
     found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
     kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)

@@ -13,7 +13,7 @@ import pytest
 
 import fpstore
 from fpstore.cli import main
-from fpstore.jobs import given, joining, pairs
+from fpstore.jobs import compared, joining, pairs
 
 ROWS = 4000
 WORDS = [f"word{i}" for i in range(300)]
@@ -32,7 +32,7 @@ def small_parts(monkeypatch):
     monkeypatch.setattr(joining, "LEAST_ROWS", 500)
     monkeypatch.setattr(joining, "BATCH_PAIRS", 200)
     monkeypatch.setattr(pairs, "PROBED_ROWS", 100)
-    monkeypatch.setattr(given, "PART_ROWS", 100)
+    monkeypatch.setattr(compared, "PART_ROWS", 100)
     monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 12)
 
 
@@ -65,6 +65,7 @@ def job_folder(inputs_of_jobs, tmp_path, monkeypatch, small_parts):
 
 JOBS = {
     "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv --threads 2 --force",
+    "dedup bands": "dedup c.jsonl {} --text-field text --id-field id --search bands --removed {}.tsv --threads 2 --force",
     "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --verify --removed {}.tsv --threads 1 --force",
     "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads 1 --force",
     "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
@@ -75,7 +76,9 @@ JOBS = {
     "cluster": "cluster s.fps --output {} --threads 2",
     "cluster by one": "cluster s.fps --output {} --group greedy --threads 1",
 }
-SUFFIXES = {"dedup texts": ".jsonl", "dedup verified": ".jsonl", "dedup csv": ".csv", "dedup hashes": ".tsv"}
+SUFFIXES = {"dedup csv": ".csv", "dedup hashes": ".tsv"} | dict.fromkeys(
+    ("dedup texts", "dedup verified", "dedup bands"), ".jsonl"
+)
 
 
 def command(job, name):

@@ -70,10 +70,10 @@ def stable_order(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
         _kernel.sort_keys(keys, np.empty_like(keys))
         keys &= np.uint64((1 << HALF_BITS) - 1)
         return keys.view(np.intp)
-    return np.ascontiguousarray(_sorted_with_places(keys_of(values))[:, -1]).view(np.intp)
+    return np.ascontiguousarray(sorted_with_places(keys_of(values))[:, -1]).view(np.intp)
 
 
-def _sorted_with_places(rows: Words) -> Words:
+def sorted_with_places(rows: Words) -> Words:
     """Return rows with the place of each behind it, in order of the rows and of the places."""
     words = words_of(rows)
     pairs = empty_rows(len(rows), words + 1)
@@ -85,7 +85,7 @@ def _sorted_with_places(rows: Words) -> Words:
 
 def distinct_places(rows: Words) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the distinct rows, ascending, and for each row which of them it is."""
-    pairs, words = _sorted_with_places(rows), words_of(rows)
+    pairs, words = sorted_with_places(rows), words_of(rows)
     ascending = pairs[:, 0] if words == 1 else pairs[:, :words]
     first = differs(ascending)
     numbers = np.cumsum(first, dtype=np.intp)

@@ -28,7 +28,7 @@ from fpstore.hashing.corpora import open_corpus
 from fpstore.io import Reader, Writer, open_writer
 from fpstore.io.source import Projection
 from fpstore.io.tables import renamed
-from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, UNKNOWN
+from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, SEARCHES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.jobs.dedup import DEDUP_METHOD, DedupJob, Likeness, dedup_job, deduplicate
@@ -241,6 +241,10 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "common with the text that is kept, counted exactly.",
     ),
     option(
+        "--search", "exact: compare all rows. bands: compare only texts that share some minima of MinHash, which is faster for "
+        "many rows. auto: bands for more than 1,048,576 rows.", SEARCHES, "auto",
+    ),
+    option(
         "--unknown", "What becomes of rows that cannot be compared: null texts, fingerprints or ids, texts without words.",
         UNKNOWN, "keep",
     ),
@@ -273,6 +277,7 @@ def dedup(given: Given) -> None:
 
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
@@ -288,8 +293,9 @@ def dedup(given: Given) -> None:
         id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
     )
     likeness = Likeness(
-        given.radius, content.own_width(given), threshold=given.threshold, group=given.group, keep=given.keep, verify=given.verify
-    )
+        given.radius, content.own_width(given), threshold=given.threshold, group=given.group, keep=given.keep,
+        verify=given.verify, search=given.search,
+    )  # fmt: skip
     with usage_errors():
         columns = (*(CLUSTER_COLUMNS if given.clusters else ()), *(REMOVED_COLUMNS if given.removed else ()))
         renamed(list(dict.fromkeys(columns)), given.names)  # an error comes before the work
@@ -297,6 +303,11 @@ def dedup(given: Given) -> None:
         job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html)
     notices = Notices(kind)
     corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+    with usage_errors():
+        job = job.planned(corpus, given.radius is not None)
+    if job.bands is not None:
+        found_share = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
+        given.note(f"texts are compared if they share one of {job.bands.number} bands of {job.bands.size} minima: {found_share}")
     folder = resume_folder(given)
     with given.bars(corpus) as bars:
         found = deduplicate(
@@ -306,6 +317,8 @@ def dedup(given: Given) -> None:
     notices.report(given)
     clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
     summary = {
+        "search": "exact" if job.bands is None else "bands", "radius": job.grouping.radius,
+        "similarity": job.jaccard, "recall": job.recall,
         "documents": documents, "not_compared": found.not_compared, "clusters": len(clusters),
         "in_clusters": int(clusters.lims[-1]), "removed": documents - kept, "kept": kept,
         "sizes": clusters.histogram(), "largest": clusters.largest(SHOWN_FAMILIES),
@@ -320,7 +333,7 @@ def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
     """Note a radius at which unrelated texts are near each other."""
     radius, width = job.grouping.radius, job.projection.width.bits
     expected = binomial_cdf(radius, width, 0.5) * (documents - 1) / 2
-    if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.least_similarity is None:
+    if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.least_similarity is None and job.bands is None:
         given.note(
             f"at radius {radius} of {width} bits, unrelated texts are near each other by chance: in this corpus "
             f"{min(expected, 1):.0%} of the texts or more; raise --threshold or --width, or --verify"
@@ -363,6 +376,10 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
         ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
         ("kept", f"{summary['kept']:,}", f"in {printable(output)}"),
     ]
+    if summary["recall"] is not None:
+        rows.append(
+            ("found", f"{summary['recall']:.1%}", f"of the pairs of texts whose similarity is {summary['similarity']:.3g}")
+        )
     if summary["not_compared"]:
         what = "kept" if unknown == "keep" else "removed"
         rows.insert(1, ("not compared", f"{summary['not_compared']:,}", f"null text or id, or no words; {what}"))

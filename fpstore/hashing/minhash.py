@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +15,11 @@ from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.binomial import binomial_cdf, least_radius
 from fpstore.hashing.features import unused_mask
+from fpstore.hashing.normal import CharTables, Encoded, Made
 from fpstore.hashing.text import TextHash
 
 USUAL_JACCARD = 0.7  # of near-duplicates, where a caller says no other
+USUAL_RECALL = 0.98  # of the pairs of this similarity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +117,7 @@ class MinHash(TextHash):
         radius = check_whole(radius, 0, self.width, "radius")
         return binomial_cdf(radius, self.width, (1 - check_number(jaccard, 0, 1, "jaccard")) / 2)
 
-    def radius(self, jaccard: float = USUAL_JACCARD, recall: float = 0.98) -> int:
+    def radius(self, jaccard: float = USUAL_JACCARD, recall: float = USUAL_RECALL) -> int:
         """Return the least radius that finds a share of the pairs of a Jaccard similarity.
 
         Parameters
@@ -183,6 +186,15 @@ class MinHash(TextHash):
         return WORD_BITS
 
     @property
+    def _band_shape(self) -> tuple[int, int]:
+        """The number of bands whose keys stand behind a fingerprint, and their size."""
+        return 0, 0
+
+    def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
+        make: Callable[..., Any] = features.minhash
+        return Made(*make(*texts, *tables, *self._band_shape))
+
+    @property
     def _of_sets(self) -> bool:
         return self.weighting == "set" and self.weights is None
 
@@ -207,6 +219,7 @@ class MinHash(TextHash):
         if not some:
             return None
         row = _kernel.minhash_features(
-            self._keys(some), given[:0] if self._of_sets else given[given > 0], self.seed, Width(self.width).words
-        )
+            self._keys(some), given[:0] if self._of_sets else given[given > 0], self.seed, Width(self.width).words,
+            *self._band_shape,
+        )  # fmt: skip
         return row & unused_mask(Width(self.width)) if self.width < WORD_BITS else row

@@ -220,6 +220,10 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         return self.width
 
     @property
+    def _no_row(self) -> Words:
+        return Width(self.width).rows([0])
+
+    @property
     def _in_kernel(self) -> bool:
         return self.tokenizer is None and self.hash in IN_KERNEL
 
@@ -238,8 +242,7 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
 
     def _of_features(self, items: Iterable[Iterable[tuple[str, float]]]) -> Hashed:
         found = [self._row_of(list(features)) for features in items]
-        empty = Width(self.width).rows([0])
-        rows = np.concatenate([empty if row is None else row for row in found]) if found else empty[:0]
+        rows = np.concatenate([self._no_row if row is None else row for row in found]) if found else self._no_row[:0]
         return Hashed(rows, np.array([row is not None for row in found], bool))
 
     def batches(self, items: Iterable[str | WeightedFeatures]) -> Iterator[Sequence[Any]]:

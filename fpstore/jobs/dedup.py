@@ -19,18 +19,20 @@ from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.families import check_radius
 from fpstore.errors import InputError, counted, show
-from fpstore.hashing.base import USUAL_BITS, Fingerprinter, Wrapper
+from fpstore.hashing.bands import Bands, can_have_bands, minhash_in, planned_bands
+from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import extractor_of, of_pages
-from fpstore.hashing.minhash import USUAL_JACCARD, MinHash
+from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
 from fpstore.hashing.registry import text_fingerprinter
 from fpstore.io.digits import check_signed
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs import GROUPINGS, KEEP_RULES, UNKNOWN
+from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
+from fpstore.jobs.bands import connected_by_bands
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.given import compared_rows
+from fpstore.jobs.compared import compared_rows
 from fpstore.jobs.grouping import Grouping, Members, Numbers, grouped, members_of, ranks_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside
@@ -40,6 +42,8 @@ from fpstore.jobs.verified import Alike, TextSets, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
 OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
+EXACT_ROWS = 1 << 20  # of which all are compared, unless a caller says how to search
+BANDS_RECALL = 0.995
 DEDUP_METHOD = "minhash"  # unless a caller names another
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
@@ -48,7 +52,8 @@ class DedupJob(NamedTuple):
     """How duplicates are looked for: by columns of texts or of fingerprints, and what makes the fingerprints of texts.
 
     ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared. ``least_similarity`` is
-    a bound: a row is removed if its Jaccard similarity to the kept row is at least this. None: fingerprints decide.
+    a bound: a row is removed if its Jaccard similarity to the kept row is at least this. None: fingerprints decide. ``search`` is
+    one of SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash.
     """
 
     projection: Projection
@@ -56,13 +61,57 @@ class DedupJob(NamedTuple):
     unknown: str
     fingerprinter: Fingerprinter[Any] | None
     least_similarity: float | None = None
+    search: str = "exact"
+    jaccard: float | None = None
+    bands: Bands | None = None
+
+    def planned(self, corpus: RowSource, fixed_radius: bool) -> DedupJob:
+        """Return the job with the bands that are searched, if that is asked for, or better for as many rows as a corpus has.
+
+        The radius leaves enough of the recall to the bands, unless it is fixed.
+        """
+        if self.jaccard is None or self.search == "exact" or (self.search == "auto" and not self._has_many(corpus)):
+            return self
+        bands, minhash = planned_bands(self.jaccard, BANDS_RECALL), minhash_in(self.fingerprinter)
+        assert minhash is not None
+        if bands is None:
+            if self.search == "auto":
+                return self
+            raise InputError(f"no bands find pairs of similarity {self.jaccard:.3g}: leave search='bands' (--search bands) out")
+        if fixed_radius:
+            return self._replace(bands=bands)
+        radius = minhash.radius(self.jaccard, USUAL_RECALL / bands.recall(self.jaccard))
+        return self._replace(bands=bands, grouping=self.grouping._replace(radius=radius))
+
+    def _has_many(self, corpus: RowSource) -> bool:
+        """Whether a corpus has more rows than are compared exactly, as far as its first rows tell."""
+        if corpus.rows is not None or corpus.bytes_total is None:
+            return (corpus.rows or 0) > EXACT_ROWS
+        batches = corpus.batches(self.projection)
+        first = next(batches, None)
+        return first is not None and len(first.flags) * corpus.bytes_total > EXACT_ROWS * max(corpus.bytes_done, 1)
+
+    @property
+    def recall(self) -> float | None:
+        """The share of the pairs of similarity ``jaccard`` that is found; None without MinHash."""
+        minhash = minhash_in(self.fingerprinter)
+        if self.jaccard is None or minhash is None:
+            return None
+        shared = 1 if self.bands is None else self.bands.recall(self.jaccard)
+        return shared * minhash.recall(self.jaccard, self.grouping.radius)
 
     def identity(self, corpus: RowSource) -> JobIdentity:
         """Return the facts that decide about the duplicates of a corpus."""
         projection = {**asdict(self.projection), "width": self.projection.width.bits}
         maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
         files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
-        asked = {**projection, **self.grouping._asdict(), "unknown": self.unknown, "least_similarity": self.least_similarity}
+        asked = {
+            **projection,
+            **self.grouping._asdict(),
+            "unknown": self.unknown,
+            "least_similarity": self.least_similarity,
+            "bands": self.bands,
+        }
         return {"job": "dedup", "encoding": corpus.encoding, **asked, **maker, **files}
 
 
@@ -105,6 +154,7 @@ class Likeness(NamedTuple):
     group: str | None = None
     keep: str = "first"
     verify: bool = False
+    search: str = "auto"
 
     def maker(self, text: Any) -> Fingerprinter[Any]:
         """Return the fingerprinter of the method, for columns of texts."""
@@ -113,9 +163,7 @@ class Likeness(NamedTuple):
 
     def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups that are wanted; InputError for a wrong value."""
-        while isinstance(maker, Wrapper):
-            maker = maker.fingerprinter
-        minhash = maker if isinstance(maker, MinHash) else None
+        minhash = minhash_in(maker)
         if check_flag(self.verify, "verify") and self.group == "connected":
             raise InputError("verify (--verify) makes groups without chains: leave group='connected' (--group connected) out")
         if self.threshold is not None and not self.verify:
@@ -133,6 +181,16 @@ class Likeness(NamedTuple):
         check_radius(radius, width.bits)
         group = check_choice(usual if self.group is None else self.group, GROUPINGS, "group")
         return Grouping(radius, group, check_choice(self.keep, KEEP_RULES, "keep"))
+
+    def jaccard(self, maker: Fingerprinter[Any] | None, radius: int) -> float | None:
+        """Return the similarity at which USUAL_RECALL of the pairs are found; None without MinHash, of which bands need one."""
+        minhash = minhash_in(maker)
+        if check_choice(self.search, SEARCHES, "search") == "bands" and not can_have_bands(maker):
+            raise InputError("search='bands' (--search bands) is for texts, and MinHash of 64 bits or more")
+        if minhash is None or self.radius is None:
+            return None if minhash is None else USUAL_JACCARD if self.threshold is None else self.threshold
+        percent = (jaccard for jaccard in range(101) if minhash.recall(jaccard / 100, radius) >= USUAL_RECALL)
+        return next(percent, 100) / 100
 
 
 def dedup_job(
@@ -178,7 +236,8 @@ def dedup_job(
             raise InputError("verify (--verify) compares texts, and the corpus has fingerprints")
         fingerprinter.feature_sets([])  # an error comes before the work
         least = USUAL_JACCARD if likeness.threshold is None else check_number(likeness.threshold, 0, 1, "threshold")
-    return DedupJob(projection, grouping, unknown, fingerprinter, least)
+    jaccard = likeness.jaccard(fingerprinter, grouping.radius)
+    return DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard)
 
 
 def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Projection:
@@ -231,11 +290,16 @@ def find_duplicates(
 ) -> Deduplication:
     """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates."""
     projection = job.projection
-    documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint)
+    documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint, job.bands)
     rows = np.flatnonzero(documents.known)
     resources.report("grouping", 0)
     fingerprints, places = distinct_places(documents.fingerprints)
-    sets = connected(fingerprints, join_design(fingerprints, job.grouping.radius, projection.width), resources, checkpoint)
+    radius, width = job.grouping.radius, projection.width
+    sets: Numbers
+    if documents.bands is None:
+        sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
+    else:
+        sets = connected_by_bands(fingerprints, places, documents.bands, radius, width, resources)
     resources.report("grouping", 0)
     numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
     members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)

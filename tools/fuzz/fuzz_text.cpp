@@ -206,7 +206,10 @@ std::vector<uint64_t> slow_minhash(const Weighed& features, bool of_sets, uint64
     weights.push_back(static_cast<double>(weight));
   }
   if (!of_sets) {
-    minhash_features(hashes.data(), weights.data(), hashes.size(), seed, row_words, row.data());
+    TextOptions options{};
+    options.seed = seed;
+    options.row_words = row_words;
+    minhash_features(hashes.data(), weights.data(), hashes.size(), options, row.data());
     return row;
   }
   for (unsigned i = 0; i < 64 * row_words; ++i) {

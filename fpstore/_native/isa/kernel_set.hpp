@@ -8,6 +8,7 @@
 #include "format/block_decode.hpp"
 #include "isa/kernels.hpp"
 #include "pairs/greedy.hpp"
+#include "pairs/groups.hpp"
 #include "pairs/links.hpp"
 #include "search/locate.hpp"
 #include "search/probe.hpp"
@@ -62,7 +63,8 @@ constexpr ColumnKernels kColumns{{probe_columns<Tags, 1>, probe_columns<Tags, 2>
 template <class Tags>
 constexpr PairKernels kPairs{{join_rows<Tags, 1>, join_rows<Tags, 2>, join_rows<Tags, 4>},
                              {link_rows<Tags, 1>, link_rows<Tags, 2>, link_rows<Tags, 4>},
-                             {group_rows<1>, group_rows<2>, group_rows<4>}};
+                             {group_rows<1>, group_rows<2>, group_rows<4>},
+                             {link_group<1>, link_group<2>, link_group<4>}};
 
 template <template <class> class Isa, class Tags>
 constexpr KernelSets make_sets(const char* name) {

@@ -121,11 +121,15 @@ struct Grouping {
 // Writes the place of the representative of each row, which may be its own. False when it is stopped.
 using GroupRows = bool (*)(const Grouping& sets, uint64_t* representatives, Stopper* stop);
 
+// Links members of a group of rows; see pairs/groups.hpp.
+using LinkGroup = uint64_t (*)(const uint64_t* rows, const uint64_t* members, uint64_t n, unsigned radius, uint32_t* labels, uint64_t* links);
+
 struct PairKernels {
   // Of rows of 1, 2 and 4 words: at half their number.
   JoinRows join[3];
   LinkRows link[3];
   GroupRows group[3];
+  LinkGroup link_group[3];
 };
 
 // Writes where each bucket of rows begins, which are in the order of their leading bits, and their tags, the 16 bits that follow,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <numeric>
+#include <unordered_map>
 
 #include "columns/column_header.hpp"
 #include "pairs/request.hpp"
@@ -235,6 +236,48 @@ struct Sets {
     });
   }
 
+  // Unites the rows within a radius of each other in each group: group g has members[lims[g], lims[g + 1]), which are numbers of rows. A
+  // group of more than `most` members is left as it is, unless all are united already. Returns whether each group was left.
+  nb::object link_groups(Rows rows, Words members, Words lims, unsigned radius, uint64_t most, const Stop* stop) {
+    const InUse used(busy);
+    check_starts(lims, members.size());
+    need(count_of(rows) == count, "a row for each number");
+    for (size_t i = 0; i < members.size(); ++i)
+      if (members.data()[i] >= count) throw nb::index_error("no such number");
+    Buffer<uint8_t> left(lims.size() - 1);
+    until_stopped(stop, [&](Stopper* stopping) {
+      if (is_small()) link_all(few.get(), rows, members, lims, radius, most, left.get(), stopping);
+      else link_all(many.get(), rows, members, lims, radius, most, left.get(), stopping);
+    });
+    return left.array(lims.size() - 1);
+  }
+
+  template <class Number>
+  static void link_all(Number* parents, const Rows& rows, const Words& members, const Words& lims, unsigned radius, uint64_t most,
+                       uint8_t* left, Stopper* stop) {
+    const LinkGroup link = pair_kernels().link_group[words_in(rows) / 2];
+    std::vector<uint32_t> labels;
+    std::vector<uint64_t> links;
+    std::unordered_map<uint64_t, uint32_t> firsts;
+    for (size_t g = 0; g + 1 < lims.size(); ++g) {
+      const uint64_t* const group = members.data() + lims.data()[g];
+      const uint64_t n = lims.data()[g + 1] - lims.data()[g];
+      const auto root = [&](uint64_t i) { return least_of_set(parents, static_cast<Number>(group[i])); };
+      uint64_t same = 0;
+      while (same < n && root(same) == root(0)) ++same;
+      left[g] = same < n && n > most;
+      if (should_stop(stop, n)) return;
+      if (same == n || left[g]) continue;
+      labels.resize(n);
+      links.resize(2 * n);
+      firsts.clear();
+      for (uint64_t i = 0; i < n; ++i) labels[i] = firsts.emplace(root(i), static_cast<uint32_t>(i)).first->second;
+      const uint64_t found = link(rows.data(), group, n, radius, labels.data(), links.data());
+      for (uint64_t i = 0; i < found; ++i) unite(parents, &links[2 * i], &links[2 * i + 1], 1);
+      if (should_stop(stop, n * n)) return;
+    }
+  }
+
   // The least number of the set of each; the sets end with it.
   nb::object names(const Stop* stop) {
     const InUse used(busy);
@@ -316,6 +359,7 @@ void bind_pairs(nb::module_& m) {
   nb::class_<Sets>(m, "Sets")
       .def(nb::init<uint64_t>(), "count"_a)
       .def("unite", &Sets::unite_all, "a"_array, "b"_array)
+      .def("link_groups", &Sets::link_groups, "rows"_array, "members"_array, "lims"_array, "radius"_a, "most"_a, optional_stop())
       .def("names", &Sets::names, optional_stop());
   const auto documents_in = [&m](auto function) { m.def("documents_in_sets", function, "sets"_array, "documents"_array, optional_stop()); };
   documents_in(&documents_in_sets<uint32_t, uint32_t>);

@@ -60,6 +60,12 @@ void check_weights(const Counts& weights, const char* rule) {
   for (size_t i = 0; i < weights.size(); ++i) need(weights.data()[i] >= 1 && weights.data()[i] <= kMostWeight, rule);
 }
 
+void set_bands(TextOptions* options, unsigned bands, unsigned band_size) {
+  need(bands <= kMostFunctions && band_size <= kMostFunctions && bands * band_size <= kMostFunctions, "bands of too many functions");
+  options->bands = bands;
+  options->band_size = band_size;
+}
+
 // How rows of texts become features with weights, and what is made of these. A method takes texts with the map of their characters, and
 // returns (words of each row, what became of each row, missing pages of the map, bounds of lines of unknown form); see text/rows.hpp.
 class TextFeatures {
@@ -83,8 +89,11 @@ class TextFeatures {
   nb::tuple simhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
     return made(simhash_texts, options_, text, offsets, char_map(ascii, pages, entries, pool));
   }
-  nb::tuple minhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
-    return made(minhash_texts, options_, text, offsets, char_map(ascii, pages, entries, pool));
+  nb::tuple minhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, unsigned bands,
+                    unsigned band_size) const {
+    TextOptions options = options_;
+    set_bands(&options, bands, band_size);
+    return made(minhash_texts, options, text, offsets, char_map(ascii, pages, entries, pool));
   }
   // Before the tuple, the features of all rows; see text/feature_sets.hpp.
   nb::tuple sets(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
@@ -103,7 +112,7 @@ class TextFeatures {
   static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text, const Words& offsets, const CharMap& map) {
     const size_t count = count_of_spans(text.size(), offsets), n = count / options.field_count;
     need(count % options.field_count == 0, "a row has a text for each field");
-    Buffer<uint64_t> rows(n * options.row_words);
+    Buffer<uint64_t> rows(n * options.words_in_all());
     Buffer<uint8_t> states(n);
     UnknownForms unknown;
     const TextResults results{rows.get(), reinterpret_cast<TextState*>(states.get()), &unknown};
@@ -112,7 +121,7 @@ class TextFeatures {
     std::vector<uint32_t> missing;
     for (uint32_t page = 0; page < unknown.pages.size(); ++page)
       if (unknown.pages[page]) missing.push_back(page);
-    return nb::make_tuple(rows.array(n, options.row_words), states.array(n), array_of(missing), array_of(unknown.lines, 2));
+    return nb::make_tuple(rows.array(n, options.words_in_all()), states.array(n), array_of(missing), array_of(unknown.lines, 2));
   }
 
   Words weighted_, stops_;
@@ -121,13 +130,17 @@ class TextFeatures {
 };
 
 // The row of a set of features by their hashes, or of a weighted one.
-nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed, unsigned row_words) {
+nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed, unsigned row_words, unsigned bands, unsigned band_size) {
   need(hashes.size() && (!weights.size() || weights.size() == hashes.size()), "a weight for each feature, or none");
   for (size_t i = 0; i < weights.size(); ++i)
     need(weights.data()[i] > 0 && weights.data()[i] <= std::numeric_limits<double>::max(), "a weight is above 0");
-  Buffer<uint64_t> row(checked_row_words(row_words));
-  minhash_features(hashes.data(), weights.size() ? weights.data() : nullptr, hashes.size(), seed, row_words, row.get());
-  return row.array(1, row_words);
+  TextOptions options{};
+  options.seed = seed;
+  options.row_words = checked_row_words(row_words);
+  set_bands(&options, bands, band_size);
+  Buffer<uint64_t> row(options.words_in_all());
+  minhash_features(hashes.data(), weights.size() ? weights.data() : nullptr, hashes.size(), options, row.get());
+  return row.array(1, options.words_in_all());
 }
 
 // The similarities of pairs of sets; set s is at [lims[s], lims[s + 1]) of the features.
@@ -171,9 +184,11 @@ void bind_text(nb::module_& m) {
     features.def(name, method, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a);
   };
   of_texts("simhash", &TextFeatures::simhash);
-  of_texts("minhash", &TextFeatures::minhash);
+  features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a,
+               "bands"_a = 0, "band_size"_a = 0);
   of_texts("sets", &TextFeatures::sets);
-  m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a);
+  m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a, "bands"_a = 0,
+        "band_size"_a = 0);
   m.def("jaccard_similarities", &similarities, "features"_array, "lims"_array, "a"_array, "b"_array);
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a, "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array, "row_words"_a);

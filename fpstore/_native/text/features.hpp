@@ -36,7 +36,11 @@ struct TextOptions {
   size_t stop_count = 0;
   unsigned field_count = 1;  // texts of a row
   const uint32_t* field_weights = nullptr;  // for each of them
+  unsigned bands = 0;  // of MinHash: a key for each stands behind a fingerprint
+  unsigned band_size = 0;
 
+  // Of a fingerprint, with the keys of bands.
+  unsigned words_in_all() const { return row_words + bands; }
   // Whether each feature counts once, in whatever fields.
   bool is_set() const { return !weights.count && counting == Counting::distinct; }
   // Whether all features weigh the same, but for how often each occurs.
@@ -44,6 +48,7 @@ struct TextOptions {
 };
 
 constexpr unsigned kMostRowWords = 4;
+constexpr unsigned kMostFunctions = 64 * kMostRowWords;  // of MinHash
 constexpr uint32_t kMostWeight = (1u << 16) - 1;
 
 // XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are taken without a branch, from memory

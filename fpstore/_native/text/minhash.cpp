@@ -7,13 +7,27 @@ namespace fpstore {
 
 namespace {
 
-constexpr unsigned kMostFunctions = 64 * kMostRowWords;
-
 // The n-th random word of a seed.
 uint64_t random_word(uint64_t seed, uint64_t n) { return xxh::avalanche(xxh::avalanche(seed + xxh::kP2) + n * xxh::kP1); }
 
 // Sets bit i of a row, from the most significant.
 void set_bit(uint64_t* row, unsigned i, uint64_t bit) { row[i / 64] |= bit << (63 - i % 64); }
+
+// How many functions a fingerprint and the keys of bands need.
+unsigned functions_of(const TextOptions& options) {
+  const unsigned bits = 64 * options.row_words, banded = (options.bands * options.band_size + 63) / 64 * 64;
+  return bits < banded ? banded : bits;
+}
+
+// Writes the keys of bands behind a fingerprint, by what each function has found.
+template <class Found>
+void write_keys(const TextOptions& options, uint64_t* row, Found found) {
+  for (unsigned band = 0, i = 0; band < options.bands; ++band) {
+    uint64_t key = band;
+    for (const unsigned end = i + options.band_size; i < end; ++i) key = xxh::avalanche(key * xxh::kP1 + found(i));
+    row[options.row_words + band] = key;
+  }
+}
 
 // The last steps of MurmurHash3 for 32 bits; the highest bit of the result.
 uint64_t bit_of(uint32_t value) {
@@ -25,9 +39,9 @@ uint64_t bit_of(uint32_t value) {
 // The least values of functions on a set.
 class SetMinima {
  public:
-  SetMinima(uint64_t seed, unsigned row_words) : functions_{factors_, terms_, 64 * row_words} {
+  explicit SetMinima(const TextOptions& options) : options_(options), functions_{factors_, terms_, functions_of(options)} {
     for (unsigned i = 0; i < functions_.count; ++i) {
-      const uint64_t word = random_word(seed, i);
+      const uint64_t word = random_word(options.seed, i);
       factors_[i] = static_cast<uint32_t>(word) | 1;
       terms_[i] = static_cast<uint32_t>(word >> 32);
     }
@@ -41,8 +55,9 @@ class SetMinima {
   bool finish(uint64_t* row) {
     lower();
     const bool known = known_;
-    for (unsigned w = 0; w < functions_.count / 64; ++w) row[w] = 0;
-    for (unsigned i = 0; known && i < functions_.count; ++i) set_bit(row, i, bit_of(minima_[i]));
+    std::fill_n(row, options_.words_in_all(), 0);
+    for (unsigned i = 0; known && i < 64 * options_.row_words; ++i) set_bit(row, i, bit_of(minima_[i]));
+    if (known) write_keys(options_, row, [&](unsigned i) { return minima_[i]; });
     clear();
     return known;
   }
@@ -63,6 +78,7 @@ class SetMinima {
   uint32_t factors_[kMostFunctions], terms_[kMostFunctions], minima_[kMostFunctions], held_[kHeld];
   size_t count_ = 0;
   bool known_ = false;
+  const TextOptions options_;
   HashFunctions functions_;
   LowerMinima lower_ = lower_minima_in_use();
 };
@@ -71,13 +87,13 @@ class SetMinima {
 // figure 1, with logarithms of what stands there.
 class WeightedMinima {
  public:
-  WeightedMinima(uint64_t seed, unsigned row_words) : seed_(seed), count_(64 * row_words) { clear(); }
+  explicit WeightedMinima(const TextOptions& options) : options_(options), count_(functions_of(options)) { clear(); }
 
   void add(uint64_t hash, double weight) {
     const double log_weight = natural_log(weight);
     known_ = true;
     for (unsigned i = 0; i < count_; ++i) {
-      const uint64_t numbers = random_word(seed_ ^ hash, i);
+      const uint64_t numbers = random_word(options_.seed ^ hash, i);
       const double r = gamma(numbers, 1), beta = uniform(numbers, 5);
       const double t = whole(log_weight / r + beta);
       const double log_a = natural_log(gamma(numbers, 3)) - r * (t - beta) - r;
@@ -86,11 +102,12 @@ class WeightedMinima {
   }
   bool finish(uint64_t* row) {
     const bool known = known_;
-    for (unsigned w = 0; w < count_ / 64; ++w) row[w] = 0;
-    for (unsigned i = 0; known && i < count_; ++i) {
-      const auto step = static_cast<uint64_t>(static_cast<int64_t>(least_[i].t));
-      set_bit(row, i, random_word(least_[i].hash ^ xxh::avalanche(step), i) >> 63);
-    }
+    const auto sample = [&](unsigned i) {
+      return random_word(least_[i].hash ^ xxh::avalanche(static_cast<uint64_t>(static_cast<int64_t>(least_[i].t))), i);
+    };
+    std::fill_n(row, options_.words_in_all(), 0);
+    for (unsigned i = 0; known && i < 64 * options_.row_words; ++i) set_bit(row, i, sample(i) >> 63);
+    if (known) write_keys(options_, row, sample);
     clear();
     return known;
   }
@@ -119,7 +136,7 @@ class WeightedMinima {
     known_ = false;
   }
 
-  uint64_t seed_;
+  const TextOptions options_;
   unsigned count_;
   bool known_ = false;
   Sample least_[kMostFunctions];
@@ -128,7 +145,7 @@ class WeightedMinima {
 // A fingerprint of the texts of a row, as a set.
 class SetMaker {
  public:
-  explicit SetMaker(const TextOptions& options) : features_(options), minima_(options.seed, options.row_words) {}
+  explicit SetMaker(const TextOptions& options) : features_(options), minima_(options) {}
   void add(const NormalText& text, unsigned) {
     features_.each(text, [&](uint64_t h) { minima_.add(h); });
   }
@@ -142,7 +159,7 @@ class SetMaker {
 // The same with weights. Those of a feature in several fields add up.
 class WeightedMaker {
  public:
-  explicit WeightedMaker(const TextOptions& options) : options_(options), features_(options), minima_(options.seed, options.row_words) {}
+  explicit WeightedMaker(const TextOptions& options) : options_(options), features_(options), minima_(options) {}
   void add(const NormalText& text, unsigned field) {
     features_.each_weighed(text, field, [&](uint64_t h, uint64_t weight) {
       if (weight) weighed_.push_back({h, weight});
@@ -176,13 +193,13 @@ bool minhash_texts(const Texts& texts, const TextOptions& options, const TextRes
   return options.is_set() ? make_rows<SetMaker>(texts, options, results) : make_rows<WeightedMaker>(texts, options, results);
 }
 
-void minhash_features(const uint64_t* hashes, const double* weights, size_t n, uint64_t seed, unsigned row_words, uint64_t* row) {
+void minhash_features(const uint64_t* hashes, const double* weights, size_t n, const TextOptions& options, uint64_t* row) {
   if (!weights) {
-    SetMinima minima(seed, row_words);
+    SetMinima minima(options);
     for (size_t i = 0; i < n; ++i) minima.add(hashes[i]);
     minima.finish(row);
   } else {
-    WeightedMinima minima(seed, row_words);
+    WeightedMinima minima(options);
     for (size_t i = 0; i < n; ++i) minima.add(hashes[i], weights[i]);
     minima.finish(row);
   }

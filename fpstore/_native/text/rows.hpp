@@ -18,7 +18,7 @@ struct Texts {
 // What became of a row of texts.
 enum class TextState : uint8_t { known, empty, unknown };
 
-// Where fingerprints go, row_words words each, and what became of each row. A row without features is empty, and its words are 0. One with
+// Where fingerprints go, words_in_all words each, and what became of each row. A row without features is empty, and its words are 0. One with
 // lines of unknown form is unknown: others have to make it. With missing pages the results are of no use.
 struct TextResults {
   uint64_t* rows;
@@ -34,7 +34,7 @@ bool make_rows(const Texts& texts, const TextOptions& options, const TextResults
     const auto maker = std::make_unique<Maker>(options, more...);  // larger than a stack may be
     NormalText normal;
     for (uint64_t i = 0; i < texts.rows; ++i) {
-      uint64_t* const row = results.rows + i * options.row_words;
+      uint64_t* const row = results.rows + i * options.words_in_all();
       const size_t before = results.unknown->lines.size();
       for (unsigned f = 0; f < options.field_count; ++f) {
         const uint64_t* const ends = texts.offsets + i * options.field_count + f;

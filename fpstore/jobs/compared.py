@@ -1,0 +1,134 @@
+"""The rows of a corpus that are compared: fingerprints, ids, scores, keys of bands; the parts of a checkpoint with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fpstore.base.aliases import Flags, Words
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
+from fpstore.errors import InputError
+from fpstore.hashing.bands import Bands, with_bands
+from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.corpora import hashed_rows
+from fpstore.io.check import is_plain_integer
+from fpstore.io.scores import joined_keys
+from fpstore.io.source import Batch, Projection, RowSource
+from fpstore.jobs.bands import BandKeys
+from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.jobs.given import SpooledIds
+from fpstore.query.names import NAMED_ROWS, names_in_slices
+
+PART_ROWS, PART_CHARS = 1 << 20, 1 << 26  # of texts, in a part of a checkpoint: whichever comes first
+READ = "rows were read"
+
+
+class ComparedRows(NamedTuple):
+    """The rows of a corpus that can be compared: a value for each in every column but ``known``, which has all rows."""
+
+    known: Flags
+    fingerprints: Words
+    ids: SpooledIds | None
+    scores: Words | None  # keys of `fpstore.io.scores`
+    bands: BandKeys | None
+
+
+def compared_rows(
+    corpus: RowSource, projection: Projection, fingerprinter: Fingerprinter[Any] | None, resources: Resources, refused: bool,
+    checkpoint: Checkpoint | None, bands: Bands | None = None,
+) -> ComparedRows:  # fmt: skip
+    """Return the rows of a corpus, whose texts are hashed by threads; rows that a checkpoint has are not read again.
+
+    If unknown rows are refused, one without text, fingerprint or id is an InputError.
+    """
+    keys, words = None if bands is None else BandKeys(bands.number), projection.width.words
+    if bands is not None:
+        fingerprinter = with_bands(fingerprinter, bands)
+
+    def read(skipped: int = 0) -> Iterator[Batch]:
+        if fingerprinter is None:
+            return corpus.batches(projection, skipped=skipped)
+        return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
+
+    flags, fingerprints, scores = list[Flags](), list[Words](), list[Words]()
+    ids, done = SpooledIds(), 0
+    for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
+        known = batch.flags
+        if refused and not known.all():
+            raise InputError(f"{corpus.label}: row {done + int(np.argmin(known)) + 1} has no text, fingerprint or id")
+        done += len(known)
+        ids.add(batch.ids)
+        flags.append(known)
+        if keys is None:
+            fingerprints.append(batch.fingerprints)
+        else:
+            fingerprints.append(np.ascontiguousarray(batch.fingerprints[:, 0 if words == 1 else slice(0, words)]))
+            keys.add(batch.fingerprints[:, words:])
+        scores.extend([] if batch.scores is None else [batch.scores])
+        resources.report("reading", done)
+    if not done:
+        raise InputError(f"{corpus.label}: no rows")
+    ids.finish()
+    if keys is not None:
+        keys.finish()
+    return ComparedRows(
+        np.concatenate(flags),
+        np.concatenate(fingerprints),
+        None if projection.id is None else ids if corpus.typed else _decided(ids),
+        joined_keys(scores) if projection.score is not None else None,
+        keys,
+    )
+
+
+def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iterator[Batch]:
+    """Yield the rows in the parts of a checkpoint, and the rows behind them, and make new parts of these.
+
+    The name of a part says with which row it begins: a part that was cut in another way is never met.
+    """
+    done = 0
+    while checkpoint.has(name := f"rows-{done}"):
+        for columns in checkpoint.read(name):
+            done += len(columns["known"])
+            ids = StringColumn(columns["strings"].tobytes(), columns["ends"]) if "strings" in columns else columns.get("ids")
+            yield Batch(columns["fingerprints"], ids, columns["known"], scores=columns.get("scores"))
+    before = first = done
+    held, chars = list[Batch](), 0
+    for batch in read(before):
+        held.append(batch)
+        done, chars = done + len(batch.flags), chars + batch.chars
+        yield batch
+        if done - first >= PART_ROWS or chars >= PART_CHARS:
+            _write(checkpoint, first, held)
+            held, first, chars = [], done, 0
+    if held:
+        _write(checkpoint, first, held)
+    checkpoint.note(READ, before, done)
+
+
+def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
+    part = checkpoint.write(f"rows-{first}")
+    for batch in held:
+        columns: dict[str, Any] = {"known": batch.flags, "fingerprints": batch.fingerprints, "scores": batch.scores}
+        if isinstance(batch.ids, StringColumn):
+            columns |= {"strings": np.frombuffer(batch.ids.data, np.uint8), "ends": batch.ids.ends}
+        else:
+            columns["ids"] = batch.ids
+        part.append({name: column for name, column in columns.items() if column is not None})
+    part.finish()
+
+
+def _decided(ids: SpooledIds) -> SpooledIds:
+    """Return ids of delimited text, which has no types: as integers, if all of them are."""
+    if ids.integers is not None:
+        return ids
+    decided = SpooledIds()
+    for start in range(0, len(ids), NAMED_ROWS):
+        for _, (texts,) in names_in_slices([(ids, np.arange(start, min(start + NAMED_ROWS, len(ids)), dtype=np.uint64))]):
+            if not all(map(is_plain_integer, map(str, texts))):
+                return ids
+            decided.add(np.array(list(map(int, texts)), np.uint64))
+    decided.finish()
+    return decided

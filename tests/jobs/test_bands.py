@@ -1,0 +1,176 @@
+"""Bands of MinHash: keys as described, all pairs that share one found, the law that is told, and `dedup` with them."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from commandline import failure, run
+
+import fpstore
+from fpstore import InputError, MinHash, SimHash
+from fpstore.base.arrays import distinct_places
+from fpstore.base.resources import Resources
+from fpstore.base.width import Width
+from fpstore.hashing import Fields
+from fpstore.hashing.bands import BandedMinHash, Bands, planned_bands, with_bands
+from fpstore.jobs import bands as bands_job
+from fpstore.jobs import dedup as dedup_module
+from fpstore.jobs.bands import BandKeys, connected_by_bands
+
+
+def sets_of_pairs(pairs, common, n):
+    """Return pairs of sets of n features that have some in common."""
+    sets = [[f"{pair}-{i}" for i in range(2 * n - common)] for pair in range(pairs)]
+    return [some[:n] for some in sets], [some[n - common :] for some in sets]
+
+
+def keys_of(maker, items):
+    found = maker.hashed(next(maker.batches(items)))
+    words = Width(maker.width).words
+    return found.rows[:, :words].reshape(len(items), words), found.rows[:, words:]
+
+
+@pytest.mark.parametrize(("width", "weighting"), [(64, "set"), (256, "set"), (128, "count")])
+def test_keys_stand_behind_the_same_fingerprints_and_are_shared_as_often_as_the_law_says(width, weighting):
+    minhash = MinHash(width=width, weighting=weighting)
+    maker, pairs = with_bands(minhash, Bands(8, 3)), 400 if weighting == "set" else 60
+    left, right = sets_of_pairs(pairs, 12, 15)
+    (rows, a), (_, b) = keys_of(maker, left), keys_of(maker, right)
+    assert (rows.reshape(-1) == minhash.hashed(next(minhash.batches(left))).rows.reshape(-1)).all()
+    share = (12 / 18) ** 3
+    assert abs((a == b).mean() - share) < 5 * math.sqrt(share * (1 - share) / pairs)  # the bands of a pair depend on each other
+    assert len(np.unique(a)) == a.size  # no key of one band is that of another
+
+
+def test_texts_rows_and_lists_of_features_have_the_same_keys():
+    maker = with_bands(MinHash(size=2), Bands(5, 4))
+    text = "it was the best of times it was the worst of times"
+    features = [list(maker.features(text))]
+    assert (maker.hashed([text]).rows == maker.hashed(next(maker.batches(features))).rows).all()
+    fields = with_bands(Fields(MinHash(size=2), {"a": 1, "b": 1}), Bands(5, 4))
+    assert isinstance(fields.fingerprinter, BandedMinHash)
+    assert (fields.hashed([(text, None)]).rows == maker.hashed([text]).rows).all()
+    by_python = with_bands(MinHash(size=2, hash="md5"), Bands(5, 4))
+    assert by_python.hashed([text, ""]).rows.shape == (2, 9)
+    assert by_python.hashed([text, ""]).known.tolist() == [True, False]
+
+
+def test_planned_bands_are_the_longest_that_suffice():
+    for jaccard, recall in itertools.product((0.05, 0.3, 0.5, 0.7, 0.8, 0.95, 1), (0.5, 0.9, 0.995)):
+        sizes = [(size, 256 // size) for size in range(1, 257)]
+        longest = max(size for size, most in sizes if 1 - (1 - jaccard**size) ** most >= recall)
+        found = planned_bands(jaccard, recall)
+        assert found.size == longest
+        assert found.recall(jaccard) >= recall
+        assert found.number == 1 or Bands(found.number - 1, found.size).recall(jaccard) < recall
+    assert planned_bands(0.01, 0.995) is None
+    assert planned_bands(0, 0.5) is None
+
+
+@pytest.mark.parametrize("most", [2, 5, 1 << 10])
+@pytest.mark.parametrize("width", [64, 128, 256])
+def test_all_pairs_that_share_a_key_are_connected(width, most, monkeypatch):
+    """By comparing all pairs; groups above the bound are joined."""
+    monkeypatch.setattr(bands_job, "MOST_COMPARED", most)
+    monkeypatch.setattr(bands_job, "BLOCK_ROWS", 64)
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n, number, words = int(rng.integers(0, 150)), int(rng.integers(1, 5)), width // 64
+        rows = rng.integers(0, 2**64, (n, words), dtype=np.uint64) & np.uint64(7)  # few bits differ, some rows are equal
+        rows = rows[:, 0] if words == 1 else rows
+        keys = rng.integers(0, 12, (n, number), dtype=np.uint64) << np.uint64(50)
+        spooled = BandKeys(number)
+        for start in range(0, n, 40):
+            spooled.add(keys[start : start + 40])
+        spooled.finish()
+        distinct, places = distinct_places(rows)
+        found = connected_by_bands(distinct, places, spooled, 2, Width(width), Resources(1 << 30, 1 + seed % 2))
+        least = list(range(len(distinct)))
+
+        def root(i, least=least):
+            return i if least[i] == i else root(least[i])
+
+        for i, j in itertools.combinations(range(n), 2):
+            near = np.bitwise_count(rows[i] ^ rows[j]).sum() <= 2
+            if near and (keys[i] == keys[j]).any():
+                a, b = sorted((root(int(places[i])), root(int(places[j]))))
+                least[b] = a
+        assert found.tolist() == [root(i) for i in range(len(distinct))]
+
+
+def test_an_array_that_does_not_fit_is_refused():
+    sets = fpstore._kernel.Sets(3)
+    rows, lims = np.arange(3, dtype=np.uint64), np.array([0, 2], np.uint64)
+    for some, members, bounds, error in (
+        (rows[:2], [0, 1], lims, ValueError),
+        (rows, [0, 3], lims, IndexError),
+        (rows, [0, 1], np.array([0, 3], np.uint64), ValueError),
+        (rows, [0, 1], np.array([1, 0, 2], np.uint64), ValueError),
+    ):
+        with pytest.raises(error):
+            sets.link_groups(some, np.array(members, np.uint64), bounds, 3, 10)
+    with pytest.raises(ValueError, match="bands of too many functions"):
+        fpstore._kernel.minhash_features(rows, np.empty(0), 0, 1, 65536, 65537)
+
+
+def planted(path, pairs, rng, share):
+    """Write texts and a copy of each in which a share of the words differs; return the number of texts."""
+    with path.open("w") as file:
+        for n in range(pairs):
+            words = [f"w{i}" for i in rng.integers(0, 5000, 200).tolist()]
+            copy = [f"x{n}-{i}" if rng.random() < share else word for i, word in enumerate(words)]
+            for name, some in (("a", words), ("b", copy)):
+                file.write(json.dumps({"id": f"{name}{n}", "title": words[0], "text": " ".join(some)}) + "\n")
+    return 2 * pairs
+
+
+def test_dedup_finds_the_share_that_it_tells(tmp_path):
+    rng, pairs = np.random.default_rng(7), 600
+    planted(tmp_path / "c.jsonl", pairs, rng, 0.062)  # a similarity of about 0.7
+    alike = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", threshold=0.7, search="bands", verify=True, group="greedy")
+    exact = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", threshold=0.7, radius=256, verify=True)
+    expected = {frozenset(cluster) for cluster in exact.clusters}
+    found = {frozenset(cluster) for cluster in alike.clusters}
+    assert len(expected) > pairs // 3
+    assert found <= expected  # no pair is alike by the texts alone
+    assert len(found) >= 0.98 * len(expected) - 5 * math.sqrt(0.02 * len(expected))
+
+
+def test_many_rows_are_searched_by_bands_and_a_note_tells_the_law(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = planted(tmp_path / "c.jsonl", 40, np.random.default_rng(3), 0.01)
+
+    def told(output, *options):
+        result = run("dedup", "c.jsonl", output, "--text-field", "text", "--json", "--force", *options)
+        return json.loads(result.stdout), result.stderr
+
+    for most, how in ((rows, "exact"), (rows // 2, "bands")):
+        monkeypatch.setattr(dedup_module, "EXACT_ROWS", most)
+        found, notes = told(f"{how}.jsonl")
+        assert (found["search"], found["radius"], found["removed"]) == (how, {"exact": 50, "bands": 51}[how], 40)
+        assert found["recall"] > 0.98
+    assert notes == (
+        "fpstore: texts are compared if they share one of 29 bands of 5 minima: 98.2% of the pairs of similarity 0.7 are found\n"
+    )
+    assert (tmp_path / "exact.jsonl").read_bytes() == (tmp_path / "bands.jsonl").read_bytes()
+    found, notes = told("fixed.jsonl", "--radius", "30", "--search", "bands")
+    assert (found["radius"], found["removed"]) == (30, 40)
+    assert told("titles.jsonl", "--text-field", "title", "--search", "bands")[0]["removed"] == 40
+
+
+def test_what_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    planted(tmp_path / "c.jsonl", 3, np.random.default_rng(3), 0.01)
+    for options, message in (
+        ({"method": "simhash"}, "is for texts, and MinHash"),
+        ({"fingerprinter": SimHash()}, "is for texts, and MinHash"),
+        ({"width": 32}, "MinHash of 64 bits or more"),
+        ({"threshold": 0.01}, "no bands find pairs of similarity 0.01"),
+        ({"search": "fast"}, "search must be one of"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fpstore.dedup(tmp_path / "c.jsonl", text="text", **{"search": "bands"} | options)
+    message = failure("dedup", "c.jsonl", "d.jsonl", "--text-field", "text", "--method", "simhash", "--search", "bands", code=2)
+    assert "--search bands is for texts, and MinHash" in message

@@ -26,12 +26,12 @@ from fpstore.format.manifest import is_store
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io import Reader, Writer, open_writer
-from fpstore.io.source import Projection
+from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, SEARCHES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
-from fpstore.jobs.dedup import DEDUP_METHOD, DedupJob, Likeness, dedup_job, deduplicate
+from fpstore.jobs.dedup import DEDUP_METHOD, DedupJob, Deduplication, Likeness, dedup_job, deduplicate
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.removed import REMOVED_COLUMNS
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
@@ -303,11 +303,7 @@ def dedup(given: Given) -> None:
         job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html)
     notices = Notices(kind)
     corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
-    with usage_errors():
-        job = job.planned(corpus, given.radius is not None)
-    if job.bands is not None:
-        found_share = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
-        given.note(f"texts are compared if they share one of {job.bands.number} bands of {job.bands.size} minima: {found_share}")
+    job = _planned(given, job, corpus)
     folder = resume_folder(given)
     with given.bars(corpus) as bars:
         found = deduplicate(
@@ -315,18 +311,32 @@ def dedup(given: Given) -> None:
             open_checkpoint=partial(resuming, given),
         )  # fmt: skip
     notices.report(given)
-    clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
-    summary = {
-        "search": "exact" if job.bands is None else "bands", "radius": job.grouping.radius,
-        "similarity": job.jaccard, "recall": job.recall,
-        "documents": documents, "not_compared": found.not_compared, "clusters": len(clusters),
-        "in_clusters": int(clusters.lims[-1]), "removed": documents - kept, "kept": kept,
-        "sizes": clusters.histogram(), "largest": clusters.largest(SHOWN_FAMILIES),
-    }  # fmt: skip
-    _note_chance(given, job, documents)
+    summary = _summary(job, found)
+    _note_chance(given, job, summary["documents"])
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)
+
+
+def _planned(given: Given, job: DedupJob, corpus: RowSource) -> DedupJob:
+    """Return the job with the search that suits the corpus; note what bands find."""
+    with usage_errors():
+        job = job.planned(corpus, given.radius is not None)
+    if job.bands is not None:
+        found = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
+        given.note(f"texts are compared if they share one of {job.bands.number} bands of {job.bands.size} minima: {found}")
+    return job
+
+
+def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
+    clusters, documents, kept = found.clusters, len(found.kept), int(found.kept.sum())
+    return {
+        "documents": documents, "not_compared": found.not_compared, "clusters": len(clusters),
+        "in_clusters": int(clusters.lims[-1]), "removed": documents - kept, "kept": kept,
+        "sizes": clusters.histogram(), "largest": clusters.largest(SHOWN_FAMILIES),
+        "search": "exact" if job.bands is None else "bands", "radius": job.grouping.radius,
+        "similarity": job.jaccard, "recall": job.recall,
+    }  # fmt: skip
 
 
 def _note_chance(given: Given, job: DedupJob, documents: int) -> None:

@@ -85,6 +85,8 @@ class DedupJob(NamedTuple):
 
     def _has_many(self, corpus: RowSource) -> bool:
         """Whether a corpus has more rows than are compared exactly, as far as its first rows tell."""
+        if isinstance(corpus, DocumentFiles):
+            return len(corpus.paths) > EXACT_ROWS
         if corpus.rows is not None or corpus.bytes_total is None:
             return (corpus.rows or 0) > EXACT_ROWS
         batches = corpus.batches(self.projection)

@@ -251,7 +251,7 @@ def test_a_full_disk(inputs, mounted_disk, monkeypatch, job, pages):
 def test_a_disk_that_gets_full_while_parts_are_kept(inputs, mounted_disk, monkeypatch, job, pages):
     """What is finished stays, and the same command goes on when there is room."""
     monkeypatch.chdir(inputs)
-    monkeypatch.setattr("fpstore.jobs.given.PART_ROWS", 1000)
+    monkeypatch.setattr("fpstore.jobs.compared.PART_ROWS", 1000)
     monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 14)
     disk = mounted_disk(32 << 20)
     arguments = [*JOBS[job].replace("{}", str(disk)).split(), "--resume", "--threads", "2"]

@@ -15,7 +15,7 @@ from near_pairs import brute, wanted_groups
 from speeds import SOME_WIDTHS
 
 import fpstore
-from fpstore import SimHash
+from fpstore import MinHash, SimHash
 from fpstore.base.width import Width
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io.parquet import TableRows
@@ -326,7 +326,7 @@ def test_command_line(folder: Path) -> None:
     summary = json.loads(fine("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--force", "--json"))
     assert summary == {
         "documents": 4, "not_compared": 0, "clusters": 1, "in_clusters": 3, "removed": 2, "kept": 2, "sizes": {"3": 1},
-        "largest": [[0, 1, 3]],
+        "largest": [[0, 1, 3]], "search": "exact", "radius": 50, "similarity": 0.7, "recall": MinHash().recall(0.7, 50),
     }  # fmt: skip
     for arguments, message in (
         (["--shingle", "chars"], "--shingle is for files of texts"),

@@ -19,7 +19,7 @@ from speeds import slow
 import fpstore
 from fpstore import MinHash
 from fpstore.errors import CorruptStoreError, InputError, StoreLockedError
-from fpstore.jobs import given
+from fpstore.jobs import compared
 from fpstore.jobs.checkpoint import Checkpoint
 
 
@@ -161,8 +161,8 @@ def test_parts_that_begin_at_another_row_are_not_taken(job_folder, monkeypatch):
     assert len(parts) > 2
     with parts[1].open("r+b") as file:
         file.truncate(50)
-    given.PART_ROWS = 1 << 20  # as a test may set it: the fixture restores it
-    monkeypatch.setattr(given, "PART_CHARS", 30_000)  # of about 170 rows
+    compared.PART_ROWS = 1 << 20  # as a test may set it: the fixture restores it
+    monkeypatch.setattr(compared, "PART_CHARS", 30_000)  # of about 170 rows
     assert killed(["dedup", *options], 3)
     assert len({path.stem for path in Path("out.jsonl.resume").glob("rows-*")} - {path.stem for path in parts}) > 1
     assert run("dedup", *options).exit_code == 0

@@ -211,7 +211,9 @@ def dedup(
         pyarrow, Polars or pandas (which needs pyarrow), or another object with the Arrow C stream interface.
     output : path-like, optional
         Where to write the rows that are kept, in the format of the input, with all columns and in the same order: lines byte by
-        byte. Of texts, a folder to copy the files to. It appears complete or not at all.
+        byte. Of several files or a folder of them, a path without an extension of a format is a new folder: the rows that are
+        kept of each file go to a file of the same name there, also if there are none; threads write several files at once. Of
+        texts, a folder to copy the files to. It appears complete or not at all.
     text : str, sequence of str, mapping of str to int, or bool
         The column of texts, whose fingerprints are made; several columns, with weights or without, as for
         :class:`fpstore.hashing.TextReader`; or True: see ``source``.
@@ -271,7 +273,7 @@ def dedup(
     threads, progress : optional
         As for :func:`build`.
     overwrite : bool
-        Replace a file at ``output``.
+        Replace a file at ``output``, or a folder that has only files of the format that is written.
     resume : path-like, optional
         A folder, which is made for what is done, and removed at the end. If the process ends before, the same call with the same
         folder hashes only rows that were not hashed before, and searches only what was not searched. Sources must be files.

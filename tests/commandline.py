@@ -103,6 +103,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))
     titles = ["A word", "A word with an ending", None, "Another word"]
     pq.write_table(pa.table({"id": IDS[:4], "text": texts, "title": titles}), folder / "corpus.parquet")
+    (folder / "shards").mkdir()
+    for name, some in (("one", texts[:2]), ("two", texts[2:])):
+        pq.write_table(pa.table({"text": some}), folder / "shards" / f"{name}.parquet")
     vectors = np.random.default_rng(1).normal(size=(len(IDS), 16)).astype(np.float32)
     np.save(folder / "embeddings.npy", vectors)
     pq.write_table(pa.table({"name": IDS, "number": range(len(IDS)), "embedding": list(vectors)}), folder / "embeddings.parquet")

@@ -257,7 +257,10 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "--removed FILE", "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance.",
     ),
     options.RENAME,
-    option("--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder OUTPUT must be new or empty."),
+    option(
+        "--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder of copied texts must be new or empty, one "
+        "for rows have only files like the new ones.",
+    ),
     *options.LIMITS, RESUME, *options.RESULT,
     guesses={
         **output_is("OUTPUT is the last argument, after all inputs"),
@@ -269,8 +272,9 @@ def dedup(given: Given) -> None:
 
     Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files with a header, and folders
     of such files, all with the same columns. Writes the kept rows to OUTPUT, in the same format and order, with all columns.
-    With --text, copies files to the folder OUTPUT. Then prints what was found, with --quiet only as --json. Rows may share an
-    id: each row is a document. A null score is below all others; NaN is an error that names the row.
+    Of several files or a folder, if OUTPUT has no extension of a format, it is a new folder for files of the same names. With
+    --text, copies files to the folder OUTPUT. Then prints what was found, with --quiet only as --json. Rows may share an id:
+    each row is a document. A null score is below all others; NaN is an error that names the row.
 
     A row whose text has no words, or whose text, fingerprint or id is null, is not compared. It is kept, unless you say
     --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
@@ -278,6 +282,7 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
+    $ fpstore dedup shards clean-shards --text-field text --threads 2
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force

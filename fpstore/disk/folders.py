@@ -7,8 +7,9 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 import xxhash
@@ -17,6 +18,7 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 ASIDE = "-old"
 MOST_NAME_BYTES = 255
+_TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
 
 def short_name(name: str, room: int) -> str:
@@ -84,6 +86,27 @@ def _held(path: Path) -> int:
             return descriptor
         os.close(descriptor)
     return -1
+
+
+@contextmanager
+def new_folder(path: Path, complete: Callable[[Path], None] | None = None) -> Iterator[Path]:
+    """Yield a temporary folder, which gets a path at the end of the block, and replaces a folder there; of a link, its target.
+
+    ``complete`` is called with the temporary name of a complete folder, before it is renamed.
+    """
+    path = path.resolve()
+    beginning = f".{short_name(path.name, _TEMPORARY_BYTES)}."
+    remove_abandoned(path.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
+    with temporary_folder(path.parent, beginning, ".tmp") as temporary:
+        yield temporary
+        sync_folder(temporary)
+        if complete is not None:
+            complete(temporary)
+        if path.is_dir() and any(path.iterdir()):
+            exchange(temporary, path)  # the old one is removed at the end
+        else:
+            temporary.replace(path)
+    sync_folder(path.parent)
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:

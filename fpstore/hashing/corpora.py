@@ -22,6 +22,7 @@ from fpstore.io.files import paths_of
 from fpstore.io.lines import JsonLines, LineRows
 from fpstore.io.parquet import ParquetRows, TableRows
 from fpstore.io.reader import format_of_input
+from fpstore.io.shards import Shards
 from fpstore.io.source import FIELD_FORMATS, Batch, IdRule, Projection, RowSource, some_ids
 
 _SUFFIXES = tuple(f".{name}" for name in FIELD_FORMATS)
@@ -72,6 +73,8 @@ def open_source(
     else:
         made = TableRows(source, again) if is_table else ParquetRows(files, again)
     made.folders = [Path(path) for path in paths if Path(path).is_dir()]
+    if isinstance(made, Shards):
+        made.given = list(map(Path, paths))
     return made
 
 

@@ -8,7 +8,6 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from glob import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -19,13 +18,14 @@ from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_flag, check_path, check_whole, is_iterable, printable
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
-from fpstore.disk.folders import remove_abandoned, short_name, sync_folder, temporary_folder
+from fpstore.disk.folders import new_folder
 from fpstore.disk.refusals import refused
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
 from fpstore.hashing.base import batched
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.files import MOST_FILE_BYTES, FileState, inner_name, paths_of, reading
+from fpstore.io.shards import place_in
 from fpstore.io.sink import Complete
 from fpstore.io.source import SUFFIXES, Batch, IdRule, Projection, RowFlags, RowSource, Skip
 
@@ -34,7 +34,6 @@ Notice = Callable[[Path, str], None]
 
 BATCH_DOCUMENTS, BATCH_CHARS = 1024, 1 << 20
 _PAGES = (".html", ".htm", ".xhtml")
-_TEMPORARY_BYTES = len("..12345678.tmp")  # around a name
 
 #: Why files and rows are left out.
 SENTENCES = {
@@ -353,31 +352,17 @@ class DocumentFiles(RowSource):
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Copy the files that are kept to a new folder, each under the path that it has in the folder that was given."""
         row_flags = RowFlags(flags, progress)
-        folder = check_path(target, "the output").resolve()  # of a link, what it leads to
-        beginning = f".{short_name(folder.name, _TEMPORARY_BYTES)}."
+        folder = check_path(target, "the output")
         try:
-            remove_abandoned(folder.parent, f"{escape(beginning)}{'[0-9a-f]' * 8}.tmp")
-            with temporary_folder(folder.parent, beginning, ".tmp") as temporary:
+            with new_folder(folder, complete) as temporary:
                 for state in (state for state in self._read if row_flags.take(1)[0]):
-                    _copy(state, temporary / self._relative(Path(state.path)))
+                    _copy(state, temporary / place_in(self.walk.paths, Path(state.path)))
                 row_flags.finish()
-                if complete is not None:
-                    complete(temporary)
-                temporary.replace(folder)
-            sync_folder(folder.parent)
         except StorageError:
             raise
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
             raise refused(folder if full else Path(error.filename or folder), error) from error
-
-    def _relative(self, path: Path) -> Path:
-        """Return the place of a file below the folder that was given; of several folders, with their names."""
-        for given in self.walk.paths:
-            if path.is_relative_to(given):
-                inside = path.relative_to(given)
-                return inside if len(self.walk.paths) == 1 and inside.parts else Path(given.resolve().name) / inside
-        raise InputError(f"{path}: is in none of the folders", path=path)
 
 
 def _copy(state: FileState, place: Path) -> None:

@@ -102,12 +102,20 @@ class LineRows(RowFiles):
         """Yield the rows of successive blocks."""
         self.bytes_done, skip = 0, Skip(skipped)
         self.absent = set(projection.text) if isinstance(projection.text, tuple) and self.typed and not skipped else set()
+        self.rows_of_files = []
         for file in self.files:
-            parser = self._parser(file.name)
+            parser, count, left = self._parser(file.name), 0, skip.left
             for block, first in self._blocks(file, parser, projection):
-                yield from self._parsed(parser, block, first, projection, rule, skip)
+                for batch in self._parsed(parser, block, first, projection, rule, skip):
+                    count += len(batch.flags)
+                    yield batch
                 self.absent = self.absent - parser.found if self.absent else ()
+            self.rows_of_files.append(left - skip.left + count)
         skip.finish()
+
+    def alone(self, number: int) -> LineRows:
+        """Return one of the files as a source of its own."""
+        return LineRows([self.paths[number]], str(self.suffix), self._parser, again=True, encoding=self.encoding)
 
     def copy(self, flags: Flags, target: Any, progress: Progress | None = None, complete: Complete | None = None) -> None:
         """Write the header, if there is one, and the rows that are kept, byte for byte."""

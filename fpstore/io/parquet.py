@@ -92,21 +92,25 @@ class ParquetRows(RowFiles):
         self._schema: Any = None
         self._compression = "snappy"
         makers: list[Any] = []
-        self.rows = 0
         for file in self.files:
             if file.size is None:
                 raise at(file.name, None, "a Parquet input must be a regular file, because it is read from its end")
             with self._errors(file.name), self._arrow.parquet.ParquetFile(file.path) as parquet:
                 schema, metadata = parquet.schema_arrow, parquet.metadata
                 makers.append(_fingerprinter_of(schema))
-                self.rows += int(metadata.num_rows)
+                self.rows_of_files.append(int(metadata.num_rows))
                 if self._schema is None:
                     self._schema = schema
                     if metadata.num_row_groups and metadata.num_columns:
                         self._compression = metadata.row_group(0).column(0).compression
             if not schema.equals(self._schema):
                 raise at(file.name, None, f"has another schema than {self.files[0].name}")
+        self.rows = sum(self.rows_of_files)
         self.fingerprinter = makers[0] if makers.count(makers[0]) == len(makers) else None
+
+    def alone(self, number: int) -> ParquetRows:
+        """Return one of the files as a source of its own."""
+        return ParquetRows([self.paths[number]], again=True)
 
     def resolved(self, projection: Projection) -> Projection:
         """Return the columns that the files have; InputError for one that is missing, or has a type that it cannot have."""

@@ -271,6 +271,8 @@ class RowFiles(RowSource):
         sizes = [file.size for file in self.files if file.size is not None]
         self.bytes_total = sum(sizes) if len(sizes) == len(self.files) else None
         self._states = list(map(FileState.of, self.paths)) if again else []
+        self.given: Sequence[Path] = [Path(path) for path in self.paths]  # or the folders in which the files were found
+        self.rows_of_files: list[int] = []  # as the last whole reading has counted them
 
     def states(self) -> list[FileState]:
         """Return the state of each file, in order."""

@@ -14,7 +14,9 @@ from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
-from fpstore.io.source import RowSource
+from fpstore.io.files import PACKED
+from fpstore.io.shards import Shards, copy_shards, places_of_shards
+from fpstore.io.source import SUFFIXES, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs.checkpoint import Checkpoint, was_made
 
@@ -29,6 +31,16 @@ def check_outside(corpus: RowSource, path: Path) -> Path:
     return path
 
 
+def is_folder_of_shards(output: str | os.PathLike[str], corpus: RowSource) -> bool:
+    """Whether the kept rows of each file go to a file of its own: into an existing folder, or if no format is named for many."""
+    if not isinstance(corpus, Shards):
+        return False
+    path, named = Path(output), os.fspath(output)
+    many = len(corpus.given) > 1 or bool(corpus.folders)
+    of_file = path.suffix.lower() in (*SUFFIXES, *PACKED)
+    return path.is_dir() or str(named).endswith(os.sep) or (many and not of_file)
+
+
 def check_output(
     output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True
 ) -> Path:
@@ -41,19 +53,43 @@ def check_output(
         raise InputError(f"{printable(output)} is an input: name another output", path=path)
     check_outside(corpus, path)
     made = was_made(folder, path)
-    if of_rows and isinstance(corpus, DocumentFiles):
-        corpus.check_names()
-        if path.resolve() == Path.cwd():
-            raise InputError(f"{printable(output)}: is the current folder: name a new one", path=path)
-        if path.exists() and not made and (not path.is_dir() or any(path.iterdir())):
-            raise StoreExistsError(f"{printable(output)} exists: texts are copied to a new folder", path=path)
+    shards = of_rows and is_folder_of_shards(output, corpus)
+    if shards or (of_rows and isinstance(corpus, DocumentFiles)):
+        _check_folder(path, corpus, overwrite and shards, made)
     elif path.exists() and not (made or overwrite):
         raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
-    if of_rows and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
-        raise InputError(f"{printable(output)}: rows are written as they were read: name a {corpus.suffix} file", path=path)
+    if of_rows and not shards and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
+        raise InputError(
+            f"{printable(output)}: rows are written as they were read: name a {corpus.suffix} file, or for many files a folder",
+            path=path,
+        )
     if not path.parent.is_dir():
         raise StorageError(f"{printable(path.parent)}: no such folder", path=path)
     return path
+
+
+def _check_folder(path: Path, corpus: RowSource, replaced: bool, made: bool) -> None:
+    """Raise an error for a folder that cannot be written: one that is replaced may hold only files like the new ones."""
+    if isinstance(corpus, Shards):
+        places_of_shards(corpus)
+    elif isinstance(corpus, DocumentFiles):
+        corpus.check_names()
+    name, top = printable(path), path.resolve()
+    if top == Path.cwd():
+        raise InputError(f"{name}: is the current folder: name a new one", path=path)
+    within = next((one for one in corpus.paths if Path(one).resolve().is_relative_to(top)), None)
+    if within is not None:
+        raise InputError(f"{name}: {printable(within)} is an input in it: name another output", path=path)
+    if not path.exists() or made or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not path.is_dir():
+        raise StoreExistsError(f"{name} exists, and is no folder: files are written to a new folder", path=path)
+    if not replaced:
+        advice = "overwrite=True (--force) replaces it" if corpus.suffix is not None else "texts are copied to a new folder"
+        raise StoreExistsError(f"{name} exists: {advice}", path=path)
+    other = next((one for one in path.rglob("*") if one.is_symlink() or not (one.is_dir() or one.suffix == corpus.suffix)), None)
+    if other is not None:
+        raise StoreExistsError(f"{name}: {printable(other)} is no {corpus.suffix} file: name a new folder", path=path)
 
 
 class Listing(NamedTuple):
@@ -74,6 +110,7 @@ class Outputs:
         """Check the paths; ``folder`` is the one of a checkpoint."""
         self._corpus, self._listings, self._folder = corpus, listings, folder
         self.target = None if output is None else check_output(output, corpus, overwrite, folder=folder)
+        self._to_shards = output is not None and is_folder_of_shards(output, corpus)
         self._paths = [check_output(one.path, corpus, overwrite, folder=folder, of_rows=False) for one in listings]
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
@@ -104,5 +141,7 @@ class Outputs:
             return
         if checkpoint is not None and was_made(self._folder, self.target):
             complete(self.target)  # a run that was killed has copied the rows
+        elif self._to_shards and isinstance(self._corpus, Shards):
+            copy_shards(self._corpus, kept, self.target, resources, complete)
         else:
             self._corpus.copy(kept, self.target, resources.progress, complete)

@@ -1,0 +1,77 @@
+"""Corpora of many files: the kept rows of each file go to a file of the same name in a new folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fpstore.base.aliases import Flags
+from fpstore.base.arguments import printable
+from fpstore.base.arrays import lims_of
+from fpstore.base.resources import Resources
+from fpstore.base.threads import Pool
+from fpstore.disk.folders import new_folder, sync_folder
+from fpstore.disk.refusals import refusing
+from fpstore.errors import InputError, counted
+from fpstore.io.files import inner_name
+from fpstore.io.lines import LineRows
+from fpstore.io.parquet import ParquetRows
+from fpstore.io.sink import Complete
+
+Shards = LineRows | ParquetRows
+SHARD_MEMORY = 1 << 27  # of a thread that copies a shard of Parquet
+
+
+def place_in(given: Sequence[Path], path: Path) -> Path:
+    """Return the place of a file below the folder that was given; of several folders, with their names."""
+    for top in given:
+        if path.is_relative_to(top):
+            inside = path.relative_to(top)
+            return inside if len(given) == 1 and inside.parts else Path(top.resolve().name) / inside
+    raise InputError(f"{printable(path)}: is in none of the folders", path=path)
+
+
+def places_of_shards(corpus: Shards) -> list[Path]:
+    """Return the place of each file in the new folder, without the extension of a compressed one; InputError if two collide."""
+    found: dict[Path, str] = {}
+    for path in corpus.paths:
+        place = place_in(corpus.given, Path(path))
+        place = place.with_name(inner_name(place))
+        if place in found:
+            both = f"{printable(found[place])} and {printable(path)}"
+            raise InputError(f"{both} would both be written to {printable(place)}: name a folder above them, or rename one")
+        found[place] = path
+    return list(found)
+
+
+def copy_shards(corpus: Shards, flags: Flags, target: Path, resources: Resources, complete: Complete | None = None) -> None:
+    """Copy the rows whose flags are set to a new folder, which replaces one of the same name; threads copy a file each."""
+    places, counts = places_of_shards(corpus), corpus.rows_of_files
+    if sum(counts) != len(flags):
+        raise InputError(f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, {sum(counts):,} now")
+    lims, stopped = lims_of(counts).tolist(), list[bool]()
+
+    def copy(folder: Path, number: int, place: Path) -> None:
+        def progress(_: str, rows: int, __: int | None) -> None:
+            if stopped:
+                raise InterruptedError("another shard could not be copied")
+            resources.report("copying", lims[number] + rows, len(flags))
+
+        with refusing(target):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        corpus.alone(number).copy(flags[lims[number] : lims[number + 1]], folder / place, progress)
+
+    corpus.check_unchanged()
+    threads = max(min(resources.threads, len(places), resources.memory // SHARD_MEMORY), 1)
+    with refusing(target), new_folder(target, complete) as folder:
+        with Pool(threads) as pool:
+            try:
+                jobs = [pool.submit(copy, folder, number, place) for number, place in enumerate(places)]
+                for job in jobs:
+                    job.result()
+            except BaseException:
+                stopped.append(True)
+                raise
+        corpus.check_unchanged()
+        for parent in {(folder / place).parent for place in places}:
+            sync_folder(parent)

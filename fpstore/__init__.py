@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
-from fpstore.api import build, dedup, open, repair
+from fpstore.api import build, decontaminate, dedup, open, repair
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import (
@@ -33,18 +33,20 @@ if TYPE_CHECKING:
     from fpstore.design.planner import plan
     from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, MinHash, SimHash, Unary
     from fpstore.jobs.clusters import Clusters
+    from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
+    from fpstore.jobs.hits import Hits
     from fpstore.jobs.pairs import Pair, Pairs
     from fpstore.jobs.removed import Removed
 
 __version__ = "0.2.0"
 
 __all__ = [
-    "BitSample", "ClosedStoreError", "Clusters", "CorruptStoreError", "Deduplication", "Deleted", "Design", "FormatVersionError",
-    "FpstoreError", "HyperplaneHash", "Ids", "ImageHash", "InputError", "LongestSentences", "Match", "MatchList", "Matches",
-    "MemoryLimitError", "MinHash", "MissingExtraError", "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError", "Removed",
-    "RepairReport", "Report", "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError",
-    "StoreNotFoundError", "TableSpec", "Unary", "build", "dedup", "open", "plan", "repair",
+    "BitSample", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination", "Deduplication", "Deleted", "Design",
+    "FormatVersionError", "FpstoreError", "Hits", "HyperplaneHash", "Ids", "ImageHash", "InputError", "LongestSentences", "Match",
+    "MatchList", "Matches", "MemoryLimitError", "MinHash", "MissingExtraError", "NotStoredError", "Pair", "Pairs", "Plan",
+    "ReadOnlyError", "Removed", "RepairReport", "Report", "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError",
+    "StoreLockedError", "StoreNotFoundError", "TableSpec", "Unary", "build", "decontaminate", "dedup", "open", "plan", "repair",
 ]  # fmt: skip
 
 _LATER = {
@@ -54,7 +56,9 @@ _LATER = {
     "design.planner": ("plan",),
     "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "MinHash", "SimHash", "Unary"),
     "jobs.clusters": ("Clusters",),
+    "jobs.decontamination": ("Decontamination",),
     "jobs.dedup": ("Deduplication",),
+    "jobs.hits": ("Hits",),
     "jobs.pairs": ("Pair", "Pairs"),
     "jobs.removed": ("Removed",),
 }

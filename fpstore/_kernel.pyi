@@ -95,6 +95,22 @@ class TextFeatures:
     def sets(
         self, text: bytes, offsets: Words, table: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes
     ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...
+    def hashes(
+        self, text: bytes, offsets: Words, table: bytes, pages: NDArray[np.int32], entries: Counts, pool: bytes
+    ) -> tuple[Words, tuple[Words, Bytes, Counts, Words]]: ...
+    def ranks(
+        self,
+        text: bytes,
+        offsets: Words,
+        table: bytes,
+        pages: NDArray[np.int32],
+        entries: Counts,
+        pool: bytes,
+        known: KnownHashes,
+    ) -> tuple[Counts, tuple[Words, Bytes, Counts, Words]]: ...  # fmt: skip
+
+class KnownHashes:
+    def __init__(self, hashes: Words) -> None: ...
 
 def minhash_features(
     hashes: Words, weights: NDArray[np.float64], seed: int, row_words: int, bands: int = ..., band_size: int = ...

@@ -22,6 +22,7 @@ from fpstore.store import Store
 if TYPE_CHECKING:
     from fpstore.care.reports import RepairReport
     from fpstore.hashing import Fingerprinter
+    from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
 
 PathLike = str | os.PathLike[str]
@@ -321,6 +322,111 @@ def dedup(
     found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
     kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
     return found._replace(kept=kept, clusters=found.clusters.held(), removed=found.removed.held())
+
+
+def decontaminate(
+    source: Any, benchmark: Any, output: PathLike | None = None, *, text: Any, benchmark_text: Any = None,
+    id: str | None = None, benchmark_id: str | None = None, ngram: int = 13,  # noqa: A002 - the word that users know
+    min_ngrams: int = 1, min_share: float = 0.0, ignore_common: int | None = None, threshold: float | None = None,
+    unknown: str = "keep", encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
+    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
+) -> Decontamination:  # fmt: skip
+    r"""Remove the rows of a training corpus that have texts of a benchmark in them.
+
+    Texts are compared by their runs of words, n-grams. A row of the corpus *hits* a row of the benchmark if both have an n-gram,
+    wherever in the text, and it is removed. Case, punctuation and line breaks do not count: words are those of
+    :class:`fpstore.SimHash`, so a character of a script without spaces is a word. A text of fewer words has one n-gram, which is
+    all of it: it hits texts of the same words. The corpus is read once to compare it, and once to copy rows. The n-grams of the
+    benchmark are in memory, about 50 bytes each while they are sorted, and 10 to 20 after that.
+
+    N-grams are compared by 64 bits of XXH64, not word by word: of a corpus of N words and a benchmark of M, about
+    N * M / 2^64 n-grams are taken for equal wrongly. These are 0.05 of a trillion words and a million.
+
+    Parameters
+    ----------
+    source : path, iterable of paths, or table
+        The corpus, as for :func:`dedup`.
+    benchmark : path, iterable of paths, or table
+        The benchmark, likewise; each path is an input of its own, and their formats may differ.
+    output : path-like, optional
+        Where to write the rows that are kept, as for :func:`dedup`.
+    text : str, sequence of str, or True
+        The column of texts of the corpus. Several columns are one text, in this order. True: each file is a text.
+    benchmark_text : str, sequence of str, or True, optional
+        The same of the benchmark; by default as `text`.
+    id, benchmark_id : str, optional
+        The columns of ids, which the hits have; by default row numbers from 0, in the benchmark of each input.
+    ngram : int
+        Words of an n-gram, 1 to 255.
+    min_ngrams : int
+        The least number of different n-grams that a row must share with a row of the benchmark to hit it, from 1 on.
+    min_share : float
+        The least share of the different n-grams of the row of the benchmark, 0 to 1. Both bounds must hold.
+    ignore_common : int, optional
+        N-grams that more rows of the corpus have do not count, such as 10: they are phrases and licences, or a benchmark that is
+        in the corpus many times.
+    threshold : float, optional
+        A row hits also what is a near-duplicate of its whole text: a pair of this Jaccard similarity, 0 to 1, of the runs of
+        three words, as :func:`dedup` finds it with MinHash, with a recall of 98%. Fingerprints of all rows are in memory then.
+    unknown : {"keep", "drop", "refuse"}
+        What becomes of a row that is not compared, because its text is null or has no words, or its id is null.
+    encoding : str, optional
+        As for :func:`dedup`, of corpus and benchmark.
+    html : bool or str
+        The texts of the corpus are pages of HTML, as for :func:`dedup`; those of the benchmark are not.
+    memory : int or str, optional
+        For the tables that are sorted to find near-duplicates.
+    threads, progress : optional
+        As for :func:`build`.
+    overwrite : bool
+        Replace a file at ``output``.
+
+    Returns
+    -------
+    Decontamination
+        ``kept``, ``hits``, ``benchmarks``, ``not_compared`` and ``short``.
+
+    Raises
+    ------
+    InputError
+        A column is missing or has a wrong type, an argument is out of range, the corpus or an input of the benchmark has no rows,
+        or a file is in both.
+    StoreExistsError
+        The output exists.
+    StorageError
+        A file cannot be read, or the output cannot be written; nothing is left at it.
+    MissingExtraError
+        A table or a Parquet file, without pyarrow.
+
+    Notes
+    -----
+    T. Brown et al., *Language Models are Few-Shot Learners*, NeurIPS 2020, appendix C: 13 words, and n-grams in more than 10
+    documents were ignored. There a passage around each n-gram was removed; here whole rows are.
+
+    Examples
+    --------
+    >>> import fpstore, pyarrow as pa
+    >>> corpus = pa.table({"text": ["The cat sat on the mat. What did the cat do?", "Another story."]})
+    >>> questions = pa.table({"question": ["what did the cat do", "Who wrote this?"]})
+    >>> found = fpstore.decontaminate(corpus, questions, text="text", benchmark_text="question", ngram=4)
+    >>> found.kept["text"].to_pylist(), found.benchmarks[0].hit
+    (['Another story.'], 1)
+    >>> found.hits.to_arrow().select(["row", "benchmark_row", "shared", "share"]).to_pylist()
+    [{'row': 0, 'benchmark_row': 0, 'shared': 2, 'share': 1.0}]
+    """
+    from fpstore.hashing.corpora import open_benchmark, open_corpus
+    from fpstore.io.parquet import TableRows
+    from fpstore.jobs.decontamination import decontaminate_corpus, decontamination_job
+    from fpstore.jobs.hits import Bounds
+
+    resources = checked_resources(memory, threads, progress)
+    bounds = Bounds(min_ngrams, min_share, ignore_common)
+    job = decontamination_job(text, benchmark_text, (id, benchmark_id), ngram, bounds, threshold, unknown, html)
+    corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html))
+    benchmarks = open_benchmark(benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding)
+    found = decontaminate_corpus(corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite"))
+    kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
+    return found._replace(kept=kept, hits=found.hits.held())
 
 
 def repair(

@@ -101,6 +101,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "photos" / "readme.txt").write_text("no picture")
     texts = [TEXT, TEXT + "and an ending", "something else altogether", TEXT]
     (folder / "pages.jsonl").write_text("".join(json.dumps({"text": t, "score": i}) + "\n" for i, t in enumerate(texts)))
+    asked = [{"question": TEXT[40:200], "number": 1}, {"question": "Which text is this?", "number": 2}]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     titles = ["A word", "A word with an ending", None, "Another word"]
     pq.write_table(pa.table({"id": IDS[:4], "text": texts, "title": titles}), folder / "corpus.parquet")
     (folder / "shards").mkdir()

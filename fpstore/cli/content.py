@@ -62,9 +62,9 @@ _NOTES = {
 # The options
 
 
-def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
+def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
     """Return the columns that are named, with weights if one has its own; None if none is named."""
-    weights: dict[str, int | None] = {}
+    named, weights = parameter.opts[-1], dict[str, int | None]()
     for text in value:
         name, equals, number = text.rpartition("=")
         weight = None
@@ -74,13 +74,13 @@ def _read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[s
             weight = int(number)
         else:
             fail(
-                f"--text-field: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
+                f"{named}: the weight in {show(text)} must be a whole number from 1 to {MOST_WEIGHT}; "
                 f"a column with this name is {show(f'{text}=1')}"
             )
         if not name:
-            raise click.UsageError(f"--text-field: must be the name of a column, got {show(text)}", ctx)
+            raise click.UsageError(f"{named}: must be the name of a column, got {show(text)}", ctx)
         if name in weights:
-            raise click.UsageError(f"--text-field: the column {show(name)} is named twice", ctx)
+            raise click.UsageError(f"{named}: the column {show(name)} is named twice", ctx)
         weights[name] = weight
     if len(weights) < 2:
         return next(iter(weights), None)
@@ -91,7 +91,7 @@ TEXT_FIELD = option(
     "--text-field NAME[=WEIGHT]",
     "Column or JSON field of texts, whose fingerprints are made. Of several, each counts by its weight, a whole number, "
     "by default 1.",
-    multiple=True, callback=_read_columns,
+    multiple=True, callback=read_columns,
 )  # fmt: skip
 VECTOR_FIELD = option("--vector-field NAME", "Parquet column of vectors, which are lists of numbers. By default vector.", NAME)
 TEXT = option("--text", "Inputs are text files or folders of them: each file is a document, and its path is the id.")

@@ -371,13 +371,14 @@ def _listings(given: Given) -> list[Listing]:
     """Return the files beside OUTPUT that the command line asks for."""
     found = []
     if given.clusters is not None:
-        found.append(Listing(given.clusters, partial(_open_list, given, CLUSTER_COLUMNS), lambda found: found.clusters.batches()))
+        found.append(Listing(given.clusters, partial(open_list, given, CLUSTER_COLUMNS), lambda found: found.clusters.batches()))
     if given.removed is not None:
-        found.append(Listing(given.removed, partial(_open_list, given, REMOVED_COLUMNS), lambda found: found.removed.batches()))
+        found.append(Listing(given.removed, partial(open_list, given, REMOVED_COLUMNS), lambda found: found.removed.batches()))
     return found
 
 
-def _open_list(given: Given, columns: tuple[str, ...], path: str) -> Writer:
+def open_list(given: Given, columns: tuple[str, ...], path: str) -> Writer:
+    """Open a list beside the output, with the new names of its columns."""
     new = {name: new for name, new in (given.names or {}).items() if name in columns}
     with usage_errors():
         return open_writer(path, columns=columns, names=new or None, width=WIDTHS[-1])

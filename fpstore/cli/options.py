@@ -29,7 +29,9 @@ _SUBJECT = re.compile(r"^(the )?\w+ must\b")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _MOST_FINGERPRINTS = 1 << 64
-_PATHS = {"A", "B", "DIR", "FILE", "FOLDER", "FP", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "STORE"}  # what names a path
+_PATHS = {  # what names a path
+    "A", "B", "BENCHMARK", "CORPUS", "DIR", "FILE", "FOLDER", "FP", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "STORE",
+}  # fmt: skip
 
 
 class Checked(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only

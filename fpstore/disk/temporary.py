@@ -130,6 +130,23 @@ class SpillFile:
         return np.memmap(self._file, np.uint8, "r", shape=(self.size,))
 
 
+class SpilledNumbers:
+    """Numbers of one type that lie in a file without a name, and not in memory."""
+
+    def __init__(self, kind: npt.DTypeLike) -> None:
+        self._none, self._file = np.empty(0, kind), SpillFile(None)
+
+    def append(self, numbers: npt.NDArray[Any]) -> None:
+        """Append numbers of the type."""
+        self._file.append(numbers.view(np.uint8))
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Return all numbers, mapped."""
+        found = self._file.mapped().view(self._none.dtype) if self._file.size else self._none
+        self._file.close()  # what is mapped stays
+        return found
+
+
 def _set_direct(descriptor: int, direct: bool) -> None:
     """Pass by the page cache, or not; where the file system has no such way, nothing happens."""
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)

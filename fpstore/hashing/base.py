@@ -38,6 +38,17 @@ class FeatureSets(NamedTuple):
     sizes: npt.NDArray[np.int64]
 
 
+class UnitSets(NamedTuple):
+    """Sets of features as whole hashes, or as ranks of these, which ascend in each item.
+
+    `units` has the words or characters in the first feature of an item: fewer than in others if its text is shorter.
+    """
+
+    features: npt.NDArray[Any]
+    sizes: npt.NDArray[np.int64]
+    units: npt.NDArray[np.int64]
+
+
 class Fingerprinter(ABC, Generic[Item_contra]):
     """Makes fingerprints of items of one kind: texts, images, vectors.
 

@@ -43,6 +43,22 @@ def open_corpus(
     return DocumentFiles(Walk(corpus_paths(source), suffixes, encoding=encoding), on_notice, on_notice, html)
 
 
+def open_benchmark(
+    benchmark: Any,
+    texts: bool,
+    suffixes: Iterable[str] | None = None,
+    on_notice: Notice | None = None,
+    encoding: str | None = None,
+) -> list[tuple[str, RowSource]]:
+    """Return the inputs of a benchmark, each from :func:`open_corpus`, with their names; formats may differ."""
+    if hasattr(benchmark, "__arrow_c_stream__"):
+        return [("the table", open_corpus(benchmark, texts, encoding=encoding))]
+    paths = paths_of(benchmark, "a benchmark is a path, several paths, or a table with the Arrow C stream interface")
+    if not paths:
+        raise InputError("no benchmark was given")
+    return [(path, open_corpus(path, texts, suffixes, on_notice, encoding)) for path in paths]
+
+
 def open_source(
     source: Any,
     *,

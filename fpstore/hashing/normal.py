@@ -185,13 +185,11 @@ class CharMap:
             rows[places], states[places] = made.rows, made.states
         return rows, states == _STATE_KNOWN
 
-    def sets(
-        self, texts: Sequence[str], work: Callable[..., tuple[Counts, Any]], fields: int
-    ) -> tuple[Counts, NDArray[np.int64]]:
-        """Return the features that the kernel finds in rows of texts, one row after the other, and how many each row has."""
+    def sets(self, texts: Sequence[str], work: Callable[..., tuple[Any, Any]], fields: int = 1) -> tuple[Any, Any]:
+        """Return the features that the kernel finds in rows of texts, one row after the other, and the words of each row."""
         given = encoded(texts)
         while True:
-            features, (ends, states, missing, lines) = work(*given, *self._tables)
+            features, (rows, states, missing, lines) = work(*given, *self._tables)
             places = np.flatnonzero(states == _STATE_UNKNOWN)
             if len(missing):
                 self._add(missing.tolist())
@@ -203,7 +201,7 @@ class CharMap:
                     parts[place] = formed.data[start:end]
                 given = _joined(parts)
             else:
-                return features, np.diff(ends.view(np.int64), prepend=0)
+                return features, rows
 
     def _with_forms(self, given: Encoded, places: list[int], lines: Words) -> Encoded:
         """Return the texts at some places, with the normal forms of some lines as they are."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from fpstore.base.arguments import check_choice, check_whole, is_iterable
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Width, check_width
 from fpstore.errors import InputError, show
-from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed, batches_of_texts, not_text
+from fpstore.hashing.base import FeatureSets, Fingerprinter, Hashed, UnitSets, batches_of_texts, not_text
 from fpstore.hashing.features import (
     HASHES,
     IN_KERNEL,
@@ -146,10 +147,25 @@ class TextHash(Fingerprinter[str | WeightedFeatures]):
         """Return the features of rows of texts as sets."""
         if self._in_kernel:
             find = self._kernel_features(np.ones(fields, np.uint32)).sets
-            return FeatureSets(*char_map(self._form).sets([text or "" for row in rows for text in row], find, fields))
+            features, ends = char_map(self._form).sets([text or "" for row in rows for text in row], find, fields)
+            return FeatureSets(features, np.diff(ends.view(np.int64), prepend=np.int64(0)))
         sets = [self._keys({feature for text in row for feature in self.features(text or "")}) for row in rows]
         halves = [np.unique(keys.astype(np.uint32)) for keys in sets]
         return FeatureSets(np.concatenate([np.empty(0, np.uint32), *halves]), np.array(list(map(len, halves)), np.int64))
+
+    def whole_hashes(self, texts: Sequence[str]) -> UnitSets:
+        """Return the features of some texts as sets of whole hashes, if the kernel makes them."""
+        return self._unit_sets(texts, self._kernel_features(_ONE_FIELD).hashes)
+
+    def ranks_among(self, known: _kernel.KnownHashes, texts: Sequence[str]) -> UnitSets:
+        """Return the features of some texts that are among known hashes, as sets of their ranks, if the kernel makes them."""
+        find = self._kernel_features(_ONE_FIELD).ranks
+        return self._unit_sets(texts, partial(find, known=known))
+
+    def _unit_sets(self, texts: Sequence[str], find: Callable[..., tuple[Any, Any]]) -> UnitSets:
+        features, rows = char_map(self._form).sets(texts, find)
+        ends, units = rows.view(np.int64).T
+        return UnitSets(features, np.diff(ends, prepend=np.int64(0)), units)
 
     @property
     def takes_field_weights(self) -> bool:

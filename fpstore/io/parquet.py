@@ -349,7 +349,7 @@ class ParquetEncoder(Encoder):
 
     def _open(self, strings: Mapping[str, bool]) -> None:
         arrow = self._arrow
-        types = {"fingerprint": fingerprint_type(self._width), "distance": distance_type(self._width)}
+        types = {"fingerprint": fingerprint_type(self._width), "distance": distance_type(self._width), "share": arrow.float64()}
         self._schema = arrow.schema(
             [
                 (name, arrow.string() if strings.get(name) else types.get(kind, arrow.uint64()))

@@ -20,7 +20,7 @@ from fpstore.io.sink import Complete, Encoder, Sink
 from fpstore.io.source import Chunk
 from fpstore.io.tables import renamed
 
-ColumnKind = Literal["fingerprint", "distance", "value"]
+ColumnKind = Literal["fingerprint", "distance", "share", "value"]
 
 #: Characters that a cell of each dialect cannot hold, because they end a cell, and those that end a line.
 _SEPARATORS = {"tsv": "\t", "csv": "", "txt": "\t ,"}
@@ -36,6 +36,7 @@ _KINDS: dict[str, ColumnKind] = {
     "a": "fingerprint",
     "b": "fingerprint",
     "distance": "distance",
+    "share": "share",
 }
 
 
@@ -151,6 +152,9 @@ class Writer:
             if len(values) != count:
                 raise InputError(f"column {name!r} has {len(values)} rows, the columns before it {count}")
             kind = self._columns[name]
+            if kind == "share":
+                columns[name] = np.asarray(values, np.float64)
+                continue
             try:
                 found = check_fingerprints(values, self._width) if kind == "fingerprint" else check_ids(values, count)
             except InputError as error:
@@ -188,8 +192,9 @@ def open_writer(
         "npy", "u32", "u64", "tsv", "csv", "txt", "jsonl" or "parquet"; by default from the extension of the path, and "tsv"
         for a stream.
     columns : sequence of str or mapping
-        Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" holds distances, and
-        others hold integers or strings. A mapping to "fingerprint", "distance" or "value" overrides this.
+        Column names in order. "fingerprint", "query", "a" and "b" hold fingerprints, "distance" holds distances, "share" holds
+        shares (float), and others hold integers or strings. A mapping to "fingerprint", "distance", "share" or "value" overrides
+        this.
     header : bool
         Begin delimited text with a line of column names.
     width : int

@@ -77,7 +77,7 @@ def compared_rows(
     return ComparedRows(
         np.concatenate(flags),
         np.concatenate(fingerprints),
-        None if projection.id is None else ids if corpus.typed else _decided(ids),
+        None if projection.id is None else ids if corpus.typed else decided(ids),
         joined_keys(scores) if projection.score is not None else None,
         keys,
     )
@@ -120,7 +120,7 @@ def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
     part.finish()
 
 
-def _decided(ids: SpooledIds) -> SpooledIds:
+def decided(ids: SpooledIds) -> SpooledIds:
     """Return ids of delimited text, which has no types: as integers, if all of them are."""
     if ids.integers is not None:
         return ids

@@ -42,20 +42,23 @@ def is_folder_of_shards(output: str | os.PathLike[str], corpus: RowSource) -> bo
 
 
 def check_output(
-    output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True
-) -> Path:
+    output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True,
+    beside: Sequence[RowSource] = (),
+) -> Path:  # fmt: skip
     """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format.
 
-    It may exist if the job of a folder, which is to be resumed, has made it.
+    Inputs are also the sources that are read ``beside`` the corpus. It may exist if the job of a folder, which is to be resumed,
+    has made it.
     """
     path = check_path(output, "output")
-    if path.is_file() and any(path.samefile(name) for name in corpus.paths if Path(name).exists()):
+    inputs = [name for source in (corpus, *beside) for name in source.paths]
+    if path.is_file() and any(path.samefile(name) for name in inputs if Path(name).exists()):
         raise InputError(f"{printable(output)} is an input: name another output", path=path)
     check_outside(corpus, path)
     made = was_made(folder, path)
     shards = of_rows and is_folder_of_shards(output, corpus)
     if shards or (of_rows and isinstance(corpus, DocumentFiles)):
-        _check_folder(path, corpus, overwrite and shards, made)
+        _check_folder(path, corpus, inputs, overwrite and shards, made)
     elif path.exists() and not (made or overwrite):
         raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
     if of_rows and not shards and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
@@ -68,7 +71,7 @@ def check_output(
     return path
 
 
-def _check_folder(path: Path, corpus: RowSource, replaced: bool, made: bool) -> None:
+def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced: bool, made: bool) -> None:
     """Raise an error for a folder that cannot be written: one that is replaced may hold only files like the new ones."""
     if isinstance(corpus, Shards):
         places_of_shards(corpus)
@@ -77,7 +80,7 @@ def _check_folder(path: Path, corpus: RowSource, replaced: bool, made: bool) -> 
     name, top = printable(path), path.resolve()
     if top == Path.cwd():
         raise InputError(f"{name}: is the current folder: name a new one", path=path)
-    within = next((one for one in corpus.paths if Path(one).resolve().is_relative_to(top)), None)
+    within = next((one for one in inputs if Path(one).resolve().is_relative_to(top)), None)
     if within is not None:
         raise InputError(f"{name}: {printable(within)} is an input in it: name another output", path=path)
     if not path.exists() or made or (path.is_dir() and not any(path.iterdir())):
@@ -105,13 +108,14 @@ class Outputs:
 
     def __init__(
         self, corpus: RowSource, output: str | os.PathLike[str] | None, listings: Sequence[Listing], overwrite: bool,
-        folder: Path | None = None,
+        folder: Path | None = None, beside: Sequence[RowSource] = (),
     ) -> None:  # fmt: skip
-        """Check the paths; ``folder`` is the one of a checkpoint."""
+        """Check the paths; ``folder`` is the one of a checkpoint, and other sources are read ``beside`` the corpus."""
         self._corpus, self._listings, self._folder = corpus, listings, folder
-        self.target = None if output is None else check_output(output, corpus, overwrite, folder=folder)
+        check = partial(check_output, corpus=corpus, overwrite=overwrite, folder=folder, beside=beside)
+        self.target = None if output is None else check(output)
         self._to_shards = output is not None and is_folder_of_shards(output, corpus)
-        self._paths = [check_output(one.path, corpus, overwrite, folder=folder, of_rows=False) for one in listings]
+        self._paths = [check(one.path, of_rows=False) for one in listings]
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
 

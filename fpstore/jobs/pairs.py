@@ -305,12 +305,12 @@ def join_of(
     turned = count < theirs
     stored, asked = (other, snapshot) if turned else (snapshot, other)
     rows, left = _held(asked, resources)
-    design = _design_between(max(count, theirs), rows, radius, snapshot.width)
+    design = design_between(max(count, theirs), rows, radius, snapshot.width)
     if isinstance(stored, Snapshot) and _probes_are_faster(stored, len(rows), radius, design):
         found = _probed(stored, rows, radius, left, checkpoint)
     else:
         others, left = _held(stored, left)
-        design = _design_between(len(others), rows, radius, snapshot.width, others)
+        design = design_between(len(others), rows, radius, snapshot.width, others)
         found = pairs_between(rows, others, design, left, checkpoint)
     for columns in found:
         yield from batches_of(columns if turned else PairColumns(columns.b, columns.a, columns.distances), snapshot, other)
@@ -345,7 +345,7 @@ def _probed(
     resources.report("finding pairs", len(rows), len(rows))
 
 
-def _design_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
+def design_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
     """Return the design for the pairs of rows and other rows; other rows in memory give a sample and the bits that vary."""
     if others is None:
         return plan_join(count, radius, width.bits, queries=len(rows))

@@ -15,7 +15,7 @@ from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.disk.refusals import refusing
-from fpstore.disk.temporary import SpillFile
+from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.io.source import Projection, RowSource
@@ -38,13 +38,11 @@ class TextSets:
         self._features, self._rows = np.empty(0, np.uint32), rows
         if len(rows):
             with refusing("a temporary file"):
-                file = SpillFile(None)
+                features = SpilledNumbers(np.uint32)
                 for sets in _sets(corpus, projection, maker, rows, resources):
-                    file.append(sets.features.view(np.uint8))
+                    features.append(sets.features)
                     sizes.append(sets.sizes)
-                if file.size:
-                    self._features = file.mapped().view(np.uint32)
-                file.close()  # what is mapped stays
+                self._features = features.finish()
         self._lims = lims_of(np.concatenate(sizes)).view(np.uint64)
         if len(self._lims) != len(rows) + 1:
             raise InputError(f"{corpus.label}: changed while it was read")

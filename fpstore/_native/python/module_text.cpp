@@ -66,6 +66,22 @@ void set_bands(TextOptions* options, unsigned bands, unsigned band_size) {
   options->band_size = band_size;
 }
 
+// Hashes, each once and ascending, whose ranks are looked up.
+class KnownHashes {
+ public:
+  explicit KnownHashes(Words hashes) : hashes_(checked(hashes)), ranks_(hashes_.data(), hashes_.size()) {}
+  const HashRanks& ranks() const { return ranks_; }
+
+ private:
+  static const Words& checked(const Words& hashes) {
+    need(hashes.size() <= HashRanks::kMost, "too many hashes");
+    check_ascending(hashes, "hashes ascend");
+    return hashes;
+  }
+  Words hashes_;
+  HashRanks ranks_;
+};
+
 // How rows of texts become features with weights, and what is made of these. A method takes texts with the map of their characters, and
 // returns (words of each row, what became of each row, missing pages of the map, bounds of lines of unknown form); see text/rows.hpp.
 class TextFeatures {
@@ -97,17 +113,31 @@ class TextFeatures {
   }
   // Before the tuple, the features of all rows; see text/feature_sets.hpp.
   nb::tuple sets(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
-    std::vector<uint32_t> features;
-    const auto make = [&](const Texts& texts, const TextOptions& options, const TextResults& results) {
-      return feature_sets(texts, options, results, &features);
+    return with_sets<uint32_t>(feature_sets, 1, text, offsets, char_map(ascii, pages, entries, pool));
+  }
+  nb::tuple hashes(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool) const {
+    return with_sets<uint64_t>(feature_hashes, 2, text, offsets, char_map(ascii, pages, entries, pool));
+  }
+  nb::tuple ranks(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool,
+                  const KnownHashes& known) const {
+    const auto make = [&](const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint32_t>* out) {
+      return feature_ranks(texts, options, results, known.ranks(), out);
     };
-    TextOptions options = options_;
-    options.row_words = 1;
-    const nb::tuple results = made(make, options, text, offsets, char_map(ascii, pages, entries, pool));
-    return nb::make_tuple(array_of(features), results);
+    return with_sets<uint32_t>(make, 2, text, offsets, char_map(ascii, pages, entries, pool));
   }
 
  private:
+  template <class T, class Make>
+  nb::tuple with_sets(Make make, unsigned row_words, const nb::bytes& text, const Words& offsets, const CharMap& map) const {
+    std::vector<T> found;
+    TextOptions options = options_;
+    options.row_words = row_words;
+    const auto made_with = [&](const Texts& texts, const TextOptions& of_rows, const TextResults& results) {
+      return make(texts, of_rows, results, &found);
+    };
+    const nb::tuple results = made(made_with, options, text, offsets, map);
+    return nb::make_tuple(array_of(found), results);
+  }
   template <class Make>
   static nb::tuple made(Make make, const TextOptions& options, const nb::bytes& text, const Words& offsets, const CharMap& map) {
     const size_t count = count_of_spans(text.size(), offsets), n = count / options.field_count;
@@ -187,6 +217,9 @@ void bind_text(nb::module_& m) {
   features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a,
                "bands"_a = 0, "band_size"_a = 0);
   of_texts("sets", &TextFeatures::sets);
+  of_texts("hashes", &TextFeatures::hashes);
+  nb::class_<KnownHashes>(m, "KnownHashes").def(nb::init<Words>(), "hashes"_array);
+  features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a, "known"_a);
   m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a, "bands"_a = 0,
         "band_size"_a = 0);
   m.def("jaccard_similarities", &similarities, "features"_array, "lims"_array, "a"_array, "b"_array);

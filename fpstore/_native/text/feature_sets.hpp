@@ -1,5 +1,6 @@
 // The features of texts as sets, to compare them exactly.
 #pragma once
+#include "text/hash_ranks.hpp"
 #include "text/rows.hpp"
 
 namespace fpstore {
@@ -7,6 +8,14 @@ namespace fpstore {
 // Appends the features of each row of texts, as the lower halves of their hashes, ascending, each once; row i of the results is where
 // its features end. False when memory runs out.
 bool feature_sets(const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint32_t>* features);
+
+// The same with whole hashes. If results have two words for each row, the second is how many units the text has, or a feature if that is
+// less; of several texts of a row, it is that of the last one.
+bool feature_hashes(const Texts& texts, const TextOptions& options, const TextResults& results, std::vector<uint64_t>* features);
+
+// The same with the ranks of features among known hashes, without those that are not known. A row without any is empty.
+bool feature_ranks(const Texts& texts, const TextOptions& options, const TextResults& results, const HashRanks& known,
+                   std::vector<uint32_t>* ranks);
 
 // The Jaccard similarities of n pairs of sets, by their numbers; set s is at [lims[s], lims[s + 1]) of the features. Of two empty sets: 1.
 void jaccard_similarities(const uint32_t* features, const uint64_t* lims, const uint64_t* a, const uint64_t* b, size_t n, double* out);

@@ -146,7 +146,13 @@ class Features {
       each_unit(text, NextChar{}, use);
   }
 
-  // The same, each feature once.
+  // The units of the first feature of a text: fewer than others have if the text is shorter.
+  unsigned units_of_one(const NormalText& text) const {
+    if (text.size() == 0) return 0;
+    return options_.words ? first_units(text, NextWord{}) : first_units(text, NextChar{});
+  }
+
+  // The same as each(), each feature once.
   template <class Use>
   void each_distinct(const NormalText& text, Use use) {
     seen_.clear(text.size() / kFeatureBytes);
@@ -169,6 +175,14 @@ class Features {
                            : options_.counting == Counting::log    ? 64 - first_bit(count)
                                                                    : count;
     return std::min(times, kMostTimes) * weights_.of(hash);
+  }
+
+  template <class Next>
+  unsigned first_units(const NormalText& text, Next next) const {
+    const uint8_t* const end = text.data() + text.size() + Next::kGap;
+    unsigned units = 0;
+    for (const uint8_t* front = text.data(); front < end && units < options_.length; front = next(front)) ++units;
+    return units;
   }
 
   template <class Next, class Use>

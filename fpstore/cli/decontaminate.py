@@ -1,0 +1,151 @@
+"""The verb ``decontaminate``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fpstore.base.arguments import printable
+from fpstore.cli import content, options
+from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
+from fpstore.cli.jobs import open_list
+from fpstore.cli.options import argument, option, output_option, whole
+from fpstore.cli.output import print_table
+from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.hashing.corpora import open_benchmark, open_corpus
+from fpstore.io.tables import renamed
+from fpstore.jobs import UNKNOWN
+from fpstore.jobs.decontamination import USUAL_NGRAM, decontaminate_corpus, decontamination_job
+from fpstore.jobs.hits import HIT_COLUMNS, NEAR_COLUMNS, Bounds
+from fpstore.jobs.outputs import Listing
+
+
+@verb(
+    argument("corpus", "CORPUS"),
+    argument("benchmarks", "BENCHMARK...", nargs=-1, required=True),
+    content.TEXT,
+    option(
+        "--text-field NAME", "Column or JSON field of the texts of CORPUS; may be repeated: several are one text.",
+        multiple=True, callback=content.read_columns,
+    ),
+    option(
+        "--benchmark-field NAME", "The same of BENCHMARK. By default --text-field.", multiple=True, callback=content.read_columns,
+    ),
+    options.SUFFIXES, options.ENCODING, options.HTML,
+    options.ID_FIELD,
+    option("--benchmark-id-field NAME", "Column or JSON field of the ids of BENCHMARK. By default the row number.", options.NAME),
+    option("--ngram N", "Number of words in a row that both texts have.", whole(1, 255), USUAL_NGRAM),
+    option("--min-ngrams N", "Least number of different n-grams that a row shares with a row of BENCHMARK.", options.COUNT, 1),
+    option(
+        "--min-share X", "Least share of the n-grams of the row of BENCHMARK, 0 to 1, in addition to --min-ngrams.",
+        click.FloatRange(0, 1), 0,
+    ),
+    option("--ignore-common N", "N-grams that more than N rows of CORPUS have do not count, such as 10.", options.COUNT),
+    option(
+        "--threshold X", "Also remove near-duplicates of whole texts of BENCHMARK: Jaccard similarity of runs of three words, "
+        "0 to 1, such as 0.7.", click.FloatRange(0, 1),
+    ),
+    option("--unknown", "What becomes of rows that cannot be compared: null texts or ids, texts without words.", UNKNOWN, "keep"),
+    output_option(
+        "Where to write the kept rows, in the format of CORPUS; with --text, a folder. By default they are only counted.",
+        default=None,
+    ),
+    option(
+        "--hits FILE", "Also write which row hit which row of BENCHMARK: row, id, benchmark, benchmark_row, benchmark_id, "
+        "shared, share; with --threshold, distance.",
+    ),
+    options.RENAME,
+    option("--force", "Replace the files of --output and --hits, if they exist. A folder must be new or empty."),
+    *options.LIMITS, *options.RESULT,
+)  # fmt: skip
+def decontaminate(given: Given) -> None:
+    """Remove the rows of a corpus that have texts of a benchmark in them.
+
+    A row is removed if it shares an n-gram with a row of a benchmark: --ngram words in a row, wherever in the text, without
+    regard to case, punctuation and line breaks. CORPUS is a Parquet, JSON lines, CSV or TSV file with a header, or a folder of
+    such files; each BENCHMARK too, in any of these formats. The kept rows are written in the same format and order, with all
+    columns. With --text, each file of CORPUS is a text, and of BENCHMARK without --benchmark-field.
+
+    A text of fewer words than an n-gram hits only texts of the same words. Several columns are one text.
+
+    $ fpstore decontaminate corpus.parquet pages.jsonl --text-field text
+    $ fpstore decontaminate corpus.parquet pages.jsonl -o clean.parquet --text-field text --hits hits.tsv --unknown drop --force
+    $ fpstore decontaminate corpus.parquet questions.jsonl --text-field text --benchmark-field question --ngram 8 --threshold 0.8
+    $ fpstore decontaminate notes questions.jsonl -o clean --text --benchmark-field question --benchmark-id-field number
+    $ fpstore decontaminate pages.jsonl notes/one.txt --text --json --min-ngrams 5 --min-share 0.25 --ignore-common 10
+    """
+    kind = content.declared_kind(given)
+    content.refuse_foreign(given, kind)
+    if kind == FINGERPRINTS:
+        fail("name the column of texts with --text-field, or give --text: each file is a text")
+    columns = HIT_COLUMNS if given.threshold is None else NEAR_COLUMNS
+    _check_hits(given, columns)
+    texts = given.text or given.text_field
+    of_benchmark = texts if given.benchmark_field is None else given.benchmark_field
+    with usage_errors():
+        bounds = Bounds(given.min_ngrams, given.min_share, given.ignore_common)
+        ids = given.id_field, given.benchmark_id_field
+        job = decontamination_job(texts, of_benchmark, ids, given.ngram, bounds, given.threshold, given.unknown, given.html)
+    notices = Notices(kind)
+    corpus = notices.source = open_corpus(given.corpus, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+    benchmarks = open_benchmark(given.benchmarks, of_benchmark is True, given.suffixes, notices, given.encoding)
+    listings = []
+    if given.hits is not None:
+        listings.append(Listing(given.hits, partial(open_list, given, columns), lambda found: found.hits.batches()))
+    with given.bars(corpus) as bars:
+        found = decontaminate_corpus(
+            corpus, benchmarks, job, given.resources(bars), given.output, given.force, listings=listings
+        )  # fmt: skip
+    notices.report(given)
+    kept = int(found.kept.sum())
+    summary = {
+        "rows": len(found.kept), "not_compared": found.not_compared, "short": found.short, "hits": len(found.hits.rows),
+        "ignored_ngrams": found.hits.ignored, "removed": len(found.kept) - kept, "kept": kept, "ngram": given.ngram,
+        "benchmarks": [one._asdict() for one in found.benchmarks],
+    }  # fmt: skip
+    for one in found.benchmarks:
+        if one.short + one.not_compared == one.rows:
+            given.note(f"{one.name}: no text has {given.ngram} words, so only texts of the same words hit it: lower --ngram")
+    given.result(summary)
+    if not (given.as_json or given.quiet):
+        _print_summary(summary, given)
+
+
+def _check_hits(given: Given, columns: tuple[str, ...]) -> None:
+    """Refuse --hits where it names a file that is written anyway, and names of columns that it does not have."""
+    if given.hits is None:
+        given.refuse("is for the columns of --hits", "names")
+        return
+    if given.output is not None and Path(given.hits).resolve().is_relative_to(Path(given.output).resolve()):
+        fail("--output and --hits name the same file, or --hits one in it")
+    with usage_errors():
+        renamed(columns, given.names)
+
+
+def _print_summary(summary: dict[str, Any], given: Given) -> None:
+    ngrams, rows = f"fewer than {given.ngram} words", max(summary["rows"], 1)
+    lines = [("rows", f"{summary['rows']:,}", "")]
+    if summary["not_compared"]:
+        what = "removed" if given.unknown == "drop" else "kept"
+        lines.append(("not compared", f"{summary['not_compared']:,}", f"null text or id, or no words; {what}"))
+    if summary["short"]:
+        lines.append(("short", f"{summary['short']:,}", f"{ngrams}: compared as whole texts"))
+    if given.ignore_common is not None:
+        lines.append(("common", f"{summary['ignored_ngrams']:,}", f"n-grams in more than {given.ignore_common:,} rows, ignored"))
+    where = "" if given.output is None else f"in {printable(given.output)}"
+    lines += [
+        ("removed", f"{summary['removed']:,}", f"{summary['removed'] / rows:.1%}"),
+        ("kept", f"{summary['kept']:,}", where),
+    ]  # fmt: skip
+    if given.output is None:
+        lines[-2:] = [("hits", f"{summary['hits']:,}", f"{summary['hits'] / rows:.1%}; --output writes the other rows")]
+    print_table("Rows with texts of the benchmark", ("", "", ""), lines, left=(0, 2))
+    table = [
+        (printable(one["name"]), *(f"{one[what]:,}" for what in ("rows", "not_compared", "short", "hit")),
+         f"{one['hit'] / max(one['rows'], 1):.1%}")
+        for one in summary["benchmarks"]
+    ]  # fmt: skip
+    print_table("\nBenchmark", ("", "rows", "no words", ngrams, "hit", ""), table, left=(0,))

@@ -1,0 +1,255 @@
+"""Decontamination of a corpus: rows that share runs of words with a benchmark, or are near one of its rows, are removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Flags, Words
+from fpstore.base.arguments import check_choice, check_number, check_whole
+from fpstore.base.arrays import lims_of
+from fpstore.base.resources import Resources
+from fpstore.base.threads import in_order
+from fpstore.base.width import Width
+from fpstore.disk.refusals import refusing
+from fpstore.disk.temporary import SpilledNumbers
+from fpstore.errors import InputError, counted
+from fpstore.hashing.fields import checked_fields
+from fpstore.hashing.html import extractor_of
+from fpstore.hashing.minhash import MinHash
+from fpstore.io.source import Batch, Projection, RowSource, some_ids
+from fpstore.jobs import UNKNOWN
+from fpstore.jobs.dedup import projection_of
+from fpstore.jobs.compared import decided
+from fpstore.jobs.given import GivenRows, SpooledIds
+from fpstore.jobs.hits import Bounds, Candidates, Hits
+from fpstore.jobs.joining import pairs_between
+from fpstore.jobs.ngrams import WAITING_BATCHES, Benchmark, Features, TextFeatures, known_hashes, read_benchmark
+from fpstore.jobs.outputs import Listing, Outputs
+from fpstore.jobs.pairs import design_between
+from fpstore.query.names import HeldIds, Names
+from fpstore.query.snapshot import slices
+
+USUAL_NGRAM = 13  # Brown et al., Language Models are Few-Shot Learners, 2020, appendix C
+ROW_WORDS = 4  # of a fingerprint by which near-duplicates are found
+
+
+class BenchmarkCounts(NamedTuple):
+    """What was found of an input of a benchmark.
+
+    Attributes
+    ----------
+    name : str
+        The path, or ``the table``.
+    rows : int
+        All rows of the input.
+    not_compared : int
+        Rows without a text that has words.
+    short : int
+        Rows with words, but fewer than an n-gram has: only a row of the corpus with the same words, and no others, hits them.
+    hit : int
+        Rows that a row of the corpus hits.
+    """
+
+    name: str
+    rows: int
+    not_compared: int
+    short: int
+    hit: int
+
+
+class Decontamination(NamedTuple):
+    """The result of :func:`fpstore.decontaminate`.
+
+    Attributes
+    ----------
+    kept : table or ndarray of int64
+        The rows that are kept: of a table of pyarrow, Polars or pandas another one; of files, the numbers of the rows, from 0
+        in the first file on.
+    hits : Hits
+        Which rows of the corpus hit which rows of the benchmark; ``to_arrow`` makes a table.
+    benchmarks : list of BenchmarkCounts
+        Named tuples, one for each input of the benchmark: its ``name``, and how many ``rows`` it has; how many of them are
+        ``not_compared``, for lack of words, or ``short``, with fewer words than an n-gram; and how many rows are ``hit``.
+    not_compared : int
+        Rows of the corpus that were not compared, because they have no text, no words or no id.
+    short : int
+        Rows of the corpus with words, but fewer than an n-gram has.
+    """
+
+    kept: Any
+    hits: Hits
+    benchmarks: list[BenchmarkCounts]
+    not_compared: int
+    short: int
+
+    def __repr__(self) -> str:
+        hit, rows = sum(one.hit for one in self.benchmarks), sum(one.rows for one in self.benchmarks)
+        of_corpus = f"{counted(len(self.kept), 'row')} kept, {len(self.hits.rows):,} with hits"
+        return f"<fpstore.Decontamination: {of_corpus}, {hit:,} of {counted(rows, 'row')} of the benchmark hit>"
+
+
+class DecontaminationJob(NamedTuple):
+    """How rows are compared with a benchmark: the columns of both, what texts are compared by, and what a hit is.
+
+    ``radius`` is that of near-duplicates. ``unknown`` says what becomes of a row that is not compared.
+    """
+
+    projection: Projection
+    benchmark: Projection
+    features: TextFeatures
+    extractor: str | None
+    bounds: Bounds
+    radius: int
+    unknown: str
+
+
+def decontamination_job(
+    text: Any, benchmark_text: Any, ids: tuple[str | None, str | None], ngram: int, bounds: Bounds, threshold: float | None,
+    unknown: str, html: bool | str,
+) -> DecontaminationJob:  # fmt: skip
+    """Return the job that the arguments of :func:`fpstore.decontaminate` ask for; InputError if one is wrong."""
+    names = [_columns(text, "text"), _columns(text if benchmark_text is None else benchmark_text, "benchmark_text")]
+    of_corpus, of_benchmark = (projection_of(Projection(id=id_), name, None) for id_, name in zip(ids, names, strict=True))
+    runs = MinHash(size=check_whole(ngram, 1, 255, "ngram"))
+    check_whole(bounds.least, 1, 2**63 - 1, "min_ngrams")
+    check_number(bounds.least_share, 0, 1, "min_share")
+    if bounds.most_rows is not None:
+        check_whole(bounds.most_rows, 1, 2**63 - 1, "ignore_common")
+    near = None if threshold is None else MinHash()
+    radius = 0 if near is None else near.radius(check_number(threshold, 0, 1, "threshold"))
+    features = TextFeatures(runs, near)
+    check_choice(unknown, UNKNOWN, "unknown")
+    return DecontaminationJob(
+        of_corpus, replace(of_benchmark, strict=True), features, extractor_of(html), bounds, radius, unknown
+    )
+
+
+def _columns(text: Any, what: str) -> Any:
+    """Return the column of texts, several columns, or True where files are texts."""
+    if text is None or text is False:
+        raise InputError("name the column of texts (text=, --text-field), or give text=True (--text): each file is a text")
+    if isinstance(text, Mapping):
+        raise InputError(f"{what}: the columns of n-grams have no weights: name them alone", got=text)
+    if text is True or isinstance(text, str):
+        return text
+    names = tuple(checked_fields(text))
+    return names if len(names) > 1 else names[0]
+
+
+def decontaminate_corpus(
+    corpus: RowSource, benchmarks: Sequence[tuple[str, RowSource]], job: DecontaminationJob, resources: Resources,
+    output: str | os.PathLike[str] | None, overwrite: bool, *, listings: Sequence[Listing] = (),
+) -> Decontamination:  # fmt: skip
+    """Find the rows of a corpus that hit a benchmark, copy the others, and list what else is asked for.
+
+    ``kept`` of the result has a flag for each row. Threads compare rows while others are read.
+    """
+    sources = [source for _, source in benchmarks]
+    for name, source in benchmarks:
+        if source is corpus or any(Path(a).samefile(b) for a in source.paths for b in corpus.paths):
+            raise InputError(f"{name}: is in the corpus and in the benchmark: every row of it would be removed")
+    outputs = Outputs(corpus, output, listings, overwrite, beside=sources)
+    with ExitStack() as stack:
+        outputs.open_lists(stack)
+        benchmark = read_benchmark(benchmarks, job.benchmark, job.features, resources)
+        find = partial(job.features.runs.ranks_among, known_hashes(benchmark))
+        rows = _Rows(job, corpus.label)
+        work = partial(job.features.of, find, job.extractor)
+        for batch, made in in_order(work, corpus.batches(job.projection), resources.threads, WAITING_BATCHES):
+            rows.add(batch, made)
+            resources.report("reading", rows.count)
+        compared, candidates = rows.finish(corpus.typed)
+        near = None if job.features.near is None else _near_duplicates(candidates, benchmark, job, resources)
+        hits = Hits(candidates, benchmark, job.bounds, near)
+        missing = rows.count - int(np.count_nonzero(compared))
+        kept = compared if job.unknown == "drop" else np.ones(rows.count, bool)
+        kept[hits.rows.view(np.int64)] = False
+        found = Decontamination(kept, hits, _counts(benchmark, job, hits), missing, rows.short)
+        outputs.write(found, kept, resources)
+    return found
+
+
+class _Rows:
+    """The rows of a corpus as they are read, of which those are kept in memory that may hit a benchmark."""
+
+    def __init__(self, job: DecontaminationJob, label: str) -> None:
+        self._job, self._label = job, label
+        self._compared, self._rows, self._sizes = list[Flags](), list[Words](), list[npt.NDArray[np.int64]]()
+        self._fingerprints, self._ids = list[Words](), SpooledIds()
+        self.count = self.short = 0
+        with refusing("a temporary file"):
+            self._ranks = SpilledNumbers(np.uint32)
+
+    def add(self, batch: Batch, found: Features) -> None:
+        """Take the next rows, and the n-grams of the benchmark that they have."""
+        ngrams, has_words = found.ngrams, found.ngrams.units > 0
+        compared = batch.flags.copy()
+        compared[batch.flags] = has_words
+        if self._job.unknown == "refuse" and not compared.all():
+            row = self.count + int(np.argmin(compared)) + 1
+            raise InputError(f"{self._label}: row {row} has no text with words, or no id")
+        self._compared.append(compared)
+        self.short += int(np.count_nonzero(has_words & (ngrams.units < self._job.features.runs.size)))
+        wanted = ngrams.sizes > 0
+        if self._job.features.near is not None:
+            wanted = has_words
+            self._fingerprints.append(found.fingerprints[wanted])
+        self._ids.add(some_ids(batch.ids, wanted))
+        self._rows.append((self.count + np.flatnonzero(batch.flags)[wanted]).astype(np.uint64))
+        self._sizes.append(ngrams.sizes[wanted])
+        with refusing("a temporary file"):
+            self._ranks.append(ngrams.features)
+        self.count += len(compared)
+
+    def finish(self, typed: bool) -> tuple[Flags, Candidates]:
+        """Return which rows are compared, and those that may hit the benchmark; ``typed``: strings are no integers."""
+        if not self.count:
+            raise InputError(f"{self._label}: no rows")
+        self._ids.finish()
+        with refusing("a temporary file"):
+            ranks = self._ranks.finish()
+        rows = np.concatenate(self._rows)
+        names: Names = self._ids if typed else decided(self._ids)
+        ids = HeldIds(rows) if self._job.projection.id is None else names, np.arange(len(rows), dtype=np.uint64)
+        fingerprints = np.concatenate([np.empty((0, ROW_WORDS), np.uint64), *self._fingerprints])
+        return np.concatenate(self._compared), Candidates(rows, lims_of(np.concatenate(self._sizes)), ranks, ids, fingerprints)
+
+
+def _near_duplicates(
+    candidates: Candidates, benchmark: Benchmark, job: DecontaminationJob, resources: Resources
+) -> npt.NDArray[np.int64]:
+    """Return the pairs of candidates and rows of a benchmark within the radius, as `Hits` takes them."""
+    assert job.features.near is not None
+    width, count = Width(job.features.near.width), len(benchmark.units)
+    worded = np.flatnonzero(benchmark.units)
+    theirs = GivenRows(benchmark.fingerprints[worded], HeldIds(worded.astype(np.uint64)), width)
+    ours = GivenRows(candidates.fingerprints, HeldIds(candidates.rows), width)
+    design = design_between(len(ours.rows), theirs.rows, job.radius, width, ours.rows)
+    keys = [np.empty(0, np.int64)]
+    for found in pairs_between(theirs.rows, ours.rows, design, resources) if len(ours.rows) else ():
+        (lims, numbers), (lims_there, numbers_there) = ours.stored_id_numbers(found.b), theirs.stored_id_numbers(found.a)
+        sizes, sizes_there = np.diff(lims), np.diff(lims_there)
+        pair = np.repeat(np.arange(len(sizes)), sizes)  # of each candidate
+        of_benchmark = worded[slices(numbers_there, lims_there[:-1][pair], sizes_there[pair]).view(np.int64)]
+        keys.append(np.repeat(numbers.view(np.int64), sizes_there[pair]) * count + of_benchmark)
+    return np.sort(np.concatenate(keys))
+
+
+def _counts(benchmark: Benchmark, job: DecontaminationJob, hits: Hits) -> list[BenchmarkCounts]:
+    found = []
+    ends = benchmark.ends.tolist()
+    for name, (start, end), hit in zip(benchmark.names, pairwise(ends), hits.hits_of_inputs(), strict=True):
+        units = benchmark.units[start:end]
+        missing, short = int(np.count_nonzero(units == 0)), int(np.count_nonzero(units < job.features.runs.size))
+        found.append(BenchmarkCounts(name, end - start, missing, short - missing, hit))
+    return found

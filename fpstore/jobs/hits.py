@@ -1,0 +1,175 @@
+"""Which rows of a corpus hit which rows of a benchmark: by n-grams that both have, or as near-duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Counts, Flags, Lims, Words
+from fpstore.base.arrays import lims_of, spans
+from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs.ngrams import Benchmark
+from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
+from fpstore.query.snapshot import slices
+
+HIT_COLUMNS = ("row", "id", "benchmark", "benchmark_row", "benchmark_id", "shared", "share")
+NEAR_COLUMNS = (*HIT_COLUMNS, "distance")
+PIECE = 1 << 20  # n-grams, or pairs of an n-gram of a row and a row of the benchmark that has it, that are looked at together
+
+
+class Bounds(NamedTuple):
+    """What a hit by n-grams is: at least so many, and at least this share of those of the row of the benchmark.
+
+    ``most_rows``: n-grams in more rows of the corpus do not count.
+    """
+
+    least: int = 1
+    least_share: float = 0.0
+    most_rows: int | None = None
+
+
+class Candidates(NamedTuple):
+    """Rows of a corpus that may hit a benchmark, in their order; row i of them has the n-grams ``ranks[lims[i]:lims[i + 1]]``."""
+
+    rows: Words
+    lims: Lims
+    ranks: Counts
+    ids: tuple[Names, Words]
+    fingerprints: Words
+
+
+class _Pairs(NamedTuple):
+    candidates: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]  # of the benchmark
+    shared: npt.NDArray[np.int64]
+
+
+class Hits(Tabular):
+    """The rows of a corpus that hit rows of a benchmark: a pair of each, in the order of the rows.
+
+    Attributes
+    ----------
+    rows : ndarray of uint64, shape (n,)
+        The numbers of the rows of the corpus that hit the benchmark, from 0 over all files.
+    ignored : int
+        The n-grams that did not count, because too many rows of the corpus have them.
+    """
+
+    def __init__(self, candidates: Candidates, benchmark: Benchmark, bounds: Bounds, near: npt.NDArray[np.int64] | None) -> None:
+        """Take near-duplicates as numbers of candidates times the rows of the benchmark, plus a row of it, ascending."""
+        self._candidates, self._benchmark, self._bounds, self._is_near = candidates, benchmark, bounds, near is not None
+        self._near = np.empty(0, np.int64) if near is None else near
+        self._count = len(benchmark.units)
+        self._common: Flags | None = None
+        if bounds.most_rows is not None:
+            rows_with = np.zeros(len(benchmark.hashes), np.int64)
+            for _, _, ranks in self._ngrams():
+                rows_with += np.bincount(ranks, minlength=len(rows_with))
+            self._common = rows_with > bounds.most_rows
+        self.ignored = 0 if self._common is None else int(np.count_nonzero(self._common))
+        hitting, self._is_hit = self._found()
+        self.rows = candidates.rows[hitting]
+
+    def held(self) -> Hits:
+        """Return the same with all ids and n-grams in memory."""
+        new, given, (names, places) = copy(self), self._candidates, self._benchmark.ids
+        ids = HeldIds(names_of(*given.ids)), np.arange(len(given.rows), dtype=np.uint64)
+        new._candidates = given._replace(ranks=np.array(given.ranks), ids=ids)
+        every = np.arange(int(places.max()) + 1, dtype=np.uint64)
+        new._benchmark = self._benchmark._replace(ids=(HeldIds(names_of(names, every)), places))
+        return new
+
+    def hits_of_inputs(self) -> list[int]:
+        """Return how many rows of each input of the benchmark are hit."""
+        ends = self._benchmark.ends.tolist()
+        return [int(np.count_nonzero(self._is_hit[a:b])) for a, b in pairwise(ends)]
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Yield the columns of ``to_arrow``, at most 65,536 rows at once."""
+        none = np.empty(0, np.int64)
+        yield from self._columns(_Pairs(none, none, none))
+        for pairs in self._pairs():
+            yield from self._columns(pairs)
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return a ``pyarrow.Table`` with a row for each row of the corpus and row of the benchmark that it hits.
+
+        ``row`` and ``id`` are those of the corpus; ``benchmark`` (string) is the name of the input, ``benchmark_row`` the number
+        of the row in it, ``benchmark_id`` its id; ``shared`` counts the different n-grams that both rows have, and ``share`` is
+        that number divided by the n-grams of the row of the benchmark, rounded to six digits. With a threshold for
+        near-duplicates, ``distance`` is the one of the fingerprints, in bits. Ids are row numbers where no column was named.
+        ``names`` has other names for columns.
+        """
+        return arrow_table(self.batches(), names)
+
+    def __repr__(self) -> str:
+        return f"<fpstore.Hits of {len(self.rows):,} rows>"
+
+    def _ngrams(self) -> Iterator[tuple[slice, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        """Yield successive candidates, and their n-grams that count: the number of the candidate, and the rank."""
+        lims = self._candidates.lims
+        for part in spans(lims, PIECE):
+            owners = np.repeat(np.arange(part.start, part.stop), np.diff(lims[part.start : part.stop + 1]))
+            ranks = self._candidates.ranks[lims[part.start] : lims[part.stop]].astype(np.int64)
+            if self._common is not None:
+                counted = ~self._common[ranks]
+                owners, ranks = owners[counted], ranks[counted]
+            yield part, owners, ranks
+
+    def _found(self) -> tuple[Flags, Flags]:
+        """Return which candidates hit the benchmark, and which of its rows are hit."""
+        hitting, hit = np.zeros(len(self._candidates.rows), bool), np.zeros(self._count, bool)
+        if self._bounds.least > 1 or self._bounds.least_share > 0:
+            for pairs in self._pairs():
+                hitting[pairs.candidates] = hit[pairs.rows] = True
+            return hitting, hit
+        used = np.zeros(len(self._benchmark.hashes), bool)  # pairs may be many more, where many rows have an n-gram
+        for _, owners, ranks in self._ngrams():
+            hitting[owners] = used[ranks] = True
+        hit[self._benchmark.rows[np.repeat(used, np.diff(self._benchmark.lims))].view(np.int64)] = True
+        hitting[self._near // self._count] = hit[self._near % self._count] = True
+        return hitting, hit
+
+    def _pairs(self) -> Iterator[_Pairs]:
+        """Yield the hits, in the order of the candidates and of the rows of the benchmark."""
+        lims = self._benchmark.lims
+        for part, owners, ranks in self._ngrams():
+            sizes = np.diff(lims)[ranks]
+            rows_of_owners = np.bincount(owners - part.start, sizes, part.stop - part.start).astype(np.int64)
+            for some in spans(lims_of(rows_of_owners), PIECE):
+                first, last = part.start + some.start, part.start + some.stop
+                here = slice(*np.searchsorted(owners, (first, last)).tolist())
+                rows = slices(self._benchmark.rows, lims[ranks[here]], sizes[here]).view(np.int64)
+                yield self._counted(np.repeat(owners[here], sizes[here]) * self._count + rows, first, last)
+
+    def _counted(self, keys: npt.NDArray[np.int64], first: int, last: int) -> _Pairs:
+        """Return the hits of successive candidates; there is a key, as of near-duplicates, for each n-gram of a pair."""
+        near = self._near[slice(*np.searchsorted(self._near, (first * self._count, last * self._count)).tolist())]
+        keys, shared = np.unique(np.concatenate([keys, near]), return_counts=True)
+        are_near = np.searchsorted(keys, near)
+        shared[are_near] -= 1
+        sizes = self._benchmark.sizes[keys % self._count]
+        enough = (shared >= self._bounds.least) & (shared / sizes >= self._bounds.least_share)
+        enough[are_near] = True
+        return _Pairs(keys[enough] // self._count, keys[enough] % self._count, shared[enough])
+
+    def _columns(self, pairs: _Pairs) -> Iterator[dict[str, Any]]:
+        benchmark, (names, numbers), (names_there, places) = self._benchmark, self._candidates.ids, self._benchmark.ids
+        columns = [(names, numbers[pairs.candidates]), (names_there, places[pairs.rows])]
+        for some, (ids, ids_there) in names_in_slices(columns):
+            candidates, rows, shared = pairs.candidates[some], pairs.rows[some], pairs.shared[some]
+            inputs = np.searchsorted(benchmark.ends, rows, side="right") - 1
+            found = {
+                "row": self._candidates.rows[candidates], "id": ids, "benchmark": [benchmark.names[n] for n in inputs.tolist()],
+                "benchmark_row": (rows - benchmark.ends[inputs]).astype(np.uint64), "benchmark_id": ids_there,
+                "shared": shared.astype(np.uint64), "share": np.round(shared / benchmark.sizes[rows], 6),
+            }  # fmt: skip
+            if self._is_near:
+                differing = self._candidates.fingerprints[candidates] ^ benchmark.fingerprints[rows]
+                found["distance"] = np.bitwise_count(differing).sum(1, dtype=np.uint64)
+            yield found

@@ -1,0 +1,54 @@
+"""Whole hashes of features, and their ranks among known ones, against NumPy."""
+
+import numpy as np
+import pytest
+import xxhash
+
+from fpstore import MinHash, SimHash, _kernel
+from fpstore.base.width import Width
+from fpstore.hashing.features import rows_of
+
+
+@pytest.mark.parametrize("shingle", ["words", "chars"])
+def test_hashes_are_those_of_the_features(shingle):
+    rng = np.random.default_rng(4)
+    words = ["a", "bc", "\u4e2d\u6587", "e\u0301", "\u03a3", "x" * 40, "Stra\u00dfe"]
+    texts = [" ".join(rng.choice(words, int(rng.integers(0, 12)))) for _ in range(60)] + ["", "?", "\n"]
+    for size in (1, 2, 3, 13):
+        maker = MinHash(size=size, shingle=shingle)
+        found, at = maker.whole_hashes(texts), 0
+        for text, count, units in zip(texts, found.sizes, found.units, strict=True):
+            pieces = list(maker.features(text))
+            assert found.features[at : at + count].tolist() == sorted(rows_of(pieces, "xxh64", 0, Width(64)).tolist())
+            at += count
+            form = maker._form.of(text)
+            assert units == min(len(form.split()) if shingle == "words" else len(form), size)
+        assert at == len(found.features)
+    (one,) = SimHash().whole_hashes(["abc"]).features.tolist()
+    assert one == xxhash.xxh64_intdigest(b"abc")
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 31, 32, 33, 64, 1000, 70000])
+def test_ranks_are_places_among_known_hashes(count):
+    rng = np.random.default_rng(count)
+    texts = [" ".join(f"w{n}" for n in rng.integers(0, 3000, 200)) for _ in range(40)] + [""]
+    maker = MinHash(size=1)
+    found = maker.whole_hashes(texts)
+    every = np.unique(found.features)
+    some = rng.choice(every, min(count, len(every)) // 2, replace=False)
+    edges = np.array([0, 2**64 - 1, *(some[:5] ^ np.uint64(1))], np.uint64)
+    known = np.unique(np.concatenate([some, edges, rng.integers(0, 2**64, count, dtype=np.uint64)]))[:count]
+    ranks = maker.ranks_among(_kernel.KnownHashes(known), texts)
+    at = np.searchsorted(known, found.features)
+    there = np.array([k < len(known) and known[k] == h for k, h in zip(at.tolist(), found.features, strict=True)], bool)
+    lists = np.repeat(np.arange(len(texts)), found.sizes)
+    assert ranks.features.tolist() == at[there].tolist()
+    assert ranks.sizes.tolist() == np.bincount(lists[there], minlength=len(texts)).tolist()
+    assert ranks.units.tolist() == [1] * 40 + [0]
+    assert not count or there.any() or count < 8
+
+
+def test_hashes_that_do_not_ascend_are_refused():
+    for wrong in ([2, 1], [3, 3]):
+        with pytest.raises(ValueError, match="hashes ascend"):
+            _kernel.KnownHashes(np.array(wrong, np.uint64))

@@ -45,7 +45,7 @@ class KnownRanks {
  public:
   explicit KnownRanks(const HashRanks& known) : known_(known) {}
   void operator()(uint64_t h, std::vector<uint32_t>* out) {
-    known_.prefetch(h);
+    known_.fetch(h);
     waiting_[count_++] = h;
     if (count_ == kWaiting) rest(out);
   }

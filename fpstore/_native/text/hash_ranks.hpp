@@ -1,9 +1,9 @@
 // The ranks of some hashes, for many look-ups of which few find one.
 #pragma once
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <vector>
+
+#include "format/common.hpp"
 
 namespace fpstore {
 
@@ -32,7 +32,7 @@ class HashRanks {
   size_t size() const { return count_; }
 
   // Asks for the memory that of() reads for most hashes.
-  void prefetch(uint64_t hash) const { __builtin_prefetch(&filter_[(hash >> filter_shift_) / 64]); }
+  void fetch(uint64_t hash) const { fetch_line(&filter_[(hash >> filter_shift_) / 64]); }
 
   // How many hashes are less, if it is one of them; otherwise size().
   size_t of(uint64_t hash) const {

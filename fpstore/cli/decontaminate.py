@@ -62,7 +62,7 @@ from fpstore.jobs.outputs import Listing
     *options.LIMITS, *options.RESULT,
 )  # fmt: skip
 def decontaminate(given: Given) -> None:
-    """Remove the rows of a corpus that have texts of a benchmark in them.
+    """Remove rows that contain texts of a benchmark.
 
     A row is removed if it shares an n-gram with a row of a benchmark: --ngram words in a row, wherever in the text, without
     regard to case, punctuation and line breaks. CORPUS is a Parquet, JSON lines, CSV or TSV file with a header, or a folder of

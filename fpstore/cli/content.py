@@ -171,7 +171,7 @@ def known_kind(given: Given, store: Store) -> tuple[str, Any, Any]:
 
     The last two are None for fingerprints, and the columns also for files.
     """
-    if has_fingerprints(given, store) and given.text_field is None:
+    if given.text_field is None and has_fingerprints(given, store):
         return FINGERPRINTS, None, None
     if store.fingerprinter is None:
         made = f"this store does not know how its fingerprints were made, so it takes no {ROWS}"
@@ -304,7 +304,7 @@ def open_inputs(
 
     --text-field names the columns of texts by default.
     """
-    makes = {"suffixes": given.suffixes, "threads": given.threads}
+    makes = {"suffixes": getattr(given, "suffixes", None), "threads": given.threads}
     if kind == FINGERPRINTS:
         return open_fingerprints(given, paths, maker, **more)
     if kind == PICTURES:

@@ -16,7 +16,7 @@ from fpstore import Pairs, Store
 from fpstore.base.arguments import printable
 from fpstore.base.width import WIDTHS, Width, check_width
 from fpstore.cli import content, options
-from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
+from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option
 from fpstore.cli.output import print_table, shown_ids
 from fpstore.cli.signals import going_on
@@ -178,34 +178,53 @@ def cluster(given: Given) -> None:
     )
 
 
-@verb(options.STORE, argument("other", "OTHER"), options.PAIR_RADIUS, *options.ROW_OPTIONS, *JOB)
+@verb(
+    options.STORE, argument("other", "OTHER"), options.PAIR_RADIUS, content.TEXT_FIELD, options.ENCODING, *options.ROW_OPTIONS,
+    *JOB,
+)  # fmt: skip
 def join(given: Given) -> None:
     """Find all pairs of two stores.
 
-    OTHER is another store, or a file of fingerprints as fpstore build takes them. Writes a line `a b distance id_a id_b` per
-    pair of ids, where a is in STORE, and b in OTHER. Fingerprints that both have are pairs of distance 0. So a join finds the
+    OTHER is another store, or a file of fingerprints as fpstore build takes them. With --text-field it is a file of rows with
+    texts, and the store knows how to make their fingerprints. Writes a line `a b distance id_a id_b` per pair of ids, where a is
+    in STORE, and b in OTHER. Fingerprints that both have are pairs of distance 0. So a join finds the
     documents of a training set that are near documents of a benchmark; fpstore delete removes them.
 
     $ fpstore join crawl.fps monday.fps --radius 2
     $ fpstore join crawl.fps new.tsv --rename a=stored --rename b=new --output pairs.jsonl --resume
     $ fpstore join crawl.fps hashes.csv --format csv --fingerprint-field hash --id-field url --decimal --signed
+    $ fpstore join notes.fps corpus.parquet --text-field text --id-field id --radius 6
+    $ fpstore join notes.fps questions.jsonl --text-field question --encoding utf-8
     """
+    notices = Notices(ROWS)
     with ExitStack() as stack:
         opened = stack.enter_context(fpstore.open(given.store))
         theirs: Store | Reader
         if is_store(Path(given.other)):
-            given.refuse("is for files, and OTHER is a store", "format", *content.OF_FINGERPRINTS, "id_field", "id_type")
+            of_files = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type", "text_field", "encoding")
+            given.refuse("is for files, and OTHER is a store", *of_files)
             theirs = stack.enter_context(fpstore.open(given.other))
             if None not in (opened.fingerprinter, theirs.fingerprinter) and opened.fingerprinter != theirs.fingerprinter:
                 both = f"{given.store} and {given.other}"
                 given.note(f"{both}: their fingerprints were made in different ways, so distances may mean nothing")
         else:
-            theirs = content.open_fingerprints(given, given.other, Width(opened.width, stored=True))
+            theirs = _other_rows(given, opened, notices)
         bars = stack.enter_context(given.bars())
         job = join_job(opened, theirs, given.radius, None, given.resources(bars))
         with _written(given, job, PAIR_COLUMNS, opened.width) as (batches, writer):
             found = sum(_write_pairs(batches, writer))
+    notices.report(given)
     given.note(counted(found, "pair") + " of fingerprints")
+
+
+def _other_rows(given: Given, store: Store, notices: Notices) -> Reader:
+    """Return the reader of fingerprints, or of texts, of which the store knows how to make them."""
+    content.refuse_foreign(given, FINGERPRINTS if given.text_field is None else ROWS)
+    if given.text_field is None:
+        return content.open_fingerprints(given, given.other, Width(store.width, stored=True))
+    kind, maker, columns = content.known_kind(given, store)
+    found: Reader = content.open_inputs(given, kind, given.other, maker, notices, columns)
+    return found
 
 
 def _last(context: click.Context, _: click.Parameter, output: str) -> str:

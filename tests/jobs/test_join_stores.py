@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from column_sets import KINDS, as_given, make_set
-from commandline import failure, fine, run
+from commandline import TEXT, failure, fine, run
 from speeds import crossed, slow
 
 import fpstore
+from fpstore import MinHash
 from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader
@@ -140,6 +141,31 @@ def test_command_line(folder: Path) -> None:
     assert "is for files, and OTHER is a store" in run("join", "crawl.fps", "monday.fps", "--decimal").stderr
     assert "no such file" in failure("join", "crawl.fps", "nothing.tsv")
     assert run("join", "crawl.fps", "monday.fps").stderr.endswith("pairs of fingerprints\n")
+
+
+def test_texts_are_hashed_as_the_store_hashes_them(folder: Path) -> None:
+    fine("build", "pages.fps", "corpus.parquet", "--text-field", "text", "--id-field", "id", "--method", "minhash", "--quiet")
+    rows = [
+        {"title": t, "body": b} for t, b in ((TEXT, "other"), ("none of it", None), ("?", TEXT + "and one ending"), (None, TEXT))
+    ]
+    Path("texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    maker, stored = MinHash(), pq.read_table("corpus.parquet")
+    for column in ("title", "body"):
+        known = [(n, row[column]) for n, row in enumerate(rows) if row[column] not in (None, "?")]
+        wanted = {
+            (key, n, int(np.bitwise_count(np.bitwise_xor(*maker.fingerprints([text, other]))).sum()))
+            for key, text in zip(*(stored[name].to_pylist() for name in ("id", "text")), strict=True) for n, other in known
+        }  # fmt: skip
+        result = run("join", "pages.fps", "texts.jsonl", "--text-field", column, "--radius", 50, "--json")
+        got = [json.loads(line) for line in result.stdout.splitlines()]
+        assert {(row["id_a"], row["id_b"], row["distance"]) for row in got} == {one for one in wanted if one[2] <= 50} != set()
+        assert result.stderr.count("1 row left out") == (2 if column == "title" else 1)
+    assert "takes no columns of texts" in failure("join", "crawl.fps", "texts.jsonl", "--text-field", "title")
+    assert "--decimal is for fingerprints" in failure(
+        "join", "pages.fps", "texts.jsonl", "--text-field", "title", "--decimal", code=2
+    )
+    assert "is for files, and OTHER is a store" in failure("join", "pages.fps", "pages.fps", "--text-field", "title", code=2)
+    assert "--encoding is for" in failure("join", "crawl.fps", "new.tsv", "--encoding", "utf-8", code=2)
 
 
 def wanted_rows(held, radius):

@@ -290,10 +290,11 @@ def dedup(given: Given) -> None:
     """Remove the near-duplicates from a corpus.
 
     Of each cluster of near-duplicates one row is kept. Reads Parquet, JSON lines, CSV or TSV files with a header, and folders
-    of such files, all with the same columns. Writes the kept rows to OUTPUT, in the same format and order, with all columns.
-    Of several files or a folder, if OUTPUT has no extension of a format, it is a new folder for files of the same names. With
-    --text, copies files to the folder OUTPUT. Then prints what was found, with --quiet only as --json. Rows may share an id:
-    each row is a document. A null score is below all others; NaN is an error that names the row.
+    of such files, all with the same columns. Writes the kept rows to OUTPUT, in the same order, with all columns. OUTPUT has the
+    extension of the inputs, or .jsonl or .parquet: the rows are converted then. Of several files or a folder, if OUTPUT has no
+    extension of a format, it is a new folder for files of the same names. With --text, copies files to the folder OUTPUT. Then
+    prints what was found, with --quiet only as --json. Rows may share an id: each row is a document. A null score is below all
+    others; NaN is an error that names the row.
 
     A row whose text has no words, or whose text, fingerprint or id is null, is not compared. It is kept, unless you say
     --unknown drop; "not compared" of what is printed, in JSON "not_compared", counts such rows.
@@ -301,6 +302,7 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
+    $ fpstore dedup corpus.parquet clean.jsonl --text-field text
     $ fpstore dedup shards clean-shards --text-field text --threads 2
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy

@@ -143,6 +143,14 @@ class DelimitedText(LineParser):
             columns[name] = [cell or None for cell in columns[name]]
         return batch_of_values(columns, projection, rule, wrong, typed=False)
 
+    def fields(self, row: Row) -> dict[str, Any]:
+        """Return the cells of a row, by the names in the header; InputError if two have one name."""
+        names = [] if self.header is None else self.header.cells
+        fields = dict(zip(names, row.cells, strict=False))
+        if len(fields) < len(names):
+            raise InputError(f"two columns have one name: {', '.join(map(show, names))}")
+        return fields
+
     def _other_cells(self, cells: Sequence[str]) -> str:
         if self._loose is None:
             quoted = self._dialect == "tsv" and any(cell.startswith('"') for cell in cells)

@@ -67,6 +67,10 @@ class LineParser(ABC):
     def batch(self, rows: list[Row], projection: Projection, rule: IdRule | None) -> Batch:
         """Return the columns of some rows."""
 
+    @abstractmethod
+    def fields(self, row: Row) -> dict[str, Any]:
+        """Return all fields of a row; in delimited text, all are strings."""
+
     def wrong(self, lines: Sequence[int]) -> Wrong:
         """Return what makes the errors of rows that begin in some lines."""
         return lambda place, message: at(self.name, lines[place], message)
@@ -123,15 +127,19 @@ class LineRows(RowFiles):
         self.check_unchanged()
         with Sink(target) as sink:
             sink.write(self._head)
-            for file in self.files:
-                parser = self._parser(file.name)
-                for block, first in self._blocks(file, parser):
-                    rows = list(parser.rows(block, first))
-                    some = compress(rows, row_flags.take(len(rows)).tolist())
-                    sink.write(b"".join([row.raw + parser.end for row in some]))
-            row_flags.finish()
+            for parser, rows in self.kept_rows(row_flags):
+                sink.write(b"".join([row.raw + parser.end for row in rows]))
             self.check_unchanged()
             sink.commit(complete)
+
+    def kept_rows(self, flags: RowFlags) -> Iterator[tuple[LineParser, list[Row]]]:
+        """Yield the rows whose flags are set, some at a time, with the parser of their file."""
+        for file in self.files:
+            parser = self._parser(file.name)
+            for block, first in self._blocks(file, parser):
+                rows = list(parser.rows(block, first))
+                yield parser, list(compress(rows, flags.take(len(rows)).tolist()))
+        flags.finish()
 
     def _blocks(self, file: InputFile, parser: LineParser, projection: Projection | None = None) -> Iterator[tuple[bytes, int]]:
         """Yield whole rows in UTF-8 below the header, which is checked, and the number of the first line."""
@@ -274,6 +282,10 @@ class JsonLines(LineParser):
             with located(self.name, row.line):
                 objects.append(_object(row.raw, exactly=projection.score is not None))
         return self._batch(objects, [row.line for row in rows], projection, rule)
+
+    def fields(self, row: Row) -> dict[str, Any]:
+        """Return the object of a row."""
+        return _object(row.raw, exactly=False)
 
     def _batch(self, rows: list[Any], lines: Sequence[int], projection: Projection, rule: IdRule | None) -> Batch:
         wrong, texts = self.wrong(lines), projection.texts

@@ -89,7 +89,7 @@ class ParquetRows(RowFiles):
     def __init__(self, paths: Sequence[str], again: bool = False) -> None:
         super().__init__(paths, again)
         self._arrow = import_pyarrow(self.names[0])
-        self._schema: Any = None
+        self.schema: Any = None
         self._compression = "snappy"
         makers: list[Any] = []
         for file in self.files:
@@ -99,11 +99,11 @@ class ParquetRows(RowFiles):
                 schema, metadata = parquet.schema_arrow, parquet.metadata
                 makers.append(_fingerprinter_of(schema))
                 self.rows_of_files.append(int(metadata.num_rows))
-                if self._schema is None:
-                    self._schema = schema
+                if self.schema is None:
+                    self.schema = schema
                     if metadata.num_row_groups and metadata.num_columns:
                         self._compression = metadata.row_group(0).column(0).compression
-            if not schema.equals(self._schema):
+            if not schema.equals(self.schema):
                 raise at(file.name, None, f"has another schema than {self.files[0].name}")
         self.rows = sum(self.rows_of_files)
         self.fingerprinter = makers[0] if makers.count(makers[0]) == len(makers) else None
@@ -115,14 +115,14 @@ class ParquetRows(RowFiles):
     def resolved(self, projection: Projection) -> Projection:
         """Return the columns that the files have; InputError for one that is missing, or has a type that it cannot have."""
         if projection.optional_id:
-            projection = replace(projection, id=projection.id if projection.id in self._schema.names else None, optional_id=False)
+            projection = replace(projection, id=projection.id if projection.id in self.schema.names else None, optional_id=False)
         self._columns(projection)
         return projection
 
     def batches(self, projection: Projection, rule: IdRule | None = None, skipped: int = 0) -> Iterator[Batch]:
         """Yield batches of rows in the order of the files."""
         columns = self._columns(projection)
-        for name, done, batch in self._batches(projection.names, skipped):
+        for name, done, batch in self.record_batches(projection.names, skipped):
             for start, some in in_pieces(batch, PART_BYTES):
                 with self._errors(name):
                     rows = columns.rows(some, name, done + start, rule)
@@ -133,16 +133,16 @@ class ParquetRows(RowFiles):
         self.check_unchanged()
         with Sink(target) as sink, sink.errors():
             codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
-            batches = (batch for _, _, batch in self._batches(None))
-            _copy_rows(self._arrow, batches, self._schema, RowFlags(flags, progress), sink, codec)
+            batches = (batch for _, _, batch in self.record_batches())
+            _copy_rows(self._arrow, batches, self.schema, RowFlags(flags, progress), sink, codec)
             self.check_unchanged()
             sink.commit(complete)
 
     def _columns(self, projection: Projection) -> ArrowColumns:
         with located(self.names[0]):
-            return ArrowColumns(without_views(self._schema), projection)
+            return ArrowColumns(without_views(self.schema), projection)
 
-    def _batches(self, names: list[str] | None, skipped: int = 0) -> Iterator[tuple[str, int, Any]]:
+    def record_batches(self, names: list[str] | None = None, skipped: int = 0) -> Iterator[tuple[str, int, Any]]:
         """Yield the name of a file, the number of rows of it before a batch, and the batch; not some rows at the beginning."""
         self.bytes_done = before = 0
         skip = Skip(skipped)
@@ -223,6 +223,19 @@ class TableRows(RowSource):
             _copy_rows(self._arrow, stream, writable(stream.schema), RowFlags(flags, progress), sink)
             sink.commit(complete)
 
+    @property
+    def schema(self) -> Any:
+        """The schema of a table that is read again."""
+        return self._table.schema
+
+    def record_batches(self) -> Iterator[tuple[str, int, Any]]:
+        """Yield the name of the table, the number of rows before a batch, and the batch."""
+        done = 0
+        with self._stream() as stream:
+            for batch in stream:
+                yield self.names[0], done, batch
+                done += batch.num_rows
+
     def check_unchanged(self) -> None:
         """Do nothing: a table in memory does not change."""
 
@@ -296,13 +309,23 @@ class RowGroups:
 def _copy_rows(arrow: Any, batches: Iterable[Any], schema: Any, flags: RowFlags, sink: Sink, compression: str = "snappy") -> None:
     """Write the rows of record batches whose flags are set as a Parquet file of a schema."""
     plain = without_views(schema)
+
+    def kept() -> Iterator[Any]:
+        for batch in batches:
+            for _, some in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
+                yield some.cast(plain).cast(schema)
+        flags.finish()
+
+    write_batches(arrow, kept(), schema, sink, compression)
+
+
+def write_batches(arrow: Any, batches: Iterable[Any], schema: Any, sink: Sink, compression: str = "snappy") -> None:
+    """Write record batches as a Parquet file of a schema."""
     writer = arrow.parquet.ParquetWriter(sink.file, schema, compression=compression, write_batch_size=PAGE_STEP)
     try:
         groups = RowGroups(arrow, writer, schema, COPIED_BYTES)
         for batch in batches:
-            for _, some in in_pieces(flagged_rows(batch, flags.take(batch.num_rows)), BATCH_BYTES):
-                groups.add(some.cast(plain).cast(schema))
-        flags.finish()
+            groups.add(batch)
         groups.flush()
     finally:
         writer.close()

@@ -14,6 +14,7 @@ from fpstore.base.arguments import check_path, printable
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
+from fpstore.io.converted import TARGETS, check_conversion, copy_converted
 from fpstore.io.files import PACKED
 from fpstore.io.shards import Shards, copy_shards, places_of_shards
 from fpstore.io.source import SUFFIXES, RowSource
@@ -61,11 +62,13 @@ def check_output(
         _check_folder(path, corpus, inputs, overwrite and shards, made)
     elif path.exists() and not (made or overwrite):
         raise StoreExistsError(f"{printable(output)} exists: overwrite=True (--force) replaces it", path=path)
-    if of_rows and not shards and corpus.suffix is not None and path.suffix.lower() != corpus.suffix:
-        raise InputError(
-            f"{printable(output)}: rows are written as they were read: name a {corpus.suffix} file, or for many files a folder",
-            path=path,
-        )
+    if of_rows and not shards and corpus.suffix is not None:
+        suffix, known = path.suffix.lower(), TARGETS[corpus.suffix]
+        if suffix not in known:
+            names = " or ".join(known)
+            advice = f"rows of {corpus.suffix} are written as {names}, and those of many files to a folder"
+            raise InputError(f"{printable(output)}: {advice}", path=path)
+        check_conversion(corpus, suffix)
     if not path.parent.is_dir():
         raise StorageError(f"{printable(path.parent)}: no such folder", path=path)
     return path
@@ -147,5 +150,7 @@ class Outputs:
             complete(self.target)  # a run that was killed has copied the rows
         elif self._to_shards and isinstance(self._corpus, Shards):
             copy_shards(self._corpus, kept, self.target, resources, complete)
+        elif self._corpus.suffix not in (None, self.target.suffix.lower()):
+            copy_converted(self._corpus, kept, self.target, resources.progress, complete)
         else:
             self._corpus.copy(kept, self.target, resources.progress, complete)

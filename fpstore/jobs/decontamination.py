@@ -155,7 +155,9 @@ def decontaminate_corpus(
     ``kept`` of the result has a flag for each row. Threads compare rows while others are read.
     """
     sources = [source for _, source in benchmarks]
+    corpus.resolved(job.projection)  # an error comes before the work
     for name, source in benchmarks:
+        source.resolved(job.benchmark)
         if source is corpus or any(Path(a).samefile(b) for a in source.paths for b in corpus.paths):
             raise InputError(f"{name}: is in the corpus and in the benchmark: every row of it would be removed")
     outputs = Outputs(corpus, output, listings, overwrite, beside=sources)

@@ -67,11 +67,6 @@ class Benchmark(NamedTuple):
     ids: tuple[Names, Words]  # and which of them each row has
     fingerprints: Words  # of each row
 
-    @property
-    def inputs(self) -> npt.NDArray[np.intp]:
-        """The number of the input of each row."""
-        return np.repeat(np.arange(len(self.names)), np.diff(self.ends))
-
 
 def read_benchmark(
     sources: Sequence[tuple[str, RowSource]], projection: Projection, features: TextFeatures, resources: Resources
@@ -91,19 +86,19 @@ def read_benchmark(
         ends.append(ends[-1] + rows)
     ids.finish()
     known = np.concatenate(flags)
-    units, sizes, places = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64), np.cumsum(known) - 1
+    units, sizes = np.zeros(len(known), np.int64), np.zeros(len(known), np.int64)
     units[known] = np.concatenate([found.ngrams.units for found in made])
     sizes[known] = np.concatenate([found.ngrams.sizes for found in made])
-    fingerprints = np.concatenate([found.fingerprints for found in made])
     hashes, lims, rows_of_hashes = _postings(np.concatenate([found.ngrams.features for found in made]), sizes)
+    among_known = np.maximum(np.cumsum(known) - 1, 0)  # for a row that is not known, any
+    fingerprints = np.concatenate([found.fingerprints for found in made])
+    if features.near is not None:
+        fingerprints = fingerprints[among_known]
     if projection.id is None:
-        numbers = np.concatenate([np.arange(n, dtype=np.uint64) for n in np.diff(ends).tolist()])
-        names: Names = HeldIds(numbers)
+        names: Names = HeldIds(np.concatenate([np.arange(rows, dtype=np.uint64) for rows in np.diff(ends).tolist()]))
         places = np.arange(len(known))
     else:
-        names = ids if any(source.typed for _, source in sources) else decided(ids)
-    if features.near is not None:
-        fingerprints = fingerprints[np.cumsum(known) - 1]
+        names, places = ids if any(source.typed for _, source in sources) else decided(ids), among_known
     return Benchmark(
         [name for name, _ in sources], np.array(ends, np.int64), units, sizes, hashes, lims, rows_of_hashes,
         (names, places.astype(np.uint64)), fingerprints,

@@ -168,7 +168,8 @@ def test_pages_are_compared_by_their_main_texts():
 
 
 @pytest.mark.parametrize("bounds", [{}, {"min_ngrams": 4}, {"min_share": 0.9}])
-def test_near_duplicates_are_hits_too(bounds):
+def test_near_duplicates_are_hits_too(bounds, monkeypatch):
+    monkeypatch.setattr(hits_module, "PIECE", 40)
     rng, maker = random.Random(8), MinHash()
     words = [f"w{n}" for n in range(500)]
     benchmark = [" ".join(rng.choices(words, k=rng.randrange(20, 90))) for _ in range(60)]
@@ -203,7 +204,7 @@ def test_near_duplicates_are_hits_too(bounds):
 
 
 def test_ids_keep_their_type_and_hits_are_held(tmp_path):
-    (tmp_path / "b1.jsonl").write_text('{"t": "one two three", "k": 7}\n{"t": null, "k": 8}\n')
+    (tmp_path / "b1.jsonl").write_text('{"t": null, "k": 6}\n{"t": "one two three", "k": 7}\n{"t": null, "k": 8}\n')
     (tmp_path / "b2.jsonl").write_text('{"t": "four five six", "k": "x"}\n')
     table = pa.table({"t": ["four five six", "one two three", "nothing"], "name": ["a", "b", None]})
     paths = [tmp_path / "b1.jsonl", tmp_path / "b2.jsonl"]
@@ -274,6 +275,10 @@ def test_what_is_refused(tmp_path, monkeypatch):
         with pytest.raises(InputError) as caught:
             fpstore.decontaminate("c.jsonl", "b.jsonl", "o.jsonl", **{"text": "t", **wrong})
         assert message in str(caught.value)
+    pq.write_table(pa.table({"t": ["a"]}), "c.parquet")
+    with pytest.raises(InputError, match=r"c.parquet: no column named 'u'"):
+        fpstore.decontaminate("c.parquet", "null.jsonl", text="u")
+    Path("c.parquet").unlink()
     with pytest.raises(InputError, match=r"b.jsonl is an input: name another output"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "b.jsonl", text="t", overwrite=True)
     with pytest.raises(InputError, match=r"rows are written as they were read: name a .jsonl file"):

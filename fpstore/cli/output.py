@@ -117,10 +117,10 @@ def shown_ids(ids: Sequence[int | str], most: int) -> str:
 
 
 class Bars:
-    """A context manager, called as ``bars(phase, done, total)`` from any thread; shows one phase at a time.
+    """A context manager, called as ``bars(phase, done, total)`` from any thread; shows one phase at a time, and how fast it is.
 
     It shows nothing unless it is ``wanted`` and standard error is a terminal. The ``bytes_total`` and ``bytes_done`` of a
-    ``source`` give the share done while a phase has no total.
+    ``source`` give the share done while a phase has no total, and the bytes that a phase reads in a second.
     """
 
     def __init__(self, wanted: bool, source: Any = None) -> None:
@@ -130,6 +130,7 @@ class Bars:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._phase = ""
+        self._bytes_before = 0  # the phase
 
     def __enter__(self) -> Self:
         if self._shown:
@@ -154,12 +155,17 @@ class Bars:
                 if self._task is not None:
                     progress.remove_task(self._task)
                 self._phase, self._task = phase, progress.add_task(phase, total=None, rate="")
+                self._bytes_before = 0 if source is None else source.bytes_done
             share, whole = done, total
             if total is None and source is not None and source.bytes_total is not None and source.bytes_done < source.bytes_total:
                 share, whole = source.bytes_done, source.bytes_total
             elapsed = progress.tasks[-1].elapsed
             rate = done / elapsed if elapsed else 0.0
             speed = f"{rate / 1e6:.1f} M/s" if rate >= 1e5 else f"{rate:,.0f}/s"
+            if source is not None and elapsed and source.bytes_done != self._bytes_before:
+                if source.bytes_done < self._bytes_before:  # a reading from the start
+                    self._bytes_before = 0
+                speed += f", {shown_size((source.bytes_done - self._bytes_before) / elapsed)}/s"
             progress.update(self._task, completed=share, total=whole, rate=f"{done:,} ({speed})" if done else "")
 
 

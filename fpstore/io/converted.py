@@ -51,7 +51,7 @@ def copy_converted(
     with Sink(target) as sink:
         if isinstance(corpus, LineRows) and str(target).lower().endswith(".parquet"):
             arrow = import_pyarrow(sink.name)
-            schema = _schema_of(arrow, corpus, RowFlags(flags, progress))
+            schema = _schema_of(arrow, corpus, RowFlags(flags, progress, "finding types"))
             with sink.errors():
                 write_batches(arrow, _batches_of_lines(arrow, corpus, schema, RowFlags(flags, progress)), schema, sink)
         else:

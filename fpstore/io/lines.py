@@ -134,6 +134,7 @@ class LineRows(RowFiles):
 
     def kept_rows(self, flags: RowFlags) -> Iterator[tuple[LineParser, list[Row]]]:
         """Yield the rows whose flags are set, some at a time, with the parser of their file."""
+        self.bytes_done = 0
         for file in self.files:
             parser = self._parser(file.name)
             for block, first in self._blocks(file, parser):

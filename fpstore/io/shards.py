@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,17 +50,25 @@ def copy_shards(corpus: Shards, flags: Flags, target: Path, resources: Resources
     places, counts = places_of_shards(corpus), corpus.rows_of_files
     if sum(counts) != len(flags):
         raise InputError(f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, {sum(counts):,} now")
-    lims, stopped = lims_of(counts).tolist(), list[bool]()
+    lims, stopped, lock, copied = lims_of(counts).tolist(), list[bool](), threading.Lock(), 0
+    corpus.bytes_done = 0
 
     def copy(folder: Path, number: int, place: Path) -> None:
+        source, rows_before, bytes_before = corpus.alone(number), 0, 0
+
         def progress(_: str, rows: int, __: int | None) -> None:
+            nonlocal rows_before, bytes_before, copied
             if stopped:
                 raise InterruptedError("another shard could not be copied")
-            resources.report("copying", lims[number] + rows, len(flags))
+            with lock:  # of threads that no interrupt meets
+                copied += rows - rows_before
+                corpus.bytes_done += source.bytes_done - bytes_before
+                rows_before, bytes_before = rows, source.bytes_done
+                resources.report("copying", copied, len(flags))
 
         with refusing(target):
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        corpus.alone(number).copy(flags[lims[number] : lims[number + 1]], folder / place, progress)
+        source.copy(flags[lims[number] : lims[number + 1]], folder / place, progress)
 
     corpus.check_unchanged()
     threads = max(min(resources.threads, len(places), resources.memory // SHARD_MEMORY), 1)

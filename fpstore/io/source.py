@@ -306,15 +306,15 @@ class Skip:
 class RowFlags:
     """Hands out the flags of successive rows, and raises InputError when a second reading has another number of rows."""
 
-    def __init__(self, flags: Flags, progress: Progress | None = None) -> None:
+    def __init__(self, flags: Flags, progress: Progress | None = None, phase: str = "copying") -> None:
         self._flags = flags
         self._done = 0
-        self._progress = progress
+        self._progress, self._phase = progress, phase
 
     def take(self, count: int) -> Flags:
         """Return the flags of the next rows."""
         if self._progress is not None:
-            self._progress("copying", self._done, len(self._flags))
+            self._progress(self._phase, self._done, len(self._flags))
         self._done += count
         if self._done > len(self._flags):
             self._changed()
@@ -325,7 +325,7 @@ class RowFlags:
         if self._done != len(self._flags):
             self._changed()
         if self._progress is not None:
-            self._progress("copying", self._done, self._done)
+            self._progress(self._phase, self._done, self._done)
 
     def _changed(self) -> None:
         raise InputError(f"the input changed while it was read: {counted(len(self._flags), 'row')} before, another number now")

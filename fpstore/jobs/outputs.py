@@ -65,8 +65,7 @@ def check_output(
     if of_rows and not shards and corpus.suffix is not None:
         suffix, known = path.suffix.lower(), TARGETS[corpus.suffix]
         if suffix not in known:
-            names = " or ".join(known)
-            advice = f"rows of {corpus.suffix} are written as {names}, and those of many files to a folder"
+            advice = f"rows of {corpus.suffix} are written as {' or '.join(known)}, and the name of a new folder ends with /"
             raise InputError(f"{printable(output)}: {advice}", path=path)
         check_conversion(corpus, suffix)
     if not path.parent.is_dir():

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from speeds import crossed, slow
 import fpstore
 from fpstore.cli.output import Bars
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
+from fpstore.hashing.corpora import open_corpus
+from fpstore.io.source import Projection
 
 
 def states(folder: Path) -> dict[Path, int]:
@@ -106,6 +109,22 @@ def test_a_signal_that_other_code_ignores_is_raised_again() -> None:
         with pytest.raises(Interrupted):
             tick()
     tick()
+
+
+def test_bars_say_how_many_bytes_are_read_in_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "c.jsonl").write_text('{"n": 1}\n' * 300_000)
+    source = open_corpus(tmp_path / "c.jsonl", texts=False)
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=bool))
+
+    def shown(phase: str, done: int) -> str:
+        bars(phase, done)
+        return str(bars._progress.tasks[-1].fields["rate"])  # type: ignore[union-attr]
+
+    with Bars(True, source) as bars:
+        for _ in range(2):  # the second reading begins at byte 0
+            said = [shown("reading", done) for done, _ in enumerate(source.batches(Projection(id="n")), 1)]
+            assert re.fullmatch(r"3 \([\d,]+/s, [\d.]+ [kMG]B/s\)", said[-1])
+            assert re.fullmatch(r"500 \([\d.,]+( M)?/s\)", shown("grouping", 500) and shown("grouping", 500))
 
 
 def test_ignored_signals_stay_ignored(folder: Path) -> None:

@@ -169,6 +169,6 @@ def test_what_another_format_cannot_hold(tmp_path):
     (tmp_path / "c.csv").write_text(f"h,x,x\n{1:016x},1,2\n")
     with pytest.raises(InputError, match=r"c\.csv:2: two columns have one name: 'h', 'x', 'x'"):
         fpstore.dedup(tmp_path / "c.csv", lines, **how)
-    with pytest.raises(InputError, match=r"b\.csv: rows of \.parquet are written as \.parquet or \.jsonl, and those of many"):
+    with pytest.raises(InputError, match=r"b\.csv: rows of \.parquet are written as \.parquet or \.jsonl, and the name of"):
         fpstore.dedup(path, tmp_path / "b.csv", **how)
     assert sorted(found.name for found in tmp_path.iterdir()) == ["b.parquet", "c.csv"]

@@ -281,7 +281,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
     Path("c.parquet").unlink()
     with pytest.raises(InputError, match=r"b.jsonl is an input: name another output"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "b.jsonl", text="t", overwrite=True)
-    with pytest.raises(InputError, match=r"rows are written as they were read: name a .jsonl file"):
+    with pytest.raises(InputError, match=r"rows of .jsonl are written as .jsonl or .parquet"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "o.csv", text="t")
     Path("o.jsonl").write_text("mine")
     with pytest.raises(StoreExistsError, match=r"o.jsonl exists"):

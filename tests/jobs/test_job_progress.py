@@ -88,3 +88,16 @@ def test_a_deduplication(tmp_path, told, form):
         assert np.array_equal(found.kept, np.sort(found.kept))
     check(told, ["reading", "grouping", "clustering", "grouping", "copying"])
     assert told[-1] == ("copying", 120, 120)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("output", ["clean", "clean.parquet", "clean.jsonl"])
+def test_a_folder_of_files(tmp_path, told, output, threads):
+    (tmp_path / "c").mkdir()
+    for name in range(4):
+        lines = [json.dumps({"text": f"a text of words {n % 90}"}) + "\n" for n in range(30)]
+        (tmp_path / "c" / f"{name}.jsonl").write_text("".join(lines))
+    fpstore.dedup(tmp_path / "c", tmp_path / output, text="text", threads=threads, progress=lambda *call: told.append(call))
+    types = ["finding types"] if output == "clean.parquet" else []
+    check(told, ["reading", "grouping", "clustering", "grouping", *types, "copying"])
+    assert told[-1] == ("copying", 120, 120)

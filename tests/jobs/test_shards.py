@@ -129,11 +129,17 @@ def test_what_is_refused(tmp_path):
     for source, output, kind, message, force in (
         ("crawl", "full", StoreExistsError, r"full exists: overwrite=True \(--force\) replaces it", False),
         ("crawl", "file", StoreExistsError, "file exists, and is no folder", True),
-        ("full/a.csv", "clean", InputError, "name a .csv file, or for many files a folder", False),
+        (
+            "full/a.csv",
+            "clean",
+            InputError,
+            "rows of .csv are written as .csv or .jsonl or .parquet, and the name of a new folder ends with /",
+            False,
+        ),
         ("full/a.csv", "full", InputError, r"full/a\.csv is an input in it", True),
         ("crawl", "crawl/clean", InputError, "is in .*crawl, and the next run would read it", False),
-        ("crawl", "clean.jsonl", InputError, "rows are written as they were read", False),
-        ("crawl", "clean.gz", InputError, "rows are written as they were read", False),
+        ("crawl", "clean.npy", InputError, "rows of .csv are written as .csv", False),
+        ("crawl", "clean.gz", InputError, "rows of .csv are written as .csv", False),
     ):
         with pytest.raises(kind, match=message):
             fpstore.dedup(tmp_path / source, tmp_path / output, fingerprint="h", radius=0, overwrite=force)

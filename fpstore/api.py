@@ -338,7 +338,7 @@ def decontaminate(
     wherever in the text, and it is removed. Case, punctuation and line breaks do not count: words are those of
     :class:`fpstore.SimHash`, so a character of a script without spaces is a word. A text of fewer words has one n-gram, which is
     all of it: it hits texts of the same words. The corpus is read once to compare it, and once to copy rows. The n-grams of the
-    benchmark are in memory, about 50 bytes each while they are sorted, and 10 to 20 after that.
+    benchmark are in memory, about 55 bytes each while they are sorted, and 30 after that.
 
     N-grams are compared by 64 bits of XXH64, not word by word: of a corpus of N words and a benchmark of M, about
     N * M / 2^64 n-grams are taken for equal wrongly. These are 0.05 of a trillion words and a million.

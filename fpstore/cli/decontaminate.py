@@ -15,12 +15,15 @@ from fpstore.cli.jobs import open_list
 from fpstore.cli.options import argument, option, output_option, whole
 from fpstore.cli.output import print_table
 from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.errors import counted
 from fpstore.hashing.corpora import open_benchmark, open_corpus
 from fpstore.io.tables import renamed
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.decontamination import USUAL_NGRAM, decontaminate_corpus, decontamination_job
 from fpstore.jobs.hits import HIT_COLUMNS, NEAR_COLUMNS, Bounds
 from fpstore.jobs.outputs import Listing
+
+COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al., appendix C
 
 
 @verb(
@@ -50,7 +53,7 @@ from fpstore.jobs.outputs import Listing
     ),
     option("--unknown", "What becomes of rows that cannot be compared: null texts or ids, texts without words.", UNKNOWN, "keep"),
     output_option(
-        "Where to write the kept rows, in the format of CORPUS; with --text, a folder. By default they are only counted.",
+        "Where to write the kept rows: a file, or for many files and with --text a folder. By default they are only counted.",
         default=None,
     ),
     option(
@@ -66,8 +69,8 @@ def decontaminate(given: Given) -> None:
 
     A row is removed if it shares an n-gram with a row of a benchmark: --ngram words in a row, wherever in the text, without
     regard to case, punctuation and line breaks. CORPUS is a Parquet, JSON lines, CSV or TSV file with a header, or a folder of
-    such files; each BENCHMARK too, in any of these formats. The kept rows are written in the same format and order, with all
-    columns. With --text, each file of CORPUS is a text, and of BENCHMARK without --benchmark-field.
+    such files; each BENCHMARK too, in any of these formats. With --text, each file of CORPUS is a text, and of BENCHMARK without
+    --benchmark-field. The kept rows are written as fpstore dedup writes them.
 
     A text of fewer words than an n-gram hits only texts of the same words. Several columns are one text.
 
@@ -109,6 +112,11 @@ def decontaminate(given: Given) -> None:
     for one in found.benchmarks:
         if one.short + one.not_compared == one.rows:
             given.note(f"{one.name}: no text has {given.ngram} words, so only texts of the same words hit it: lower --ngram")
+    if bounds == Bounds() and (common := found.hits.without_rare_ngrams(COMMON)):
+        given.note(
+            f"{counted(common, 'row')} with hits, but only by n-grams that more than {COMMON} rows have, such as licences: "
+            f"--ignore-common {COMMON} or --min-share leaves them out"
+        )
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given)

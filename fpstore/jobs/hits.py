@@ -65,15 +65,13 @@ class Hits(Tabular):
         self._candidates, self._benchmark, self._bounds, self._is_near = candidates, benchmark, bounds, near is not None
         self._near = np.empty(0, np.int64) if near is None else near
         self._count = len(benchmark.units)
-        self._common: Flags | None = None
+        self._common: Flags | None = None  # n-grams that do not count
+        self.ignored = 0
         if bounds.most_rows is not None:
-            rows_with = np.zeros(len(benchmark.hashes), np.int64)
-            for _, _, ranks in self._ngrams():
-                rows_with += np.bincount(ranks, minlength=len(rows_with))
-            self._common = rows_with > bounds.most_rows
-        self.ignored = 0 if self._common is None else int(np.count_nonzero(self._common))
-        hitting, self._is_hit = self._found()
-        self.rows = candidates.rows[hitting]
+            self._common = self._in_more_than(bounds.most_rows)
+            self.ignored = int(np.count_nonzero(self._common))
+        self._hitting, self._is_hit = self._found()
+        self.rows = candidates.rows[self._hitting]
 
     def held(self) -> Hits:
         """Return the same with all ids and n-grams in memory."""
@@ -88,6 +86,14 @@ class Hits(Tabular):
         """Return how many rows of each input of the benchmark are hit."""
         ends = self._benchmark.ends.tolist()
         return [int(np.count_nonzero(self._is_hit[a:b])) for a, b in pairwise(ends)]
+
+    def without_rare_ngrams(self, most_rows: int) -> int:
+        """Return how many rows hit the benchmark only by n-grams that more rows of the corpus have than ``most_rows``."""
+        common, others = self._in_more_than(most_rows), self._hitting.copy()
+        for _, owners, ranks in self._ngrams():
+            others[owners[~common[ranks]]] = False
+        others[self._near // self._count] = False
+        return int(np.count_nonzero(others))
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the columns of ``to_arrow``, at most 65,536 rows at once."""
@@ -120,6 +126,14 @@ class Hits(Tabular):
                 counted = ~self._common[ranks]
                 owners, ranks = owners[counted], ranks[counted]
             yield part, owners, ranks
+
+    def _in_more_than(self, most_rows: int) -> Flags:
+        """Return which n-grams more rows of the corpus have."""
+        rows_with = np.zeros(len(self._benchmark.hashes), np.int64)
+        for _, _, ranks in self._ngrams():
+            rows_with += np.bincount(ranks, minlength=len(rows_with))
+        found: Flags = rows_with > most_rows
+        return found
 
     def _found(self) -> tuple[Flags, Flags]:
         """Return which candidates hit the benchmark, and which of its rows are hit."""

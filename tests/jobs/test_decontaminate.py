@@ -139,6 +139,25 @@ def test_quarters_of_texts_are_found(tmp_path, monkeypatch):
     assert "250  25.0%; --output writes the other rows" in fine("decontaminate", *given)
 
 
+def test_rows_with_common_ngrams_alone_are_noted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(4)
+    corpus = [" ".join(rng.choices("abcdefgh", k=rng.randrange(2, 9))) for _ in range(200)]
+    benchmark = rng.sample(corpus, 20) + [" ".join(rng.choices("abcdefgh", k=4)) for _ in range(30)]
+    for name, some in (("c.jsonl", corpus), ("b.jsonl", benchmark)):
+        Path(name).write_text("".join(json.dumps({"t": text}) + "\n" for text in some))
+    known = {ngram for text in benchmark for ngram in ngrams(text, 2)}
+    rows = Counter(ngram for text in corpus for ngram in ngrams(text, 2))
+    shared = [ngrams(text, 2) & known for text in corpus]
+    alone = sum(bool(some) and all(rows[ngram] > 10 for ngram in some) for some in shared)
+    given = ["decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t", "--ngram", 2]
+    assert 0 < alone < sum(map(bool, shared))
+    assert f"fpstore: {alone} rows with hits, but only by n-grams that more than 10 rows have" in run(*given).stderr
+    left = run(*given, "--ignore-common", 10, "--json")
+    assert (json.loads(left.stdout)["hits"], left.stderr) == (sum(map(bool, shared)) - alone, "")
+    assert run(*given, "--min-ngrams", 2).stderr == run(*given, "--quiet").stderr == ""
+
+
 def test_rows_of_several_columns_and_files_are_one_text(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [("who said so", "it was the fox"), ("who said", "so it was the fox"), ("who", "said it"), (None, None)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fpstore.calibration.measures import Measured, Rate
+from fpstore.calibration.removal import Removal, Removals
 from fpstore.calibration.request import Wish
 from fpstore.design.estimates import Plan
 from fpstore.design.planner import plan
@@ -21,7 +22,7 @@ class Suggestion(NamedTuple):
     radius : int or None
         None if no radius meets the wish.
     recall : Rate
-        The share of near-duplicates within the radius.
+        The share of near-duplicates of which `dedup` removes one or both; of pictures, those within the radius.
     false_pairs : float
         Expected pairs of strangers within the radius: n (n - 1) / 2 times the share of strangers within it.
     observed : bool
@@ -30,6 +31,10 @@ class Suggestion(NamedTuple):
         Expected pairs of strangers by the upper end of the confidence interval of the observed share.
     plan : Plan or None
         The design that ``auto`` takes for the number of documents, with its costs.
+    removal : Removal or None
+        What `dedup` removes of the sample; None for pictures.
+    fits : bool
+        Whether it meets the wish. Otherwise it is what comes nearest.
     """
 
     measured: Measured
@@ -39,26 +44,38 @@ class Suggestion(NamedTuple):
     observed: bool
     most_false: float
     plan: Plan | None
+    removal: Removal | None = None
+    fits: bool = True
+
+    @property
+    def wrong(self) -> float:
+        """The share of the removed documents that is removed wrongly."""
+        return 0.0 if self.removal is None else self.removal.wrong
 
 
-def suggestions(found: Sequence[Measured], wish: Wish) -> list[Suggestion]:
-    """Return a suggestion for each setting, the best first.
+def suggestions(found: Sequence[Measured], wish: Wish, removals: Sequence[Removals] | None = None) -> list[Suggestion]:
+    """Return a suggestion for each setting, the best first; ``removals`` says what each removes.
 
     The first is the cheapest by the time of a probe, of those whose recall is within the confidence interval of the highest; if a
-    recall is wanted, of those with at most twice the fewest false pairs. The others follow by recall, or by false pairs.
+    recall is wanted, of those with at most twice the fewest false pairs. The others follow by recall, or by false pairs. Last
+    come those that do not meet the wish, the nearest first.
     """
-    each = [_suggested(one, wish) for one in found]
-    each.sort(key=lambda s: (s.radius is None, s.false_pairs if wish.recall is not None else -s.recall.value, _microseconds(s)))
+    each = [_suggested(one, wish, removals[place] if removals else None) for place, one in enumerate(found)]
+    each.sort(key=lambda s: (s.radius is None, not s.fits, 0 if s.fits else s.wrong, *_order(s, wish)))
     best = each[0]
-    if best.radius is None:
+    if not best.fits:
         return each
     if wish.recall is None:
         low = best.recall.interval[0]
-        as_good = [s for s in each if s.radius is not None and s.recall.value >= low]
+        as_good = [s for s in each if s.fits and s.recall.value >= low]
     else:
-        as_good = [s for s in each if s.radius is not None and s.false_pairs <= 2 * best.false_pairs]
+        as_good = [s for s in each if s.fits and s.false_pairs <= 2 * best.false_pairs]
     first = min(as_good, key=_microseconds)
     return [first, *(s for s in each if s is not first)]
+
+
+def _order(one: Suggestion, wish: Wish) -> tuple[float, float]:
+    return one.false_pairs if wish.recall is not None else -one.recall.value, _microseconds(one)
 
 
 def _microseconds(one: Suggestion) -> float:
@@ -70,20 +87,43 @@ def false_pairs(one: Measured, radius: int, documents: int) -> float:
     return documents * (documents - 1) / 2 * one.tail.share(radius)
 
 
-def _suggested(one: Measured, wish: Wish) -> Suggestion:
+def _suggested(one: Measured, wish: Wish, removals: Removals | None) -> Suggestion:
     """Return the radius with the highest recall that meets a wish; of equal recalls, the smallest radius."""
-    most, radii = wish.most_false, range(one.width + 1)
+    most, fixed = wish.most_false, one.setting.radius
+    radii = range(one.width + 1) if fixed is None else (fixed,)
     allowed = [r for r in radii if most is None or false_pairs(one, r, wish.documents) <= most]
     wanted = wish.recall if wish.recall is not None else one.recall(allowed[-1]).value if allowed else 1.0
     radius = next((r for r in allowed if one.recall(r).value >= wanted), None)
+    removal = None
+    if radius is not None and removals is not None:
+        radius, removal = _bounded([r for r in allowed if r == radius or (r < radius and wish.recall is None)], removals, wish)
     shown = 0 if radius is None else radius
     pairs = wish.documents * (wish.documents - 1) / 2
     return Suggestion(
         one,
         radius,
-        one.recall(shown),
+        one.recall(shown) if radius is None or removals is None else removals.found(shown),
         false_pairs(one, shown, wish.documents),
         one.tail.is_observed(shown),
         pairs * one.strangers.within(shown).interval[1],
         None if radius is None else plan(wish.documents, radius, width=one.width)[0],
+        removal,
+        radius is not None and (removal is None or removal.wrong <= wish.most_wrong),
     )
+
+
+def _bounded(radii: Sequence[int], removals: Removals, wish: Wish) -> tuple[int, Removal]:
+    """Return the last of some radii at which little enough is removed wrongly, found by bisection; or the first one."""
+    low, high = 0, len(radii) - 1
+    last = removals.at(radii[high])
+    if last.wrong <= wish.most_wrong:
+        return radii[high], last
+    best = removals.at(radii[low])
+    while high - low > 1 and best.wrong <= wish.most_wrong:
+        middle = (low + high) // 2
+        found = removals.at(radii[middle])
+        if found.wrong <= wish.most_wrong:
+            low, best = middle, found
+        else:
+            high = middle
+    return radii[low], best

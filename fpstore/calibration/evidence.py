@@ -46,7 +46,7 @@ class SampledPairs(NamedTuple):
     Attributes
     ----------
     items : list
-        Documents, then copies of some: texts, or an `ImageItem` for each picture.
+        Documents, then copies of some: texts, or an `ImageItem` for each picture. Then documents that are `alike`, of texts.
     documents : int
         The number of items that are no copies. Pairs of them are strangers, unless they are in `resembling`.
     duplicates : dict of str to pairs
@@ -57,7 +57,9 @@ class SampledPairs(NamedTuple):
         With labels, the pairs of documents that resemble each other or are near-duplicates. Otherwise there are none, since only
         one document of each family is looked at.
     alike : int
-        Documents of the sample that were left out, because another document of their family is looked at.
+        Documents of the sample that are no strangers, because another document of their family is looked at.
+    drawn : ndarray of intp or None
+        The places of all documents of the sample, in the order of the corpus; None for pictures.
     """
 
     items: list[Any]
@@ -66,6 +68,7 @@ class SampledPairs(NamedTuple):
     different: Places | None
     resembling: Places
     alike: int = 0
+    drawn: Places | None = None
 
 
 class LookedAt(NamedTuple):
@@ -108,18 +111,21 @@ def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) 
             raise InputError("pairs of ids need the column of the ids of the documents (id=, --id-field)")
         else:
             found = labelled_ids(pairs, corpus, wanted.columns)
-        facts, evidence = found.facts, evidence_of_labels(found, wanted.bound)
+        facts, evidence = found.facts, evidence_of_labels(found, wanted.wish.resemblance)
     else:
         assert corpus is not None
         assert wanted.columns is not None
         texts, facts = sample_of(corpus, wanted.columns, wanted.sample, wanted.seed, resources.progress, html=wanted.html)
         ways: Any = wanted.ways
-        evidence = evidence_of_changes(texts, ways, wanted.copies, wanted.seed, wanted.bound, resources)
+        evidence = evidence_of_changes(texts, ways, wanted.copies, wanted.seed, wanted.wish.resemblance, resources)
 
     def hashed() -> Iterator[Hashed]:
+        done: list[tuple[Setting, Hashed]] = []  # settings that differ in their radius have the same fingerprints
         for number, setting in enumerate(wanted.compared):
             resources.report("measuring", number, len(wanted.compared))
-            yield fingerprints_of(evidence.items, setting, resources.threads)
+            same = (found for other, found in done if other.fingerprinter == setting.fingerprinter)
+            done.append((setting, next(same, None) or fingerprints_of(evidence.items, setting, resources.threads)))
+            yield done[-1][1]
 
     return LookedAt(facts, evidence, hashed())
 
@@ -142,7 +148,8 @@ def evidence_of_changes(
         raise InputError(
             f"a calibration compares documents with each other: at least 2 with text are needed, got {drawn}", got=drawn
         )
-    families = _one_of_each(drawn, resembling_pairs(sample, bound), np.ones(drawn, bool), "documents")
+    alike = resembling_pairs(sample, bound, resources.threads)
+    families = _one_of_each(drawn, alike, np.ones(drawn, bool), "documents")
     texts, duplicates = [sample[place] for place in families], dict[str, Places]()
     material, documents = Material(list(texts)), len(texts)
     order = Draws(seed, "order").order(documents)
@@ -159,7 +166,11 @@ def evidence_of_changes(
         resources.report("changing", number + 1, len(changes))
     if not duplicates:
         raise InputError("no document of the sample can be changed in any of these ways: they are too short, or have no numbers")
-    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), drawn - documents)
+    left_out = np.setdiff1d(np.arange(drawn), families).tolist()
+    every = np.argsort([*families, *left_out])
+    every[every >= documents] += len(texts) - documents  # behind the copies
+    texts += [sample[place] for place in left_out]
+    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), len(left_out), every)
 
 
 def evidence_of_labels(found: Labelled, bound: float) -> SampledPairs:
@@ -170,7 +181,8 @@ def evidence_of_labels(found: Labelled, bound: float) -> SampledPairs:
     )
     ordered = np.sort(same, axis=0)
     left_out = np.concatenate([ordered[:, ordered[0] != ordered[1]], resembling_pairs(found.texts, bound)], axis=1)
-    return SampledPairs(found.texts, len(found.texts), {LABELLED: same}, different, np.unique(left_out, axis=1))
+    every = np.arange(len(found.texts))
+    return SampledPairs(found.texts, len(every), {LABELLED: same}, different, np.unique(left_out, axis=1), 0, every)
 
 
 # Pictures
@@ -226,7 +238,7 @@ def from_images(wanted: Request, walk: Walk, resources: Resources, on_notice: No
         message = f"a calibration compares pictures with each other: at least 2 that are not blank are needed, got {drawn}"
         raise InputError(message, got=drawn)
     with_copies = np.array([bool(one.changes) for one in found])  # stand for their families, so that there are many copies
-    alike = resembling_images([one.views for one in found], wanted.bound)
+    alike = resembling_images([one.views for one in found], wanted.wish.resemblance)
     found = [found[place] for place in _one_of_each(drawn, alike, with_copies, "pictures")]
     evidence = _evidence(found, [change.name for change in ways], drawn - len(found))
     hashed = [

@@ -10,8 +10,9 @@ from fpstore.base.arguments import check_progress
 from fpstore.base.resources import Resources, parse_threads
 from fpstore.calibration.advice import Suggestion, suggestions
 from fpstore.calibration.evidence import SampledPairs, from_images, from_texts
-from fpstore.calibration.measures import Distances, measured
-from fpstore.calibration.request import COPIES, SAMPLE, Request, Wish
+from fpstore.calibration.measures import Distances, Measured, measured
+from fpstore.calibration.removal import CountedSample, Removals
+from fpstore.calibration.request import COPIES, GROUP, MOST_WRONG, SAMPLE, Request, Wish
 from fpstore.calibration.samples import Facts
 from fpstore.hashing import Fingerprinter
 from fpstore.hashing.corpora import corpus_paths, open_corpus
@@ -39,12 +40,13 @@ class Calibration(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values, as ``fpstore calibrate --json`` prints it."""
+        wrongly = {} if self.evidence.drawn is None else {"most_wrong": self.wish.most_wrong, "group": self.wish.group}
         return {
             **self.facts._asdict(),
             "sample": self.evidence.documents,
             "left_out": self.evidence.alike,
             "resembling_pairs": self.evidence.resembling.shape[1],
-            "for": {"documents": self.wish.documents, "recall": self.wish.recall, "false_pairs": self.wish.most_false},
+            "for": {"documents": self.wish.documents, "recall": self.wish.recall, "false_pairs": self.wish.most_false} | wrongly,
             "settings": list(map(_record, self.suggestions)),
         }
 
@@ -63,6 +65,8 @@ def _record(one: Suggestion) -> dict[str, Any]:
         "fingerprinter": found.setting.fingerprinter.describe(),
         "width": found.width,
         "radius": one.radius,
+        "fits": one.fits,
+        "removal": None if one.removal is None else {**one.removal._asdict(), "wrong": one.removal.wrong},
         "recall": one.recall.value,
         "recall_interval": one.recall.interval,
         "false_pairs": one.false_pairs,
@@ -93,6 +97,8 @@ def calibrate(
     documents: int | None = None,
     recall: float | None = None,
     false_pairs: float | None = None,
+    most_wrong: float = MOST_WRONG,
+    group: str = GROUP,
     sample: int = SAMPLE,
     copies: int = COPIES,
     resemblance: float | None = None,
@@ -104,7 +110,8 @@ def calibrate(
     """Measure which fingerprint and which radius find the near-duplicates of a corpus, or of folders of pictures.
 
     A random sample of the documents is taken, and of each family of near-duplicates in it one document is kept: those are
-    strangers. Copies of some are changed in known ways: near-duplicates. For each setting, the distances of both are counted.
+    strangers. Copies of some are changed in known ways: near-duplicates. For each setting, the distances of both are counted,
+    and what :func:`fpstore.dedup` removes of the sample: of how many near-duplicates one or both, and how many documents wrongly.
 
     Parameters
     ----------
@@ -122,8 +129,9 @@ def calibrate(
     encoding, html
         How the texts are read, as for :func:`fpstore.dedup`. Copies are made of the main texts of pages.
     settings : iterable of str or Fingerprinter, optional
-        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, for pictures of `ImageHash`, such as
-        ``"method=difference,width=256"``; or fingerprinters. By default some usual ones.
+        Parameters of `SimHash`, such as ``"shingle=words,size=2"``, or of `MinHash`, such as ``"method=minhash,size=2"``; for
+        pictures of `ImageHash`, such as ``"method=difference,width=256"``; or fingerprinters. ``"method=minhash,threshold=0.7"``
+        and ``"size=3,width=256,radius=54"`` are measured at this radius only. By default some usual ones.
     changes : iterable of str, optional
         Kinds of changes with amounts, such as ``"words=2"`` or ``"typos=0.01"``, for pictures ``"resize=0.5"`` or ``"jpeg=20"``;
         or their names as tables show them, such as ``"resize 50%"``.
@@ -133,13 +141,19 @@ def calibrate(
         The share of near-duplicates to find: then the fewest false pairs are best.
     false_pairs : float, optional
         The most pairs of strangers within the radius. By default one for each hundred documents, if no recall is wanted.
+    most_wrong : float
+        The greatest share of the removed documents that may be removed wrongly: documents that share less than `resemblance` of
+        their shingles of three words with the kept document. Not for pictures.
+    group : {"greedy", "connected"}
+        How `dedup` groups near-duplicates. A sample has fewer chains than its corpus: it shows too little of what
+        ``"connected"`` removes.
     sample : int
         The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million.
     copies : int
         The most copies for each kind of change.
     resemblance : float, optional
-        Documents with this share of shingles in common, or more, are of one family; by default 0.5. For pictures the correlation
-        of their brightnesses, by default 0.9.
+        Documents with this share of shingles of five characters in common, or more, are of one family; by default 0.5. For
+        pictures the correlation of their brightnesses, by default 0.9.
     seed : int
         The same seed gives the same sample and the same copies, on every machine; of pictures, with the same version of Pillow.
     threads : int, optional
@@ -181,7 +195,8 @@ def calibrate(
     check_progress(progress)
     wanted = Request(
         text=text, image=image, pairs=pairs, id=id, html=html, settings=settings, changes=changes, documents=documents,
-        recall=recall, false_pairs=false_pairs, sample=sample, copies=copies, resemblance=resemblance, seed=seed,
+        recall=recall, false_pairs=false_pairs, most_wrong=most_wrong, group=group,
+        sample=sample, copies=copies, resemblance=resemblance, seed=seed,
         with_source=source is not None,
     ).checked()  # fmt: skip
     corpus: RowSource | Walk | None = None
@@ -198,6 +213,11 @@ def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Reso
         facts, evidence, hashed = from_images(wanted, source, resources, on_notice)
     else:
         facts, evidence, hashed = from_texts(wanted, source, resources)
-    each = [measured(evidence, setting, found) for setting, found in zip(wanted.compared, hashed, strict=True)]
+    each, removals = list[Measured](), list[Removals]()
+    sample = None if evidence.drawn is None else CountedSample(evidence, wanted.wish, resources.threads)
+    for setting, found in zip(wanted.compared, hashed, strict=True):
+        each.append(measured(evidence, setting, found))
+        if sample is not None:
+            removals.append(Removals(sample, found, each[-1].width))
     wish = wanted.wish if wanted.wish.documents else wanted.wish._replace(documents=max(facts.documents, 2))
-    return Calibration(facts, wish, evidence, suggestions(each, wish))
+    return Calibration(facts, wish, evidence, suggestions(each, wish, removals or None))

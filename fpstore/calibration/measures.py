@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.threads import cached_property
 from fpstore.calibration.evidence import SampledPairs
-from fpstore.calibration.resemblance import Places, in_blocks
+from fpstore.calibration.resemblance import Places, distances_in_blocks
 from fpstore.calibration.settings import Setting
 from fpstore.errors import InputError
 from fpstore.hashing.base import Hashed
@@ -175,15 +175,7 @@ def distances(rows: Words, others: Words) -> Places:
 def all_distances(rows: Words, width: int) -> Histogram:
     """Return how many pairs of different rows have each distance, shape (width + 1,)."""
     counts = np.zeros(width + 1, np.int64)
-    for start, block in in_blocks(rows):
-        later = rows[start:]
-        bits = np.zeros((len(block), len(later)), np.uint16)
-        for mine, theirs in zip(_columns(block), _columns(later), strict=True):
-            bits += np.bitwise_count(mine[:, None] ^ theirs)
+    for _, bits in distances_in_blocks(rows):
         counts += np.bincount(bits.reshape(-1), minlength=width + 1)
-        counts -= np.bincount(bits[:, : len(block)][np.tri(len(block), dtype=bool)], minlength=width + 1)
+        counts -= np.bincount(bits[:, : len(bits)][np.tri(len(bits), dtype=bool)], minlength=width + 1)
     return counts
-
-
-def _columns(rows: Words) -> list[Words]:
-    return [rows] if rows.ndim == 1 else list(rows.T)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from fpstore.base.arguments import check_share, check_whole
+from fpstore.base.arguments import check_choice, check_number, check_share, check_whole
 from fpstore.calibration.image_changes import IMAGE_CHANGES, ImageChange, parse_image_change
 from fpstore.calibration.perturbations import CHANGES, TextChange, parse_change
 from fpstore.calibration.settings import Setting, parse_setting, usual_settings
@@ -14,9 +14,11 @@ from fpstore.errors import InputError, show
 from fpstore.hashing import Fingerprinter, ImageHash, SimHash
 from fpstore.hashing.html import extractor_of
 from fpstore.io.source import Projection
+from fpstore.jobs import GROUPINGS
 from fpstore.jobs.dedup import projection_of
 
 SAMPLE, COPIES = 1500, 300
+GROUP, MOST_WRONG = "greedy", 0.05
 LEAST_SAMPLE, MOST_SAMPLE = 2, 10_000
 BOUND, IMAGE_BOUND = 0.5, 0.9  # the least resemblance of two documents, or pictures, that are no strangers
 
@@ -32,11 +34,20 @@ class Wish(NamedTuple):
         The share of near-duplicates to find: then the fewest false pairs are best.
     false_pairs : float or None
         The most pairs of strangers that are expected within the radius: then the highest recall is best.
+    most_wrong : float
+        The greatest share of the removed documents that may be removed wrongly.
+    resemblance : float
+        The least resemblance of documents, or pictures, that are no strangers, and of documents that are removed rightly.
+    group : str
+        How near-duplicates are grouped.
     """
 
     documents: int
     recall: float | None = None
     false_pairs: float | None = None
+    most_wrong: float = MOST_WRONG
+    resemblance: float = BOUND
+    group: str = GROUP
 
     @property
     def most_false(self) -> float | None:
@@ -58,6 +69,8 @@ class Request:
     documents: int | None = None
     recall: float | None = None
     false_pairs: float | None = None
+    most_wrong: float = MOST_WRONG
+    group: str = GROUP
     sample: int = SAMPLE
     copies: int = COPIES
     resemblance: float | None = None
@@ -66,7 +79,6 @@ class Request:
     # Made of what was asked for:
     compared: list[Setting] = field(init=False)
     ways: Sequence[TextChange] | Sequence[ImageChange] = field(init=False)  # in which copies are changed
-    bound: float = field(init=False)  # the least resemblance of documents that are no strangers
     wish: Wish = field(init=False)
     columns: Projection | None = field(init=False)
 
@@ -82,6 +94,8 @@ class Request:
         if (check_share(self.recall, "recall") or 0) > 1:
             raise InputError(f"recall must be a share up to 1, such as 0.95, got {show(self.recall)}", got=self.recall)
         check_share(self.false_pairs, "false_pairs")
+        self.most_wrong = check_number(self.most_wrong, 0, 1, "most_wrong")
+        check_choice(self.group, GROUPINGS, "group")
         for what, given in {"settings": self.settings, "changes": self.changes}.items():
             if isinstance(given, str):
                 raise InputError(f"{what} must be a list, got one str: wrap {show(given)} in a list", got=given)
@@ -102,8 +116,8 @@ class Request:
         self._check_source()
         of_texts = self.with_source and not self.image
         self.columns = projection_of(Projection(id=self.id), self.text, None) if of_texts else None
-        self.bound = self.resemblance if self.resemblance is not None else IMAGE_BOUND if self.image else BOUND
-        self.wish = Wish(self.documents or 0, self.recall, self.false_pairs)
+        bound = self.resemblance if self.resemblance is not None else IMAGE_BOUND if self.image else BOUND
+        self.wish = Wish(self.documents or 0, self.recall, self.false_pairs, self.most_wrong, bound, self.group)
         return self
 
     def _check_source(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,16 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.hashing.vector_base import mix
+from fpstore.base.arrays import lims_of
+from fpstore.base.threads import in_order
+from fpstore.hashing import MinHash
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _BLOCK_PAIRS = 1 << 20  # compared at once
-SHINGLE_CHARS = 5
-_BINS_LOG2 = 7
-_EMPTY = np.uint32(2**32 - 1)  # of a bin without shingles
-_SUSPECTED = 0.5  # of the bound: pairs whose estimate is above this share of it are compared
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_SPACES = re.compile(r"\s+")
+CHARACTERS, WORDS = MinHash(shingle="chars", size=5, punctuation="keep"), MinHash()
+_SURE = 0.9999  # of the pairs at the bound
 
 SIDE = 32
 CROP, SHIFTS = 0.06, 3  # the share of both sides that a view has lost, and how many places it may have along a side
@@ -31,7 +28,6 @@ _ROUNDING = 1e-6  # equal pictures have a product of nearly 1
 
 
 Places = npt.NDArray[np.intp]
-Sketches = npt.NDArray[np.uint32]
 Views = npt.NDArray[np.float32]
 
 
@@ -40,6 +36,16 @@ def in_blocks(rows: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
     step = max(_BLOCK_PAIRS // max(len(rows), 1), 1)
     for start in range(0, len(rows), step):
         yield start, rows[start : start + step]
+
+
+def distances_in_blocks(rows: Words) -> Iterator[tuple[int, npt.NDArray[np.uint16]]]:
+    """Yield the place of the first row of a block, and the distances of the block's rows from all rows from that one on."""
+    columns = rows[:, None] if rows.ndim == 1 else rows
+    for start, block in in_blocks(columns):
+        bits = np.zeros((len(block), len(rows) - start), np.uint16)
+        for mine, theirs in zip(block.T, columns[start:].T, strict=True):
+            bits += np.bitwise_count(mine[:, None] ^ theirs)
+        yield start, bits
 
 
 def one_of_each(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> Places:
@@ -57,66 +63,36 @@ def one_of_each(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> 
 # Texts
 
 
-def shingles(text: str) -> Words:
-    """Return the distinct shingles of a text as hashes, ascending.
+class ShingleSets:
+    """Texts as sets of shingles, whose similarities are exact: those of `CHARACTERS` and `WORDS` depend on no setting."""
 
-    A shingle is five successive characters of the text with case folded and each run of white space as one space; a shorter text
-    is one shingle. So it depends on no setting of a fingerprinter.
-    """
-    folded = _SPACES.sub(" ", text.casefold()).strip()
-    points = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-    count = max(len(points) - SHINGLE_CHARS + 1, min(len(points), 1))
-    mixed = np.full(count, len(points) if count == 1 else SHINGLE_CHARS, np.uint64)
-    for step in range(SHINGLE_CHARS):
-        some = points[step : step + count]
-        mixed[: len(some)] = mix(mixed[: len(some)] * _ODD + some)
-    return np.unique(mixed)
+    def __init__(self, texts: Sequence[str], maker: MinHash, threads: int = 1) -> None:
+        found = [made for _, made in in_order(maker.feature_sets, maker.batches(texts), threads)]
+        self._features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
+        self._lims = lims_of(np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)])).view(np.uint64)
 
+    def similarities(self, pairs: Places) -> npt.NDArray[np.float64]:
+        """Return the Jaccard similarities of pairs of texts, shape (2, pairs): shared shingles by all shingles.
 
-def resemblance(some: Words, others: Words) -> float:
-    """Return the Jaccard coefficient of two sets of shingles: shared shingles by all shingles; 0 for two empty sets.
-
-    A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
-    """
-    both = len(np.intersect1d(some, others, assume_unique=True))
-    either = len(some) + len(others) - both
-    return both / either if either else 0.0
+        A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
+        """
+        return _kernel.jaccard_similarities(self._features, self._lims, *np.ascontiguousarray(pairs, np.uint64))
 
 
-def resembling_pairs(texts: Sequence[str], least: float) -> Places:
+def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Places:
     """Return the places of the pairs of texts whose resemblance is a bound (above 0) or more, shape (2, pairs), ascending.
 
-    All pairs are estimated by sketches, and those near the bound or above are then compared by all their shingles. A sketch has
-    the smallest shingle in each of 128 ranges of hashes: P. Li, A. Owen, C.-H. Zhang, *One permutation hashing*, NIPS 2012.
-    With an estimate at half of the bound, a pair at the bound is 5 standard deviations away for a bound of 0.5.
+    The resemblance is the similarity by `CHARACTERS`. All pairs are estimated by MinHash. Those within the radius that finds
+    nearly all pairs at the bound are compared exactly.
     """
-    found = [shingles(text) for text in texts]
-    sketches = np.full((len(texts), 1 << _BINS_LOG2), _EMPTY, np.uint32)
-    for row, values in zip(sketches, found, strict=True):
-        bins, firsts = np.unique(values >> np.uint64(64 - _BINS_LOG2), return_index=True)
-        # The bits below the bits of the bin; the greatest value stands for an empty bin.
-        row[bins] = np.minimum(values[firsts] >> np.uint64(32 - _BINS_LOG2) & np.uint64(_EMPTY), _EMPTY - np.uint32(1))
-    pairs = [
-        (start + first, start + second)
-        for start, block in in_blocks(sketches)
-        for first, second in _suspects(block, sketches[start:], _SUSPECTED * least)
-        if resemblance(found[start + first], found[start + second]) >= least
-    ]
-    return np.array(pairs, np.intp).reshape(-1, 2).T
-
-
-def _suspects(block: Sketches, others: Sketches, least: float) -> list[tuple[int, int]]:
-    """Return the pairs of some rows, with which others begin, and later rows of those whose estimate is a bound or more."""
-    same = np.zeros((len(block), len(others)), np.int16)
-    empty = np.zeros_like(same)
-    for mine, theirs in zip(block.T, others.T, strict=True):
-        equal = mine[:, None] == theirs
-        same += equal
-        empty += equal & (mine == _EMPTY)[:, None]
-    estimate = (same - empty) / np.maximum((1 << _BINS_LOG2) - empty, 1)
-    firsts, seconds = np.nonzero(estimate >= least)
-    later = seconds > firsts
-    return list(zip(firsts[later].tolist(), seconds[later].tolist(), strict=True))
+    rows, known = CHARACTERS.fingerprints(texts, empty="mask", threads=threads)
+    sets, radius = ShingleSets(texts, CHARACTERS, threads), CHARACTERS.radius(least, _SURE)
+    found = [np.empty((2, 0), np.intp)]
+    for start, bits in distances_in_blocks(rows.view(np.uint64)):
+        near = start + np.array(np.nonzero(bits <= radius))
+        near = near[:, (near[0] < near[1]) & known[near].all(0)]
+        found.append(near[:, sets.similarities(near) >= least])
+    return np.concatenate(found, axis=1)
 
 
 # Pictures

@@ -7,10 +7,11 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from fpstore.base.arguments import check_choice
+from fpstore.base.arguments import check_choice, check_number
 from fpstore.base.width import check_width
+from fpstore.design.families import check_radius
 from fpstore.errors import InputError, show
-from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.registry import TEXT_METHODS, read_weights
 from fpstore.hashing.text import TextHash
 from fpstore.io.packages import is_installed
@@ -18,13 +19,14 @@ from fpstore.io.packages import is_installed
 #: The settings of a calibration that names none.
 SETTINGS = (
     "method=minhash",
+    "method=minhash,threshold=0.6",
+    "method=minhash,threshold=0.7",
+    "method=minhash,threshold=0.8",
     "method=minhash,size=2",
     "method=minhash,size=5",
     "method=minhash,width=128",
     "shingle=auto,size=1",
-    "shingle=auto,size=1,weighting=set",
     "shingle=auto,size=2",
-    "shingle=auto,size=3",
     "shingle=chars,size=4",
     "shingle=chars,size=5",
     "shingle=auto,size=1,width=128",
@@ -49,10 +51,12 @@ _BETWEEN = re.compile(r",(?=\s*[a-z_]+=)")  # parameters: a value may hold comma
 
 
 class Setting(NamedTuple):
-    """A fingerprinter of texts or of pictures, and its name."""
+    """A fingerprinter of texts or of pictures, and its name; and its radius, if one is given, perhaps by a threshold."""
 
     name: str
     fingerprinter: Fingerprinter[Any]
+    radius: int | None = None
+    threshold: float | None = None
 
 
 def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -> Setting:
@@ -60,6 +64,7 @@ def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -
 
     A value is a JSON value where it can be read as one, and a string where it cannot. For texts, ``method=minhash`` makes it one
     of `MinHash`, and ``weights=FILE`` names a file of ``fpstore weights``, which has all other parameters but ``width``.
+    ``radius=50``, or ``threshold=0.7`` of MinHash, says at which radius it is measured.
 
     Raises
     ------
@@ -75,12 +80,18 @@ def parse_setting(text: str, kind: type[TextHash] | type[ImageHash] = SimHash) -
         given[name] = _value(value) if equals else None
     if kind is not ImageHash and given.get("method") is not None:
         kind = TEXT_METHODS[check_choice(given.pop("method"), tuple(TEXT_METHODS), "method")]
-    known = list(inspect.signature(kind).parameters)
+    known = [*inspect.signature(kind).parameters, "radius", *(["threshold"] if kind is not ImageHash else [])]
     if not given.keys() <= set(known) or None in given.values():
         raise InputError(f"{problem}; parameters are {', '.join(known)}", got=text)
-    if isinstance(given.get("weights"), str):
-        return Setting(text, _with_weights(text, given))
-    return Setting(text, kind(**given))
+    radius, threshold = given.pop("radius", None), given.pop("threshold", None)
+    made = _with_weights(text, given) if isinstance(given.get("weights"), str) else kind(**given)
+    if radius is not None and threshold is not None:
+        raise InputError(f"the setting {show(text)} has a radius and a threshold: one follows from the other", got=text)
+    if threshold is not None:
+        if not isinstance(made, MinHash):
+            raise InputError(f"the setting {show(text)} has a threshold, which is for method=minhash: give a radius", got=text)
+        radius = made.radius(check_number(threshold, 0, 1, "threshold"))
+    return Setting(text, made, None if radius is None else check_radius(radius, made.width), threshold)
 
 
 def _with_weights(text: str, given: dict[str, Any]) -> TextHash:

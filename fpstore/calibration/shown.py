@@ -12,7 +12,8 @@ from fpstore.errors import counted
 from fpstore.pages import render
 from fpstore.pages.pictures import Bar, few, line_picture, lines
 
-SUMMARY = ("setting", "width", "radius", "recall", "95%", "false pairs", "design", "bytes/fp", "µs")
+_SETTING, _FOUND, _REMOVED = ("setting", "width", "radius"), ("recall", "95%"), ("removed", "wrong", "by chars")
+_PRICE = ("false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below has the whole name
 EN_DASH = "\u2013"
@@ -42,20 +43,26 @@ def pairs_expected(number: float, observed: bool) -> str:
     return digits if observed else f"~{digits}"
 
 
-def summary_rows(found: Calibration) -> list[tuple[str, ...]]:
-    """Return a row for each setting."""
-    return [_summary(one) for one in found.suggestions]
+def summary(found: Calibration) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[int, int]]:
+    """Return headings, a row for each setting, and which columns are words; what is removed is counted of texts."""
+    headings = (*_SETTING, *_FOUND, *(() if found.evidence.drawn is None else _REMOVED), *_PRICE)
+    return headings, [_summary(one, len(headings)) for one in found.suggestions], (0, headings.index("design"))
 
 
-def _summary(one: Suggestion) -> tuple[str, ...]:
+def _summary(one: Suggestion, columns: int) -> tuple[str, ...]:
     first = (one.measured.setting.name, str(one.measured.width))
     if one.radius is None or one.plan is None:
-        return (*first, "none", *[""] * (len(SUMMARY) - 3))
+        return (*first, "none", *[""] * (columns - 3))
+    removed: tuple[str, ...] = ()
+    if one.removal is not None:
+        unlike = (one.removal.unlike_words, one.removal.unlike_characters)
+        removed = (f"{one.removal.documents:,}", *(percent(Rate(some, max(one.removal.documents, 1))) for some in unlike))
     return (
         *first,
         str(one.radius),
         percent(one.recall),
         interval(one.recall),
+        *removed,
         pairs_expected(one.false_pairs, one.observed),
         one.plan.name,
         f"{one.plan.bytes_per_fingerprint:.1f}",
@@ -113,7 +120,21 @@ def wanted(found: Calibration) -> str:
         parts.append(f"recall of {wish.recall:.3g} or more")
     if wish.most_false is not None:
         parts.append(f"at most {pairs_expected(wish.most_false, True)} false pairs")
+    if found.evidence.drawn is not None:
+        parts.append(f"at most {100 * wish.most_wrong:.3g}% removed wrongly")
     return ", ".join(parts)
+
+
+def verdict(found: Calibration) -> str:
+    """Return which setting is suggested; or that none is, and which comes nearest."""
+    first = found.suggestions[0]
+    named = f"{first.measured.setting.name} with radius {first.radius}"
+    if first.fits:
+        return f"Suggested: {named}."
+    wrongly = f"{first.wrong:.1%} of what it removes is removed wrongly" if first.removal is not None else ""
+    nearest = "" if first.radius is None else f" Nearest is {named}: {wrongly}."
+    others = "less recall, or compare other settings"
+    return f"No setting meets the wish: allow more false pairs, or more that is removed wrongly, ask for {others}.{nearest}"
 
 
 def page_of(found: Calibration) -> str:
@@ -124,14 +145,16 @@ def page_of(found: Calibration) -> str:
         for one in found.suggestions
         if one.radius is not None
     ]
-    headings = [name.capitalize() if name != "µs" else name for name in SUMMARY]
+    headings, rows, words = summary(found)
     return render(
         "calibration.html",
         wanted=wanted(found),
         facts=[(name.capitalize(), value) for name, value in facts_of(found)],
-        first=first,
+        verdict=verdict(found),
         bars=bars,
-        summary=(headings, summary_rows(found)),
+        summary=([name if name == "µs" else name.capitalize() for name in headings], rows),
+        words=words[1:],
+        wish=found.wish,
         settings=[_setting(one.measured, documents) for one in found.suggestions],
         documents=documents,
         items=found.facts.items,

@@ -11,10 +11,10 @@ import click
 from fpstore.base.arguments import check_path, printable
 from fpstore.calibration.comparison import Comparison
 from fpstore.calibration.job import Calibration, calibrated
-from fpstore.calibration.request import COPIES, LEAST_SAMPLE, MOST_SAMPLE, SAMPLE, Request
+from fpstore.calibration.request import COPIES, GROUP, LEAST_SAMPLE, MOST_SAMPLE, MOST_WRONG, SAMPLE, Request
 from fpstore.calibration.samples import learnt_weights
 from fpstore.calibration.settings import PDQ_SETTINGS
-from fpstore.calibration.shown import SUMMARY, facts_of, page_of, recall_table, summary_rows, wanted
+from fpstore.calibration.shown import facts_of, page_of, recall_table, summary, verdict, wanted
 from fpstore.cli import content, options
 from fpstore.cli.content import PICTURES, ROWS, TEXTS, Notices
 from fpstore.cli.options import argument, option, output_option, whole
@@ -29,6 +29,7 @@ from fpstore.hashing.registry import packed_weights
 from fpstore.hashing.text import TextHash
 from fpstore.io.sink import Sink
 from fpstore.io.source import Projection
+from fpstore.jobs import GROUPINGS
 
 TEXT_OPTIONS = {
     "shingle": "--shingle", "size": "--shingle-size", "weighting": "--weighting", "width": "--width", "digits": "--digits",
@@ -48,7 +49,8 @@ COLUMNS = ("feature", "in A", "in B")
     ),
     option(
         "--setting LIST", "Parameters of SimHash, such as shingle=words,size=2, method=minhash,size=3 or weights=FILE, or with "
-        "--image of ImageHash, such as method=pdq or method=difference,width=256; may be repeated. By default some usual ones.",
+        "--image of ImageHash, such as method=pdq or method=difference,width=256. With radius=N, or threshold=X for minhash, it "
+        "is measured at this radius. May be repeated. By default some usual ones.",
         into="settings", multiple=True,
     ),
     option(
@@ -68,13 +70,21 @@ COLUMNS = ("feature", "in A", "in B")
         "documents.", options.SHARE,
     ),
     option(
+        "--most-wrong SHARE", "Greatest share of the removed documents that may be removed wrongly: they share less than "
+        "--resemblance of their runs of three words with the document that is kept.", click.FloatRange(0, 1), MOST_WRONG,
+    ),
+    option(
+        "--group", "How dedup groups near-duplicates. A sample shows few of the chains of its corpus, so it shows too little of "
+        "what connected removes.", GROUPINGS, GROUP,
+    ),
+    option(
         "--sample N", "Most documents or pictures that are looked at; all their pairs are compared.",
         whole(LEAST_SAMPLE, MOST_SAMPLE), SAMPLE,
     ),
     option("--copies N", "Most copies for each kind of change.", whole(1, MOST_SAMPLE), COPIES),
     option(
-        "--resemblance SHARE", "Documents that share this part of their shingles, or more, are of one family; by default 0.5. "
-        "With --image, pictures whose brightnesses correlate as much; by default 0.9.", options.SHARE,
+        "--resemblance SHARE", "Documents that share this part of their runs of five characters, or more, are of one family; by "
+        "default 0.5. With --image, pictures whose brightnesses correlate as much; by default 0.9.", options.SHARE,
     ),
     option("--seed N", "Seed of the sample and of the changes.", whole(0, 2**64 - 1), 0),
     output_option("Also write a page in HTML, with pictures.", None),
@@ -85,12 +95,14 @@ def calibrate(given: Given) -> None:
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates, makes changed copies of some,
     and compares fingerprints for each setting: of copies with their originals (near-duplicates), and of the others with each
-    other (strangers). Prints for each setting the radius that finds most within a bound of false pairs, the expected number of
-    these, and what the radius costs. The first row is the suggestion.
+    other (strangers). Prints for each setting the radius that finds most within two bounds: of false pairs, and of documents of
+    the sample that dedup removes wrongly. Prints what it removes, how many false pairs are expected, and what the radius costs.
+    The first row is the suggestion.
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8
     $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html
+    $ fpstore calibrate stories --text --setting method=minhash,threshold=0.7 --most-wrong 0.01 --group connected
     $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
@@ -119,7 +131,8 @@ def _calibration(given: Given) -> Calibration:
         wanted = Request(
             text=given.text or given.text_field, image=given.image, pairs=given.pairs, id=given.id_field, html=given.html,
             settings=given.settings or None, changes=given.changes or None, documents=given.documents, recall=given.recall,
-            false_pairs=given.false_pairs, sample=given.sample, copies=given.copies, resemblance=given.resemblance,
+            false_pairs=given.false_pairs, most_wrong=given.most_wrong, group=given.group,
+            sample=given.sample, copies=given.copies, resemblance=given.resemblance,
             seed=given.seed, with_source=bool(given.inputs),
         ).checked()  # fmt: skip
     source: Any = None
@@ -140,7 +153,7 @@ def _check_calibration(given: Given, kind: str) -> None:
     if isinstance(given.text_field, tuple | dict):
         fail("--text-field: a calibration looks at one column of texts: name the most informative one")
     if given.image:
-        given.refuse("does not go with --image", "id_field", "pairs", "encoding", "html")
+        given.refuse("does not go with --image", "id_field", "pairs", "encoding", "html", "most_wrong", "group")
     if given.pairs is not None:
         given.refuse("is for copies that are changed, not for pairs with labels", "changes", "sample", "copies", "seed", "html")
     else:
@@ -152,7 +165,7 @@ def _check_calibration(given: Given, kind: str) -> None:
 
 
 def build_options(made: Fingerprinter[Any]) -> list[str] | None:
-    """Return the options of ``fpstore build`` that make a fingerprinter; None if there are none for some parameter."""
+    """Return the options of ``build`` and ``dedup`` that make a fingerprinter; None if there are none for some parameter."""
     names: dict[str, str] = {ImageHash: IMAGE_OPTIONS, SimHash: TEXT_OPTIONS, MinHash: TEXT_OPTIONS}.get(type(made), {})
     if not names or (isinstance(made, TextHash) and callable(made.tokenizer)):
         return None
@@ -160,23 +173,30 @@ def build_options(made: Fingerprinter[Any]) -> list[str] | None:
     changed = {key: value for key, value in made.parameters.items() if value not in (usual.parameters[key], None)}
     if not changed.keys() <= names.keys():
         return None
-    first = ["--method", "minhash"] if isinstance(made, MinHash) else []
+    first = ["--method", made.name] if isinstance(made, TextHash) else []
     return [*first, *(word for key, value in changed.items() for word in (names[key], str(value)))]
 
 
 def _print_calibration(found: Calibration) -> None:
-    print_table(f"Settings for {wanted(found)}, the suggested one first", SUMMARY, summary_rows(found), left=(0, 6))
+    columns, settings, words = summary(found)
+    print_table(f"Settings for {wanted(found)}, the suggested one first", columns, settings, left=words)
     first = found.suggestions[0]
     headings, rows = recall_table(first.measured)
     print_table(f"\nNear-duplicates found with {first.measured.setting.name}, by radius", headings, rows)
     print_facts("\nLooked at", facts_of(found))
     taken = build_options(first.measured.setting.fingerprinter)
-    if taken is not None and first.radius is not None:
-        click.echo(f"\nfpstore build takes the first setting as {' '.join([*taken, '--radius', str(first.radius)])}")
+    if taken is not None and first.fits:
+        click.echo("\nTake the first setting with")
+        shown, radius = " ".join(taken), f"--radius {first.radius}"
+        if first.removal is not None:
+            threshold = first.measured.setting.threshold
+            chosen = radius if threshold is None else f"--threshold {threshold}"
+            click.echo(f"fpstore dedup {shown} {chosen} --group {found.wish.group}")
+        click.echo(f"fpstore build {shown} {radius}")
     if not all(one.observed for one in found.suggestions if one.radius is not None):
         click.echo("\n~ is extrapolated below the distances that the sample has met: docs/calibration.md says how.")
-    if first.radius is None:
-        click.echo("\nNo setting meets the wish: allow more false pairs, ask for less recall, or compare other settings.")
+    if not first.fits:
+        click.echo(f"\n{verdict(found)}")
 
 
 @verb(

@@ -15,7 +15,7 @@ from fpstore import SimHash
 from fpstore.calibration import calibrate
 from fpstore.calibration.perturbations import CHANGES
 from fpstore.cli.calibrate import build_options
-from fpstore.hashing import ImageHash, LongestSentences
+from fpstore.hashing import ImageHash, LongestSentences, MinHash
 
 QUICK = ["--setting", "size=1", "--setting", "shingle=chars,size=4", "--threads", "1", "-q"]
 
@@ -56,12 +56,14 @@ def test_every_kind_of_corpus_gives_the_same(corpora):
 def test_the_table_says_what_the_json_says(corpora):
     printed = fine("calibrate", "d", "--text", *QUICK, "--documents", "2M", "--recall", "0.8", "--seed", "3")
     found = json.loads(fine("calibrate", "d", "--text", *QUICK, "--documents", "2M", "--recall", "0.8", "--seed", "3", "--json"))
-    assert printed.startswith("Settings for 2,000,000 documents, recall of 0.8 or more, the suggested one first\n")
+    wanted = "2,000,000 documents, recall of 0.8 or more, at most 5% removed wrongly"
+    assert printed.startswith(f"Settings for {wanted}, the suggested one first\n")
     for line, one in zip(printed.splitlines()[2:], found["settings"], strict=False):
         cells = line.split()
         assert cells[:4] == [one["setting"], "64", str(one["radius"]), f"{one['recall']:.1%}"]
         assert one["recall"] >= 0.8
         assert one["plan"]["design"] in cells
+        assert cells[5:8] == [str(one["removal"]["documents"]), f"{one['removal']['wrong']:.1%}", "0.0%"]
     for change in CHANGES:
         assert (change.name in printed) == (change.name in found["settings"][0]["duplicates"])
     assert re.search(r"strangers +300 pairs", printed)
@@ -70,6 +72,29 @@ def test_the_table_says_what_the_json_says(corpora):
     printed = fine("calibrate", "d", "--text", *QUICK, *hopeless)
     assert [line.split()[1:] for line in printed.splitlines()[2:4]] == [["64", "none"]] * 2
     assert "No setting meets the wish" in printed
+
+
+def test_the_command_that_is_suggested_removes_what_was_counted(corpora):
+    rng = random.Random(5)
+    texts = [
+        re.sub(r"\w+", lambda word, n=n: word[0] if rng.random() > n % 6 * 0.03 else "new", TEXTS[n // 6]) for n in range(150)
+    ]
+    pq.write_table(pa.table({"body": texts}), "many.parquet")
+    asked = ("calibrate", "many.parquet", "--text-field", "body", "-q", "--most-wrong", "0.1", "--threads", "1")
+    for more in (
+        ("--setting", "method=minhash"),
+        ("--setting", "method=minhash,threshold=0.8"),
+        ("--setting", "size=2,width=128"),
+    ):
+        (one,) = json.loads(fine(*asked, *more, "--json"))["settings"]
+        words = re.search(r"^fpstore (dedup .*)$", fine(*asked, *more), re.MULTILINE)[1].split()
+        assert ("--threshold" in words) == ("threshold" in more[1])
+        done = json.loads(fine(*words, "many.parquet", "out.parquet", "--text-field", "body", "--json", "-q", "--force"))
+        assert done["removed"] == one["removal"]["documents"] > 10
+        assert one["removal"]["wrong"] <= 0.1
+    hopeless = fine(*asked, "--setting", "size=1,radius=40", "--false-pairs", "1e9")
+    assert "fpstore dedup" not in hopeless
+    assert re.search(r"No setting meets the wish.* Nearest is size=1,radius=40 with radius 40: \d\d\.\d% of what", hopeless)
 
 
 def test_labelled_pairs_from_files(corpora):
@@ -95,6 +120,7 @@ def test_the_page_has_the_figures(corpora):
     rows = page.table("Settings")
     assert [row[0] for row in rows] == [one["setting"] for one in found["settings"]]
     assert [row[3] for row in rows] == [f"{one['recall']:.1%}" for one in found["settings"]]
+    assert [row[5] for row in rows] == [one["removal"]["documents"] for one in found["settings"]]
     assert f"{found['settings'][0]['setting']} with radius {found['settings'][0]['radius']}." in text
     assert page.facts["Looked at"] == "25"
     assert all(name in text for name in found["settings"][0]["duplicates"])
@@ -191,9 +217,13 @@ def test_compare_refuses_what_is_no_text(pair):
 
 def test_options_that_build_takes():
     for made, options in (
-        (SimHash(), []),
-        (SimHash(shingle="chars", size=4, width=128), ["--shingle", "chars", "--shingle-size", "4", "--width", "128"]),
-        (SimHash(hash="md5", weighting="set"), ["--weighting", "set", "--feature-hash", "md5"]),
+        (SimHash(), ["--method", "simhash"]),
+        (MinHash(size=2), ["--method", "minhash", "--shingle-size", "2"]),
+        (
+            SimHash(shingle="chars", size=4, width=128),
+            ["--method", "simhash", "--shingle", "chars", "--shingle-size", "4", "--width", "128"],
+        ),
+        (SimHash(hash="md5", weighting="set"), ["--method", "simhash", "--weighting", "set", "--feature-hash", "md5"]),
         (SimHash(case="keep"), None),
         (SimHash(tokenizer=str.split), None),
         (SimHash().learn_weights(["a"]), None),

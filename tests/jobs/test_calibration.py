@@ -19,11 +19,12 @@ from fpstore.calibration.evidence import evidence_of_changes, fingerprints_of
 from fpstore.calibration.measures import LEAST_MET, Distances, Measured, Rate, Tail, all_distances, distances
 from fpstore.calibration.measures import measured as measured_by
 from fpstore.calibration.perturbations import CHANGES, Material, parse_change
-from fpstore.calibration.resemblance import resemblance, resembling_pairs, shingles
+from fpstore.calibration.removal import CountedSample, Removals
+from fpstore.calibration.resemblance import CHARACTERS, ShingleSets, resembling_pairs
 from fpstore.calibration.samples import LONGEST, sample_of
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError
-from fpstore.hashing import Fingerprinter, ImageHash, SimHash
+from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.corpora import open_source
 from fpstore.io.source import Projection
@@ -101,8 +102,8 @@ def test_resembling_pairs_are_those_of_brute_force():
         found = set(map(tuple, resembling_pairs(texts, least).T.tolist()))
         assert found == {pair for pair, share in true.items() if share >= least}
         assert found
-    assert resemblance(shingles(texts[0]), shingles(texts[1])) == pytest.approx(true[0, 1])
-    assert resemblance(shingles(""), shingles("")) == 0
+    places = np.array([*true]).T
+    assert ShingleSets(texts, CHARACTERS).similarities(places).tolist() == pytest.approx([*true.values()])
 
 
 def test_intervals_are_wilsons():
@@ -163,6 +164,96 @@ def test_distances_are_those_of_brute_force(width):
             strangers[(values[0] ^ values[1]).bit_count()] += 1
     assert found.strangers.counts.tolist() == strangers
     assert found.recall(width) == Rate(sum(found.all_duplicates.counts), 31)
+
+
+def templated(count, seed):
+    """Make texts in families: of a template of their own, with some other words, some with few."""
+    rng = random.Random(seed)
+    templates = [text.split() for text in texts_of(8, seed)]
+    out = []
+    for _ in range(count):
+        words = list(rng.choice(templates))
+        for place in rng.sample(range(len(words)), rng.choice((1, 2, 4, 6, 9, 14))):
+            words[place] = f"word{rng.randrange(10**6)}"
+        out.append(" ".join(words))
+    return out
+
+
+def triples(text):
+    words = text.rstrip(".").replace(".", " ").split()
+    return {tuple(words[place : place + 3]) for place in range(max(len(words) - 2, 1))}
+
+
+def share(some, others):
+    return len(some & others) / len(some | others)
+
+
+@pytest.mark.parametrize("group", ["greedy", "connected"])
+@pytest.mark.parametrize(
+    "maker", [MinHash(), MinHash(width=128), SimHash(size=2), SimHash(width=256)], ids=lambda maker: f"{maker.name}{maker.width}"
+)
+def test_what_is_removed_is_what_dedup_removes(maker, group):
+    documents = [*templated(70, 1), "", *templated(50, 1)]
+    changes = [parse_change(text) for text in ("words=2", "typos=0.03")]
+    evidence = evidence_of_changes(documents, changes, 20, 3, 0.5, ONE_THREAD)
+    assert [evidence.items[place] for place in evidence.drawn] == documents
+    assert evidence.alike > 20
+    wish = Wish(200, resemblance=0.6, group=group)
+    hashed = fingerprints_of(evidence.items, Setting("any", maker), 1)
+    counts = Removals(CountedSample(evidence, wish, 1), hashed, maker.width)
+    copies = {place: text for place, text in enumerate(evidence.items) if place not in evidence.drawn}
+    place_of = [*evidence.drawn.tolist(), *copies]
+    everywhere = set()
+    for radius in range(0, maker.width // 3, maker.width // 16):
+
+        def removed(texts, radius=radius):
+            table = pa.table({"text": texts})
+            found = fpstore.dedup(table, text="text", fingerprinter=maker, radius=radius, group=group, threads=1).removed
+            return dict(zip(found.rows.tolist(), found.kept_rows.tolist(), strict=True))
+
+        gone = removed(documents)
+        pairs = [(documents[row], documents[kept]) for row, kept in gone.items()]
+        words, chars = ([share(cut(a), cut(b)) for a, b in pairs] for cut in (triples, shingles_of))
+        found = counts.at(radius)
+        assert found == (len(gone), sum(one < 0.6 for one in words), sum(one < 0.6 for one in chars))
+        everywhere.add(found.wrong)
+        gone = {place_of[row]: place_of[kept] for row, kept in removed([*documents, *copies.values()]).items()}
+        both = np.concatenate([*evidence.duplicates.values()], axis=1).T.tolist()
+        right = sum(any(place in gone and gone[place] not in copies for place in pair) for pair in both)
+        assert counts.found(radius) == Rate(right, len(both))
+    assert len(everywhere) > 2
+
+
+@pytest.mark.parametrize("recall", [None, 0.6])
+def test_no_suggestion_removes_more_wrongly_than_it_may(recall):
+    table = pa.table({"text": templated(150, 4)})
+    settings = ["method=minhash", "method=minhash,threshold=0.3", "method=minhash,threshold=0.9", "size=2,width=128", "size=1"]
+    for most in (0, 0.02, 0.2, 1):
+        asked = {"text": "text", "settings": settings, "changes": ["words=2"], "recall": recall, "false_pairs": 1e6, "threads": 1}
+        found = calibrate(table, most_wrong=most, **asked)
+        assert [one.fits for one in found.suggestions] == sorted((one.fits for one in found.suggestions), reverse=True)
+        for one in found.suggestions:
+            if one.radius is None:
+                assert (one.fits, one.removal, one.recall.value < recall) == (False, None, True)
+                continue
+            gone = fpstore.dedup(
+                table, text="text", fingerprinter=one.measured.setting.fingerprinter, radius=one.radius, group="greedy", threads=1
+            ).removed
+            rows = zip(gone.rows.tolist(), gone.kept_rows.tolist(), strict=True)
+            texts = table["text"].to_pylist()
+            wrong = sum(share(triples(texts[a]), triples(texts[b])) < 0.5 for a, b in rows)
+            assert one.removal[:2] == (len(gone), wrong)
+            assert one.fits == (wrong <= most * len(gone))
+        radii = {one.measured.setting.name: one.radius for one in found.suggestions}
+        fits = {one.measured.setting.name: one.fits for one in found.suggestions}
+        assert radii["method=minhash,threshold=0.3"] == MinHash().radius(0.3)
+        assert fits["method=minhash,threshold=0.3"] == (most == 1)
+        if recall is None:
+            assert fits["method=minhash,threshold=0.9"]
+            assert all(fits[name] for name in settings if "threshold" not in name)
+            best = max((one.recall for one in found.suggestions if one.fits), key=lambda rate: rate.value)
+            as_good = [one for one in found.suggestions if one.fits and one.recall.value >= best.interval[0]]
+            assert found.suggestions[0].plan.microseconds == min(one.plan.microseconds for one in as_good)
 
 
 def made(strangers, duplicates, name="any", width=64):
@@ -236,7 +327,8 @@ def test_near_duplicates_of_the_corpus_are_no_strangers():
         calibrate(pa.table({"text": each}), text="text", settings=["size=1"], threads=1) for each in (texts, [*texts, *texts])
     )
     assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (60, 30, 30)
-    assert found.evidence.items == clean.evidence.items
+    assert found.evidence.items == [*clean.evidence.items, *texts]
+    assert [one.removal for one in found.suggestions] == [(30, 0, 0)]
     with pytest.raises(InputError, match="all 2 documents of the sample resemble each other"):
         calibrate(pa.table({"text": [texts[0], texts[0] + " more"]}), text="text")
 
@@ -249,7 +341,9 @@ def test_settings_are_rows_of_data_or_fingerprinters():
     assert widths.pop("size=2,case=keep") == 64
     assert next(iter(widths)).startswith("simhash shingle=auto, size=1")
     assert parse_setting("size=2,case=keep").fingerprinter == SimHash(size=2, case="keep")
-    assert len({parse_setting(text).fingerprinter for text in SETTINGS}) == len(SETTINGS)
+    assert len({parse_setting(text)[1:3] for text in SETTINGS}) == len(SETTINGS)
+    assert parse_setting("method=minhash,threshold=0.7")[1:] == (MinHash(), 50, 0.7)
+    assert parse_setting("width=128,radius=9")[1:] == (SimHash(width=128), 9, None)
 
 
 STORIES = texts_of(6)
@@ -303,6 +397,8 @@ def test_what_cannot_be_measured_is_refused():
         ("", "parameters are shingle, size"), ("sise=1", "parameters are"), ("size", "parameters are"),
         ("size=1,size=2", "size twice"),
         ("method=minhash,method=simhash", "method twice"), ("method=x", "method must be"),
+        ("size=2,threshold=0.7", "for method=minhash"), ("method=minhash,threshold=0.7,radius=9", "one follows from the other"),
+        ("method=minhash,threshold=2", "threshold must be"), ("radius=65", "radius"), ("radius=x", "radius"),
         ("size=0", "size must be"), ("shingle=bytes", "shingle must"), ("size=x", "size must"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=told):
@@ -322,6 +418,7 @@ def test_what_cannot_be_measured_is_refused():
         ({"sample": 1}, "sample must be"), ({"copies": 0}, "copies must be"), ({"resemblance": 0}, "resemblance must be"),
         ({"recall": 1.5}, "recall must be"), ({"false_pairs": 0}, "false_pairs must be"), ({"documents": 1}, "documents must be"),
         ({"settings": []}, "no setting is given"), ({"settings": [7]}, "a setting is a str"), ({"seed": -1}, "seed must be"),
+        ({"most_wrong": 2}, "most_wrong must be"), ({"group": "chains"}, "group must be"),
         ({"text": None}, "say what is measured"), ({"progress": 1}, "progress must be"),
         ({"changes": ["x=1"]}, "a change is one"), ({"settings": [ImageHash()]}, "a fingerprinter of texts"),
     ):  # fmt: skip

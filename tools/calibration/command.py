@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error("--json-in has its corpora: name none")
         return _show(json.loads(options.json_in.read_text(encoding="utf-8")), options)
     baselines = Setting("simhash-package", SimHash.of_simhash_package()), Setting("text-dedup", TextDedupSimhash())
-    settings = [*map(parse_setting, options.setting or SETTINGS), *baselines]
+    usual = (name for name in SETTINGS if "threshold" not in name)  # every radius is measured
+    settings = [*map(parse_setting, options.setting or usual), *baselines]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

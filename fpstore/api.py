@@ -209,7 +209,8 @@ def dedup(
         Files of Parquet, JSON lines, CSV or TSV with a header, all of one format and with the same columns, or folders of them.
         Blank lines are no rows, and are not copied.
         With ``text=True``, files and folders of texts: each file is a document, and its path the id. Or a table of
-        pyarrow, Polars or pandas (which needs pyarrow), or another object with the Arrow C stream interface.
+        pyarrow, Polars or pandas (which needs pyarrow), a lazy frame of Polars, which is collected, a relation of DuckDB, or
+        another object with the Arrow C stream interface.
     output : path-like, optional
         Where to write the rows that are kept, with all columns and in the same order: lines byte by byte. The extension is that
         of the input; or ``.jsonl`` for Parquet and tables, ``.parquet`` for JSON lines, and both for CSV and TSV. InputError

@@ -51,6 +51,7 @@ def open_benchmark(
     encoding: str | None = None,
 ) -> list[tuple[str, RowSource]]:
     """Return the inputs of a benchmark, each from :func:`open_corpus`, with their names; formats may differ."""
+    benchmark = _collected(benchmark)
     if hasattr(benchmark, "__arrow_c_stream__"):
         return [("the table", open_corpus(benchmark, texts, encoding=encoding))]
     paths = paths_of(benchmark, "a benchmark is a path, several paths, or a table with the Arrow C stream interface")
@@ -72,6 +73,7 @@ def open_source(
     ``again``: the rows are read more than once. Otherwise ``-`` is standard input, and a stream of batches is a table, too. JSON
     lines may be ``unbuffered``: see `LineRows`.
     """
+    source = _collected(source)
     is_table = hasattr(source, "__arrow_c_stream__")
     paths = [] if is_table else corpus_paths(source, again)
     files = [file for path in paths for file in _files(path)]
@@ -94,9 +96,15 @@ def open_source(
     return made
 
 
+def _collected(source: Any) -> Any:
+    """Return the data frame of a lazy one of Polars; what is none, as it is."""
+    is_lazy = type(source).__name__ == "LazyFrame" and type(source).__module__.startswith("polars.")
+    return source.collect() if is_lazy else source
+
+
 def corpus_paths(source: Any, again: bool = True) -> list[str]:
     """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
-    kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, polars, pandas)"
+    kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, Polars, pandas, DuckDB)"
     paths = paths_of(source, f"a corpus is {kinds}")
     if not paths:
         raise InputError("no input was given")

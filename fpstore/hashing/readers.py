@@ -154,7 +154,8 @@ class TextReader(HashingReader):
     source : path, iterable of paths, or table
         Files of Parquet, JSON lines, CSV or TSV with a header, all of one format, or folders of such files; ``"-"`` is standard
         input. Or a table, a record batch or a record batch reader of pyarrow, a data frame of Polars or pandas (which needs
-        pyarrow), or another object with the Arrow C stream interface.
+        pyarrow), a lazy frame of Polars, which is collected, a relation of DuckDB, or another object with the Arrow C stream
+        interface.
     fingerprinter : Fingerprinter
         A fingerprinter of texts, such as `SimHash`, or `Fields`.
     text : str, sequence of str, or mapping of str to int

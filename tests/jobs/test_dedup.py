@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -18,6 +19,7 @@ import fpstore
 from fpstore import MinHash, SimHash
 from fpstore.base.width import Width
 from fpstore.errors import InputError, StoreExistsError
+from fpstore.hashing import TextReader
 from fpstore.io.parquet import TableRows
 from fpstore.io.source import Projection
 from fpstore.query.names import HeldIds
@@ -259,6 +261,23 @@ def test_tables_in_memory(tmp_path):
     for given in (pd.DataFrame(texts), pl.DataFrame(texts)):
         found = fpstore.dedup(given, text="text", id="id")
         assert (list(found.clusters), found.not_compared, list(found.kept["id"])) == ([["p", "q"]], 1, ["p", "r", "s"])
+
+
+def test_lazy_frames_and_relations(tmp_path):
+    """What Polars and DuckDB have not computed yet, over files of theirs."""
+    texts = {"text": ["a b c d", "x y z", "A b c d!", None], "n": [1, 2, 3, 4]}
+    pq.write_table(pa.table(texts), tmp_path / "a.parquet")
+    lazy = pl.scan_parquet(tmp_path / "a.parquet").filter(pl.col("n") != 2).select("text", "n")
+    with duckdb.connect() as connection:
+        relation = connection.sql(f"select text, n from '{tmp_path}/a.parquet' where n <> 2 order by n")
+        for given, kind in ((lazy, pl.DataFrame), (relation, pa.Table)):
+            found = fpstore.dedup(given, tmp_path / "b.jsonl", text="text", id="n", overwrite=True)
+            assert (list(found.clusters), found.not_compared) == ([[1, 3]], 1)
+            assert type(found.kept) is kind
+            assert pa.table(found.kept).to_pydict() == {"text": ["a b c d", None], "n": [1, 4]}
+            assert (tmp_path / "b.jsonl").read_text() == '{"text": "a b c d", "n": 1}\n{"text": null, "n": 4}\n'
+            with fpstore.build(tmp_path / "s", TextReader(given, SimHash(), text="text", id="n"), overwrite=True) as store:
+                assert [n in store.ids for n in range(1, 5)] == [True, False, True, False]
 
 
 def test_texts_of_several_inputs_do_not_meet(tmp_path, monkeypatch):

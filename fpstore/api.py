@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
+    from fpstore.jobs.reference import Reference
 
 PathLike = str | os.PathLike[str]
 
@@ -194,7 +197,8 @@ def dedup(
     source: Any, output: PathLike | None = None, *, text: Any = None, fingerprint: str | None = None,
     id: str | None = None, score: str | None = None, method: str | None = None,  # noqa: A002 - the word that users know
     threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
-    group: str | None = None, unknown: str = "keep", verify: bool = False, search: str = "auto", fingerprinter: Any = None,
+    group: str | None = None, unknown: str = "keep", verify: bool = False, search: str = "auto", against: Any = None,
+    add: bool = False, fingerprinter: Any = None,
     decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
     memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
     resume: PathLike | None = None,
@@ -257,6 +261,13 @@ def dedup(
         share a band: the minima of some successive hash functions. It takes far less time for many rows. The bands and the radius
         are such that 98% of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with MinHash of more
         than 1,048,576 rows, otherwise "exact".
+    against : Store, path, iterable of paths, or table, optional
+        A reference: rows that are near one of its documents are removed, and its documents stay as they are. A store, open or by
+        its path; or files or a table with the same columns as the corpus. Only a reference of texts can be verified. By default,
+        fingerprints are made as those of the store are, and are near within its radius.
+    add : bool
+        Insert the rows that are kept into the store, with their ids, in one change, after the output is complete; a store that
+        does not exist is made. With `resume`, the same call ends a run that was killed, and adds nothing twice.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a `method`.
     decimal : bool
@@ -317,11 +328,13 @@ def dedup(
     resources = checked_resources(memory, threads, progress)
     how = Projection(id=id, score=score, width=Width(WORD_BITS), decimal=decimal, signed=signed)
     likeness = Likeness(radius, width, method, threshold, group, keep, verify, search)
-    job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html)
-    corpus = open_corpus(source, text is True, encoding=encoding)
-    job = job.planned(corpus, radius is not None)
     folder = None if resume is None else check_path(resume, "resume")
-    found = deduplicate(corpus, job, resources, output, check_flag(overwrite, "overwrite"), folder)
+    with opened_reference(against, add, text is True, encoding) as reference:
+        job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
+        corpus = open_corpus(source, text is True, encoding=encoding)
+        job = job.planned(corpus)
+        overwrite = check_flag(overwrite, "overwrite")
+        found = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
     kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
     return found._replace(kept=kept, clusters=found.clusters.held(), removed=found.removed.held())
 
@@ -429,6 +442,32 @@ def decontaminate(
     found = decontaminate_corpus(corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite"))
     kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
     return found._replace(kept=kept, hits=found.hits.held())
+
+
+@contextmanager
+def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | None) -> Iterator[Reference | None]:
+    """Open what a corpus is compared with: see the arguments ``against`` and ``add`` of :func:`dedup`."""
+    from fpstore.format.manifest import is_store
+    from fpstore.hashing.corpora import open_corpus
+    from fpstore.jobs.reference import Reference
+
+    adds = check_flag(add, "add")
+    if against is None:
+        if adds:
+            raise InputError("add=True (--add) inserts into the store that against= (--against) names")
+        yield None
+    elif isinstance(against, Store):
+        if adds:
+            against._changing()  # an error comes before the work
+        yield Reference(str(against.path), against, adds=adds)
+    elif isinstance(against, (str, os.PathLike)) and is_store(Path(against)):
+        with open(against, "r+" if adds else "r") as store:
+            yield Reference(str(store.path), store, adds=adds)
+    elif adds and isinstance(against, (str, os.PathLike)) and not Path(against).exists():
+        yield Reference(str(check_path(against)), adds=True)
+    else:
+        corpus = open_corpus(against, of_files, encoding=encoding)
+        yield Reference(corpus.label, corpus=corpus, adds=adds)
 
 
 def repair(

@@ -13,6 +13,7 @@ import numpy as np
 
 import fpstore
 from fpstore import Pairs, Store
+from fpstore.api import opened_reference
 from fpstore.base.arguments import printable
 from fpstore.base.width import WIDTHS, Width, check_width
 from fpstore.cli import content, options
@@ -33,7 +34,7 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
 from fpstore.jobs.dedup import DEDUP_METHOD, DedupJob, Deduplication, Likeness, dedup_job, deduplicate
 from fpstore.jobs.outputs import Listing
-from fpstore.jobs.removed import REMOVED_COLUMNS
+from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
 SUFFIX = ".resume"
@@ -51,15 +52,16 @@ JOB = (options.OUTPUT, options.RENAME, *options.LIMITS, RESUME, *options.RESULT)
 
 def resume_folder(given: Given) -> Path | None:
     """Return the folder that keeps the work, if --resume wants it; otherwise print a note about a folder that is there."""
+    resume = given.resume or getattr(given, "add", False)
     if given.output == "-":
-        if given.resume:
+        if resume:
             fail("--resume needs an output file: name one with --output")
         return None
     folder = Path(f"{given.output.rstrip('/')}{SUFFIX}")
     with suppress(OSError):  # a name that is too long for a folder may do for a file
-        if not given.resume and folder.is_dir():
+        if not resume and folder.is_dir():
             given.note(f"{printable(folder)} is of a job that did not end; --resume goes on with it")
-    return folder if given.resume else None
+    return folder if resume else None
 
 
 @contextmanager
@@ -264,6 +266,14 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "many rows. auto: bands for more than 1,048,576 rows.", SEARCHES, "auto",
     ),
     option(
+        "--against REFERENCE", "Also remove rows that are near a document of REFERENCE, a store or a file with the same columns, "
+        "which stays as it is. Fingerprints are made as those of the store are, and are near within its radius.",
+    ),
+    option(
+        "--add", "Insert the kept rows into the store REFERENCE, with their ids, when OUTPUT is complete. A store that does not "
+        "exist is made. OUTPUT.resume is kept until then: if the job ends early, the same command goes on.",
+    ),
+    option(
         "--unknown", "What becomes of rows that cannot be compared: null texts, fingerprints or ids, texts without words.",
         UNKNOWN, "keep",
     ),
@@ -304,6 +314,7 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup corpus.parquet clean.jsonl --text-field text
     $ fpstore dedup shards clean-shards --text-field text --threads 2
+    $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --clusters clusters.parquet --rename id=url --force
@@ -314,7 +325,7 @@ def dedup(given: Given) -> None:
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
     _check_lists(given)
-    maker: Any = None if kind == FINGERPRINTS else content.text_maker(given, DEDUP_METHOD)
+    maker = _maker(given, kind)
     how = Projection(
         id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
     )
@@ -322,32 +333,47 @@ def dedup(given: Given) -> None:
         given.radius, content.own_width(given), threshold=given.threshold, group=given.group, keep=given.keep,
         verify=given.verify, search=given.search,
     )  # fmt: skip
-    with usage_errors():
-        columns = (*(CLUSTER_COLUMNS if given.clusters else ()), *(REMOVED_COLUMNS if given.removed else ()))
-        renamed(list(dict.fromkeys(columns)), given.names)  # an error comes before the work
-        texts = given.text or given.text_field
-        job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html)
     notices = Notices(kind)
-    corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
-    job = _planned(given, job, corpus)
-    folder = resume_folder(given)
-    with given.bars(corpus) as bars:
+    with ExitStack() as stack:
+        with usage_errors():
+            columns = (*(CLUSTER_COLUMNS if given.clusters else ()), *(_removed_columns(given) if given.removed else ()))
+            renamed(list(dict.fromkeys(columns)), given.names)  # an error comes before the work
+            texts = given.text or given.text_field
+            reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding))
+            job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html, reference)
+        corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
+        notices.source, job = corpus, _planned(given, job, corpus)
+        folder = resume_folder(given)
+        bars = stack.enter_context(given.bars(corpus))
         found = deduplicate(
             corpus, job, given.resources(bars), given.output, given.force, folder, listings=_listings(given),
-            open_checkpoint=partial(resuming, given),
+            open_checkpoint=partial(resuming, given), reference=reference,
         )  # fmt: skip
     notices.report(given)
     summary = _summary(job, found)
+    if given.against is not None:
+        summary["near_reference"] = int(found.removed.in_reference.sum())
     _note_chance(given, job, summary["documents"])
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)
 
 
+def _removed_columns(given: Given) -> tuple[str, ...]:
+    return REMOVED_COLUMNS if given.against is None else REMOVED_WITH_REFERENCE
+
+
+def _maker(given: Given, kind: str) -> Any:
+    """Return the fingerprinter that the command line describes; None for fingerprints, and for that of a reference."""
+    described = any(map(given.is_given, (*content.TEXT_MAKING, "width")))
+    of_reference = given.against is not None and is_store(Path(given.against)) and not described
+    return None if kind == FINGERPRINTS or of_reference else content.text_maker(given, DEDUP_METHOD)
+
+
 def _planned(given: Given, job: DedupJob, corpus: RowSource) -> DedupJob:
     """Return the job with the search that suits the corpus; note what bands find."""
     with usage_errors():
-        job = job.planned(corpus, given.radius is not None)
+        job = job.planned(corpus)
     if job.bands is not None:
         found = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
         given.note(f"texts are compared if they share one of {job.bands.number} bands of {job.bands.size} minima: {found}")
@@ -394,7 +420,8 @@ def _listings(given: Given) -> list[Listing]:
     if given.clusters is not None:
         found.append(Listing(given.clusters, partial(open_list, given, CLUSTER_COLUMNS), lambda found: found.clusters.batches()))
     if given.removed is not None:
-        found.append(Listing(given.removed, partial(open_list, given, REMOVED_COLUMNS), lambda found: found.removed.batches()))
+        opened = partial(open_list, given, _removed_columns(given))
+        found.append(Listing(given.removed, opened, lambda found: found.removed.batches()))
     return found
 
 
@@ -413,6 +440,8 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
         ("removed", f"{summary['removed']:,}", f"{share:.1%}"),
         ("kept", f"{summary['kept']:,}", f"in {printable(output)}"),
     ]
+    if "near_reference" in summary:
+        rows.insert(1, ("near reference", f"{summary['near_reference']:,}", "removed"))
     if summary["recall"] is not None:
         rows.append(
             ("found", f"{summary['recall']:.1%}", f"of the pairs of texts whose similarity is {summary['similarity']:.3g}")

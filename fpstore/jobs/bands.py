@@ -72,15 +72,16 @@ class _Groups(NamedTuple):
 
 
 def connected_by_bands(
-    fingerprints: Words, places: npt.NDArray[np.intp], keys: BandKeys, radius: int, width: Width, resources: Resources
-) -> Numbers:
+    fingerprints: Words, places: npt.NDArray[np.intp], documents: npt.NDArray[np.intp], keys: BandKeys, radius: int, width: Width,
+    resources: Resources,
+) -> Numbers:  # fmt: skip
     """Return for each fingerprint the first one that is connected with it by pairs that share a key and lie within the radius.
 
-    ``fingerprints`` are distinct and ascend. ``places`` says which of them each document has. Every such pair is found.
+    ``fingerprints`` are distinct and ascend. ``places`` says which of them each of some documents has. Every such pair is found.
     """
     sets = _kernel.Sets(len(fingerprints))
     order = stable_order(places)
-    groups_of = partial(_groups, keys, order, places[order].astype(np.uint64))
+    groups_of = partial(_groups, keys, documents[order], places[order].astype(np.uint64))
     for band, groups in in_order(groups_of, range(keys.bands), resources.threads):
         resources.report("searching bands", band, keys.bands)
         if not len(groups.members):

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Words
+from fpstore.base.aliases import Flags, Words
 from fpstore.base.arguments import check_choice, check_flag, check_number
 from fpstore.base.arrays import HALF_BITS, distinct_places
 from fpstore.base.resources import Resources
@@ -25,20 +26,21 @@ from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import extractor_of, of_pages
 from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
-from fpstore.hashing.registry import text_fingerprinter
+from fpstore.hashing.registry import from_description, text_fingerprinter
 from fpstore.io.digits import check_signed
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
 from fpstore.jobs.bands import connected_by_bands
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.compared import compared_rows
+from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.grouping import Grouping, Members, Numbers, grouped, members_of, ranks_of
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside
 from fpstore.jobs.pairs import join_design
+from fpstore.jobs.reference import PART, NearReference, Reference, Similar, near_reference, side_of
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import Alike, TextSets, verified
+from fpstore.jobs.verified import SECOND, TextSets, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
 OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
@@ -63,9 +65,10 @@ class DedupJob(NamedTuple):
     least_similarity: float | None = None
     search: str = "exact"
     jaccard: float | None = None
+    fixed_radius: bool = False
     bands: Bands | None = None
 
-    def planned(self, corpus: RowSource, fixed_radius: bool) -> DedupJob:
+    def planned(self, corpus: RowSource) -> DedupJob:
         """Return the job with the bands that are searched, if that is asked for, or better for as many rows as a corpus has.
 
         The radius leaves enough of the recall to the bands, unless it is fixed.
@@ -78,7 +81,7 @@ class DedupJob(NamedTuple):
             if self.search == "auto":
                 return self
             raise InputError(f"no bands find pairs of similarity {self.jaccard:.3g}: leave search='bands' (--search bands) out")
-        if fixed_radius:
+        if self.fixed_radius:
             return self._replace(bands=bands)
         radius = minhash.radius(self.jaccard, USUAL_RECALL / bands.recall(self.jaccard))
         return self._replace(bands=bands, grouping=self.grouping._replace(radius=radius))
@@ -102,19 +105,15 @@ class DedupJob(NamedTuple):
         shared = 1 if self.bands is None else self.bands.recall(self.jaccard)
         return shared * minhash.recall(self.jaccard, self.grouping.radius)
 
-    def identity(self, corpus: RowSource) -> JobIdentity:
+    def identity(self, corpus: RowSource, reference: Reference | None = None) -> JobIdentity:
         """Return the facts that decide about the duplicates of a corpus."""
         projection = {**asdict(self.projection), "width": self.projection.width.bits}
         maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
         files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
-        asked = {
-            **projection,
-            **self.grouping._asdict(),
-            "unknown": self.unknown,
-            "least_similarity": self.least_similarity,
-            "bands": self.bands,
-        }
-        return {"job": "dedup", "encoding": corpus.encoding, **asked, **maker, **files}
+        asked = {**projection, **self.grouping._asdict(), "unknown": self.unknown, "bands": self.bands}
+        told = {} if reference is None else reference.identity()
+        facts = {"job": "dedup", "encoding": corpus.encoding, "least_similarity": self.least_similarity}
+        return {**facts, **asked, **maker, **files, **told}
 
 
 class Deduplication(NamedTuple):
@@ -197,10 +196,12 @@ class Likeness(NamedTuple):
 
 def dedup_job(
     how: Projection, text: Any, fingerprint: str | None, likeness: Likeness, unknown: str,
-    fingerprinter: Fingerprinter[Any] | None, html: bool | str,
+    fingerprinter: Fingerprinter[Any] | None, html: bool | str, reference: Reference | None = None,
 ) -> DedupJob:  # fmt: skip
     """Return the job that the arguments of :func:`fpstore.dedup` ask for; InputError if one is wrong."""
     columns = text
+    if reference is not None and reference.store is not None:
+        likeness, fingerprinter = _like_the_store(reference.store, likeness, text, fingerprinter)
     if likeness.width is not None:
         how = replace(how, width=check_width(likeness.width))
     if fingerprinter is not None and likeness.method is not None:
@@ -239,7 +240,20 @@ def dedup_job(
         fingerprinter.feature_sets([])  # an error comes before the work
         least = USUAL_JACCARD if likeness.threshold is None else check_number(likeness.threshold, 0, 1, "threshold")
     jaccard = likeness.jaccard(fingerprinter, grouping.radius)
-    return DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard)
+    return DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard, likeness.radius is not None)
+
+
+def _like_the_store(
+    store: Any, likeness: Likeness, text: Any, fingerprinter: Fingerprinter[Any] | None
+) -> tuple[Likeness, Fingerprinter[Any] | None]:
+    """Return what is not asked for as the store of a reference has it: radius, width, and the fingerprinter of texts."""
+    if likeness.radius is None and likeness.threshold is None:
+        likeness = likeness._replace(radius=store.radius)
+    if text in (None, False):
+        return likeness._replace(width=store.width if likeness.width is None else likeness.width), fingerprinter
+    if (likeness.method, likeness.width, fingerprinter) == (None, None, None) and store.fingerprinter is not None:
+        fingerprinter = from_description(store.fingerprinter)
+    return likeness, fingerprinter
 
 
 def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Projection:
@@ -267,10 +281,11 @@ def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fi
 def deduplicate(
     corpus: RowSource, job: DedupJob, resources: Resources, output: str | os.PathLike[str] | None, overwrite: bool,
     folder: Path | None, *, listings: Sequence[Listing] = (), open_checkpoint: OpenCheckpoint = checkpoint_in,
+    reference: Reference | None = None,
 ) -> Deduplication:  # fmt: skip
     """Find the duplicates of a corpus, copy the rows that are kept, and list what else is asked for.
 
-    ``kept`` of the result has a flag for each row.
+    ``kept`` of the result has a flag for each row. What a reference adds is added last: it is not there if anything else fails.
     An error of a path comes before the work. ``folder`` keeps what is done, to resume the job; ``open_checkpoint`` returns
     the checkpoint in it.
     """
@@ -280,66 +295,162 @@ def deduplicate(
     target = outputs.target
     if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
-    with open_checkpoint(folder, lambda: job.identity(corpus)) as checkpoint, ExitStack() as stack:
+    if reference is not None:
+        check_reference(reference, corpus, job)
+    with open_checkpoint(folder, lambda: job.identity(corpus, reference)) as checkpoint, ExitStack() as stack:
         outputs.open_lists(stack)
-        found = find_duplicates(corpus, job, resources, checkpoint)
+        documents, found = find_duplicates(corpus, job, resources, checkpoint, reference)
+        if reference is None or not reference.adds:
+            outputs.write(found, found.kept, resources, checkpoint)
+            return found
+        assert documents.ids is not None
+        places = np.flatnonzero(found.kept[documents.known])
+        ids = names_of(documents.ids, places.astype(np.uint64))
+        reference.check_ids(ids)
         outputs.write(found, found.kept, resources, checkpoint)
+        made = None if job.fingerprinter is None else job.fingerprinter.describe()
+        reference.add(documents.fingerprints[places], ids, job.projection.width, job.grouping.radius, made)
     return found
 
 
-def find_duplicates(
-    corpus: RowSource, job: DedupJob, resources: Resources, checkpoint: Checkpoint | None = None
-) -> Deduplication:
-    """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates."""
-    projection = job.projection
-    documents = compared_rows(corpus, projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint, job.bands)
-    rows = np.flatnonzero(documents.known)
-    resources.report("grouping", 0)
-    fingerprints, places = distinct_places(documents.fingerprints)
-    radius, width = job.grouping.radius, projection.width
-    sets: Numbers
-    if documents.bands is None:
-        sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
-    else:
-        sets = connected_by_bands(fingerprints, places, documents.bands, radius, width, resources)
-    resources.report("grouping", 0)
-    numbers: Numbers = np.arange(len(rows), dtype=np.uint64)
-    members, _ = members_of(sets[places], numbers.astype(np.uint32) if len(rows) <= 1 << HALF_BITS else numbers)
+def check_reference(reference: Reference, corpus: RowSource, job: DedupJob) -> None:
+    """Raise InputError for a reference that cannot be compared with a corpus, or to which its rows cannot be added."""
+    path, made = reference.path, None if job.fingerprinter is None else job.fingerprinter.describe()
+    if reference.corpus is not None and set(reference.corpus.paths) & set(corpus.paths):
+        raise InputError(f"{path}: is an input too: a reference (against=, --against) is another corpus", path=path)
+    if reference.adds and job.projection.id is None:
+        raise InputError("add=True (--add) stores the ids of rows: name their column with id= (--id-field)")
+    if reference.adds and reference.corpus is not None:
+        raise InputError(f"{path}: is no store: add=True (--add) inserts into a store", path=path)
+    if reference.corpus is not None:
+        return
+    if job.least_similarity is not None:
+        raise InputError(f"{path}: a store has no texts to verify with: leave verify (--verify) out, or name files", path=path)
+    if reference.store is None:
+        return
+    if reference.store.width != job.projection.width.bits:
+        message = f"{path}: holds {reference.store.width} bits, and the corpus has fingerprints of {job.projection.width.bits}"
+        raise InputError(message, expected=reference.store.width, got=job.projection.width.bits)
+    theirs = reference.store.fingerprinter
+    if made is not None and theirs != made:
+        how = "does not know how its fingerprints were made" if theirs is None else f"has fingerprints of {theirs['name']}"
+        message = f"{path}: {how} with other parameters than the corpus: leave method, width and others out"
+        raise InputError(message, expected=theirs, got=made)
 
-    def fingerprints_of_members() -> Words:
+
+def find_duplicates(
+    corpus: RowSource, job: DedupJob, resources: Resources, checkpoint: Checkpoint | None = None,
+    reference: Reference | None = None,
+) -> tuple[ComparedRows, Deduplication]:  # fmt: skip
+    """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates."""
+    documents = compared_rows(
+        corpus, job.projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint, job.bands
+    )
+    near = None if reference is None else _near(reference, corpus, documents, job, resources, checkpoint)
+    members = _grouped(corpus, job, documents, near, resources, checkpoint)
+    rows = np.flatnonzero(documents.known)
+    flags = np.full(len(documents.known), job.unknown == "keep")
+    flags[rows] = True
+    members_at = rows[members.documents.view(np.intp)]
+    flags[members_at] = False
+    flags[members_at[members.lims[:-1]]] = True
+    if near is not None:
+        flags[rows[near.places]] = False
+    names: Names = HeldIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
+    removed = Removed(members, rows, documents.fingerprints, names, near)
+    clusters = Clusters(members.lims, names, members.documents, len(flags))
+    return documents, Deduplication(flags, clusters, len(flags) - len(rows), removed)
+
+
+def _grouped(
+    corpus: RowSource, job: DedupJob, documents: ComparedRows, near: NearReference | None, resources: Resources,
+    checkpoint: Checkpoint | None,
+) -> Members:  # fmt: skip
+    """Return the groups of the documents that are not near a reference, those that are kept first."""
+    members = _connected(job, documents, near, resources, checkpoint)
+
+    def rows() -> Words:
         return documents.fingerprints[members.documents.view(np.intp)]
 
     def ids_of(wanted: Words) -> Words | list[str]:
         return wanted if documents.ids is None else names_of(documents.ids, wanted)
 
     if job.least_similarity is None:
-        members = grouped(members, job.grouping, fingerprints_of_members, ids_of, documents.scores)
-    else:
-        ranks = ranks_of(members, job.grouping.keep, fingerprints_of_members, ids_of, documents.scores)
-        alike = _comparison(corpus, job, rows, members, resources)
-        members = verified(members, ranks, fingerprints_of_members(), job.grouping.radius, alike)
-    flags = np.full(len(documents.known), job.unknown == "keep")
-    flags[rows] = True
-    members_at = rows[members.documents.view(np.intp)]
-    flags[members_at] = False
-    flags[members_at[members.lims[:-1]]] = True
-    if documents.ids is None:
-        names: Names = HeldIds(members_at.view(np.uint64))
-        numbers = np.arange(len(members_at), dtype=np.uint64)
-    else:
-        names, numbers = documents.ids, members.documents
-    removed = Removed(members, rows, documents.fingerprints, names, numbers)
-    return Deduplication(flags, Clusters(members.lims, names, numbers, len(flags)), len(flags) - len(rows), removed)
+        return grouped(members, job.grouping, rows, ids_of, documents.scores)
+    ranks = ranks_of(members, job.grouping.keep, rows, ids_of, documents.scores)
+    at = np.flatnonzero(documents.known)
+    similar = _similarities([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources)
+
+    def alike(a: Words, b: Words) -> Flags:
+        return similar(at[a.view(np.intp)], at[b.view(np.intp)])
+
+    return verified(members, ranks, rows(), job.grouping.radius, alike)
 
 
-def _comparison(corpus: RowSource, job: DedupJob, rows: npt.NDArray[np.intp], members: Members, resources: Resources) -> Alike:
-    """Return a function that compares the texts of members exactly, which are read again."""
+def _connected(
+    job: DedupJob, documents: ComparedRows, near: NearReference | None, resources: Resources, checkpoint: Checkpoint | None
+) -> Members:
+    """Return the groups of documents that pairs within the radius connect."""
+    resources.report("grouping", 0)
+    apart = np.ones(len(documents.fingerprints), bool)
+    if near is not None:
+        apart[near.places] = False
+    numbers, radius, width = np.flatnonzero(apart), job.grouping.radius, job.projection.width
+    fingerprints, places = distinct_places(documents.fingerprints if near is None else documents.fingerprints[apart])
+    sets: Numbers
+    if documents.bands is None:
+        sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
+    else:
+        sets = connected_by_bands(fingerprints, places, numbers, documents.bands, radius, width, resources)
+    resources.report("grouping", 0)
+    short: Numbers = numbers.astype(np.uint32) if len(apart) <= 1 << HALF_BITS else numbers.view(np.uint64)
+    return members_of(sets[places], short)[0]
+
+
+def _near(
+    reference: Reference, corpus: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources,
+    checkpoint: Checkpoint | None,
+) -> NearReference:  # fmt: skip
+    """Return the documents that are near a reference, as it was when a job began that is resumed."""
+    if checkpoint is not None and checkpoint.has(PART):
+        return NearReference.saved(checkpoint)
+    width, similar, side = job.projection.width, None, None
+    if reference.corpus is not None:
+        columns = replace(job.projection, score=None)
+        theirs = compared_rows(reference.corpus, columns, job.fingerprinter, resources, False, None)
+        side = side_of(theirs, width)
+        if job.least_similarity is not None:
+            similar = partial(_between, corpus, documents, reference.corpus, theirs, job, resources)
+    elif reference.store is not None:
+        side = reference.store._snapshot()
+    if side is None:
+        near = NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
+    else:
+        near = near_reference(side, documents.fingerprints, job.grouping.radius, width, resources, similar)
+    if checkpoint is not None:
+        near.save(checkpoint)
+    return near
+
+
+def _between(
+    corpus: RowSource, documents: ComparedRows, other: RowSource, theirs: ComparedRows, job: DedupJob, resources: Resources,
+    some: npt.NDArray[np.intp], others: Words,
+) -> Similar:  # fmt: skip
+    """Return a function that compares the texts of some documents with those of some of a reference, by their places."""
+    rows, other_rows = np.flatnonzero(documents.known), np.flatnonzero(theirs.known)
+    read = [(corpus, rows[some]), (other, other_rows[others.view(np.intp)])]
+    similar = _similarities(read, job, resources)
+    return lambda a, b: similar(rows[a], other_rows[b] + SECOND)
+
+
+def _similarities(corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources) -> Similar:
+    """Return a function that compares rows of corpora exactly, whose texts are read again."""
     assert job.fingerprinter is not None
     assert job.least_similarity is not None
     least = job.least_similarity
-    if isinstance(corpus, DocumentFiles):
-        corpus.silence()
-    texts = TextSets(corpus, job.projection, job.fingerprinter, np.sort(rows[members.documents.view(np.intp)]), resources)
-    corpus.check_unchanged()
-    resources.report("verifying", len(rows))
-    return lambda a, b: texts.similarities(rows[a.view(np.intp)], rows[b.view(np.intp)]) >= least
+    for corpus, _ in corpora:
+        if isinstance(corpus, DocumentFiles):
+            corpus.silence()
+    texts = TextSets(corpora, job.projection, job.fingerprinter, resources)
+    resources.report("verifying", len(corpora[0][1]))
+    return lambda a, b: texts.similarities(a, b) >= least

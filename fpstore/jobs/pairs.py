@@ -305,15 +305,23 @@ def join_of(
     turned = count < theirs
     stored, asked = (other, snapshot) if turned else (snapshot, other)
     rows, left = _held(asked, resources)
-    design = design_between(max(count, theirs), rows, radius, snapshot.width)
-    if isinstance(stored, Snapshot) and _probes_are_faster(stored, len(rows), radius, design):
-        found = _probed(stored, rows, radius, left, checkpoint)
-    else:
-        others, left = _held(stored, left)
-        design = design_between(len(others), rows, radius, snapshot.width, others)
-        found = pairs_between(rows, others, design, left, checkpoint)
-    for columns in found:
+    for columns in pairs_with(stored, rows, radius, snapshot.width, left, checkpoint):
         yield from batches_of(columns if turned else PairColumns(columns.b, columns.a, columns.distances), snapshot, other)
+
+
+def pairs_with(
+    stored: Side, rows: Words, radius: int, width: Width, resources: Resources, checkpoint: Checkpoint | None = None
+) -> Iterator[PairColumns]:
+    """Yield the pairs of one of some distinct rows, ascending, and a fingerprint of a store or of other rows, in this order."""
+    count = stored.totals.fingerprints if isinstance(stored, Snapshot) else len(stored.rows)
+    if not count or not len(rows):
+        return iter(())
+    if isinstance(stored, Snapshot):
+        design = design_between(count, rows, radius, width)
+        if _probes_are_faster(stored, len(rows), radius, design):
+            return _probed(stored, rows, radius, resources, checkpoint)
+    others, left = _held(stored, resources)
+    return pairs_between(rows, others, design_between(count, rows, radius, width, others), left, checkpoint)
 
 
 def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:

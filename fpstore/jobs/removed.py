@@ -13,9 +13,11 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import lists_of
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.grouping import Members
-from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
+from fpstore.jobs.reference import NearReference
+from fpstore.query.names import HeldIds, Names, NamesOfTwo, names_in_slices, names_of
 
 REMOVED_COLUMNS = ("row", "id", "kept_row", "kept", "cluster", "distance")
+REMOVED_WITH_REFERENCE = ("row", "id", "kept", "reference", "distance")
 COMPARED_AT_ONCE = 1 << 18
 
 
@@ -28,23 +30,39 @@ class Removed(Tabular):
         The number of a row that was removed, and of the row that was kept in its place, from 0 over all files.
     clusters : ndarray of uint64, shape (n,)
         The number of the cluster of both.
+    in_reference : ndarray of bool, shape (n,)
+        Whether what was kept is a document of the reference. Then `kept_rows` and `clusters` mean nothing.
     distances : ndarray of uint16, shape (n,)
         The distance of their fingerprints, in bits.
     """
 
-    def __init__(self, members: Members, rows: npt.NDArray[np.intp], fingerprints: Words, names: Names, numbers: Words) -> None:
-        """Take groups of places of documents, the row and the fingerprint at each place, and the ids of the members."""
+    def __init__(
+        self, members: Members, rows: npt.NDArray[np.intp], fingerprints: Words, names: Names, reference: NearReference | None
+    ) -> None:
+        """Take groups of places of documents, the row, the fingerprint and the id at each place, and what is near a reference."""
         firsts, cluster = members.lims[:-1], lists_of(members.lims)
         others = np.ones(len(members.documents), bool)
         others[firsts] = False
         places = np.flatnonzero(others)
-        places = places[np.argsort(members.documents[places], kind="stable")]
-        kept = firsts[cluster[places]]
-        self.clusters = cluster[places].astype(np.uint64)
-        self.rows, self.kept_rows = (rows[members.documents[some].view(np.intp)].astype(np.uint64) for some in (places, kept))
-        self.distances = distances_of(fingerprints, members.documents[places], members.documents[kept])
-        self._ids: tuple[Names, Words] = (names, numbers[places])
-        self._kept: tuple[Names, Words] = (names, numbers[kept])
+        clusters = cluster[places].astype(np.uint64)
+        documents, kept = members.documents[places], members.documents[firsts[cluster[places]]]
+        distances, self.has_reference = distances_of(fingerprints, documents, kept), reference is not None
+        count, nearer = len(documents), 0 if reference is None else len(reference.places)
+        if reference is not None:
+            documents = np.concatenate([documents, reference.places.astype(np.uint64)])
+            kept = np.concatenate([kept, np.uint64(len(rows)) + np.arange(nearer, dtype=np.uint64)])
+            clusters = np.concatenate([clusters, np.zeros(nearer, np.uint64)])
+            distances = np.concatenate([distances, reference.distances])
+        order = np.argsort(documents, kind="stable")
+        self.in_reference = (np.arange(len(documents)) >= count)[order]
+        self.clusters, self.distances = clusters[order], distances[order]
+        documents, kept = documents[order], kept[order]
+        row_numbers = rows.astype(np.uint64)
+        self.rows = row_numbers[documents.view(np.intp)]
+        self.kept_rows = row_numbers[np.where(self.in_reference, documents, kept).view(np.intp)]
+        self._ids: tuple[Names, Words] = (names, documents)
+        of_two = names if reference is None else NamesOfTwo(names, HeldIds(reference.ids), len(rows))
+        self._kept: tuple[Names, Words] = (of_two, kept)
 
     def held(self) -> Removed:
         """Return the same with all ids in memory."""
@@ -56,12 +74,18 @@ class Removed(Tabular):
         return len(self.rows)
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Yield the columns ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``, at most 65,536 at once."""
+        """Yield the columns ``row``, ``id``, ``kept_row``, ``kept``, ``cluster`` and ``distance``, at most 65,536 at once.
+
+        With a reference, they are ``row``, ``id``, ``kept``, ``reference`` (1 if what was kept is there) and ``distance``.
+        """
+        names = REMOVED_WITH_REFERENCE if self.has_reference else REMOVED_COLUMNS
         for some, (ids, kept) in names_in_slices([self._ids, self._kept]):
-            yield {
+            columns = {
                 "row": self.rows[some], "id": ids, "kept_row": self.kept_rows[some], "kept": kept,
-                "cluster": self.clusters[some], "distance": self.distances[some].astype(np.uint64),
+                "cluster": self.clusters[some], "reference": self.in_reference[some].astype(np.uint64),
+                "distance": self.distances[some].astype(np.uint64),
             }  # fmt: skip
+            yield {name: columns[name] for name in names}
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""

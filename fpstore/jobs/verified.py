@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,30 +22,36 @@ from fpstore.io.source import Projection, RowSource
 from fpstore.jobs.grouping import Members, members_of, represented
 
 WAITING_BATCHES = 4  # for each thread
+SECOND = 1 << 62
 COMPARED_AT_ONCE = 16  # kept documents with one: the nearest are mostly alike
 Alike = Callable[[Words, Words], Flags]
 
 
 class TextSets:
-    """The texts of some rows of a corpus, which are read again, as sets of features in a temporary file."""
+    """The texts of some rows of a corpus, or of two, which are read again, as sets of features in a temporary file.
+
+    The rows of the second corpus are numbered from SECOND on.
+    """
 
     def __init__(
-        self, corpus: RowSource, projection: Projection, maker: Fingerprinter[Any], rows: npt.NDArray[np.intp],
+        self, corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], projection: Projection, maker: Fingerprinter[Any],
         resources: Resources,
     ) -> None:  # fmt: skip
-        """Read the texts of rows, which ascend."""
+        """Read the texts of some rows of each corpus, which ascend."""
         sizes: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
-        self._features, self._rows = np.empty(0, np.uint32), rows
-        if len(rows):
-            with refusing("a temporary file"):
-                features = SpilledNumbers(np.uint32)
-                for sets in _sets(corpus, projection, maker, rows, resources):
+        self._rows = np.concatenate([rows + number * SECOND for number, (_, rows) in enumerate(corpora)])
+        with refusing("a temporary file"):
+            features = SpilledNumbers(np.uint32)
+            for corpus, rows in corpora:
+                count = sum(map(len, sizes)) + len(rows)
+                for sets in _sets(corpus, projection, maker, rows, resources) if len(rows) else ():
                     features.append(sets.features)
                     sizes.append(sets.sizes)
-                self._features = features.finish()
+                if sum(map(len, sizes)) != count:
+                    raise InputError(f"{corpus.label}: changed while it was read")
+                corpus.check_unchanged()
+            self._features = features.finish()
         self._lims = lims_of(np.concatenate(sizes)).view(np.uint64)
-        if len(self._lims) != len(rows) + 1:
-            raise InputError(f"{corpus.label}: changed while it was read")
 
     def similarities(self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """Return the Jaccard similarities of pairs of rows."""

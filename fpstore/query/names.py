@@ -55,6 +55,28 @@ class HeldIds:
         return Named(found, size) if most is None or size <= most else None
 
 
+class NamesOfTwo:
+    """Ids of two sources, where numbers from ``first`` on are of the second. Integers become strings if others are strings."""
+
+    def __init__(self, one: Names, other: Names, first: int) -> None:
+        self._sources, self._first = (one, other), np.uint64(first)
+
+    def named_within(self, numbers: Words, most: int | None) -> Named | None:
+        """Return the ids of some numbers; see :class:`Names`."""
+        of_other = numbers >= self._first
+        parts = (numbers[~of_other], numbers[of_other] - self._first)
+        named = [source.named_within(part, most) for source, part in zip(self._sources, parts, strict=True)]
+        one, other = named
+        if one is None or other is None:
+            return None
+        if isinstance(one.ids, np.ndarray) and isinstance(other.ids, np.ndarray):
+            out = np.empty(len(numbers), np.uint64)
+            out[~of_other], out[of_other] = one.ids, other.ids
+            return Named(out)
+        iters = [iter(map(str, some.ids if isinstance(some.ids, list) else some.ids.tolist())) for some in (one, other)]
+        return Named([next(iters[second]) for second in of_other.tolist()], one.string_bytes + other.string_bytes)
+
+
 def names_in_slices(
     columns: Sequence[tuple[Names, Words]], lims: Lims | None = None
 ) -> Iterator[tuple[slice, list[Words | list[str]]]]:

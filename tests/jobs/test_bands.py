@@ -86,7 +86,7 @@ def test_all_pairs_that_share_a_key_are_connected(width, most, monkeypatch):
             spooled.add(keys[start : start + 40])
         spooled.finish()
         distinct, places = distinct_places(rows)
-        found = connected_by_bands(distinct, places, spooled, 2, Width(width), Resources(1 << 30, 1 + seed % 2))
+        found = connected_by_bands(distinct, places, np.arange(n), spooled, 2, Width(width), Resources(1 << 30, 1 + seed % 2))
         least = list(range(len(distinct)))
 
         def root(i, least=least):

@@ -50,7 +50,7 @@ def test_a_case_is_drawn_from_its_seed_and_number(tmp_path):
         slow("import fpstore.jobs.joining as k; k.connected = lambda rows, *_: rows", "sets"),
         slow(
             "import fpstore.jobs.dedup as d; f = d.find_duplicates; "
-            "d.find_duplicates = lambda *a: (found := f(*a))._replace(kept=found.kept | True)",
+            "d.find_duplicates = lambda *a: (lambda some, found: (some, found._replace(kept=found.kept | True)))(*f(*a))",
             "dedup",
         ),
     ],

@@ -1,0 +1,192 @@
+"""A reference that a corpus is compared with: a store, or the rows of another corpus, whose documents stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Flags, Words
+from fpstore.base.arrays import differs, distinct_places
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
+from fpstore.base.width import Width, words_of
+from fpstore.building.builder import Options, build_store
+from fpstore.change.decisions import kind_with
+from fpstore.io.source import RowSource
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
+from fpstore.jobs.compared import ComparedRows
+from fpstore.jobs.given import GivenRows
+from fpstore.jobs.joining import PairColumns
+from fpstore.jobs.pairs import Side, pairs_with
+from fpstore.query.names import HeldIds, names_of
+
+MOST_COMPARED = 64  # fingerprints of the reference whose texts are compared with a document: the nearest
+MOST_HELD = 1 << 22  # pairs, before all but the nearest are dropped
+PART = "reference"  # of a checkpoint
+Similar = Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], Flags]  # of documents, and of documents of the reference
+
+
+class Reference(NamedTuple):
+    """A store (`fpstore.Store`, None for one that will be made at a path), or a corpus. Kept rows may be added to the store."""
+
+    path: str
+    store: Any = None
+    corpus: RowSource | None = None
+    adds: bool = False
+
+    def identity(self) -> JobIdentity:
+        """Return the facts that a job with this reference depends on; what a store holds is kept when the job begins."""
+        files = [] if self.corpus is None else self.corpus.states()
+        return {"reference": self.path, "adds": self.adds, **{f"reference file {n}": state for n, state in enumerate(files, 1)}}
+
+    def check_ids(self, ids: Words | list[str]) -> None:
+        """Raise InputError if the store has ids of another type than some that would be added."""
+        if self.adds and self.store is not None:
+            kind_with(self.store._snapshot(), Path(self.path), ids)
+
+    def add(self, rows: Words, ids: Words | list[str], width: Width, radius: int, made: dict[str, Any] | None) -> None:
+        """Insert fingerprints with their ids into the store, in one change. A job that is resumed may have done it before.
+
+        No fingerprint of the store is within the radius of one that is added, unless that is there already.
+        """
+        if not len(rows):
+            return
+        if self.store is None:
+            options = Options(radius=radius, width=width.bits, fingerprinter=made)
+            build_store(Path(self.path), width.outside(rows), ids, options, overwrite=False)
+        elif width.numbers(rows[:1])[0] not in self.store:
+            self.store.insert(width.outside(rows), ids)
+
+
+class NearReference(NamedTuple):
+    """Documents that are near a reference, by their places, ascending: the id of the nearest one there, and its distance."""
+
+    places: npt.NDArray[np.intp]
+    ids: Words | list[str]
+    distances: npt.NDArray[np.uint16]
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Make a part of a checkpoint."""
+        columns: dict[str, Any] = {"places": self.places.astype(np.uint64), "distances": self.distances}
+        if isinstance(self.ids, list):
+            strings = StringColumn.of(self.ids)
+            columns |= {"strings": np.frombuffer(strings.data, np.uint8), "ends": strings.ends}
+        else:
+            columns["ids"] = self.ids
+        part = checkpoint.write(PART)
+        part.append(columns)
+        part.finish()
+
+    @classmethod
+    def saved(cls, checkpoint: Checkpoint) -> NearReference:
+        """Return the part of a checkpoint."""
+        (columns,) = checkpoint.read(PART)
+        strings = StringColumn(columns["strings"].tobytes(), columns["ends"]).texts() if "strings" in columns else None
+        ids = columns["ids"] if strings is None else list(strings)
+        return cls(columns["places"].astype(np.intp), ids, columns["distances"])
+
+
+def side_of(documents: ComparedRows, width: Width) -> GivenRows:
+    """Return the documents of a corpus as one side of a join; their ids are row numbers unless they have others."""
+    rows = np.flatnonzero(documents.known).astype(np.uint64)
+    return GivenRows(documents.fingerprints, HeldIds(rows) if documents.ids is None else documents.ids, width)
+
+
+def near_reference(
+    side: Side, fingerprints: Words, radius: int, width: Width, resources: Resources, similar: Callable[..., Similar] | None
+) -> NearReference:
+    """Return the documents, by their fingerprints, that are near one of the reference, and alike to it.
+
+    ``similar`` takes the documents, and those of the reference, which may be compared, and returns what compares pairs of them.
+    Without it, fingerprints decide. Of several of the reference, the nearest one counts, of these the least fingerprint.
+    """
+    distinct, which = distinct_places(fingerprints)
+    found = _nearest(pairs_with(side, distinct, radius, width, resources), distinct, 1 if similar is None else MOST_COMPARED)
+    if not len(found.places):
+        return NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
+    others, at = distinct_places(found.others)
+    lims, numbers = side.stored_id_numbers(others)
+    firsts = np.full(len(distinct), -1)
+    begins = np.flatnonzero(differs(found.places))
+    firsts[found.places[begins]] = begins
+    places = np.flatnonzero(firsts[which] >= 0)
+    chosen, number = firsts[which[places]], numbers[lims[:-1][at[firsts[which[places]]]]]
+    if similar is not None:
+        alike = _Alike(found, at, lims, numbers, similar).of(places, which[places])
+        places, chosen, number = places[alike.found], alike.pairs[alike.found], alike.numbers[alike.found]
+    return NearReference(places, names_of(side, number), found.distances[chosen])
+
+
+class _Nearest(NamedTuple):
+    places: npt.NDArray[np.intp]  # of distinct fingerprints, ascending; those of one, from the nearest on
+    others: Words
+    distances: npt.NDArray[np.uint16]
+
+    def best(self, most: int) -> _Nearest:
+        """Return at most so many for each place."""
+        words = self.others.reshape(-1, words_of(self.others))
+        order = np.lexsort((*words.T[::-1], self.distances, self.places))
+        places = self.places[order]
+        starts = np.flatnonzero(differs(places))
+        ranks = np.arange(len(places)) - np.repeat(starts, np.diff(starts, append=len(places)))
+        order = order[ranks < most]
+        return _Nearest(self.places[order], self.others[order], self.distances[order])
+
+
+def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Nearest:
+    """Return the fingerprints of the reference that are nearest to each of some."""
+    index = _kernel.RowIndex(distinct)
+    held, count = [_Nearest(np.empty(0, np.intp), distinct[:0], np.empty(0, np.uint16))], 0
+    for batch in pairs:
+        held.append(_Nearest(index.places(batch.a).view(np.intp), batch.b, batch.distances.astype(np.uint16)))
+        count += len(batch.a)
+        if count > MOST_HELD:
+            held = [_joined(held).best(most)]
+            count = len(held[0].places)
+    return _joined(held).best(most)
+
+
+def _joined(parts: list[_Nearest]) -> _Nearest:
+    return _Nearest(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+class _Verdicts(NamedTuple):
+    found: Flags
+    pairs: npt.NDArray[np.intp]
+    numbers: Words
+
+
+class _Alike:
+    """Compares documents with those of the reference that are near, the nearest first, until one is alike."""
+
+    def __init__(
+        self, found: _Nearest, at: npt.NDArray[np.intp], lims: npt.NDArray[np.int64], numbers: Words,
+        similar: Callable[..., Similar],
+    ) -> None:  # fmt: skip
+        sizes = np.diff(lims)[at]  # documents of the reference that have the fingerprint of each pair
+        self._pair = np.repeat(np.arange(len(at)), sizes)
+        ends = np.cumsum(sizes)
+        self._number = numbers[np.arange(len(self._pair)) - np.repeat(ends - sizes - lims[:-1][at], sizes)]
+        self._lims = np.searchsorted(found.places[self._pair], np.arange(int(found.places.max()) + 2))
+        self._similar = similar
+
+    def of(self, documents: npt.NDArray[np.intp], which: npt.NDArray[np.intp]) -> _Verdicts:
+        """Return for each document, which has one of the distinct fingerprints, whether one is alike, and which."""
+        alike = self._similar(documents, np.unique(self._number))
+        out = _Verdicts(np.zeros(len(documents), bool), np.zeros(len(documents), np.intp), np.zeros(len(documents), np.uint64))
+        starts, stops = self._lims[which], self._lims[which + 1]
+        waiting = np.arange(len(documents))
+        for turn in range(int((stops - starts).max(initial=0))):
+            waiting = waiting[starts[waiting] + turn < stops[waiting]]
+            candidates = starts[waiting] + turn
+            hit = alike(documents[waiting], self._number[candidates].view(np.intp))
+            some = waiting[hit]
+            out.found[some], out.pairs[some] = True, self._pair[candidates[hit]]
+            out.numbers[some] = self._number[candidates[hit]]
+            waiting = waiting[~hit]
+        return out

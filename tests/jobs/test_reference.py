@@ -1,0 +1,229 @@
+"""Deduplication against a reference: by comparing everything, with texts counted exactly, and batch after batch with kills."""
+
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from commandline import failure, fine, run
+from resuming import calls_in_a_child
+
+import fpstore
+from fpstore import InputError, MinHash
+from fpstore.cli import main
+from fpstore.errors import StoreLockedError
+
+WORDS = [f"w{i}" for i in range(4000)]
+
+
+def distance(a, b):
+    return (a ^ b).bit_count()
+
+
+def drawn(rng, count, bits=6):
+    """Return fingerprints that differ in a few low bits, so that many are near another one."""
+    return [int(n) for n in rng.integers(0, 1 << bits, count)]
+
+
+def write_hashes(path, rows):
+    path.write_text("h,id\n" + "".join(f"{h:016x},{i}\n" for h, i in rows))
+
+
+def nearest(fingerprint, reference, radius):
+    """Return (distance, fingerprint) of the nearest of the reference; None if none is near."""
+    near = [(distance(fingerprint, other), other) for other in reference if distance(fingerprint, other) <= radius]
+    return min(near, default=None)
+
+
+@pytest.mark.parametrize("kind", ["path", "store", "files", "table"])
+def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        radius, strings = int(rng.integers(0, 3)), bool(seed % 2)
+        held, rows = drawn(rng, int(rng.integers(0, 12)), 14), drawn(rng, 60, 14)
+        theirs = [f"r{n}" if strings else 100 + n for n in range(len(held))]
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        write_hashes(folder / "c.csv", [(h, f"c{n}") for n, h in enumerate(rows)])
+        others = np.array(held, np.uint64)
+        with fpstore.build(folder / "r.fps", others, theirs or None, radius=radius) as store:
+            against = {
+                "path": lambda folder=folder: folder / "r.fps",
+                "store": lambda store=store: store,
+                "table": lambda others=others, theirs=theirs: pa.table({"h": others, "id": theirs}),
+                "files": lambda folder=folder: folder / "r.csv",
+            }[kind]
+            write_hashes(folder / "r.csv", zip(held, theirs, strict=True))
+            if kind in ("files", "table") and not held:
+                continue
+            found = fpstore.dedup(
+                folder / "c.csv", folder / "o.csv", fingerprint="h", id="id", radius=radius, group="greedy", against=against()
+            )
+        near = [nearest(h, held, radius) for h in rows]
+        rest = [n for n, hit in enumerate(near) if hit is None]
+        write_hashes(folder / "rest.csv", [(rows[n], f"c{n}") for n in rest])
+        alone = fpstore.dedup(folder / "rest.csv", folder / "a.csv", fingerprint="h", id="id", radius=radius, group="greedy")
+        assert (folder / "o.csv").read_bytes() == (folder / "a.csv").read_bytes()
+        assert list(found.clusters) == list(alone.clusters)
+        removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist()}
+        assert sorted(removed) == [n for n in range(len(rows)) if n not in found.kept]
+        assert found.removed.in_reference.sum() == len(rows) - len(rest)
+        for n, hit in enumerate(near):
+            if hit is not None:
+                away, other = hit
+                row = removed[n]
+                assert (row["id"], row["reference"], row["distance"]) == (f"c{n}", 1, away)
+                assert row["kept"] in {str(theirs[place]) for place, held_one in enumerate(held) if held_one == other}
+            elif n in removed:
+                assert removed[n]["reference"] == 0
+
+
+def sentence(rng, count=60):
+    return [str(word) for word in rng.choice(WORDS, count)]
+
+
+def changed(words, rng, share):
+    return [f"x{rng.integers(1 << 40)}" if rng.random() < share else word for word in words]
+
+
+def write_texts(path, texts, name):
+    path.write_text("".join(json.dumps({"id": f"{name}{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+
+
+def pieces(text):
+    words = text.split()
+    return {tuple(words[i : i + 3]) for i in range(len(words) - 2)}
+
+
+def test_texts_of_a_reference_are_verified(tmp_path):
+    """Against plain sets of words: rows go that reach the threshold with a document of the reference within the radius."""
+    rng = np.random.default_rng(5)
+    theirs = [sentence(rng) for _ in range(40)]
+    theirs += [changed(words, rng, 0.03) for words in theirs[:20]]
+    rows = [changed(theirs[n % 60], rng, 0.08) for n in range(150)] + [sentence(rng) for _ in range(10)]
+    reference, texts = ([" ".join(words) for words in some] for some in (theirs, rows))
+    write_texts(tmp_path / "r.jsonl", reference, "r")
+    write_texts(tmp_path / "c.jsonl", texts, "c")
+    found = fpstore.dedup(
+        tmp_path / "c.jsonl", text="text", id="id", threshold=0.6, radius=90, verify=True, against=tmp_path / "r.jsonl"
+    )
+    rows_near = dict(
+        zip(found.removed.rows[found.removed.in_reference].tolist(), found.removed.to_arrow().to_pylist(), strict=False)
+    )
+    removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist() if row["reference"]}
+    minhash = MinHash()
+    a, b = (minhash.fingerprints(some) for some in (texts, reference))
+    expected = {}
+    for n, text in enumerate(texts):
+        away = np.bitwise_count(a[n] ^ b).sum(1)
+        for place in np.lexsort((np.arange(len(b)), away)):
+            mine, other = pieces(text), pieces(reference[place])
+            if away[place] <= 90 and len(mine & other) / len(mine | other) >= 0.6:
+                expected[n] = int(away[place])
+                break
+    assert 20 < len(expected) < 150
+    assert set(found.removed.rows[found.removed.in_reference].tolist()) == removed.keys() == expected.keys()
+    for n, row in removed.items():
+        mine, other = pieces(texts[n]), pieces(reference[int(row["kept"][1:])])
+        assert len(mine & other) / len(mine | other) >= 0.6
+        assert row["distance"] == expected[n]
+
+
+def batch(number):
+    """Return the texts of a batch: some near texts of this one and of former ones, some not."""
+    rng = np.random.default_rng(number)
+    old = [sentence(np.random.default_rng(one), 40) for one in range(1000, 1000 + 12 * number)]
+    new = [sentence(np.random.default_rng(one), 40) for one in range(1000 + 12 * number, 1000 + 12 * (number + 1))]
+    texts = (
+        new + [changed(old[i] if old else new[i], rng, 0.02) for i in range(6)] + [changed(new[i], rng, 0.02) for i in range(3)]
+    )
+    return [" ".join(words) for words in texts]
+
+
+def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypatch):
+    """Each batch is killed at each call in turn that makes something appear, and goes on with the same command."""
+    monkeypatch.chdir(tmp_path)
+    minhash, model = MinHash(), []
+    calls = [(Path, "replace"), (fpstore.Store, "insert")]
+    for number in range(10):
+        texts = batch(number)
+        write_texts(Path("b.jsonl"), texts, f"{number}-")
+        rows, kept = minhash.fingerprints(texts), []
+        for n, row in enumerate(rows):  # of each cluster the first is kept
+            if not any(np.bitwise_count(row ^ other).sum() <= 50 for other in [*model, *(rows[k] for k in kept)]):
+                kept.append(n)
+        model += [rows[n] for n in kept]
+        wanted = "".join(line for n, line in enumerate(Path("b.jsonl").read_text().splitlines(keepends=True)) if n in kept)
+        asked = ["dedup", "b.jsonl", "o.jsonl", "--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add"]
+        for call, after in itertools.product(range(1 + number % 3, 30, 3), (False, True)):
+            if calls_in_a_child(lambda asked=asked: main([*asked, "--quiet"], standalone_mode=False), call, calls, after):
+                break
+        assert Path("o.jsonl").read_text() == wanted
+        assert not Path("o.jsonl.resume").exists()
+        Path("o.jsonl").unlink()
+        with fpstore.open("all.fps") as store:
+            assert len(store) == len(model)
+            assert store.radius == 50
+            assert all(int.from_bytes(row.tobytes(), "big") in store for row in model)
+    fine("verify", "all.fps", "--quiet")
+    shutil.rmtree("all.fps")
+
+
+def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_texts(Path("b.jsonl"), batch(0), "a")
+    asked = ["dedup", "b.jsonl", "o.jsonl", "--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add"]
+    printed = fine(*asked)
+    assert "near reference" in printed
+    before = Path("o.jsonl").read_bytes()
+    assert "o.jsonl exists" in failure(*asked)
+    told = json.loads(fine(*asked[:2], "p.jsonl", *asked[3:-1], "--removed", "r.tsv", "--json"))
+    assert (told["kept"], told["near_reference"], told["radius"]) == (0, 21, 50)
+    assert len(Path("r.tsv").read_text().splitlines()) == 21
+    assert Path("o.jsonl").read_bytes() == before
+
+
+def test_stores_decide_how_texts_are_hashed(tmp_path):
+    texts = batch(0)
+    write_texts(tmp_path / "c.jsonl", texts, "c")
+    for maker, more in ((fpstore.SimHash(width=128, size=2), {}), (MinHash(size=2), {}), (MinHash(shingle="chars", size=5), {})):
+        path = tmp_path / "s.fps"
+        fpstore.build(path, maker.fingerprints(texts[:5]), fingerprinter=maker, radius=7, overwrite=True).close()
+        found = fpstore.dedup(tmp_path / "c.jsonl", text="text", id="id", against=path, **more)
+        assert found.removed.rows[found.removed.in_reference].tolist()[:5] == [0, 1, 2, 3, 4]
+        assert int(found.removed.distances.max()) <= 7
+
+
+def test_what_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = batch(0)
+    write_texts(Path("c.jsonl"), texts, "c")
+    fpstore.build("sim.fps", fpstore.SimHash().fingerprints(texts), fingerprinter=fpstore.SimHash()).close()
+    fpstore.build("bare.fps", np.arange(3, dtype=np.uint64)).close()
+    fpstore.build("ints.fps", MinHash().fingerprints(["far away"]), [7], fingerprinter=MinHash()).close()
+    of_texts = {"text": "text", "id": "id"}
+    for how, message in (
+        ({"against": "sim.fps", "method": "minhash"}, "has fingerprints of simhash|holds 64 bits"),
+        ({"against": "sim.fps", "width": 128, "method": "simhash"}, "holds 64 bits, and the corpus has fingerprints of 128"),
+        ({"against": "bare.fps", "method": "simhash"}, "does not know how its fingerprints were made"),
+        ({"against": "sim.fps", "verify": True}, "a store has no texts to verify with"),
+        ({"against": "c.jsonl"}, "is an input too"),
+        ({"add": True}, "inserts into the store that against="),
+        ({"add": True, "against": "ints.fps", "id": None}, "name their column with id="),
+        ({"add": True, "against": "c2.jsonl"}, "is no store"),
+        ({"add": True, "against": "ints.fps"}, "its ids are integers"),
+        ({"against": "nothing.fps"}, "nothing.fps"),
+    ):
+        shutil.copy("c.jsonl", "c2.jsonl")
+        with pytest.raises((InputError, fpstore.StorageError), match=message):
+            fpstore.dedup("c.jsonl", "o.jsonl", **of_texts | how)
+        assert not Path("o.jsonl").exists()
+    assert not Path("nothing.fps").exists()
+    with fpstore.open("ints.fps", "r+"), pytest.raises(StoreLockedError):
+        fpstore.dedup("c.jsonl", "o.jsonl", text="text", id="id", against="ints.fps", add=True)
+    with fpstore.open("ints.fps") as store, pytest.raises(fpstore.ReadOnlyError):
+        fpstore.dedup("c.jsonl", "o.jsonl", text="text", id="id", against=store, add=True)
+    assert run("dedup", "c.jsonl", "-", "--text-field", "text", "--against", "ints.fps", "--add").exit_code != 0

@@ -323,7 +323,8 @@ def dedup(
     from fpstore.hashing.corpora import open_corpus
     from fpstore.io.parquet import TableRows
     from fpstore.io.source import Projection
-    from fpstore.jobs.dedup import Likeness, dedup_job, deduplicate
+    from fpstore.jobs.dedup import deduplicate
+    from fpstore.jobs.dedup_job import Likeness, dedup_job
 
     resources = checked_resources(memory, threads, progress)
     how = Projection(id=id, score=score, width=Width(WORD_BITS), decimal=decimal, signed=signed)

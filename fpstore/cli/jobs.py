@@ -32,7 +32,8 @@ from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, SEARCHES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
-from fpstore.jobs.dedup import DEDUP_METHOD, DedupJob, Deduplication, Likeness, dedup_job, deduplicate
+from fpstore.jobs.dedup import Deduplication, deduplicate
+from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, Likeness, dedup_job
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job

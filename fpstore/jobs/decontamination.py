@@ -29,7 +29,7 @@ from fpstore.hashing.minhash import MinHash
 from fpstore.io.source import Batch, Projection, RowSource, some_ids
 from fpstore.jobs import UNKNOWN
 from fpstore.jobs.compared import decided
-from fpstore.jobs.dedup import projection_of
+from fpstore.jobs.dedup_job import projection_of
 from fpstore.jobs.given import GivenRows, SpooledIds
 from fpstore.jobs.hits import Bounds, Candidates, Hits
 from fpstore.jobs.joining import pairs_between

@@ -16,7 +16,7 @@ from fpstore.base.width import Width
 from fpstore.hashing import Fields
 from fpstore.hashing.bands import BandedMinHash, Bands, planned_bands, with_bands
 from fpstore.jobs import bands as bands_job
-from fpstore.jobs import dedup as dedup_module
+from fpstore.jobs import dedup_job as dedup_module
 from fpstore.jobs.bands import BandKeys, connected_by_bands
 
 

@@ -110,9 +110,6 @@ def test_texts_of_a_reference_are_verified(tmp_path):
     found = fpstore.dedup(
         tmp_path / "c.jsonl", text="text", id="id", threshold=0.6, radius=90, verify=True, against=tmp_path / "r.jsonl"
     )
-    rows_near = dict(
-        zip(found.removed.rows[found.removed.in_reference].tolist(), found.removed.to_arrow().to_pylist(), strict=False)
-    )
     removed = {row["row"]: row for row in found.removed.to_arrow().to_pylist() if row["reference"]}
     minhash = MinHash()
     a, b = (minhash.fingerprints(some) for some in (texts, reference))

@@ -1,0 +1,236 @@
+"""What a deduplication is asked for: the columns of a corpus, what makes documents near-duplicates, and how they are searched."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from fpstore.base.arguments import check_choice, check_flag, check_number
+from fpstore.base.width import WORD_BITS, Width, check_width
+from fpstore.design.families import check_radius
+from fpstore.errors import InputError, show
+from fpstore.hashing.bands import Bands, can_have_bands, minhash_in, planned_bands
+from fpstore.hashing.base import USUAL_BITS, Fingerprinter
+from fpstore.hashing.documents import DocumentFiles
+from fpstore.hashing.fields import is_weighted, maker_of_columns
+from fpstore.hashing.html import extractor_of, of_pages
+from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
+from fpstore.hashing.registry import from_description, text_fingerprinter
+from fpstore.io.digits import check_signed
+from fpstore.io.source import Projection, RowSource
+from fpstore.jobs import GROUPINGS, KEEP_RULES, SEARCHES, UNKNOWN
+from fpstore.jobs.checkpoint import JobIdentity
+from fpstore.jobs.grouping import Grouping
+from fpstore.jobs.reference import Reference
+
+EXACT_ROWS = 1 << 20  # of which all are compared, unless a caller says how to search
+BANDS_RECALL = 0.995
+DEDUP_METHOD = "minhash"  # unless a caller names another
+PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
+
+
+class DedupJob(NamedTuple):
+    """How duplicates are looked for: by columns of texts or of fingerprints, and what makes the fingerprints of texts.
+
+    ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared. ``least_similarity`` is
+    a bound: a row is removed if its Jaccard similarity to the kept row is at least this. None: fingerprints decide. ``search`` is
+    one of SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash.
+    """
+
+    projection: Projection
+    grouping: Grouping
+    unknown: str
+    fingerprinter: Fingerprinter[Any] | None
+    least_similarity: float | None = None
+    search: str = "exact"
+    jaccard: float | None = None
+    fixed_radius: bool = False
+    bands: Bands | None = None
+
+    def planned(self, corpus: RowSource) -> DedupJob:
+        """Return the job with the bands that are searched, if that is asked for, or better for as many rows as a corpus has.
+
+        The radius leaves enough of the recall to the bands, unless it is fixed.
+        """
+        if self.jaccard is None or self.search == "exact" or (self.search == "auto" and not self._has_many(corpus)):
+            return self
+        bands, minhash = planned_bands(self.jaccard, BANDS_RECALL), minhash_in(self.fingerprinter)
+        assert minhash is not None
+        if bands is None:
+            if self.search == "auto":
+                return self
+            raise InputError(f"no bands find pairs of similarity {self.jaccard:.3g}: leave search='bands' (--search bands) out")
+        if self.fixed_radius:
+            return self._replace(bands=bands)
+        radius = minhash.radius(self.jaccard, USUAL_RECALL / bands.recall(self.jaccard))
+        return self._replace(bands=bands, grouping=self.grouping._replace(radius=radius))
+
+    def _has_many(self, corpus: RowSource) -> bool:
+        """Whether a corpus has more rows than are compared exactly, as far as its first rows tell."""
+        if isinstance(corpus, DocumentFiles):
+            return len(corpus.paths) > EXACT_ROWS
+        if corpus.rows is not None or corpus.bytes_total is None:
+            return (corpus.rows or 0) > EXACT_ROWS
+        batches = corpus.batches(self.projection)
+        first = next(batches, None)
+        return first is not None and len(first.flags) * corpus.bytes_total > EXACT_ROWS * max(corpus.bytes_done, 1)
+
+    @property
+    def recall(self) -> float | None:
+        """The share of the pairs of similarity ``jaccard`` that is found; None without MinHash."""
+        minhash = minhash_in(self.fingerprinter)
+        if self.jaccard is None or minhash is None:
+            return None
+        shared = 1 if self.bands is None else self.bands.recall(self.jaccard)
+        return shared * minhash.recall(self.jaccard, self.grouping.radius)
+
+    def identity(self, corpus: RowSource, reference: Reference | None = None) -> JobIdentity:
+        """Return the facts that decide about the duplicates of a corpus."""
+        projection = {**asdict(self.projection), "width": self.projection.width.bits}
+        maker = {} if self.fingerprinter is None else {"fingerprinter": self.fingerprinter.describe()}
+        files = {f"file {number}": state for number, state in enumerate(corpus.states(), 1)}
+        asked = {**projection, **self.grouping._asdict(), "unknown": self.unknown, "bands": self.bands}
+        told = {} if reference is None else reference.identity()
+        facts = {"job": "dedup", "encoding": corpus.encoding, "least_similarity": self.least_similarity}
+        return {**facts, **asked, **maker, **files, **told}
+
+
+class Likeness(NamedTuple):
+    """What makes two documents near-duplicates; None stands for a default that depends on the rest.
+
+    ``method`` names the fingerprinter of texts. ``threshold`` is a Jaccard similarity, from which the radius follows.
+    """
+
+    radius: int | None = None
+    width: int | None = None
+    method: str | None = None
+    threshold: float | None = None
+    group: str | None = None
+    keep: str = "first"
+    verify: bool = False
+    search: str = "auto"
+
+    def maker(self, text: Any) -> Fingerprinter[Any]:
+        """Return the fingerprinter of the method, for columns of texts."""
+        width = {} if self.width is None else {"width": self.width}
+        return text_fingerprinter(DEDUP_METHOD if self.method is None else self.method, is_weighted(text), **width)
+
+    def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
+        """Return the radius and the groups that are wanted; InputError for a wrong value."""
+        minhash = minhash_in(maker)
+        if check_flag(self.verify, "verify") and self.group == "connected":
+            raise InputError("verify (--verify) makes groups without chains: leave group='connected' (--group connected) out")
+        if self.threshold is not None and not self.verify:
+            if minhash is None:
+                raise InputError("threshold (--threshold) is a Jaccard similarity, for MinHash or verify: give radius (--radius)")
+            if self.radius is not None:
+                raise InputError("give threshold (--threshold) or radius (--radius), not both: one follows from the other")
+        if self.radius is not None:
+            radius = self.radius
+        elif self.threshold is not None and minhash is not None:
+            radius = minhash.radius(check_number(self.threshold, 0, 1, "threshold"))
+        else:
+            radius = USUAL_BITS * width.bits // WORD_BITS if maker is None else maker.usual_radius
+        usual = "connected" if maker is None else "greedy" if self.verify else maker.usual_group
+        check_radius(radius, width.bits)
+        group = check_choice(usual if self.group is None else self.group, GROUPINGS, "group")
+        return Grouping(radius, group, check_choice(self.keep, KEEP_RULES, "keep"))
+
+    def jaccard(self, maker: Fingerprinter[Any] | None, radius: int) -> float | None:
+        """Return the similarity at which USUAL_RECALL of the pairs are found; None without MinHash, of which bands need one."""
+        minhash = minhash_in(maker)
+        if check_choice(self.search, SEARCHES, "search") == "bands" and not can_have_bands(maker):
+            raise InputError("search='bands' (--search bands) is for texts, and MinHash of 64 bits or more")
+        if minhash is None or self.radius is None:
+            return None if minhash is None else USUAL_JACCARD if self.threshold is None else self.threshold
+        percent = (jaccard for jaccard in range(101) if minhash.recall(jaccard / 100, radius) >= USUAL_RECALL)
+        return next(percent, 100) / 100
+
+
+def dedup_job(
+    how: Projection, text: Any, fingerprint: str | None, likeness: Likeness, unknown: str,
+    fingerprinter: Fingerprinter[Any] | None, html: bool | str, reference: Reference | None = None,
+) -> DedupJob:  # fmt: skip
+    """Return the job that the arguments of :func:`fpstore.dedup` ask for; InputError if one is wrong."""
+    columns = text
+    if reference is not None and reference.store is not None:
+        likeness, fingerprinter = _like_the_store(reference.store, likeness, text, fingerprinter)
+    if likeness.width is not None:
+        how = replace(how, width=check_width(likeness.width))
+    if fingerprinter is not None and likeness.method is not None:
+        raise InputError("a fingerprinter is a method: leave method out", got=likeness.method)
+    if text is not None and text is not False:
+        fingerprinter = likeness.maker(text) if fingerprinter is None else fingerprinter
+        if text is not True:
+            fingerprinter, columns = maker_of_columns(fingerprinter, text)
+    projection = projection_of(how, columns, fingerprint)
+    if fingerprinter is not None:
+        fingerprinter = of_pages(_checked_maker(fingerprinter, projection, likeness.width), html)
+        projection = replace(projection, width=Width(fingerprinter.width))
+    elif likeness.method is not None:
+        raise InputError("method (--method) is for texts, and the corpus has fingerprints")
+    elif extractor_of(html) is not None:
+        raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
+    grouping = likeness.grouping(fingerprinter, projection.width)
+    check_choice(unknown, UNKNOWN, "unknown")
+    if (grouping.keep == "highest") != (projection.score is not None):
+        raise InputError("keep='highest' (--keep highest) needs score= (--score-field), and the other way round")
+    if grouping.keep == "smallest" and projection.id is None:
+        raise InputError("keep='smallest' (--keep smallest) needs a column of ids (--id-field)")
+    least = None
+    if likeness.verify:
+        if fingerprinter is None:
+            raise InputError("verify (--verify) compares texts, and the corpus has fingerprints")
+        fingerprinter.feature_sets([])  # an error comes before the work
+        least = USUAL_JACCARD if likeness.threshold is None else check_number(likeness.threshold, 0, 1, "threshold")
+    jaccard = likeness.jaccard(fingerprinter, grouping.radius)
+    return DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard, likeness.radius is not None)
+
+
+def _checked_maker(maker: Any, projection: Projection, width: int | None) -> Fingerprinter[Any]:
+    """Return what makes the fingerprints of a column of texts, or of several; InputError if it cannot."""
+    if not isinstance(maker, Fingerprinter) or maker.items not in ("texts", "rows"):
+        raise InputError(f"fingerprinter must be one of texts, such as MinHash(), got {type(maker).__name__}")
+    if projection.text is None:
+        raise InputError("a fingerprinter is for texts, and the corpus has fingerprints")
+    if isinstance(projection.text, tuple) != (maker.items == "rows"):
+        raise InputError("Fields is for columns of texts: name them, as in text={'title': 4, 'text': 1}", got=projection.text)
+    if width not in (None, maker.width):
+        message = f"fingerprinter: it makes {maker.width} bits, not width={width}: leave width out"
+        raise InputError(message, expected=maker.width, got=width)
+    return maker
+
+
+def _like_the_store(
+    store: Any, likeness: Likeness, text: Any, fingerprinter: Fingerprinter[Any] | None
+) -> tuple[Likeness, Fingerprinter[Any] | None]:
+    """Return what is not asked for as the store of a reference has it: radius, width, and the fingerprinter of texts."""
+    if likeness.radius is None and likeness.threshold is None:
+        likeness = likeness._replace(radius=store.radius)
+    if text in (None, False):
+        return likeness._replace(width=store.width if likeness.width is None else likeness.width), fingerprinter
+    if (likeness.method, likeness.width, fingerprinter) == (None, None, None) and store.fingerprinter is not None:
+        fingerprinter = from_description(store.fingerprinter)
+    return likeness, fingerprinter
+
+
+def projection_of(how: Projection, text: str | tuple[str, ...] | bool | None, fingerprint: str | None) -> Projection:
+    """Return the columns to read: some of texts, True where files are texts, or one of fingerprints."""
+    if (text in (None, False)) == (fingerprint is None):
+        raise InputError(
+            "name either the column of texts (text=, --text-field) or the column of fingerprints (fingerprint=, "
+            "--fingerprint-field); text=True (--text) makes a document of each file"
+        )
+    if check_signed(how.signed, how.width) and fingerprint is None:
+        raise InputError("signed=True (--signed) is for a column of fingerprints")
+    if check_flag(how.decimal, "decimal") and fingerprint is None:
+        raise InputError("decimal=True (--decimal) is for a column of fingerprints")
+    columns = None if text is True or isinstance(text, tuple) else text or None
+    for what, name in {"text": columns, "fingerprint": fingerprint, "id": how.id, "score": how.score}.items():
+        if name is not None and not (isinstance(name, str) and name):
+            raise InputError(f"{what} must be the name of a column, got {show(name)}", got=name)
+    if text is True:
+        if how.id is not None or how.score is not None:
+            raise InputError("files that are texts have no columns: their ids are their paths")
+        return replace(how, text=PATHS_TEXT, id=PATHS_ID)
+    return replace(how, text=text or None, fingerprint=fingerprint)

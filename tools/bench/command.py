@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import (
+    banded,
     billion,
     building,
     cleaning,
@@ -65,6 +66,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "join": cleaning.join,
     "dedup": cleaning.dedup,
     "copies": cleaning.copies,
+    "bands": banded.bands,
     "insert": living.insert,
     "probe-insert": living.probe_insert,
     "delta": living.delta,

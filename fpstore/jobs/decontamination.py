@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from fpstore.jobs.given import GivenRows, SpooledIds
 from fpstore.jobs.hits import Bounds, Candidates, Hits
 from fpstore.jobs.joining import pairs_between
 from fpstore.jobs.ngrams import WAITING_BATCHES, Benchmark, Features, TextFeatures, known_hashes, read_benchmark
-from fpstore.jobs.outputs import Listing, Outputs
+from fpstore.jobs.outputs import Listing, Outputs, share_a_file
 from fpstore.jobs.pairs import design_between
 from fpstore.query.names import HeldIds, Names
 from fpstore.query.snapshot import slices
@@ -158,7 +157,7 @@ def decontaminate_corpus(
     corpus.resolved(job.projection)  # an error comes before the work
     for name, source in benchmarks:
         source.resolved(job.benchmark)
-        if source is corpus or any(Path(a).samefile(b) for a in source.paths for b in corpus.paths):
+        if share_a_file(corpus, source):
             raise InputError(f"{name}: is in the corpus and in the benchmark: every row of it would be removed")
     outputs = Outputs(corpus, output, listings, overwrite, beside=sources)
     with ExitStack() as stack:

@@ -26,7 +26,7 @@ from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Members, Numbers, grouped, members_of, ranks_of
 from fpstore.jobs.joining import connected
-from fpstore.jobs.outputs import Listing, Outputs, check_outside
+from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import PART, NearReference, Reference, Similar, near_reference, side_of
 from fpstore.jobs.removed import Removed
@@ -75,7 +75,8 @@ def deduplicate(
     """
     if folder is not None:
         check_outside(corpus, folder)
-    outputs = Outputs(corpus, output, listings, overwrite, folder)
+    beside = [] if reference is None or reference.corpus is None else [reference.corpus]
+    outputs = Outputs(corpus, output, listings, overwrite, folder, beside)
     target = outputs.target
     if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
@@ -100,7 +101,7 @@ def deduplicate(
 def check_reference(reference: Reference, corpus: RowSource, job: DedupJob) -> None:
     """Raise InputError for a reference that cannot be compared with a corpus, or to which its rows cannot be added."""
     path, made = reference.path, None if job.fingerprinter is None else job.fingerprinter.describe()
-    if reference.corpus is not None and set(reference.corpus.paths) & set(corpus.paths):
+    if reference.corpus is not None and share_a_file(corpus, reference.corpus):
         raise InputError(f"{path}: is an input too: a reference (against=, --against) is another corpus", path=path)
     if reference.adds and job.projection.id is None:
         raise InputError("add=True (--add) stores the ids of rows: name their column with id= (--id-field)")

@@ -32,6 +32,12 @@ def check_outside(corpus: RowSource, path: Path) -> Path:
     return path
 
 
+def share_a_file(corpus: RowSource, other: RowSource) -> bool:
+    """Whether a file is in both sources, also under two names."""
+    files = [{(state.st_dev, state.st_ino) for state in map(os.stat, source.paths)} for source in (corpus, other)]
+    return bool(files[0] & files[1])
+
+
 def is_folder_of_shards(output: str | os.PathLike[str], corpus: RowSource) -> bool:
     """Whether the kept rows of each file go to a file of its own: into an existing folder, or if no format is named for many."""
     if not isinstance(corpus, Shards):

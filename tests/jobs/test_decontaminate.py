@@ -272,8 +272,10 @@ def test_what_is_refused(tmp_path, monkeypatch):
     Path("b.jsonl").write_text('{"t": "one two three"}\n')
     Path("empty.jsonl").write_text("")
     Path("null.jsonl").write_text('{"t": null}\n{"t": "?!"}\n')
+    Path("link.jsonl").hardlink_to("c.jsonl")
     for given, message in {
         ("c.jsonl", "c.jsonl"): "c.jsonl: is in the corpus and in the benchmark",
+        ("c.jsonl", ("b.jsonl", "link.jsonl")): "link.jsonl: is in the corpus and in the benchmark",
         ("c.jsonl", "empty.jsonl"): "empty.jsonl: no rows to decontaminate against",
         ("c.jsonl", ("b.jsonl", "null.jsonl")): "null.jsonl: no text with words to decontaminate against",
         ("empty.jsonl", "b.jsonl"): "empty.jsonl: no rows",
@@ -283,6 +285,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
         with pytest.raises(InputError) as caught:
             fpstore.decontaminate(given[0], given[1], text="t")
         assert message in str(caught.value)
+    Path("link.jsonl").unlink()
     for wrong, message in [
         ({"ngram": 0}, "ngram must be a whole number from 1 to 255"), ({"ngram": 256}, "ngram must be"),
         ({"min_ngrams": 0}, "min_ngrams must be"), ({"min_share": 1.5}, "min_share must be"),

@@ -202,12 +202,14 @@ def test_what_is_refused(tmp_path, monkeypatch):
     fpstore.build("bare.fps", np.arange(3, dtype=np.uint64)).close()
     fpstore.build("ints.fps", MinHash().fingerprints(["far away"]), [7], fingerprinter=MinHash()).close()
     of_texts = {"text": "text", "id": "id"}
+    Path("link.jsonl").hardlink_to("c.jsonl")
     for how, message in (
         ({"against": "sim.fps", "method": "minhash"}, "has fingerprints of simhash|holds 64 bits"),
         ({"against": "sim.fps", "width": 128, "method": "simhash"}, "holds 64 bits, and the corpus has fingerprints of 128"),
         ({"against": "bare.fps", "method": "simhash"}, "does not know how its fingerprints were made"),
         ({"against": "sim.fps", "verify": True}, "a store has no texts to verify with"),
         ({"against": "c.jsonl"}, "is an input too"),
+        ({"against": "link.jsonl"}, "is an input too"),
         ({"add": True}, "inserts into the store that against="),
         ({"add": True, "against": "ints.fps", "id": None}, "name their column with id="),
         ({"add": True, "against": "c2.jsonl"}, "is no store"),
@@ -219,6 +221,9 @@ def test_what_is_refused(tmp_path, monkeypatch):
             fpstore.dedup("c.jsonl", "o.jsonl", **of_texts | how)
         assert not Path("o.jsonl").exists()
     assert not Path("nothing.fps").exists()
+    with pytest.raises(InputError, match=r"c2.jsonl is an input: name another output"):  # it was replaced
+        fpstore.dedup("c.jsonl", "c2.jsonl", against="c2.jsonl", overwrite=True, **of_texts)
+    assert Path("c2.jsonl").read_bytes() == Path("c.jsonl").read_bytes()
     with fpstore.open("ints.fps", "r+"), pytest.raises(StoreLockedError):
         fpstore.dedup("c.jsonl", "o.jsonl", text="text", id="id", against="ints.fps", add=True)
     with fpstore.open("ints.fps") as store, pytest.raises(fpstore.ReadOnlyError):

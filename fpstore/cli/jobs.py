@@ -31,7 +31,7 @@ from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, SEARCHES, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
-from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
+from fpstore.jobs.clusters import CLUSTER_COLUMNS, CORPUS_COLUMNS, write_clusters
 from fpstore.jobs.dedup import Deduplication, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, Likeness, dedup_job
 from fpstore.jobs.outputs import Listing
@@ -281,7 +281,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     options.WIDTH, *content.SHINGLES,
     option(
         "--clusters FILE", "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The representative "
-        "is the document kept.",
+        "is the document kept; a line has the distance from it, too.",
     ),
     option(
         "--removed FILE", "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance.",
@@ -337,7 +337,7 @@ def dedup(given: Given) -> None:
     notices = Notices(kind)
     with ExitStack() as stack:
         with usage_errors():
-            columns = (*(CLUSTER_COLUMNS if given.clusters else ()), *(_removed_columns(given) if given.removed else ()))
+            columns = (*(CORPUS_COLUMNS if given.clusters else ()), *(_removed_columns(given) if given.removed else ()))
             renamed(list(dict.fromkeys(columns)), given.names)  # an error comes before the work
             texts = given.text or given.text_field
             reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding))
@@ -419,7 +419,7 @@ def _listings(given: Given) -> list[Listing]:
     """Return the files beside OUTPUT that the command line asks for."""
     found = []
     if given.clusters is not None:
-        found.append(Listing(given.clusters, partial(open_list, given, CLUSTER_COLUMNS), lambda found: found.clusters.batches()))
+        found.append(Listing(given.clusters, partial(open_list, given, CORPUS_COLUMNS), lambda found: found.clusters.batches()))
     if given.removed is not None:
         opened = partial(open_list, given, _removed_columns(given))
         found.append(Listing(given.removed, opened, lambda found: found.removed.batches()))

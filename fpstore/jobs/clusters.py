@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fpstore.io import Writer
 
 CLUSTER_COLUMNS = ("id", "cluster", "representative")
+CORPUS_COLUMNS = (*CLUSTER_COLUMNS, "distance")
 SET_BYTES = 5  # of each fingerprint: the set that it is in, and a share of an index
 DENSE = 4  # flags find the different numbers if they are below this many times their count
 
@@ -41,11 +42,16 @@ class Clusters(Tabular):
         All documents, in clusters or alone; of a corpus all rows.
     lims : ndarray of int64, shape (clusters + 1,)
         The ids of cluster c are ``ids[lims[c]:lims[c + 1]]``.
+    distances : ndarray of uint16, shape (members,), or None
+        Of a corpus: the distance of each document from the representative, in bits.
     """
 
-    def __init__(self, lims: Lims, names: Names, numbers: Words, documents: int) -> None:
+    def __init__(
+        self, lims: Lims, names: Names, numbers: Words, documents: int, distances: npt.NDArray[np.uint16] | None = None
+    ) -> None:
         self.lims = lims
         self.documents = documents
+        self.distances = distances
         self._names, self._numbers = names, numbers  # of the members
 
     @cached_property
@@ -55,7 +61,8 @@ class Clusters(Tabular):
 
     def held(self) -> Clusters:
         """Return the clusters with all ids in memory."""
-        return Clusters(self.lims, HeldIds(self.ids), np.arange(len(self._numbers), dtype=np.uint64), self.documents)
+        numbers = np.arange(len(self._numbers), dtype=np.uint64)
+        return Clusters(self.lims, HeldIds(self.ids), numbers, self.documents, self.distances)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -85,10 +92,14 @@ class Clusters(Tabular):
         return stable_order(sizes.max(initial=0) - sizes)
 
     def columns(self) -> dict[str, Any]:
-        """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``."""
+        """Return a row per document in a cluster: ``id``, the number of the ``cluster``, and the id of its ``representative``.
+
+        Of a corpus also the ``distance`` from the representative.
+        """
         cluster = lists_of(self.lims)
         representatives = values_at(self.ids, self.lims[cluster])
-        return {"id": self.ids, "cluster": cluster.astype(np.uint64), "representative": representatives}
+        columns = {"id": self.ids, "cluster": cluster.astype(np.uint64), "representative": representatives}
+        return columns | ({} if self.distances is None else {"distance": self.distances})
 
     def batches(self) -> Iterator[dict[str, Any]]:
         """Yield the :meth:`columns`, at most 65,536 rows at once; one batch without rows if there are no clusters.
@@ -101,7 +112,8 @@ class Clusters(Tabular):
             cluster = np.searchsorted(self.lims, np.arange(start, end), side="right") - 1
             columns = [(self._names, numbers) for numbers in (self._numbers[start:end], self._numbers[self.lims[cluster]])]
             for rows, (ids, representatives) in names_in_slices(columns):
-                yield {"id": ids, "cluster": cluster[rows].astype(np.uint64), "representative": representatives}
+                found = {"id": ids, "cluster": cluster[rows].astype(np.uint64), "representative": representatives}
+                yield found | ({} if self.distances is None else {"distance": self.distances[start:end][rows]})
 
     def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
         """Return the :meth:`columns` as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does.

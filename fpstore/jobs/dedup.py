@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
-from fpstore.base.arrays import HALF_BITS, distinct_places
+from fpstore.base.arrays import HALF_BITS, distinct_places, lists_of
 from fpstore.base.resources import Resources
 from fpstore.errors import InputError, counted
 from fpstore.hashing.documents import DocumentFiles
@@ -29,7 +29,7 @@ from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import PART, NearReference, Reference, Similar, near_reference, side_of
-from fpstore.jobs.removed import Removed
+from fpstore.jobs.removed import Removed, distances_of
 from fpstore.jobs.verified import SECOND, TextSets, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
@@ -143,7 +143,8 @@ def find_duplicates(
         flags[rows[near.places]] = False
     names: Names = HeldIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
     removed = Removed(members, rows, documents.fingerprints, names, near)
-    clusters = Clusters(members.lims, names, members.documents, len(flags))
+    distances = distances_of(documents.fingerprints, members.documents, members.documents[members.lims[lists_of(members.lims)]])
+    clusters = Clusters(members.lims, names, members.documents, len(flags), distances)
     return documents, Deduplication(flags, clusters, len(flags) - len(rows), removed)
 
 

@@ -289,7 +289,7 @@ def read_clusters(path):
     """Return the clusters of a file, each with the document that stands for it."""
     members = {}
     for line in path.read_text().splitlines():
-        name, _, first = line.split("\t")
+        name, _, first, *_ = line.split("\t")
         members.setdefault(first, set()).add(name)
     return {first: frozenset(names) for first, names in members.items()}
 

@@ -339,7 +339,7 @@ def test_parquet_in_batches_of_any_size(tmp_path, monkeypatch):
 def test_command_line(folder: Path) -> None:
     out = fine("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--id-field", "id", "--clusters", "c.tsv")
     assert pq.read_table("clean.parquet")["id"].to_pylist() == ["a", "c"]
-    assert Path("c.tsv").read_text() == "a\t0\ta\nb\t0\ta\nfar\t0\ta\n"
+    assert Path("c.tsv").read_text() == "a\t0\ta\t0\nb\t0\ta\t0\nfar\t0\ta\t0\n"
     assert all(part in out for part in ("removed", "50.0%", "in clean.parquet", "a, b, far"))
     assert "exists" in failure("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text")
     summary = json.loads(fine("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--force", "--json"))

@@ -61,7 +61,8 @@ def check_output(
     inputs = [name for source in (corpus, *beside) for name in source.paths]
     if path.is_file() and any(path.samefile(name) for name in inputs if Path(name).exists()):
         raise InputError(f"{printable(output)} is an input: name another output", path=path)
-    check_outside(corpus, path)
+    for source in (corpus, *beside):
+        check_outside(source, path)
     made = was_made(folder, path)
     shards = of_rows and is_folder_of_shards(output, corpus)
     if shards or (of_rows and isinstance(corpus, DocumentFiles)):

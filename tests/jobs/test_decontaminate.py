@@ -303,6 +303,10 @@ def test_what_is_refused(tmp_path, monkeypatch):
     Path("c.parquet").unlink()
     with pytest.raises(InputError, match=r"b.jsonl is an input: name another output"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "b.jsonl", text="t", overwrite=True)
+    Path("asked").mkdir()
+    Path("asked/b.jsonl").write_bytes(Path("b.jsonl").read_bytes())
+    with pytest.raises(InputError, match=r"asked/o.jsonl: is in asked, and the next run would read it"):
+        fpstore.decontaminate("c.jsonl", "asked", "asked/o.jsonl", text="t")
     with pytest.raises(InputError, match=r"rows of .jsonl are written as .jsonl or .parquet"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "o.csv", text="t")
     Path("o.jsonl").write_text("mine")
@@ -322,4 +326,11 @@ def test_what_is_refused(tmp_path, monkeypatch):
     noted = run("decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t")
     assert "b.jsonl: no text has 13 words, so only texts of the same words hit it: lower --ngram" in noted.stderr
     assert "short  1  fewer than 13 words: compared as whole texts" in noted.stdout
-    assert sorted(path.name for path in Path().iterdir()) == ["b.jsonl", "c.jsonl", "empty.jsonl", "null.jsonl", "o.jsonl"]
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "asked",
+        "b.jsonl",
+        "c.jsonl",
+        "empty.jsonl",
+        "null.jsonl",
+        "o.jsonl",
+    ]

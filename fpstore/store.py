@@ -510,9 +510,9 @@ class Store:
 
         Parameters
         ----------
-        other : Store, fingerprints, or a reader of ``fpstore.io``
-            The other set, of the same width. Fingerprints are given as for :func:`fpstore.build`. Not a path:
-            open it with :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
+        other : Store, fingerprints, or a reader of ``fpstore.io`` or ``fpstore.hashing``
+            The other set, of the same width; a :class:`fpstore.hashing.TextReader` hashes texts. Fingerprints are given as for
+            :func:`fpstore.build`. Not a path: open it with :func:`fpstore.open` or :func:`fpstore.io.open_reader`.
         ids : optional
             The ids of the other fingerprints, unless they are a store: integers or strings. By default the row number.
         memory, threads, progress, resume : optional

@@ -46,7 +46,7 @@ class SampledPairs(NamedTuple):
     Attributes
     ----------
     items : list
-        Documents, then copies of some: texts, or an `ImageItem` for each picture. Then documents that are `alike`, of texts.
+        Documents, then copies of some: texts, or an `ImageItem` for each picture. Then texts that are only grouped.
     documents : int
         The number of items that are no copies. Pairs of them are strangers, unless they are in `resembling`.
     duplicates : dict of str to pairs
@@ -59,7 +59,7 @@ class SampledPairs(NamedTuple):
     alike : int
         Documents of the sample that are no strangers, because another document of their family is looked at.
     drawn : ndarray of intp or None
-        The places of all documents of the sample, in the order of the corpus; None for pictures.
+        The places of all documents that are grouped as by `dedup`, in the order of the corpus; None for pictures.
     """
 
     items: list[Any]
@@ -115,9 +115,12 @@ def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) 
     else:
         assert corpus is not None
         assert wanted.columns is not None
-        texts, facts = sample_of(corpus, wanted.columns, wanted.sample, wanted.seed, resources.progress, html=wanted.html)
+        sampled = sample_of(corpus, wanted.columns, wanted.sample, wanted.seed, resources.progress, html=wanted.html)
+        facts = sampled.facts
         ways: Any = wanted.ways
-        evidence = evidence_of_changes(texts, ways, wanted.copies, wanted.seed, wanted.wish.resemblance, resources)
+        evidence = evidence_of_changes(
+            sampled.texts, ways, wanted.copies, wanted.seed, wanted.wish.resemblance, resources, sampled.looked_at
+        )
 
     def hashed() -> Iterator[Hashed]:
         done: list[tuple[Setting, Hashed]] = []  # settings that differ in their radius have the same fingerprints
@@ -131,9 +134,12 @@ def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) 
 
 
 def evidence_of_changes(
-    sample: Sequence[str], changes: Sequence[TextChange], copies: int, seed: int, bound: float, resources: Resources
-) -> SampledPairs:
+    drawn: Sequence[str], changes: Sequence[TextChange], copies: int, seed: int, bound: float, resources: Resources,
+    looked_at: Sequence[int] | None = None,
+) -> SampledPairs:  # fmt: skip
     """Return one document of each family of a sample, with at most ``copies`` copies that are changed in each way.
+
+    The sample are all documents that are drawn, or those at some places of them.
 
     A corpus has near-duplicates of its own. They are no strangers to each other, and would count twice. Documents whose
     resemblance is the bound or more are of one family, and so are those that a chain of such pairs connects.
@@ -143,34 +149,35 @@ def evidence_of_changes(
     InputError
         There are fewer than two families, or no document can be changed.
     """
-    drawn = len(sample)
-    if drawn < 2:
+    sample = np.arange(len(drawn)) if looked_at is None else np.array(looked_at, np.intp)
+    size = len(sample)
+    if size < 2:
         raise InputError(
-            f"a calibration compares documents with each other: at least 2 with text are needed, got {drawn}", got=drawn
+            f"a calibration compares documents with each other: at least 2 with text are needed, got {size}", got=size
         )
-    alike = resembling_pairs(sample, bound, resources.threads)
-    families = _one_of_each(drawn, alike, np.ones(drawn, bool), "documents")
-    texts, duplicates = [sample[place] for place in families], dict[str, Places]()
+    alike = resembling_pairs([drawn[place] for place in sample], bound, resources.threads)
+    families = sample[_one_of_each(size, alike, np.ones(size, bool), "documents")]
+    texts, duplicates = [drawn[place] for place in families], dict[str, Places]()
     material, documents = Material(list(texts)), len(texts)
     order = Draws(seed, "order").order(documents)
     for number, change in enumerate(changes):
-        places, others = list[int](), list[str]()
+        places, changed = list[int](), list[str]()
         for place in order:
             copy = change.copy(material, place, seed) if len(places) < copies else None
             if copy is not None:
                 places.append(place)
-                others.append(copy)
+                changed.append(copy)
         if places:
-            duplicates[change.name] = np.array([places, range(len(texts), len(texts) + len(others))], np.intp)
-            texts += others
+            duplicates[change.name] = np.array([places, range(len(texts), len(texts) + len(changed))], np.intp)
+            texts += changed
         resources.report("changing", number + 1, len(changes))
     if not duplicates:
         raise InputError("no document of the sample can be changed in any of these ways: they are too short, or have no numbers")
-    left_out = np.setdiff1d(np.arange(drawn), families).tolist()
-    every = np.argsort([*families, *left_out])
+    others = np.setdiff1d(np.arange(len(drawn)), families)
+    every = np.argsort(np.concatenate([families, others]))
     every[every >= documents] += len(texts) - documents  # behind the copies
-    texts += [sample[place] for place in left_out]
-    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), len(left_out), every)
+    texts += [drawn[place] for place in others]
+    return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), size - documents, every)
 
 
 def evidence_of_labels(found: Labelled, bound: float) -> SampledPairs:

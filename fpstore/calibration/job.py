@@ -40,11 +40,13 @@ class Calibration(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values, as ``fpstore calibrate --json`` prints it."""
-        wrongly = {} if self.evidence.drawn is None else {"most_wrong": self.wish.most_wrong, "group": self.wish.group}
+        drawn = self.evidence.drawn
+        wrongly = {} if drawn is None else {"most_wrong": self.wish.most_wrong, "group": self.wish.group}
         return {
             **self.facts._asdict(),
             "sample": self.evidence.documents,
             "left_out": self.evidence.alike,
+            "grouped": None if drawn is None else len(drawn),
             "resembling_pairs": self.evidence.resembling.shape[1],
             "for": {"documents": self.wish.documents, "recall": self.wish.recall, "false_pairs": self.wish.most_false} | wrongly,
             "settings": list(map(_record, self.suggestions)),
@@ -111,7 +113,7 @@ def calibrate(
 
     A random sample of the documents is taken, and of each family of near-duplicates in it one document is kept: those are
     strangers. Copies of some are changed in known ways: near-duplicates. For each setting, the distances of both are counted,
-    and what :func:`fpstore.dedup` removes of the sample: of how many near-duplicates one or both, and how many documents wrongly.
+    and what :func:`fpstore.dedup` removes: of how many near-duplicates one or both, and how many documents wrongly.
 
     Parameters
     ----------
@@ -148,7 +150,8 @@ def calibrate(
         How `dedup` groups near-duplicates. A sample has fewer chains than its corpus: it shows too little of what
         ``"connected"`` removes.
     sample : int
-        The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million.
+        The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million. Up to ten times
+        as many texts, with 16 million characters, are grouped to count what is removed.
     copies : int
         The most copies for each kind of change.
     resemblance : float, optional

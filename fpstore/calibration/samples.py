@@ -19,6 +19,7 @@ from fpstore.io.scores import NULL, Key, keys_of_rows, score_key
 from fpstore.io.source import Batch, Projection, RowSource
 
 LONGEST = 1 << 18  # characters of a text that are looked at
+COUNTED, COUNTED_CHARS = 10, 1 << 24  # documents that are grouped, for each one of the sample; characters of all these
 TEXT_COLUMNS, ID_COLUMNS, LABEL = ("text_a", "text_b"), ("a", "b"), "label"
 
 
@@ -44,6 +45,18 @@ class Facts(NamedTuple):
     items: Literal["documents", "pictures"] = "documents"
 
 
+class Sampled(NamedTuple):
+    """Random texts of a corpus, in its order, the places of those in the sample, and the facts.
+
+    The others are only grouped. There are more of them where texts are short, up to a whole corpus: a smaller part of a corpus
+    has a far smaller part of its pairs.
+    """
+
+    texts: list[str]
+    looked_at: list[int]
+    facts: Facts
+
+
 class Labelled(NamedTuple):
     """Texts, and pairs of their places with a label: whether the two are near-duplicates."""
 
@@ -54,12 +67,12 @@ class Labelled(NamedTuple):
 
 def sample_of(
     corpus: RowSource, projection: Projection, size: int, seed: int, progress: Progress | None = None, *, html: bool | str = False
-) -> tuple[list[str], Facts]:
+) -> Sampled:
     """Return a random sample of the texts of a corpus, which is read once, in its order; the same seed gives the same sample.
 
-    Of pages of HTML, the main texts count; pages of the sample without one are empty texts.
+    Of pages of HTML, the main texts count, which take long to find: only those of the sample. Pages without one are empty texts.
     """
-    held = Reservoir[str](size, Draws(seed, "sample"))
+    held = Reservoir[str](size, Draws(seed, "sample"), 0 if html else COUNTED * size, COUNTED_CHARS)
     empty = rows = 0
     for batch in corpus.batches(projection):
         rows += len(batch.flags)
@@ -68,14 +81,16 @@ def sample_of(
             if not text or text.isspace():
                 empty += 1
                 continue
-            held.see(text if html else text[: LONGEST + 1])
+            text = text if html else text[: LONGEST + 1]
+            held.see(text, len(text))
         if progress is not None:
             progress("reading", rows, None)
-    taken = held.sample()
+    taken, looked_at = held.sample(), held.part()
     extractor = extractor_of(html)
     texts = taken if extractor is None else list(filter(None, main_texts(taken, extractor)))
     lost = len(taken) - len(texts)
-    return _shortened(texts), Facts(held.seen - lost, empty + lost, _too_long(texts))
+    looked_at = looked_at[: len(looked_at) - lost]  # of pages all
+    return Sampled(_shortened(texts), looked_at, Facts(held.seen - lost, empty + lost, _too_long(texts)))
 
 
 def _shortened(texts: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -61,20 +62,32 @@ class Draws:
 class Reservoir(Generic[T]):
     """A random sample of things that are seen once, in a number that nobody knows; ``seen`` counts them.
 
-    Algorithm R: J. Vitter, *Random sampling with a reservoir*, ACM TOMS 11 (1985).
+    It has the things of the least random numbers (E. Cohen, H. Kaplan, *Summarizing data using bottom-k sketches*, PODC 2007): at
+    most ``most``, and fewer if their weights are more than ``limit`` together, but ``size`` at least.
     """
 
-    def __init__(self, size: int, draws: Draws) -> None:
+    def __init__(self, size: int, draws: Draws, most: int = 0, limit: int = 0) -> None:
         self.seen = 0
-        self._size, self._draws, self._held = size, draws, list[tuple[int, T]]()
+        self._size, self._most, self._limit, self._draws = size, max(size, most), limit, draws
+        self._held: list[tuple[int, int, T, int]] = []  # a heap, the greatest number first
+        self._weight, self._end = 0, 1 << 64
 
-    def see(self, thing: T) -> None:
+    def see(self, thing: T, weight: int = 1) -> None:
         """Take a thing, or leave it out."""
-        place = self.seen if self.seen < self._size else self._draws.below(self.seen + 1)
-        if place < self._size:
-            self._held[place : place + 1] = [(self.seen, thing)]
+        word = self._draws.word()
+        if word < self._end:
+            heappush(self._held, (-word, self.seen, thing, weight))
+            self._weight += weight
+        while len(self._held) > self._most or (len(self._held) > self._size and self._weight > self._limit):
+            negative, _, _, lost = heappop(self._held)
+            self._end, self._weight = -negative, self._weight - lost
         self.seen += 1
 
     def sample(self) -> list[T]:
         """Return the things of the sample, in the order in which they came."""
-        return [thing for _, thing in sorted(self._held, key=lambda one: one[0])]
+        return [thing for _, _, thing, _ in sorted(self._held, key=lambda one: one[1])]
+
+    def part(self) -> list[int]:
+        """Return the places in the sample of ``size`` things, or of all: a random sample that is smaller."""
+        numbers = [word for word, *_ in sorted(self._held, key=lambda one: one[1])]
+        return sorted(sorted(range(len(numbers)), key=numbers.__getitem__, reverse=True)[: self._size])

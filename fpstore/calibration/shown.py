@@ -103,6 +103,8 @@ def facts_of(found: Calibration) -> list[tuple[str, str]]:
         ("near-duplicates", counted(pairs, "pair")),
         ("strangers", counted(strangers, "pair")),
     ]
+    if evidence.drawn is not None:
+        out.insert(len(out) - 2, ("grouped as by dedup", f"{len(evidence.drawn):,}"))
     if evidence.resembling.shape[1]:
         out.append(("similar pairs, not counted as strangers", counted(evidence.resembling.shape[1], "pair")))
     if evidence.alike:

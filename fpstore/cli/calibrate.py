@@ -78,8 +78,8 @@ COLUMNS = ("feature", "in A", "in B")
         "what connected removes.", GROUPINGS, GROUP,
     ),
     option(
-        "--sample N", "Most documents or pictures that are looked at; all their pairs are compared.",
-        whole(LEAST_SAMPLE, MOST_SAMPLE), SAMPLE,
+        "--sample N", "Most documents or pictures that are looked at; all their pairs are compared. Up to ten times as many "
+        "texts are grouped.", whole(LEAST_SAMPLE, MOST_SAMPLE), SAMPLE,
     ),
     option("--copies N", "Most copies for each kind of change.", whole(1, MOST_SAMPLE), COPIES),
     option(
@@ -95,9 +95,9 @@ def calibrate(given: Given) -> None:
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates, makes changed copies of some,
     and compares fingerprints for each setting: of copies with their originals (near-duplicates), and of the others with each
-    other (strangers). Prints for each setting the radius that finds most within two bounds: of false pairs, and of documents of
-    the sample that dedup removes wrongly. Prints what it removes, how many false pairs are expected, and what the radius costs.
-    The first row is the suggestion.
+    other (strangers). Prints for each setting the radius that finds most within two bounds: of false pairs, and of documents that
+    dedup removes wrongly. Prints what it removes, how many false pairs are expected, and what the radius costs. The first row is
+    the suggestion.
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8

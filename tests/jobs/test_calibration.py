@@ -13,7 +13,7 @@ from speeds import SOME_WIDTHS
 import fpstore
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
-from fpstore.calibration import calibrate
+from fpstore.calibration import calibrate, samples
 from fpstore.calibration.advice import Wish, false_pairs, suggestions
 from fpstore.calibration.evidence import evidence_of_changes, fingerprints_of
 from fpstore.calibration.measures import LEAST_MET, Distances, Measured, Rate, Tail, all_distances, distances
@@ -195,14 +195,16 @@ def share(some, others):
 def test_what_is_removed_is_what_dedup_removes(maker, group):
     documents = [*templated(70, 1), "", *templated(50, 1)]
     changes = [parse_change(text) for text in ("words=2", "typos=0.03")]
-    evidence = evidence_of_changes(documents, changes, 20, 3, 0.5, ONE_THREAD)
+    looked_at = range(10, 100)
+    evidence = evidence_of_changes(documents, changes, 20, 3, 0.5, ONE_THREAD, looked_at)
+    assert set(evidence.items[: evidence.documents]) <= {documents[place] for place in looked_at}
     assert [evidence.items[place] for place in evidence.drawn] == documents
     assert evidence.alike > 20
     wish = Wish(200, resemblance=0.6, group=group)
     hashed = fingerprints_of(evidence.items, Setting("any", maker), 1)
     counts = Removals(CountedSample(evidence, wish, 1), hashed, maker.width)
     copies = {place: text for place, text in enumerate(evidence.items) if place not in evidence.drawn}
-    place_of = [*evidence.drawn.tolist(), *copies]
+    place_of = [*(place for place in evidence.drawn.tolist() if place < evidence.documents), *copies]
     everywhere = set()
     for radius in range(0, maker.width // 3, maker.width // 16):
 
@@ -217,7 +219,8 @@ def test_what_is_removed_is_what_dedup_removes(maker, group):
         found = counts.at(radius)
         assert found == (len(gone), sum(one < 0.6 for one in words), sum(one < 0.6 for one in chars))
         everywhere.add(found.wrong)
-        gone = {place_of[row]: place_of[kept] for row, kept in removed([*documents, *copies.values()]).items()}
+        gone = removed([evidence.items[place] for place in place_of])
+        gone = {place_of[row]: place_of[kept] for row, kept in gone.items()}
         both = np.concatenate([*evidence.duplicates.values()], axis=1).T.tolist()
         right = sum(any(place in gone and gone[place] not in copies for place in pair) for pair in both)
         assert counts.found(radius) == Rate(right, len(both))
@@ -294,19 +297,28 @@ def test_the_suggestion_is_the_cheapest_of_those_that_are_as_good():
     assert found[0].plan.microseconds < found[1].plan.microseconds
 
 
-def test_a_sample_is_random_and_the_same_again():
+def test_a_sample_is_random_and_the_same_again(monkeypatch):
     table = pa.table({"text": [*map(str, range(1000)), None, " \n", ""]})
     found = [sample_of(open_source(table), Projection(text="text"), 100, seed) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
-    texts, facts = found[0]
+    texts, looked_at, facts = found[0]
+    assert len(texts) == 1000
+    texts = [texts[place] for place in looked_at]
     assert (facts.documents, facts.empty) == (1000, 3)
     numbers = list(map(int, texts))
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 100
     assert 400 < np.mean(numbers) < 600
-    everything, _ = sample_of(open_source(table), Projection(text="text"), 5000, 1)
+    everything, *_ = sample_of(open_source(table), Projection(text="text"), 5000, 1)
     assert everything == [*map(str, range(1000))]
-    long, facts = sample_of(open_source(pa.table({"text": ["a " * LONGEST, "b"]})), Projection(text="text"), 10, 1)
+    monkeypatch.setattr(samples, "COUNTED_CHARS", 600)  # of about 2.9 each
+    by_size = [sample_of(open_source(table), Projection(text="text"), size, 1) for size in (50, 100, 400)]
+    assert [len(one.texts) for one in by_size] == [len(by_size[0].texts)] * 2 + [400]
+    assert 190 < len(by_size[0].texts) < 220 >= sum(map(len, by_size[0].texts)) / 3
+    chosen = [{one.texts[place] for place in one.looked_at} for one in by_size]
+    assert (len(chosen[0]), chosen[0] < chosen[1] < chosen[2]) == (50, True)
+    assert chosen[1] == set(map(str, numbers))
+    long, _, facts = sample_of(open_source(pa.table({"text": ["a " * LONGEST, "b"]})), Projection(text="text"), 10, 1)
     assert (facts.shortened, [len(text) for text in long]) == (1, [LONGEST, 1])
 
 

@@ -31,10 +31,9 @@ from fpstore.jobs.compared import decided
 from fpstore.jobs.dedup_job import projection_of
 from fpstore.jobs.given import GivenRows, SpooledIds
 from fpstore.jobs.hits import Bounds, Candidates, Hits
-from fpstore.jobs.joining import pairs_between
 from fpstore.jobs.ngrams import WAITING_BATCHES, Benchmark, Features, TextFeatures, known_hashes, read_benchmark
 from fpstore.jobs.outputs import Listing, Outputs, share_a_file
-from fpstore.jobs.pairs import design_between
+from fpstore.jobs.pairs import pairs_with
 from fpstore.query.names import HeldIds, Names
 from fpstore.query.snapshot import slices
 
@@ -235,9 +234,8 @@ def _near_duplicates(
     worded = np.flatnonzero(benchmark.units)
     theirs = GivenRows(benchmark.fingerprints[worded], HeldIds(worded.astype(np.uint64)), width)
     ours = GivenRows(candidates.fingerprints, HeldIds(candidates.rows), width)
-    design = design_between(len(ours.rows), theirs.rows, job.radius, width, ours.rows)
     keys = [np.empty(0, np.int64)]
-    for found in pairs_between(theirs.rows, ours.rows, design, resources) if len(ours.rows) else ():
+    for found in pairs_with(ours, theirs.rows, job.radius, width, resources):
         (lims, numbers), (lims_there, numbers_there) = ours.stored_id_numbers(found.b), theirs.stored_id_numbers(found.a)
         sizes, sizes_there = np.diff(lims), np.diff(lims_there)
         pair = np.repeat(np.arange(len(sizes)), sizes)  # of each candidate

@@ -317,11 +317,11 @@ def pairs_with(
     if not count or not len(rows):
         return iter(())
     if isinstance(stored, Snapshot):
-        design = design_between(count, rows, radius, width)
+        design = _design_between(count, rows, radius, width)
         if _probes_are_faster(stored, len(rows), radius, design):
             return _probed(stored, rows, radius, resources, checkpoint)
     others, left = _held(stored, resources)
-    return pairs_between(rows, others, design_between(count, rows, radius, width, others), left, checkpoint)
+    return pairs_between(rows, others, _design_between(count, rows, radius, width, others), left, checkpoint)
 
 
 def _held(side: Side, resources: Resources) -> tuple[Words, Resources]:
@@ -353,7 +353,7 @@ def _probed(
     resources.report("finding pairs", len(rows), len(rows))
 
 
-def design_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
+def _design_between(count: int, rows: Words, radius: int, width: Width, others: Words | None = None) -> JoinDesign:
     """Return the design for the pairs of rows and other rows; other rows in memory give a sample and the bits that vary."""
     if others is None:
         return plan_join(count, radius, width.bits, queries=len(rows))

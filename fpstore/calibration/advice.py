@@ -61,7 +61,7 @@ def suggestions(found: Sequence[Measured], wish: Wish, removals: Sequence[Remova
     come those that do not meet the wish, the nearest first.
     """
     each = [_suggested(one, wish, removals[place] if removals else None) for place, one in enumerate(found)]
-    each.sort(key=lambda s: (s.radius is None, not s.fits, 0 if s.fits else s.wrong, *_order(s, wish)))
+    each.sort(key=lambda s: (s.radius is None, 0 if s.fits else s.wrong, *_order(s, wish)))
     best = each[0]
     if not best.fits:
         return each

@@ -133,10 +133,8 @@ def verdict(found: Calibration) -> str:
     named = f"{first.measured.setting.name} with radius {first.radius}"
     if first.fits:
         return f"Suggested: {named}."
-    wrongly = f"{first.wrong:.1%} of what it removes is removed wrongly" if first.removal is not None else ""
-    nearest = "" if first.radius is None else f" Nearest is {named}: {wrongly}."
-    others = "less recall, or compare other settings"
-    return f"No setting meets the wish: allow more false pairs, or more that is removed wrongly, ask for {others}.{nearest}"
+    nearest = "" if first.radius is None else f" Nearest is {named}: {first.wrong:.1%} of what it removes is removed wrongly."
+    return f"No setting meets the wish: allow more, ask for less recall, or compare other settings.{nearest}"
 
 
 def page_of(found: Calibration) -> str:

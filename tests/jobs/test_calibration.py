@@ -22,6 +22,7 @@ from fpstore.calibration.perturbations import CHANGES, Material, parse_change
 from fpstore.calibration.removal import CountedSample, Removals
 from fpstore.calibration.resemblance import CHARACTERS, ShingleSets, resembling_pairs
 from fpstore.calibration.samples import LONGEST, sample_of
+from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
 from fpstore.errors import InputError
 from fpstore.hashing import Fingerprinter, ImageHash, MinHash, SimHash
@@ -230,7 +231,8 @@ def test_what_is_removed_is_what_dedup_removes(maker, group):
 @pytest.mark.parametrize("recall", [None, 0.6])
 def test_no_suggestion_removes_more_wrongly_than_it_may(recall):
     table = pa.table({"text": templated(150, 4)})
-    settings = ["method=minhash", "method=minhash,threshold=0.3", "method=minhash,threshold=0.9", "size=2,width=128", "size=1"]
+    wide = ["method=minhash,threshold=0.3", "size=1,radius=20"]
+    settings = [*wide, "method=minhash", "method=minhash,threshold=0.9", "size=2,width=128", "size=1"]
     for most in (0, 0.02, 0.2, 1):
         asked = {"text": "text", "settings": settings, "changes": ["words=2"], "recall": recall, "false_pairs": 1e6, "threads": 1}
         found = calibrate(table, most_wrong=most, **asked)
@@ -247,13 +249,14 @@ def test_no_suggestion_removes_more_wrongly_than_it_may(recall):
             wrong = sum(share(triples(texts[a]), triples(texts[b])) < 0.5 for a, b in rows)
             assert one.removal[:2] == (len(gone), wrong)
             assert one.fits == (wrong <= most * len(gone))
+            assert recall is None or one.measured.recall(one.radius).value >= recall
         radii = {one.measured.setting.name: one.radius for one in found.suggestions}
         fits = {one.measured.setting.name: one.fits for one in found.suggestions}
         assert radii["method=minhash,threshold=0.3"] == MinHash().radius(0.3)
-        assert fits["method=minhash,threshold=0.3"] == (most == 1)
+        assert [fits[name] for name in wide] == [most == 1] * 2
         if recall is None:
             assert fits["method=minhash,threshold=0.9"]
-            assert all(fits[name] for name in settings if "threshold" not in name)
+            assert all(fits[name] for name in settings if name not in wide)
             best = max((one.recall for one in found.suggestions if one.fits), key=lambda rate: rate.value)
             as_good = [one for one in found.suggestions if one.fits and one.recall.value >= best.interval[0]]
             assert found.suggestions[0].plan.microseconds == min(one.plan.microseconds for one in as_good)
@@ -320,6 +323,23 @@ def test_a_sample_is_random_and_the_same_again(monkeypatch):
     assert chosen[1] == set(map(str, numbers))
     long, _, facts = sample_of(open_source(pa.table({"text": ["a " * LONGEST, "b"]})), Projection(text="text"), 10, 1)
     assert (facts.shortened, [len(text) for text in long]) == (1, [LONGEST, 1])
+
+
+def test_a_reservoir_has_the_things_of_the_least_numbers():
+    rng = random.Random(8)
+    for size, most, limit in ((3, 3, 0), (5, 40, 300), (20, 400, 900), (1, 10, 10)):
+        draws, held = Draws(1, "any"), Reservoir[int](size, Draws(1, "any"), most, limit)
+        weights, words = [], []
+        for place in range(300):
+            weights.append(rng.choice((1, 2, 90)))
+            words.append(draws.word())
+            held.see(place, weights[-1])
+            chosen = held.sample()
+            assert set(chosen) == set(sorted(range(place + 1), key=words.__getitem__)[: len(chosen)])
+            assert chosen == sorted(chosen)
+            assert min(size, place + 1) <= len(chosen) <= most
+            assert len(chosen) <= size or sum(weights[one] for one in chosen) <= limit
+            assert [chosen[at] for at in held.part()] == sorted(sorted(range(place + 1), key=words.__getitem__)[:size])
 
 
 def test_calibrations_are_the_same_again_and_threads_do_not_matter():

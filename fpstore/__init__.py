@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
-from fpstore.api import build, decontaminate, dedup, open, repair
+from fpstore.api import build, decontaminate, dedup, open, remove_boilerplate, repair
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import (
@@ -37,16 +37,18 @@ if TYPE_CHECKING:
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.hits import Hits
     from fpstore.jobs.pairs import Pair, Pairs
+    from fpstore.jobs.paragraphs import Boilerplate
     from fpstore.jobs.removed import Removed
 
 __version__ = "0.2.0"
 
 __all__ = [
-    "BitSample", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination", "Deduplication", "Deleted", "Design",
-    "FormatVersionError", "FpstoreError", "Hits", "HyperplaneHash", "Ids", "ImageHash", "InputError", "LongestSentences", "Match",
-    "MatchList", "Matches", "MemoryLimitError", "MinHash", "MissingExtraError", "NotStoredError", "Pair", "Pairs", "Plan",
-    "ReadOnlyError", "Removed", "RepairReport", "Report", "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError",
-    "StoreLockedError", "StoreNotFoundError", "TableSpec", "Unary", "build", "decontaminate", "dedup", "open", "plan", "repair",
+    "BitSample", "Boilerplate", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination", "Deduplication",
+    "Deleted", "Design", "FormatVersionError", "FpstoreError", "Hits", "HyperplaneHash", "Ids", "ImageHash", "InputError",
+    "LongestSentences", "Match", "MatchList", "Matches", "MemoryLimitError", "MinHash", "MissingExtraError",
+    "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError", "Removed", "RepairReport", "Report", "ScanWarning",
+    "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec", "Unary",
+    "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
 ]  # fmt: skip
 
 _LATER = {
@@ -60,6 +62,7 @@ _LATER = {
     "jobs.dedup": ("Deduplication",),
     "jobs.hits": ("Hits",),
     "jobs.pairs": ("Pair", "Pairs"),
+    "jobs.paragraphs": ("Boilerplate",),
     "jobs.removed": ("Removed",),
 }
 

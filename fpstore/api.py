@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fpstore.hashing import Fingerprinter
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
+    from fpstore.jobs.paragraphs import Boilerplate
     from fpstore.jobs.reference import Reference
 
 PathLike = str | os.PathLike[str]
@@ -469,6 +470,67 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
     else:
         corpus = open_corpus(against, of_files, encoding=encoding)
         yield Reference(corpus.label, corpus=corpus, adds=adds)
+
+
+def remove_boilerplate(
+    source: Any, output: PathLike | None = None, *, text: str | bool, unit: str = "paragraph", more_than: int = 10,
+    encoding: str | None = None, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None,
+    overwrite: bool = False,
+) -> Boilerplate:  # fmt: skip
+    r"""Remove from texts the paragraphs, or lines, that occur in many documents.
+
+    They are compared without regard to case and white space, by 64 bits of a hash. A document of which nothing is left is
+    dropped; one without a text stays as it is. Copies of documents count, so use :func:`dedup` first.
+
+    Parameters
+    ----------
+    source, encoding
+        As for :func:`dedup`.
+    output : path-like, optional
+        Where to write the documents that are left, as :func:`dedup` does, in the format of the input: all other columns, and
+        texts without boilerplate, are as they were. In JSON lines, all other bytes of a line stay. Text files that lose
+        something are written in UTF-8. By default, nothing is written.
+    text : str or bool
+        The column of texts; or True: each file is a document.
+    unit : {"paragraph", "line"}
+        Paragraphs are separated by blank lines.
+    more_than : int
+        The most documents that may have a piece that stays. It is in all of them, or in none.
+    memory, threads, progress : optional
+        As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph, whatever `memory` is. Threads write
+        the files of a folder.
+    overwrite : bool
+        As for :func:`dedup`.
+
+    Returns
+    -------
+    Boilerplate
+
+    Raises
+    ------
+    InputError
+        The column is missing or has a wrong type, an argument is wrong, or there are no rows.
+    StoreExistsError
+        The output exists.
+    StorageError
+        A file cannot be read, or the output cannot be written; nothing is left at it.
+    MissingExtraError
+        A table or a Parquet file, without pyarrow.
+
+    Examples
+    --------
+    >>> import fpstore, pyarrow
+    >>> table = pyarrow.table({"text": [f"Story {n}\n\nAll rights reserved." for n in range(20)]})
+    >>> found = fpstore.remove_boilerplate(table, text="text")
+    >>> found.table["text"][0].as_py(), found.removed
+    ('Story 0', 20)
+    """
+    from fpstore.hashing.corpora import open_corpus
+    from fpstore.jobs.paragraphs import remove_repeated
+
+    resources = checked_resources(memory, threads, progress)
+    corpus = open_corpus(source, text is True, encoding=encoding)
+    return remove_repeated(corpus, text, unit, more_than, resources, output, check_flag(overwrite, "overwrite"))
 
 
 def repair(

@@ -15,6 +15,7 @@ import fpstore
 from fpstore import Pairs, Store
 from fpstore.api import opened_reference
 from fpstore.base.arguments import printable
+from fpstore.base.resources import shown_size
 from fpstore.base.width import WIDTHS, Width, check_width
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
@@ -29,12 +30,13 @@ from fpstore.hashing.corpora import open_corpus
 from fpstore.io import Reader, Writer, open_writer
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import renamed
-from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, SEARCHES, UNKNOWN
+from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, SEARCHES, UNITS, UNKNOWN
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, CORPUS_COLUMNS, write_clusters
 from fpstore.jobs.dedup import Deduplication, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, Likeness, dedup_job
 from fpstore.jobs.outputs import Listing
+from fpstore.jobs.paragraphs import USUAL_MORE_THAN, remove_repeated
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
@@ -280,6 +282,14 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     ),
     options.WIDTH, *content.SHINGLES,
     option(
+        "--unit", "Remove documents; or, instead, the paragraphs or lines of texts that more than --more-than documents have. "
+        "Paragraphs are separated by blank lines.", UNITS, "document",
+    ),
+    option(
+        "--more-than N", "With --unit, the most documents that may have a paragraph or a line that stays.", options.COUNT,
+        USUAL_MORE_THAN,
+    ),
+    option(
         "--clusters FILE", "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The representative "
         "is the document kept; a line has the distance from it, too.",
     ),
@@ -314,6 +324,7 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --threshold 0.8 --verify --removed removed.tsv --force
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup corpus.parquet clean.jsonl --text-field text
+    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
     $ fpstore dedup shards clean-shards --text-field text --threads 2
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
@@ -323,6 +334,10 @@ def dedup(given: Given) -> None:
     $ fpstore dedup pages.jsonl clean.jsonl --text-field text --method simhash --width 128 --radius 10 --html --force
     $ fpstore dedup corpus.parquet titled.parquet --text-field title=4 --text-field text --id-field id --memory 4GiB --resume
     """
+    if given.unit != "document":
+        _remove_boilerplate(given)
+        return
+    given.refuse("is for --unit paragraph and --unit line", "more_than")
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
     _check_lists(given)
@@ -390,6 +405,35 @@ def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
         "search": "exact" if job.bands is None else "bands", "radius": job.grouping.radius,
         "similarity": job.jaccard, "recall": job.recall,
     }  # fmt: skip
+
+
+def _remove_boilerplate(given: Given) -> None:
+    """Remove the paragraphs or lines that many documents have."""
+    known = {"inputs", "output", "text", "text_field", "suffixes", "encoding", "unit", "more_than", "force", "threads", "memory"}
+    known |= {"quiet", "no_progress", "as_json"}
+    given.refuse("is for documents, not for --unit paragraph or line", *(vars(given).keys() - known))
+    kind = content.declared_kind(given)
+    if kind == FINGERPRINTS or isinstance(given.text_field, tuple | dict):
+        fail("--unit: name one column of texts with --text-field, or give --text: each file is a document")
+    content.refuse_foreign(given, kind)
+    notices = Notices(kind)
+    corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding)
+    with given.bars(corpus) as bars:
+        found = remove_repeated(
+            corpus, given.text or given.text_field, given.unit, given.more_than, given.resources(bars), given.output, given.force
+        )
+    notices.report(given)
+    counts = {name: value for name, value in found._asdict().items() if name != "table"}
+    given.result({**counts, "unit": given.unit, "more_than": given.more_than})
+    if not (given.as_json or given.quiet):
+        kinds = counted(found.repeated, f"different {given.unit}")
+        rows = [
+            ("documents", f"{found.documents:,}", ""),
+            ("changed", f"{found.changed:,}", f"{found.dropped:,} of them dropped: nothing was left"),
+            ("removed", f"{found.removed:,}", f"{kinds}, {shown_size(found.removed_bytes)}"),
+            ("kept", f"{found.documents - found.dropped:,}", f"in {printable(given.output)}"),
+        ]
+        print_table(f"{given.unit.capitalize()}s of more than {given.more_than:,} documents", ("", "", ""), rows, left=(0, 2))
 
 
 def _note_chance(given: Given, job: DedupJob, documents: int) -> None:

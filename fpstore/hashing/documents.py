@@ -19,10 +19,11 @@ from fpstore.base.arguments import check_flag, check_path, check_whole, is_itera
 from fpstore.base.strings import StringColumn
 from fpstore.base.threads import cached_property
 from fpstore.disk.folders import new_folder
-from fpstore.disk.refusals import refused
+from fpstore.disk.refusals import refused, refusing
 from fpstore.errors import InputError, StorageError
 from fpstore.format.manifest import is_store
 from fpstore.hashing.base import batched
+from fpstore.io.edited import Edit
 from fpstore.io.encodings import Decoded, check_encoding, decoded, is_wide, mark_of
 from fpstore.io.files import MOST_FILE_BYTES, FileState, inner_name, paths_of, reading
 from fpstore.io.shards import place_in
@@ -363,6 +364,25 @@ class DocumentFiles(RowSource):
         except OSError as error:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
             raise refused(folder if full else Path(error.filename or folder), error) from error
+
+    def copy_edited(self, edit: Edit, target: Any) -> None:
+        """Write the files to a new folder with their texts as they are edited.
+
+        A file whose text stays is copied. Another one is written in UTF-8, without the extension of a compressed file.
+        """
+        folder = check_path(target, "the output")
+        with refusing(folder), new_folder(folder) as temporary:
+            for number, document in enumerate(self.documents()):
+                _copy_edited(document, number, edit, temporary / place_in(self.walk.paths, document.path))
+            self.check_unchanged()
+
+
+def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not edit.touches(slice(number, number + 1))[0]:
+        shutil.copyfile(document.path, place)
+    elif (text := edit.edited(number, document.text)) is not None:
+        place.with_name(inner_name(place)).write_bytes(text.encode("utf-8"))
 
 
 def _copy(state: FileState, place: Path) -> None:

@@ -57,6 +57,15 @@ def flagged_rows(table: Any, flags: Flags) -> Any:
     return table.cast(plain).filter(pyarrow.array(flags)).cast(schema)
 
 
+def with_texts(batch: Any, column: str, texts: list[str | None], kept: Flags, schema: Any) -> Any:
+    """Return the rows of a record batch whose flags are set, with other texts in a column, as a batch of a schema."""
+    import pyarrow
+
+    index, plain = batch.schema.get_field_index(column), batch.cast(_without_views(batch.schema))
+    field = schema.field(index)
+    return flagged_rows(plain.set_column(index, field, pyarrow.array(texts, field.type)), kept).cast(schema)
+
+
 def writable(schema: Any) -> Any:
     """Return a schema that Parquet takes: no dictionary has values of a view."""
     import pyarrow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -150,6 +151,20 @@ class DelimitedText(LineParser):
         if len(fields) < len(names):
             raise InputError(f"two columns have one name: {', '.join(map(show, names))}")
         return fields
+
+    def replaced(self, row: Row, name: str, text: str) -> bytes:
+        """Return the row with another text in a cell."""
+        import csv
+
+        assert self.header is not None
+        cells = list(row.cells)
+        cells[self.header.cells.index(name)] = text
+        written = io.StringIO()
+        if self._dialect == "csv":
+            csv.writer(written, lineterminator="\r\n").writerow(cells)  # cells with either are quoted
+        else:
+            written.write("\t".join(cells))
+        return written.getvalue().removesuffix("\r\n").encode("utf-8") + (b"\r" if row.raw.endswith(b"\r") else b"")
 
     def _other_cells(self, cells: Sequence[str]) -> str:
         if self._loose is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import select
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from fpstore.io.source import Batch, IdRule, Projection, RowFiles, RowFlags, Ski
 BLOCK_BYTES = 1 << 20  # that are read at a time
 MAX_LINE_BYTES = 16 << 20
 _BLANK = b" \t\r\n"
+_GAP = re.compile(r"[ \t\r\n]*")  # between the parts of JSON
 _DECODERS = json.JSONDecoder(), json.JSONDecoder(parse_float=Decimal)
 
 _UTF8_BOM = b"\xef\xbb\xbf"
@@ -71,6 +73,10 @@ class LineParser(ABC):
     def fields(self, row: Row) -> dict[str, Any]:
         """Return all fields of a row; in delimited text, all are strings."""
 
+    @abstractmethod
+    def replaced(self, row: Row, name: str, text: str) -> bytes:
+        """Return the bytes of a row with another text in a field, and all else as it stands."""
+
     def wrong(self, lines: Sequence[int]) -> Wrong:
         """Return what makes the errors of rows that begin in some lines."""
         return lambda place, message: at(self.name, lines[place], message)
@@ -97,7 +103,7 @@ class LineRows(RowFiles):
         self.typed = parser("").typed
         self.unbuffered = unbuffered and self.encoding is None and any(file.arrives for file in self.files)
         self._columns: Sequence[str] = ()
-        self._head = b""
+        self.head = b""
         for file in self.files if again and not self.typed else ():
             next(self._blocks(file, parser(file.name)), None)
         self.bytes_done = 0
@@ -126,7 +132,7 @@ class LineRows(RowFiles):
         row_flags = RowFlags(flags, progress)
         self.check_unchanged()
         with Sink(target) as sink:
-            sink.write(self._head)
+            sink.write(self.head)
             for parser, rows in self.kept_rows(row_flags):
                 sink.write(b"".join([row.raw + parser.end for row in rows]))
             self.check_unchanged()
@@ -148,7 +154,7 @@ class LineRows(RowFiles):
         for block in chain(parser.blocks(lines), [None]):
             if parser.header is not None:
                 if not self._columns:
-                    self._columns, self._head = parser.header.cells, parser.header.raw + parser.end
+                    self._columns, self.head = parser.header.cells, parser.header.raw + parser.end
                 if parser.header.cells != self._columns:
                     raise at(file.name, parser.header.line, f"has other columns than {self.files[0].name}")
             if projection is not None:
@@ -288,6 +294,15 @@ class JsonLines(LineParser):
         """Return the object of a row."""
         return _object(row.raw, exactly=False)
 
+    def replaced(self, row: Row, name: str, text: str) -> bytes:
+        """Return the line with another string in a field; it is escaped as the one before was."""
+        line = row.raw.decode("utf-8")
+        start, end = _place_of(line, name)
+        is_ascii = line[start:end].isascii()
+        with suppress(UnicodeEncodeError):  # half of a character, which only an escape writes
+            return (line[:start] + json.dumps(text, ensure_ascii=is_ascii) + line[end:]).encode("utf-8")
+        return (line[:start] + json.dumps(text) + line[end:]).encode("utf-8")
+
     def _batch(self, rows: list[Any], lines: Sequence[int], projection: Projection, rule: IdRule | None) -> Batch:
         wrong, texts = self.wrong(lines), projection.texts
         columns = {name: [row.get(name) for row in rows] for name in projection.names}
@@ -309,6 +324,27 @@ class JsonLines(LineParser):
             if len(texts) > 1 and any(name in row for row in rows):
                 self.found.add(name)
         return batch_of_values(columns, projection, rule, wrong)
+
+
+def _place_of(line: str, name: str) -> tuple[int, int]:
+    """Return where the value of a field begins and ends in the JSON of an object; of several fields of a name, the last one."""
+    found, at = (0, 0), _behind_gap(line, _behind_gap(line, 0) + 1)
+    while line[at] != "}":
+        key, at = _DECODERS[0].raw_decode(line, at)
+        start = _behind_gap(line, _behind_gap(line, at) + 1)  # behind the colon
+        _, end = _DECODERS[0].raw_decode(line, start)
+        if key == name:
+            found = start, end
+        at = _behind_gap(line, end)
+        if line[at] == ",":
+            at = _behind_gap(line, at + 1)
+    return found
+
+
+def _behind_gap(line: str, at: int) -> int:
+    gap = _GAP.match(line, at)
+    assert gap is not None
+    return gap.end()
 
 
 def _object(raw: bytes, exactly: bool) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class ParquetRows(RowFiles):
         super().__init__(paths, again)
         self._arrow = import_pyarrow(self.names[0])
         self.schema: Any = None
-        self._compression = "snappy"
+        self.codec = "snappy"
         makers: list[Any] = []
         for file in self.files:
             if file.size is None:
@@ -102,7 +102,8 @@ class ParquetRows(RowFiles):
                 if self.schema is None:
                     self.schema = schema
                     if metadata.num_row_groups and metadata.num_columns:
-                        self._compression = metadata.row_group(0).column(0).compression
+                        codec = metadata.row_group(0).column(0).compression
+                        self.codec = "none" if codec == "UNCOMPRESSED" else codec
             if not schema.equals(self.schema):
                 raise at(file.name, None, f"has another schema than {self.files[0].name}")
         self.rows = sum(self.rows_of_files)
@@ -132,9 +133,8 @@ class ParquetRows(RowFiles):
         """Write the rows that are kept, with all their columns and the metadata of the schema."""
         self.check_unchanged()
         with Sink(target) as sink, sink.errors():
-            codec = "none" if self._compression == "UNCOMPRESSED" else self._compression
             batches = (batch for _, _, batch in self.record_batches())
-            _copy_rows(self._arrow, batches, self.schema, RowFlags(flags, progress), sink, codec)
+            _copy_rows(self._arrow, batches, self.schema, RowFlags(flags, progress), sink, self.codec)
             self.check_unchanged()
             sink.commit(complete)
 
@@ -189,7 +189,7 @@ class TableRows(RowSource):
     It has ``__arrow_c_stream__``: a table of pyarrow, a data frame of Polars or pandas. Rows that are read ``again`` are held.
     """
 
-    names, suffix = ("the table",), ".parquet"
+    names, suffix, codec = ("the table",), ".parquet", "snappy"
 
     def __init__(self, table: Any, again: bool = False) -> None:
         self._arrow = import_pyarrow("the table", "a table")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fpstore.base.aliases import Flags
+from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import printable
 from fpstore.base.arrays import lims_of
 from fpstore.base.resources import Resources
@@ -20,6 +20,7 @@ from fpstore.io.parquet import ParquetRows
 from fpstore.io.sink import Complete
 
 Shards = LineRows | ParquetRows
+Copy = Callable[[Shards, slice, Path, Progress], None]
 SHARD_MEMORY = 1 << 27  # of a thread that copies a shard of Parquet
 
 
@@ -45,15 +46,20 @@ def places_of_shards(corpus: Shards) -> list[Path]:
     return list(found)
 
 
-def copy_shards(corpus: Shards, flags: Flags, target: Path, resources: Resources, complete: Complete | None = None) -> None:
-    """Copy the rows whose flags are set to a new folder, which replaces one of the same name; threads copy a file each."""
+def copy_shards(
+    corpus: Shards, flags: Flags, target: Path, resources: Resources, complete: Complete | None = None, copy: Copy | None = None
+) -> None:
+    """Copy the rows whose flags are set to a new folder, which replaces one of the same name; threads copy a file each.
+
+    ``copy`` writes the rows of one file, by default those whose flags are set, as they are.
+    """
     places, counts = places_of_shards(corpus), corpus.rows_of_files
     if sum(counts) != len(flags):
         raise InputError(f"{corpus.label}: changed while it was read: {counted(len(flags), 'row')} before, {sum(counts):,} now")
     lims, stopped, lock, copied = lims_of(counts).tolist(), list[bool](), threading.Lock(), 0
     corpus.bytes_done = 0
 
-    def copy(folder: Path, number: int, place: Path) -> None:
+    def copy_one(folder: Path, number: int, place: Path) -> None:
         source, rows_before, bytes_before = corpus.alone(number), 0, 0
 
         def progress(_: str, rows: int, __: int | None) -> None:
@@ -68,14 +74,18 @@ def copy_shards(corpus: Shards, flags: Flags, target: Path, resources: Resources
 
         with refusing(target):
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        source.copy(flags[lims[number] : lims[number + 1]], folder / place, progress)
+        rows = slice(lims[number], lims[number + 1])
+        if copy is None:
+            source.copy(flags[rows], folder / place, progress)
+        else:
+            copy(source, rows, folder / place, progress)
 
     corpus.check_unchanged()
     threads = max(min(resources.threads, len(places), resources.memory // SHARD_MEMORY), 1)
     with refusing(target), new_folder(target, complete) as folder:
         with Pool(threads) as pool:
             try:
-                jobs = [pool.submit(copy, folder, number, place) for number, place in enumerate(places)]
+                jobs = [pool.submit(copy_one, folder, number, place) for number, place in enumerate(places)]
                 for job in jobs:
                     job.result()
             except BaseException:

@@ -5,3 +5,4 @@ REPRESENTATIVES = ("first", "smallest", "central")  # of the groups of a store
 KEEP_RULES = (*REPRESENTATIVES, "highest")  # of the groups of a corpus, whose documents can have scores
 SEARCHES = ("auto", "exact", "bands")
 UNKNOWN = ("keep", "drop", "refuse")  # what becomes of a document that cannot be compared
+UNITS = ("document", "paragraph", "line")  # what is removed when it is repeated

@@ -1,0 +1,80 @@
+"""Copies of rows with some of their texts changed: every other column, and every row whose text stays, are as they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from fpstore.base.aliases import Flags, Progress
+from fpstore.io.arrow import dense, import_pyarrow, in_pieces, plain_type, with_texts, writable
+from fpstore.io.lines import LineRows
+from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
+from fpstore.io.sink import Sink
+from fpstore.io.source import RowFlags
+
+EditableRows = LineRows | ParquetRows | TableRows
+
+
+class Edit(Protocol):
+    """Changes texts of rows, which are counted over all files."""
+
+    def touches(self, rows: slice) -> Flags:
+        """Return which rows are changed."""
+
+    def edited(self, row: int, text: Any) -> str | None:
+        """Return the new text of a row; None if the row goes. InputError if the text is another one than before."""
+
+
+def copy_edited(
+    corpus: EditableRows, column: str, edit: Edit, rows: slice, target: Any, progress: Progress | None = None
+) -> None:
+    """Write some rows, which are all of a source, with the texts of a column as they are edited."""
+    corpus.check_unchanged()
+    flags = RowFlags(np.ones(rows.stop - rows.start, bool), progress)
+    with Sink(target) as sink:
+        if isinstance(corpus, LineRows):
+            _write_lines(corpus, column, edit, rows.start, flags, sink)
+        else:
+            arrow, schema = import_pyarrow(sink.name), edited_schema(corpus, column)
+            with sink.errors():
+                write_batches(arrow, edited_batches(corpus, column, edit, schema, rows.start, flags), schema, sink, corpus.codec)
+        corpus.check_unchanged()
+
+
+def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:
+    """Return the schema of the copy: the column of texts has no dictionary."""
+    schema = writable(corpus.schema)
+    index = schema.get_field_index(column)
+    return schema.set(index, schema.field(index).with_type(plain_type(schema.field(index).type)))
+
+
+def edited_batches(
+    corpus: ParquetRows | TableRows, column: str, edit: Edit, schema: Any, first: int = 0, flags: RowFlags | None = None
+) -> Iterator[Any]:
+    """Yield the rows that stay as record batches of a schema; the number of the first row is given."""
+    for _, _, batch in corpus.record_batches():
+        if flags is not None:
+            flags.take(batch.num_rows)
+        for _, some in in_pieces(batch, BATCH_BYTES):
+            texts = dense(some.column(some.schema.get_field_index(column))).to_pylist()
+            kept = np.ones(len(texts), bool)
+            for place in np.flatnonzero(edit.touches(slice(first, first + len(texts)))).tolist():
+                texts[place] = edit.edited(first + place, texts[place])
+                kept[place] = texts[place] is not None
+            first += len(texts)
+            yield with_texts(some, column, texts, kept, schema)
+    if flags is not None:
+        flags.finish()
+
+
+def _write_lines(corpus: LineRows, column: str, edit: Edit, first: int, flags: RowFlags, sink: Sink) -> None:
+    sink.write(corpus.head)
+    for parser, lines in corpus.kept_rows(flags):
+        written: list[bytes | None] = [line.raw for line in lines]
+        for place in np.flatnonzero(edit.touches(slice(first, first + len(lines)))).tolist():
+            text = edit.edited(first + place, parser.fields(lines[place]).get(column))
+            written[place] = None if text is None else parser.replaced(lines[place], column, text)
+        first += len(lines)
+        sink.write(b"".join([raw + parser.end for raw in written if raw is not None]))

@@ -1,0 +1,265 @@
+"""Paragraphs and lines that many documents have are removed, in every format, against a plain model; all else stays as it is."""
+
+import csv
+import gzip
+import io
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commandline import failure, fine
+
+import fpstore
+from fpstore.errors import InputError, StoreExistsError
+from fpstore.jobs import paragraphs
+
+SOME = ["All rights reserved.", "Read  more", "Ünïcode ẞtrasse", "Share\nthis", "a\u00a0b", "x"]
+GAPS = {"paragraph": ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n"], "line": ["\n", "\n\n", "\r\n"]}
+
+
+def variant(rng, piece):
+    """Return a piece with other case and white space."""
+    words = [rng.choice([word, word.upper(), word.lower()]) if "ß" not in word.lower() else word for word in piece.split(" ")]
+    return rng.choice(["", " ", "\t"]) + rng.choice([" ", "  "]).join(words) + rng.choice(["", " "])
+
+
+def drawn(rng, unit, number):
+    """Return a text, or none; some are only boilerplate, or blank."""
+    if rng.random() < 0.1:
+        return rng.choice([None, "", " \n\n \n", "\n"])
+    own = [] if rng.random() < 0.15 else [f"Story {number} about {rng.random()}", f'More \\ "{number}", é']
+    pieces = own[: rng.randint(0, 2)]
+    pieces += [variant(rng, piece) for piece in rng.choices(SOME, weights=[9, 5, 3, 2, 1, 1], k=rng.randint(0, 4))]
+    rng.shuffle(pieces)
+    if unit == "line":
+        pieces = [piece.replace("\n", " ") for piece in pieces]
+    text = rng.choice(["", rng.choice(GAPS[unit])])
+    for piece in pieces:
+        text += piece + rng.choice(GAPS[unit])
+    return text if rng.random() < 0.5 else text.rstrip("\n")
+
+
+def cut(text, unit):
+    """Return pieces and what separates them, one after the other."""
+    return re.split(r"(\n[ \t\r\n]*\n|\n\n)" if unit == "paragraph" else "(\n)", text)
+
+
+def normal(piece):
+    return re.sub(r"[ \t\r\n\u00a0]", "", piece.casefold())
+
+
+def model(texts, unit, most):
+    """Return the texts that are wanted, with an ellipsis for a row that goes, and the counts."""
+    documents = {}
+    for number, text in enumerate(texts):
+        for piece in cut(text, unit)[::2] if text else ():
+            documents.setdefault(normal(piece), set()).add(number)
+    gone = {piece for piece, where in documents.items() if piece and len(where) > most}
+    wanted, removed, changed, lost = [], 0, 0, 0
+    for text in texts:
+        parts = cut(text, unit) if text else [""]
+        kept = [place for place in range(0, len(parts), 2) if normal(parts[place]) not in gone]
+        if 2 * len(kept) == len(parts) + 1:
+            wanted.append(text)
+            continue
+        new = "".join(parts[place] + (parts[place + 1] if place < kept[-1] else "") for place in kept)
+        removed, changed = removed + (len(parts) + 1) // 2 - len(kept), changed + 1
+        wanted.append(new if new.strip() else ...)
+        lost += len(text.encode()) - (len(new.encode()) if new.strip() else 0)
+    return wanted, (len(texts), changed, sum(new is ... for new in wanted), len(gone), removed, lost)
+
+
+@pytest.mark.parametrize("unit", ["paragraph", "line"])
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "counted"])
+def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
+    monkeypatch.setattr(paragraphs, "_LEAST_MERGED", 40)
+    monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("fpstore.io.parquet.BATCH_BYTES", 1 << 10)
+    for seed in range(4):
+        rng = random.Random(f"{form}{unit}{seed}")
+        texts = [drawn(rng, unit, number) for number in range(120)]
+        if form in ("csv", "folder"):
+            texts = [text or "" for text in texts]
+        most = rng.choice([1, 3, 8])
+        wanted, counts = model(texts, unit, most)
+        left = [(number, text) for number, text in enumerate(wanted) if text is not ...]
+        assert counts[1] > 10
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        how = {"unit": unit, "more_than": most, "text": form == "folder" or "text"}
+        found, rows = CHECKS[form](folder, texts, how)
+        assert found[:-1] == counts
+        if rows is not None:
+            assert rows == left
+
+
+def lines_of(folder, texts, how):
+    """Other values, the order of fields and white space stay, byte for byte; an escape stays one."""
+    raw = []
+    for number, text in enumerate(texts):
+        written = json.dumps(text, ensure_ascii=bool(number % 2))
+        fields = [f'"n":{number}', '"f": 1.50e+01', f'"text" :  {written}', '"t": {"text": "x"}']
+        random.Random(number).shuffle(fields)
+        raw.append(" {" + " , ".join(fields) + " } ")
+    (folder / "a.jsonl").write_bytes("".join(line + "\n" for line in raw).encode())
+    found = fpstore.remove_boilerplate(folder / "a.jsonl", folder / "b.jsonl", **how)
+    rows = []
+    for line in (folder / "b.jsonl").read_bytes().decode().split("\n")[:-1]:
+        fields = json.loads(line)
+        number, old = fields["n"], json.dumps(texts[fields["n"]], ensure_ascii=bool(fields["n"] % 2))
+        assert line == raw[number].replace(old, json.dumps(fields["text"], ensure_ascii=old.isascii()))
+        rows.append((number, fields["text"]))
+    return found, rows
+
+
+def csv_of(folder, texts, how):
+    with (folder / "a.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\r\n").writerows(
+            [["n", "text", "z"], *([n, text, '",\n'] for n, text in enumerate(texts))]
+        )
+    found = fpstore.remove_boilerplate(folder / "a.csv", folder / "b.csv", **how)
+    data = (folder / "b.csv").read_bytes().decode()
+    rows = list(csv.reader(io.StringIO(data, newline="")))
+    assert rows[0] == ["n", "text", "z"]
+    assert {row[2] for row in rows[1:]} <= {'",\n'}
+    assert data.count('""",\n"\r\n') == len(rows) - 1
+    return found, [(int(row[0]), row[1]) for row in rows[1:]]
+
+
+def parquet_of(folder, texts, how, dictionary=False):
+    column = pa.array(texts, pa.string())
+    table = pa.table(
+        {"n": range(len(texts)), "text": column.dictionary_encode() if dictionary else column, "l": [[1, None]] * len(texts)}
+    )
+    pq.write_table(table, folder / "a.parquet", row_group_size=50, compression="zstd")
+    found = fpstore.remove_boilerplate(folder / "a.parquet", folder / "b.parquet", **how)
+    made = pq.read_table(folder / "b.parquet")
+    assert made.schema.equals(table.schema.set(1, pa.field("text", pa.string())))
+    assert made["l"].to_pylist() == [[1, None]] * made.num_rows
+    return found, list(zip(made["n"].to_pylist(), made["text"].to_pylist(), strict=True))
+
+
+def table_of(folder, texts, how, given=pa.table):
+    found = fpstore.remove_boilerplate(given({"n": range(len(texts)), "text": texts}), folder / "b.parquet", **how)
+    assert found.table.equals(pq.read_table(folder / "b.parquet"))
+    return found._replace(table=None), list(zip(found.table["n"].to_pylist(), found.table["text"].to_pylist(), strict=True))
+
+
+def folder_of(folder, texts, how):
+    """Files that stay are copied; a compressed one that changes is not compressed."""
+    for number, text in enumerate(texts):
+        data = text.encode()
+        (folder / "in").mkdir(exist_ok=True)
+        (folder / "in" / f"{number:03}.txt{'.gz' if number % 9 == 0 else ''}").write_bytes(
+            gzip.compress(data) if number % 9 == 0 else data
+        )
+    found = fpstore.remove_boilerplate(folder / "in", folder / "out", **how)
+    rows = []
+    for path in sorted((folder / "out").iterdir()):
+        packed = path.suffix == ".gz"
+        assert not packed or path.read_bytes() == (folder / "in" / path.name).read_bytes()
+        rows.append((int(path.name[:3]), (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode()))
+    return found, rows
+
+
+def counted(folder, texts, how):
+    pq.write_table(pa.table({"text": texts}), folder / "a.parquet")
+    return fpstore.remove_boilerplate(folder / "a.parquet", **how), None
+
+
+CHECKS = {
+    "jsonl": lines_of, "csv": csv_of, "parquet": parquet_of, "folder": folder_of, "counted": counted, "table": table_of,
+    "dictionary": lambda *given: parquet_of(*given, dictionary=True),
+    "polars": lambda *given: table_of(*given, given=pl.DataFrame),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_folder_of_files(tmp_path, suffix, threads):
+    texts = [f"Story {n}\n\nAll rights reserved." if n % 3 else "all RIGHTS reserved." for n in range(30)]
+    (tmp_path / "in").mkdir()
+    for start in range(0, 30, 10):
+        path = tmp_path / "in" / f"{start}.{suffix}"
+        if suffix == "jsonl":
+            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts[start : start + 10]))
+        else:
+            pq.write_table(pa.table({"text": texts[start : start + 10]}), path)
+    found = fpstore.remove_boilerplate(tmp_path / "in", tmp_path / "out", text="text", threads=threads)
+    assert found[:5] == (30, 30, 10, 1, 30)
+    for start in range(0, 30, 10):
+        path = tmp_path / "out" / f"{start}.{suffix}"
+        made = pq.read_table(path).to_pylist() if suffix == "parquet" else list(map(json.loads, path.read_text().splitlines()))
+        assert made == [{"text": f"Story {n}"} for n in range(start, start + 10) if n % 3]
+
+
+def test_counts_are_merged():
+    counts, model, rng = paragraphs.PieceCounts(), {}, np.random.default_rng(1)
+    paragraphs._LEAST_MERGED, before = 100, paragraphs._LEAST_MERGED
+    try:
+        for _ in range(60):
+            hashes = np.unique(rng.integers(0, 400, rng.integers(0, 50)).astype(np.uint64))
+            counts.add(hashes)
+            for one in hashes.tolist():
+                model[one] = model.get(one, 0) + 1
+        for most in (0, 1, 3, 7):
+            assert counts.above(most).tolist() == sorted(one for one, count in model.items() if count > most)
+    finally:
+        paragraphs._LEAST_MERGED = before
+
+
+def test_what_is_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a"}\n{"text": "b"}\n')
+    for how, message in (
+        ({"text": "none"}, "field 'none' is missing"),
+        ({"text": ["a", "b"]}, "text must be the name of one column of texts"),
+        ({"text": "text", "unit": "document"}, "unit must be one of"),
+        ({"text": "text", "more_than": 0}, "more_than must be"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fpstore.remove_boilerplate(path, tmp_path / "b.jsonl", **how)
+    with pytest.raises(InputError, match=r"texts are changed in the format of the input: name a \.jsonl file"):
+        fpstore.remove_boilerplate(path, tmp_path / "b.parquet", text="text")
+    (tmp_path / "b.jsonl").write_text("mine")
+    with pytest.raises(StoreExistsError, match="exists"):
+        fpstore.remove_boilerplate(path, tmp_path / "b.jsonl", text="text")
+    many = tmp_path / "many.jsonl"
+    many.write_text('{"text": "a\\n\\nb"}\n' * 20)
+
+    def changes(phase, done, total):
+        if phase == "copying":
+            many.write_text('{"text": "a b"}\n' * 20)
+
+    with pytest.raises(InputError, match="changed while it was read"):
+        fpstore.remove_boilerplate(many, tmp_path / "c.jsonl", text="text", progress=changes)
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "many.jsonl"]
+
+
+def test_command_line(folder: Path) -> None:
+    texts = [f"Story {n}.\n\n{'Next story' if n < 12 else 'The end'}" for n in range(14)]
+    Path("s.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, "NEXT story"]))
+    out = fine("dedup", "s.jsonl", "clean.jsonl", "--text-field", "text", "--unit", "paragraph")
+    assert re.search(r"changed +13  1 of them dropped: nothing was left\n", out)
+    assert re.search(r"removed +13  1 different paragraph, 154 B\n", out)
+    rows = list(map(json.loads, Path("clean.jsonl").read_text().splitlines()))
+    assert rows == [{"text": text.removesuffix("\n\nNext story")} for text in texts]
+    counts = json.loads(fine("dedup", "s.jsonl", "c.jsonl", "--text-field", "text", "--unit", "line", "--more-than", 1, "--json"))
+    assert counts == {
+        "documents": 15, "changed": 15, "dropped": 1, "repeated": 2, "removed": 15, "removed_bytes": 158, "unit": "line",
+        "more_than": 1,
+    }  # fmt: skip
+    for words, message in (
+        (["--unit", "line", "--radius", 3], "--radius is for documents, not for --unit paragraph or line"),
+        (["--unit", "line", "--resume"], "--resume is for documents"),
+        (["--more-than", 3], "--more-than is for --unit paragraph and --unit line"),
+        (["--unit", "line", "--text-field", "n"], "name one column of texts"),
+    ):
+        assert message in failure("dedup", "s.jsonl", "d.jsonl", "--text-field", "text", *words, code=2)
+    assert "name one column of texts" in failure("dedup", "s.jsonl", "d.jsonl", "--unit", "line", code=2)

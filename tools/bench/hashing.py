@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from calibration import corpora
 
@@ -18,20 +17,24 @@ RIVAL_TEXTS = 200
 CHINESE_REPEATS = 8
 SMOKE_CHINESE = ["\u72d0\u72f8\u770b\u89c1\u4e4c\u9e26\u53fc\u7740\u5976\u916a\uff0c\u98de\u8d70\u4e86\u3002" * 9] * 99
 
-SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+MAKERS: dict[str, dict[str, fpstore.SimHash | fpstore.MinHash]] = {
     "english": {
-        "the default": {},
-        "characters 4": {"shingle": "chars", "size": 4, "weighting": "count"},
-        "characters 4, log": {"shingle": "chars", "size": 4},
-        "words 3": {"shingle": "words", "size": 3, "weighting": "count"},
-        "the default, 128 bits": {"width": 128},
-        "the default, 256 bits": {"width": 256},
+        "the default": fpstore.SimHash(),
+        "characters 4": fpstore.SimHash(shingle="chars", size=4, weighting="count"),
+        "characters 4, log": fpstore.SimHash(shingle="chars", size=4),
+        "words 3": fpstore.SimHash(shingle="words", size=3, weighting="count"),
+        "the default, 128 bits": fpstore.SimHash(width=128),
+        "the default, 256 bits": fpstore.SimHash(width=256),
+        "MinHash": fpstore.MinHash(),
     },
+    "english with accents": {"MinHash": fpstore.MinHash()},
     "chinese": {
-        "the default": {},
-        "characters 2": {"shingle": "chars", "size": 2, "weighting": "count"},
+        "the default": fpstore.SimHash(),
+        "characters 2": fpstore.SimHash(shingle="chars", size=2, weighting="count"),
+        "MinHash": fpstore.MinHash(),
     },
 }
+ACCENTS = str.maketrans("aeiou", "\u00e0\u00e9\u00ee\u00f6\u00fc")
 
 
 def hash_(bench: Bench) -> Result:
@@ -39,10 +42,11 @@ def hash_(bench: Bench) -> Result:
     english = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES)
     chinese = SMOKE_CHINESE if bench.smoke else _chinese(bench) * CHINESE_REPEATS
     out: Result = {}
-    for language, texts in (("english", english), ("chinese", chinese)):
+    accents = [text.translate(ACCENTS) for text in english]
+    for language, texts in (("english", english), ("english with accents", accents), ("chinese", chinese)):
         size = _bytes(texts)
-        for name, parameters in SETTINGS[language].items():
-            one, two = (_seconds(bench, fpstore.SimHash(**parameters), texts, threads) for threads in (1, 2))
+        for name, maker in MAKERS[language].items():
+            one, two = (_seconds(bench, maker, texts, threads) for threads in (1, 2))
             out[f"{language}, {name}"] = {
                 "bytes": size,
                 "megabytes_per_second": round(size / one / 1e6, 1),
@@ -55,8 +59,8 @@ def hash_(bench: Bench) -> Result:
     return out
 
 
-def _seconds(bench: Bench, simhash: fpstore.SimHash, texts: list[str], threads: int) -> float:
-    return bench.seconds(lambda: simhash.fingerprints(texts, empty="mask", threads=threads))
+def _seconds(bench: Bench, maker: fpstore.SimHash | fpstore.MinHash, texts: list[str], threads: int) -> float:
+    return bench.seconds(lambda: maker.fingerprints(texts, empty="mask", threads=threads))
 
 
 def _chinese(bench: Bench) -> list[str]:

@@ -61,7 +61,10 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
         "shared, share; with --threshold, distance.",
     ),
     options.RENAME,
-    option("--force", "Replace the files of --output and --hits, if they exist. A folder must be new or empty."),
+    option(
+        "--force", "Replace the files of --output and --hits, if they exist. A folder of copied texts must be new or empty, one "
+        "for rows have only files like the new ones.",
+    ),
     *options.LIMITS, *options.RESULT,
 )  # fmt: skip
 def decontaminate(given: Given) -> None:

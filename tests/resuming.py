@@ -67,6 +67,7 @@ JOBS = {
     "dedup texts": "dedup c.jsonl {} --text-field text --id-field id --clusters {}.tsv --threads 2 --force",
     "dedup bands": "dedup c.jsonl {} --text-field text --id-field id --search bands --removed {}.tsv --threads 2 --force",
     "dedup verified": "dedup c.jsonl {} --text-field text --id-field id --verify --removed {}.tsv --threads 1 --force",
+    "dedup to parquet": "dedup c.jsonl {} --text-field text --keep central --threads 1 --force",
     "dedup csv": "dedup c.csv {} --text-field text --id-field id --keep smallest --group greedy --threads 1 --force",
     "dedup hashes": "dedup h.tsv {} --fingerprint-field hash --id-field id --keep central --threads 2 --force",
     "pairs": "pairs s.fps --output {} --threads 2",
@@ -76,7 +77,7 @@ JOBS = {
     "cluster": "cluster s.fps --output {} --threads 2",
     "cluster by one": "cluster s.fps --output {} --group greedy --threads 1",
 }
-SUFFIXES = {"dedup csv": ".csv", "dedup hashes": ".tsv"} | dict.fromkeys(
+SUFFIXES = {"dedup csv": ".csv", "dedup hashes": ".tsv", "dedup to parquet": ".parquet"} | dict.fromkeys(
     ("dedup texts", "dedup verified", "dedup bands"), ".jsonl"
 )
 

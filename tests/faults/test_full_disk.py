@@ -206,6 +206,9 @@ def inputs(tmp_path_factory):
     table = pa.table({"hash": rows, "text": texts, "id": [f"https://example.org/{n:020}" for n in range(len(rows))]})
     pq.write_table(table, folder / "c.parquet", compression="none")
     (folder / "c.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\thttps://example.org/{n:030}\n" for n, f in enumerate(rows)))
+    (folder / "shards").mkdir()
+    for shard in ("a", "b"):
+        shutil.copy(folder / "c.tsv", folder / "shards" / f"{shard}.tsv")
     (folder / "notes").mkdir()
     for n in range(300):
         (folder / "notes" / f"{n}.txt").write_text(f"text {n} of words {n}" * 500)
@@ -221,6 +224,11 @@ JOBS = {
     "dedup lines": "dedup c.tsv {}/out.tsv --fingerprint-field hash",
     "dedup parquet": "dedup c.parquet {}/out.parquet --fingerprint-field hash",
     "dedup folder": "dedup notes {}/out --text",
+    "dedup shards": "dedup shards {}/out --fingerprint-field hash --threads 2",
+    "dedup to json": "dedup c.parquet {}/out.jsonl --fingerprint-field hash",
+    "dedup to parquet": "dedup c.tsv {}/out.parquet --fingerprint-field hash",
+    "boilerplate": "dedup c.parquet {}/out.parquet --text-field text --unit line",
+    "boilerplate of a folder": "dedup notes {}/out --text --unit paragraph",
     "dedup listing": "dedup c.tsv {}/out.tsv --fingerprint-field hash --id-field id --clusters {}/list.tsv --keep smallest",
     "report": "report s.fps -o {}/out.html",
 }

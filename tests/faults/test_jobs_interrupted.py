@@ -39,8 +39,8 @@ MOMENTS = """
         with Sink(out) as sink:
             sink.write(page.encode())
 
-    def deduplicated(out, **how):
-        fpstore.dedup("c.jsonl", out, text="text", id="id", keep="smallest", group="greedy", threads=2, **how)
+    def deduplicated(out, source="c.jsonl", **how):
+        fpstore.dedup(source, out, text="text", id="id", keep="smallest", group="greedy", threads=2, **how)
 
     def resumed(out):
         deduplicated(out, resume="kept")
@@ -54,8 +54,15 @@ MOMENTS = """
         "dedup hashes": lambda out: fpstore.dedup("h.tsv", out, fingerprint="hash", id="id", keep="central", threads=1),
         "dedup folder": lambda out: fpstore.dedup("notes", Path(out).with_suffix(""), text=True, threads=2),
         "dedup resumed": resumed,
+        "dedup shards": lambda out: deduplicated(Path(out).with_suffix(""), source="crawl"),
+        "dedup to parquet": lambda out: deduplicated(Path(out).with_suffix(".parquet")),
+        "boilerplate": lambda out: fpstore.remove_boilerplate("notes", Path(out).with_suffix(""), text=True, more_than=2),
     }
-    job, suffix = jobs[name], {"dedup": ".jsonl", "dedup resumed": ".jsonl", "report": ".html"}.get(name, ".tsv")
+    Path("crawl").mkdir()
+    for shard in range(4):
+        shutil.copy("c.jsonl", f"crawl/{shard}.jsonl")
+    suffixes = {"dedup": ".jsonl", "dedup resumed": ".jsonl", "dedup to parquet": ".parquet", "report": ".html"}
+    job, suffix = jobs[name], suffixes.get(name, ".tsv")
 
     def content(out):
         out = Path(out)
@@ -102,7 +109,8 @@ MOMENTS = """
     print("interrupted", interrupted > 0)
 """
 
-JOBS = ["pairs", "report", "dedup resumed", *map(slow, ("join", "cluster", "dedup", "dedup hashes", "dedup folder"))]
+LONG = ("join", "cluster", "dedup", "dedup hashes", "dedup folder", "dedup to parquet", "boilerplate")
+JOBS = ["pairs", "report", "dedup resumed", "dedup shards", *map(slow, LONG)]
 
 
 @pytest.mark.parametrize("moments", [4, slow(60)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fpstore.calibration.measures import Measured, Rate
@@ -74,6 +74,18 @@ def suggestions(found: Sequence[Measured], wish: Wish, removals: Sequence[Remova
     return [first, *(s for s in each if s is not first)]
 
 
+def checked_first(each: list[Suggestion], wish: Wish, removals: Callable[[Suggestion], Removals]) -> list[Suggestion]:
+    """Return suggestions of which the first is counted again; those that do not fit then are the last, and others come first."""
+    for first in each:
+        if not first.fits:
+            break
+        counted = _suggested(first.measured, wish, removals(first), first.radius)
+        each = [counted, *each[1:]] if counted.fits else [*each[1:], counted]
+        if counted.fits:
+            break
+    return each
+
+
 def _order(one: Suggestion, wish: Wish) -> tuple[float, float]:
     return one.false_pairs if wish.recall is not None else -one.recall.value, _microseconds(one)
 
@@ -87,10 +99,10 @@ def false_pairs(one: Measured, radius: int, documents: int) -> float:
     return documents * (documents - 1) / 2 * one.tail.share(radius)
 
 
-def _suggested(one: Measured, wish: Wish, removals: Removals | None) -> Suggestion:
+def _suggested(one: Measured, wish: Wish, removals: Removals | None, largest: int | None = None) -> Suggestion:
     """Return the radius with the highest recall that meets a wish; of equal recalls, the smallest radius."""
     most, fixed = wish.most_false, one.setting.radius
-    radii = range(one.width + 1) if fixed is None else (fixed,)
+    radii = range((one.width if largest is None else largest) + 1) if fixed is None else (fixed,)
     allowed = [r for r in radii if most is None or false_pairs(one, r, wish.documents) <= most]
     wanted = wish.recall if wish.recall is not None else one.recall(allowed[-1]).value if allowed else 1.0
     radius = next((r for r in allowed if one.recall(r).value >= wanted), None)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_progress
 from fpstore.base.resources import Resources, parse_threads
-from fpstore.calibration.advice import Suggestion, suggestions
+from fpstore.calibration.advice import Suggestion, checked_first, suggestions
 from fpstore.calibration.evidence import SampledPairs, from_images, from_texts
 from fpstore.calibration.measures import Distances, Measured, measured
-from fpstore.calibration.removal import CountedSample, Removals
+from fpstore.calibration.removal import WHOLE, CorpusRemovals, CountedSample, SampleRemovals
 from fpstore.calibration.request import COPIES, GROUP, MOST_WRONG, SAMPLE, Request, Wish
 from fpstore.calibration.samples import Facts
 from fpstore.hashing import Fingerprinter
@@ -151,7 +151,8 @@ def calibrate(
         ``"connected"`` removes.
     sample : int
         The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million. Up to ten times
-        as many texts, with 16 million characters, are grouped to count what is removed.
+        as many texts, with 16 million characters, are grouped to count what is removed. The first setting is counted again on
+        the whole corpus, if that has up to 50,000 documents and is not of HTML.
     copies : int
         The most copies for each kind of change.
     resemblance : float, optional
@@ -216,11 +217,26 @@ def calibrated(wanted: Request, source: RowSource | Walk | None, resources: Reso
         facts, evidence, hashed = from_images(wanted, source, resources, on_notice)
     else:
         facts, evidence, hashed = from_texts(wanted, source, resources)
-    each, removals = list[Measured](), list[Removals]()
+    each, removals = list[Measured](), list[SampleRemovals]()
     sample = None if evidence.drawn is None else CountedSample(evidence, wanted.wish, resources.threads)
-    for setting, found in zip(wanted.compared, hashed, strict=True):
-        each.append(measured(evidence, setting, found))
+    for setting, one in zip(wanted.compared, hashed, strict=True):
+        each.append(measured(evidence, setting, one))
         if sample is not None:
-            removals.append(Removals(sample, found, each[-1].width))
+            removals.append(SampleRemovals(sample, one, each[-1].width))
     wish = wanted.wish if wanted.wish.documents else wanted.wish._replace(documents=max(facts.documents, 2))
-    return Calibration(facts, wish, evidence, suggestions(each, wish, removals or None))
+    found = suggestions(each, wish, removals or None)
+    if sample is not None and _is_part(wanted, facts, sample):
+
+        def of_corpus(one: Suggestion) -> CorpusRemovals:
+            assert isinstance(source, RowSource)
+            assert wanted.columns is not None
+            same = removals[each.index(one.measured)]
+            return CorpusRemovals(source, wanted.columns, one.measured.setting.fingerprinter, same, wish, resources)
+
+        found = checked_first(found, wish, of_corpus)
+    return Calibration(facts, wish, evidence, found)
+
+
+def _is_part(wanted: Request, facts: Facts, sample: CountedSample) -> bool:
+    """Return whether documents were left out of what is grouped, and the corpus is so small that it can be counted."""
+    return wanted.pairs is None and not wanted.html and sample.documents < facts.documents <= WHOLE

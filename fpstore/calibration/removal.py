@@ -1,26 +1,38 @@
-"""What `dedup` removes of the documents of a sample, and which of them it removes wrongly."""
+"""What `dedup` removes of the documents of a sample, or of a corpus, and which of them it removes wrongly."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from fpstore.base.aliases import Lims
+from fpstore.base.aliases import Lims, Words
 from fpstore.base.arrays import distinct_places, lists_of
+from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.calibration.evidence import SampledPairs
 from fpstore.calibration.measures import Rate
 from fpstore.calibration.request import Wish
 from fpstore.calibration.resemblance import CHARACTERS, WORDS, Places, ShingleSets
 from fpstore.design.joins import everything
+from fpstore.hashing import Fingerprinter, MinHash
 from fpstore.hashing.base import Hashed
+from fpstore.hashing.documents import DocumentFiles
+from fpstore.io.source import Projection, RowSource
+from fpstore.jobs.compared import compared_rows
 from fpstore.jobs.grouping import Grouping, Members, grouped, members_of
 from fpstore.jobs.joining import UNBOUNDED, connected
+from fpstore.jobs.verified import TextSets
+
+Similarities = Callable[[Places], npt.NDArray[np.float64]]  # of pairs
 
 
 class Removal(NamedTuple):
-    """What is removed of the documents of a sample.
+    """What is removed of some documents.
 
     Attributes
     ----------
@@ -29,16 +41,22 @@ class Removal(NamedTuple):
     unlike_words, unlike_characters : int
         How many of these share less than the bound of their shingles of three words, or of five characters, with the document
         that is kept.
+    of : int
+        From how many documents they are removed.
     """
 
     documents: int
     unlike_words: int
     unlike_characters: int
+    of: int
 
     @property
     def wrong(self) -> float:
         """The share of the removed documents that is unlike the kept one by words."""
         return self.unlike_words / max(self.documents, 1)
+
+
+WHOLE = 50_000  # documents of a corpus that is counted as a whole
 
 
 class CountedSample:
@@ -57,37 +75,39 @@ class CountedSample:
         self.sets = [ShingleSets(texts, maker, threads) for maker in (WORDS, CHARACTERS)]
 
 
-class Removals:
-    """What is removed of a sample by the fingerprints of a setting, at any radius."""
+class Removals(ABC):
+    """What is removed of some documents by the fingerprints of a setting, at any radius."""
 
-    def __init__(self, sample: CountedSample, hashed: Hashed, width: int) -> None:
-        self._sample, self._width = sample, Width(width)
-        self._rows, self._known = hashed.rows[sample.order], hashed.known[sample.order]
+    def __init__(self, rows: Words, documents: Places, width: int, wish: Wish, resources: Resources) -> None:
+        """Take rows, and the places of those that have a fingerprint and are documents."""
+        self._rows, self._documents, self._width, self._wish, self._resources = rows, documents, Width(width), wish, resources
         self._near: tuple[int, Places] | None = None  # a radius, and the documents that are within it of another one
+        self._similarities: list[Similarities] = []
 
     def at(self, radius: int) -> Removal:
         """Return what is removed of the documents."""
-        sample = self._sample
         if self._near is None or self._near[0] < radius:
-            some, _ = self._connected(np.flatnonzero(self._known[: sample.documents]), radius)
+            some, _ = self._connected(self._documents, radius)
             self._near = radius, np.sort(some)
+            self._similarities = self._compared(self._near[1])
         kept = self._kept_instead(self._near[1], radius)
         gone = np.flatnonzero(kept != np.arange(len(kept)))
         pairs = np.array([gone, kept[gone]])
-        return Removal(len(gone), *(int((each.similarities(pairs) < sample.wish.resemblance).sum()) for each in sample.sets))
+        words, characters = (int((each(pairs) < self._wish.resemblance).sum()) for each in self._similarities)
+        return Removal(len(gone), words, characters, len(self._documents))
 
+    @abstractmethod
     def found(self, radius: int) -> Rate:
-        """Return of how many near-duplicates one or both are removed from strangers and copies, but not in favour of a copy."""
-        some = self._sample.with_copies
-        kept = self._kept_instead(some[self._known[some]], radius)
-        firsts, seconds = self._sample.duplicates
-        gone = (kept != np.arange(len(kept))) & (kept < self._sample.documents)
-        return Rate(int((gone[firsts] | gone[seconds] | (firsts == seconds)).sum()), len(firsts))
+        """Return of how many near-duplicates one or both are removed."""
+
+    @abstractmethod
+    def _compared(self, places: Places) -> list[Similarities]:
+        """Return what computes similarities by words and by characters of pairs of these documents."""
 
     def _kept_instead(self, places: Places, radius: int) -> Places:
         """Return for each row the one that `dedup`, which has some rows, keeps in its place: the same, if it keeps that one."""
         documents, lims = self._connected(places, radius)
-        grouping = Grouping(radius, self._sample.wish.group, "first")
+        grouping = Grouping(radius, self._wish.group, "first")
         members = Members(lims, documents.astype(np.uint64))
         members = grouped(members, grouping, lambda: self._rows[documents], lambda ids: ids)
         kept, documents = np.arange(len(self._rows)), members.documents.view(np.intp)
@@ -98,6 +118,58 @@ class Removals:
         """Return those of some rows that pairs within the radius connect with others, group by group."""
         distinct, which = distinct_places(self._rows[places])
         # They are so few that a plan would take longer than all comparisons.
-        sets = connected(distinct, everything(radius, self._width.bits), self._sample.resources)
+        sets = connected(distinct, everything(radius, self._width.bits), self._resources)
         members, _ = members_of(sets[which], places.astype(np.uint64))
         return members.documents.view(np.intp), members.lims
+
+
+class SampleRemovals(Removals):
+    """What is removed of a sample."""
+
+    def __init__(self, sample: CountedSample, hashed: Hashed, width: int) -> None:
+        self._sample, known = sample, hashed.known[sample.order]
+        documents = np.flatnonzero(known[: sample.documents])
+        super().__init__(hashed.rows[sample.order], documents, width, sample.wish, sample.resources)
+        self._with_copies = sample.with_copies[known[sample.with_copies]]
+
+    def found(self, radius: int) -> Rate:
+        """Return of how many near-duplicates one or both are removed from strangers and copies, but not in favour of a copy."""
+        kept = self._kept_instead(self._with_copies, radius)
+        firsts, seconds = self._sample.duplicates
+        gone = (kept != np.arange(len(kept))) & (kept < self._sample.documents)
+        return Rate(int((gone[firsts] | gone[seconds] | (firsts == seconds)).sum()), len(firsts))
+
+    def _compared(self, places: Places) -> list[Similarities]:
+        return [each.similarities for each in self._sample.sets]
+
+
+class CorpusRemovals(Removals):
+    """What is removed of a whole corpus, which is read again; near-duplicates are those of the sample."""
+
+    def __init__(
+        self,
+        corpus: RowSource,
+        columns: Projection,
+        maker: Fingerprinter[Any],
+        sample: Removals,
+        wish: Wish,
+        resources: Resources,
+    ) -> None:
+        if isinstance(corpus, DocumentFiles):
+            corpus.silence()
+        self._columns, self._reading, self._sample = replace(columns, width=Width(maker.width)), resources, sample
+        self._corpus, found = corpus, compared_rows(corpus, self._columns, maker, resources, False, None)
+        self._row_of = np.flatnonzero(found.known)
+        every = UNBOUNDED._replace(threads=resources.threads)
+        super().__init__(found.fingerprints, np.arange(len(self._row_of)), maker.width, wish, every)
+
+    def found(self, radius: int) -> Rate:
+        """Return of how many near-duplicates of the sample one or both are removed."""
+        return self._sample.found(radius)
+
+    def _compared(self, places: Places) -> list[Similarities]:
+        def similarities(maker: MinHash) -> Similarities:
+            texts = TextSets([(self._corpus, self._row_of[places])], self._columns, maker, self._reading)
+            return lambda pairs: texts.similarities(self._row_of[pairs[0]], self._row_of[pairs[1]])
+
+        return [similarities(maker) for maker in (WORDS, CHARACTERS)]

@@ -12,7 +12,7 @@ from fpstore.errors import counted
 from fpstore.pages import render
 from fpstore.pages.pictures import Bar, few, line_picture, lines
 
-_SETTING, _FOUND, _REMOVED = ("setting", "width", "radius"), ("recall", "95%"), ("removed", "wrong", "by chars")
+_SETTING, _FOUND, _REMOVED = ("setting", "width", "radius"), ("recall", "95%"), ("removed", "of", "wrong", "by chars")
 _PRICE = ("false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below has the whole name
@@ -56,7 +56,11 @@ def _summary(one: Suggestion, columns: int) -> tuple[str, ...]:
     removed: tuple[str, ...] = ()
     if one.removal is not None:
         unlike = (one.removal.unlike_words, one.removal.unlike_characters)
-        removed = (f"{one.removal.documents:,}", *(percent(Rate(some, max(one.removal.documents, 1))) for some in unlike))
+        removed = (
+            f"{one.removal.documents:,}",
+            f"{one.removal.of:,}",
+            *(percent(Rate(some, max(one.removal.documents, 1))) for some in unlike),
+        )
     return (
         *first,
         str(one.radius),

@@ -63,7 +63,7 @@ def test_the_table_says_what_the_json_says(corpora):
         assert cells[:4] == [one["setting"], "64", str(one["radius"]), f"{one['recall']:.1%}"]
         assert one["recall"] >= 0.8
         assert one["plan"]["design"] in cells
-        assert cells[5:8] == [str(one["removal"]["documents"]), f"{one['removal']['wrong']:.1%}", "0.0%"]
+        assert cells[5:9] == [str(one["removal"]["documents"]), "25", f"{one['removal']['wrong']:.1%}", "0.0%"]
     for change in CHANGES:
         assert (change.name in printed) == (change.name in found["settings"][0]["duplicates"])
     assert re.search(r"strangers +300 pairs", printed)

@@ -13,13 +13,13 @@ from speeds import SOME_WIDTHS
 import fpstore
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
-from fpstore.calibration import calibrate, samples
+from fpstore.calibration import calibrate, job, samples
 from fpstore.calibration.advice import Wish, false_pairs, suggestions
 from fpstore.calibration.evidence import evidence_of_changes, fingerprints_of
 from fpstore.calibration.measures import LEAST_MET, Distances, Measured, Rate, Tail, all_distances, distances
 from fpstore.calibration.measures import measured as measured_by
 from fpstore.calibration.perturbations import CHANGES, Material, parse_change
-from fpstore.calibration.removal import CountedSample, Removals
+from fpstore.calibration.removal import CountedSample, SampleRemovals
 from fpstore.calibration.resemblance import CHARACTERS, ShingleSets, resembling_pairs
 from fpstore.calibration.samples import LONGEST, sample_of
 from fpstore.calibration.seeded import Draws, Reservoir
@@ -203,7 +203,7 @@ def test_what_is_removed_is_what_dedup_removes(maker, group):
     assert evidence.alike > 20
     wish = Wish(200, resemblance=0.6, group=group)
     hashed = fingerprints_of(evidence.items, Setting("any", maker), 1)
-    counts = Removals(CountedSample(evidence, wish, 1), hashed, maker.width)
+    counts = SampleRemovals(CountedSample(evidence, wish, 1), hashed, maker.width)
     copies = {place: text for place, text in enumerate(evidence.items) if place not in evidence.drawn}
     place_of = [*(place for place in evidence.drawn.tolist() if place < evidence.documents), *copies]
     everywhere = set()
@@ -218,7 +218,7 @@ def test_what_is_removed_is_what_dedup_removes(maker, group):
         pairs = [(documents[row], documents[kept]) for row, kept in gone.items()]
         words, chars = ([share(cut(a), cut(b)) for a, b in pairs] for cut in (triples, shingles_of))
         found = counts.at(radius)
-        assert found == (len(gone), sum(one < 0.6 for one in words), sum(one < 0.6 for one in chars))
+        assert found == (len(gone), sum(one < 0.6 for one in words), sum(one < 0.6 for one in chars), 120)
         everywhere.add(found.wrong)
         gone = removed([evidence.items[place] for place in place_of])
         gone = {place_of[row]: place_of[kept] for row, kept in gone.items()}
@@ -260,6 +260,40 @@ def test_no_suggestion_removes_more_wrongly_than_it_may(recall):
             best = max((one.recall for one in found.suggestions if one.fits), key=lambda rate: rate.value)
             as_good = [one for one in found.suggestions if one.fits and one.recall.value >= best.interval[0]]
             assert found.suggestions[0].plan.microseconds == min(one.plan.microseconds for one in as_good)
+
+
+def test_the_suggestion_is_counted_on_the_whole_corpus(monkeypatch):
+    table = pa.table({"text": [*templated(330, 9), None, "...", *templated(60, 9)]})
+
+    def found(whole, most, *settings):
+        monkeypatch.setattr(job, "WHOLE", whole)
+        asked = {"sample": 30, "settings": settings, "changes": ["words=2"], "false_pairs": 1e6, "threads": 1}
+        return calibrate(table, text="text", most_wrong=most, **asked).suggestions
+
+    def removal(one):
+        maker, least = one.measured.setting.fingerprinter, one.radius
+        gone = fpstore.dedup(table, text="text", fingerprinter=maker, radius=least, group="greedy", threads=1).removed
+        texts = [triples(text or "") for text in table["text"].to_pylist()]
+        pairs = zip(gone.rows.tolist(), gone.kept_rows.tolist(), strict=True)
+        return len(gone), sum(share(texts[a], texts[b]) < 0.5 for a, b in pairs)
+
+    shares = {}
+    for radius in (48, 56, 64):
+        setting = f"method=minhash,radius={radius}"
+        (of_sample,), (of_corpus,) = found(390, 1, setting), found(391, 1, setting)
+        assert (of_sample.removal.of, of_corpus.removal.of) == (299, 390)  # one drawn text has no words
+        assert of_corpus.removal[:2] == removal(of_corpus)
+        assert of_corpus.recall == of_sample.recall
+        shares[radius] = of_sample.wrong, of_corpus.wrong
+    radius, (low, high) = max(shares.items(), key=lambda one: one[1][1] - one[1][0])
+    assert low < high
+    settings = (f"method=minhash,radius={radius}", "method=minhash,radius=20", "method=minhash,size=2")
+    for whole, last in ((390, None), (391, settings[0])):
+        each = found(whole, (low + high) / 2, *settings)
+        assert [one.measured.setting.name for one in each if not one.fits] == ([] if last is None else [last])
+        assert each[0].fits
+    assert each[0].removal[:2] == removal(each[0])
+    assert each[0].removal.of == 390
 
 
 def made(strangers, duplicates, name="any", width=64):
@@ -360,7 +394,7 @@ def test_near_duplicates_of_the_corpus_are_no_strangers():
     )
     assert (found.facts.documents, found.evidence.documents, found.evidence.alike) == (60, 30, 30)
     assert found.evidence.items == [*clean.evidence.items, *texts]
-    assert [one.removal for one in found.suggestions] == [(30, 0, 0)]
+    assert [one.removal for one in found.suggestions] == [(30, 0, 0, 60)]
     with pytest.raises(InputError, match="all 2 documents of the sample resemble each other"):
         calibrate(pa.table({"text": [texts[0], texts[0] + " more"]}), text="text")
 

@@ -6,7 +6,7 @@ import errno
 import fcntl
 import io
 import os
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from weakref import finalize
@@ -56,11 +56,11 @@ def array_on_disk(shape: tuple[int, ...], dtype: npt.DTypeLike, folder: Path | N
 class SpillFile:
     """A temporary file without a name: bytes are appended, and read from any place; past the page cache where that is possible.
 
-    Several threads may read at the same time, while none appends.
+    Several threads may read at the same time, while none appends. Errors as of :func:`nameless_file`.
     """
 
     def __init__(self, folder: Path | None) -> None:
-        self._file = nameless_file(folder)
+        self._file, self._is_named = nameless_file(folder), folder is not None
         self.close = finalize(self, self._file.close)
         self._descriptor = self._file.fileno()
         self._buffer, self._filled = own_pages(BUFFER_BYTES), 0  # the end of the file, from a page's start on
@@ -74,7 +74,7 @@ class SpillFile:
         if not self._filled and data.ctypes.data % PAGE_BYTES == 0:
             done = len(data) // PAGE_BYTES * PAGE_BYTES
             for start in range(0, done, CALL_BYTES):
-                _write(self._descriptor, data[start : min(start + CALL_BYTES, done)], self.size + start)
+                self._put(data[start : min(start + CALL_BYTES, done)], self.size + start)
         self.size += done
         while done < len(data):
             piece = data[done : done + BUFFER_BYTES - self._filled]
@@ -97,11 +97,18 @@ class SpillFile:
         """Write the buffer, up to the end of a page."""
         if self._is_behind:
             size = -(-self._filled // PAGE_BYTES) * PAGE_BYTES
-            _write(self._descriptor, self._buffer[:size], self.size - self._filled)
+            self._put(self._buffer[:size], self.size - self._filled)
             self._is_behind = False
 
+    def _put(self, piece: Bytes, at: int) -> None:
+        with self._errors():
+            _write(self._descriptor, piece, at)
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._is_named else refusing("a temporary file")
+
     def read(self, at: int, out: Bytes) -> None:
-        """Fill an array with the bytes from a place on; OSError if they are not all there."""
+        """Fill an array with the bytes from a place on; an error if they are not all there."""
         self._write()
         room = own_pages(min(CALL_BYTES, len(out) + 2 * PAGE_BYTES))
         done = 0
@@ -109,29 +116,33 @@ class SpillFile:
             before = (at + done) % PAGE_BYTES  # bytes of the page before what is wanted
             wanted = min(len(out) - done, len(room) - PAGE_BYTES - before)
             size = -(-(before + wanted) // PAGE_BYTES) * PAGE_BYTES
-            got = min(self._read_pages(room[:size], at + done - before) - before, wanted)
-            if got <= 0:
-                raise OSError("a temporary file is shorter than what was written to it")
+            with self._errors():
+                got = min(self._read_pages(room[:size], at + done - before, before + 1) - before, wanted)
             out[done : done + got] = room[before : before + got]
             done += got
 
-    def _read_pages(self, room: Bytes, at: int) -> int:
+    def _read_pages(self, room: Bytes, at: int, least: int) -> int:
+        got = 0
         try:
-            return os.preadv(self._descriptor, [room.data], at)
+            got = os.preadv(self._descriptor, [room.data], at)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-        _set_direct(self._descriptor, False)
-        return os.preadv(self._descriptor, [room.data], at)
+            _set_direct(self._descriptor, False)
+            got = os.preadv(self._descriptor, [room.data], at)
+        if got < least:
+            raise OSError("shorter than what was written to it")
+        return got
 
     def mapped(self) -> Bytes:
         """Return the bytes, one or more, mapped: they are read as they are looked at."""
         self._write()
-        return np.memmap(self._file, np.uint8, "r", shape=(self.size,))
+        with self._errors():
+            return np.memmap(self._file, np.uint8, "r", shape=(self.size,))
 
 
 class SpilledNumbers:
-    """Numbers of one type that lie in a file without a name, and not in memory."""
+    """Numbers of one type that lie in a file without a name, and not in memory; StorageError as of `SpillFile`."""
 
     def __init__(self, kind: npt.DTypeLike) -> None:
         self._none, self._file = np.empty(0, kind), SpillFile(None)

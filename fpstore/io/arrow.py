@@ -132,7 +132,9 @@ def check_json_type(name: str, found: Any) -> None:
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         check_json_type(f"{name}[]", kind.value_type)
     elif not any(is_kind(kind) for is_kind in plain):
-        raise InputError(f"column {name!r} has type {found}, which JSON has not: write Parquet, or make it strings or numbers")
+        raise InputError(
+            f"column {name!r} has type {found}, which JSON cannot hold: write Parquet, or make it strings or numbers"
+        )
 
 
 def find_column(schema: Any, name: str) -> Any:

@@ -39,7 +39,9 @@ def check_conversion(corpus: RowSource, suffix: str) -> None:
         for field in corpus.schema:
             with located(corpus.label):
                 if names.count(field.name) > 1:
-                    raise InputError(f"{names.count(field.name)} columns named {field.name!r}: JSON has one of a name")
+                    raise InputError(
+                        f"{names.count(field.name)} columns named {field.name!r}: a JSON object cannot repeat a name"
+                    )
                 check_json_type(field.name, field.type)
 
 
@@ -66,7 +68,7 @@ def copy_converted(
                     text = _encoded(fields).encode()
                 except ValueError:
                     wrong = next(key for key, value in fields.items() if not _is_json(value))
-                    raise at(name, line, f"{wrong}: JSON has no NaN, no infinity and no half of a character") from None
+                    raise at(name, line, f"{wrong}: JSON has no NaN, no infinity and no lone surrogate") from None
                 sink.write(text + b"\n")
         corpus.check_unchanged()
         sink.commit(complete)
@@ -195,4 +197,4 @@ def _batches_of_lines(arrow: Any, corpus: LineRows, schema: Any, flags: RowFlags
             yield arrow.RecordBatch.from_pylist(fields, schema)
         except UnicodeEncodeError:
             wrong = next(row for row, values in zip(rows, fields, strict=True) if not _is_json(values))
-            raise at(parser.name, wrong.line, "half of a character (a lone surrogate): Parquet holds UTF-8") from None
+            raise at(parser.name, wrong.line, "a lone surrogate: Parquet holds UTF-8") from None

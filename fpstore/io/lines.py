@@ -299,7 +299,7 @@ class JsonLines(LineParser):
         line = row.raw.decode("utf-8")
         start, end = _place_of(line, name)
         is_ascii = line[start:end].isascii()
-        with suppress(UnicodeEncodeError):  # half of a character, which only an escape writes
+        with suppress(UnicodeEncodeError):  # a lone surrogate, which only an escape writes
             return (line[:start] + json.dumps(text, ensure_ascii=is_ascii) + line[end:]).encode("utf-8")
         return (line[:start] + json.dumps(text) + line[end:]).encode("utf-8")
 

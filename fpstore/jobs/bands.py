@@ -14,7 +14,6 @@ from fpstore.base.arrays import differs, lims_of, sorted_with_places, stable_ord
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.base.width import Width
-from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import SpillFile
 from fpstore.jobs.grouping import Numbers
 from fpstore.jobs.joining import pairs_within
@@ -32,8 +31,7 @@ class BandKeys:
         self._held: list[Words] = []
         self._sizes: list[int] = []  # of the blocks
         self._waiting = 0
-        with refusing("a temporary file"):
-            self._file = SpillFile(None)
+        self._file = SpillFile(None)
 
     def add(self, keys: Words) -> None:
         """Append the keys of documents, shape (documents, bands)."""
@@ -44,8 +42,7 @@ class BandKeys:
 
     def _write(self) -> None:
         block = np.ascontiguousarray(np.concatenate([np.empty((0, self.bands), np.uint64), *self._held]).T)
-        with refusing("a temporary file"):
-            self._file.append(block.reshape(-1).view(np.uint8))
+        self._file.append(block.reshape(-1).view(np.uint8))
         self._sizes.append(self._waiting)
         self._held, self._waiting = [], 0
 
@@ -57,10 +54,9 @@ class BandKeys:
     def column(self, band: int) -> Words:
         """Return the keys of one band."""
         out, done, start = np.empty(sum(self._sizes), np.uint64), 0, 0
-        with refusing("a temporary file"):
-            for size in self._sizes:
-                self._file.read(start + 8 * band * size, out[done : done + size].view(np.uint8))
-                done, start = done + size, start + 8 * self.bands * size
+        for size in self._sizes:
+            self._file.read(start + 8 * band * size, out[done : done + size].view(np.uint8))
+            done, start = done + size, start + 8 * self.bands * size
         return out
 
 

@@ -19,7 +19,6 @@ from fpstore.base.arrays import lims_of
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
 from fpstore.base.width import Width
-from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError, counted
 from fpstore.hashing.fields import checked_fields
@@ -187,8 +186,7 @@ class _Rows:
         self._compared, self._rows, self._sizes = list[Flags](), list[Words](), list[npt.NDArray[np.int64]]()
         self._fingerprints, self._ids = list[Words](), SpooledIds()
         self.count = self.short = 0
-        with refusing("a temporary file"):
-            self._ranks = SpilledNumbers(np.uint32)
+        self._ranks = SpilledNumbers(np.uint32)
 
     def add(self, batch: Batch, found: Features) -> None:
         """Take the next rows, and the n-grams of the benchmark that they have."""
@@ -207,8 +205,7 @@ class _Rows:
         self._ids.add(some_ids(batch.ids, wanted))
         self._rows.append((self.count + np.flatnonzero(batch.flags)[wanted]).astype(np.uint64))
         self._sizes.append(ngrams.sizes[wanted])
-        with refusing("a temporary file"):
-            self._ranks.append(ngrams.features)
+        self._ranks.append(ngrams.features)
         self.count += len(compared)
 
     def finish(self, typed: bool) -> tuple[Flags, Candidates]:
@@ -216,8 +213,7 @@ class _Rows:
         if not self.count:
             raise InputError(f"{self._label}: no rows")
         self._ids.finish()
-        with refusing("a temporary file"):
-            ranks = self._ranks.finish()
+        ranks = self._ranks.finish()
         rows = np.concatenate(self._rows)
         names: Names = self._ids if typed else decided(self._ids)
         ids = HeldIds(rows) if self._job.projection.id is None else names, np.arange(len(rows), dtype=np.uint64)

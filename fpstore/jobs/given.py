@@ -12,7 +12,6 @@ from fpstore.base.aliases import Lims, Words
 from fpstore.base.arrays import distinct_places, lims_of, stable_order
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, places_of
-from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprints, check_id, check_ids, is_one
@@ -40,12 +39,11 @@ class SpooledIds:
             self._integers.append(ids)
             return
         waiting, self._integers = [*self._integers, ids], []
-        with refusing("a temporary file"):
-            file = self._file = self._file or SpillFile(None)
-            for column in waiting:
-                strings = column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()])
-                self._ends.append(strings.ends + np.uint64(file.size))
-                file.append(np.frombuffer(strings.data, np.uint8))
+        file = self._file = self._file or SpillFile(None)
+        for column in waiting:
+            strings = column if isinstance(column, StringColumn) else StringColumn.of([str(n) for n in column.tolist()])
+            self._ends.append(strings.ends + np.uint64(file.size))
+            file.append(np.frombuffer(strings.data, np.uint8))
 
     def finish(self) -> None:
         """Note that all ids are there."""
@@ -53,8 +51,7 @@ class SpooledIds:
         ends: Words = np.concatenate([np.zeros(1, np.uint64), *self._ends])
         self._starts, self._stops = ends[:-1], ends[1:]
         if self._file is not None and self._file.size:
-            with refusing("a temporary file"):
-                self._data = self._file.mapped()
+            self._data = self._file.mapped()
             self._file.close()  # what is mapped stays
 
     def __len__(self) -> int:

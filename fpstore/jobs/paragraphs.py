@@ -16,7 +16,6 @@ from fpstore.base.aliases import Flags, Lims, Words
 from fpstore.base.arguments import check_choice, check_whole, printable
 from fpstore.base.arrays import differs, lims_of, spans, stable_order
 from fpstore.base.resources import Resources
-from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError, counted, show
 from fpstore.hashing.documents import DocumentFiles
@@ -201,8 +200,7 @@ def remove_repeated(
         advice = f"texts are changed in the format of the input: name a {corpus.suffix} file"
         raise InputError(f"{printable(target)}: {advice}", path=target)
     how = Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))
-    with refusing("a temporary file"):
-        edit, repeated = _counted(corpus, how, Pieces(unit), more_than, resources)
+    edit, repeated = _counted(corpus, how, Pieces(unit), more_than, resources)
     table = None
     if isinstance(corpus, DocumentFiles):
         corpus.silence()

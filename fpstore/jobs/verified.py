@@ -14,7 +14,6 @@ from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
-from fpstore.disk.refusals import refusing
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter
@@ -40,17 +39,16 @@ class TextSets:
         """Read the texts of some rows of each corpus, which ascend."""
         sizes: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
         self._rows = np.concatenate([rows + number * SECOND for number, (_, rows) in enumerate(corpora)])
-        with refusing("a temporary file"):
-            features = SpilledNumbers(np.uint32)
-            for corpus, rows in corpora:
-                count = sum(map(len, sizes)) + len(rows)
-                for sets in _sets(corpus, projection, maker, rows, resources) if len(rows) else ():
-                    features.append(sets.features)
-                    sizes.append(sets.sizes)
-                if sum(map(len, sizes)) != count:
-                    raise InputError(f"{corpus.label}: changed while it was read")
-                corpus.check_unchanged()
-            self._features = features.finish()
+        features = SpilledNumbers(np.uint32)
+        for corpus, rows in corpora:
+            count = sum(map(len, sizes)) + len(rows)
+            for sets in _sets(corpus, projection, maker, rows, resources) if len(rows) else ():
+                features.append(sets.features)
+                sizes.append(sets.sizes)
+            if sum(map(len, sizes)) != count:
+                raise InputError(f"{corpus.label}: changed while it was read")
+            corpus.check_unchanged()
+        self._features = features.finish()
         self._lims = lims_of(np.concatenate(sizes)).view(np.uint64)
 
     def similarities(self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 
 import polars as pl
 import pyarrow as pa
@@ -136,9 +137,10 @@ def test_what_another_format_cannot_hold(tmp_path):
         (['"x": true', '"x": 1'], r"a\.jsonl:2: x: integer, and boolean in earlier rows"),
         (['"x": {"y": [1]}', '"x": {"y": [null, {}]}'], r"a\.jsonl:2: x: y: an item: object, and integer in earlier rows"),
         (['"x": 9007199254740993', '"x": 0.5'], r"a\.jsonl: x: integers beyond 2\^53 beside fractions"),
+        (['"x": -9007199254740993', '"x": 0.5'], r"a\.jsonl: x: integers beyond 2\^53 beside fractions"),
         (['"x": 18446744073709551616'], r"a\.jsonl: x: integers beyond 64 bits"),
         (['"x": -1', '"x": 9223372036854775808'], r"a\.jsonl: x: integers beyond 64 bits, or beyond 2\^63 beside negative"),
-        (['"x": ["\\ud800"]'], r"a\.jsonl:1: half of a character"),
+        (['"x": ["\\ud800"]'], r"a\.jsonl:1: a lone surrogate"),
     ):
         lines.write_text("".join(f'{{"h": "{n << 40:016x}", {field}}}\n' for n, field in enumerate(fields)))
         with pytest.raises(InputError, match=message):
@@ -148,8 +150,8 @@ def test_what_another_format_cannot_hold(tmp_path):
     h = pa.array([0, 1 << 40], pa.uint64())
     worked = []
     for column, message in (
-        (pa.array([b"a", b"b"]), r"column 'x' has type binary, which JSON has not"),
-        (pa.array([0, 1], pa.timestamp("ms")), r"column 'x' has type timestamp\[ms\], which JSON has not"),
+        (pa.array([b"a", b"b"]), r"column 'x' has type binary, which JSON cannot hold"),
+        (pa.array([0, 1], pa.timestamp("ms")), r"column 'x' has type timestamp\[ms\], which JSON cannot hold"),
         (pa.array([{"y": [b"a"]}, None]), r"column 'x\.y\[\]' has type binary"),
         (pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int64())), r"column 'x' has type map"),
     ):
@@ -157,6 +159,9 @@ def test_what_another_format_cannot_hold(tmp_path):
         for source in (path, pa.table({"h": h, "x": column})):
             with pytest.raises(InputError, match=message):  # before the work
                 fpstore.dedup(source, lines, **how, progress=lambda *said: worked.append(said))
+    pq.write_table(pa.table([h, h, h], ["h", "x", "x"]), path)
+    with pytest.raises(InputError, match="2 columns named 'x': a JSON object cannot repeat a name"):
+        fpstore.dedup(path, lines, **how, progress=lambda *said: worked.append(said))
     assert not worked
     for column, message in (
         (pa.array([0.5, math.nan]), r"x: JSON has no NaN"),
@@ -172,3 +177,19 @@ def test_what_another_format_cannot_hold(tmp_path):
     with pytest.raises(InputError, match=r"b\.csv: rows of \.parquet are written as \.parquet or \.jsonl, and the name of"):
         fpstore.dedup(path, tmp_path / "b.csv", **how)
     assert sorted(found.name for found in tmp_path.iterdir()) == ["b.parquet", "c.csv"]
+
+
+@pytest.mark.parametrize(("source", "target"), [("a.jsonl", "b.parquet"), ("a.parquet", "b.jsonl")])
+def test_a_file_that_changes_while_it_is_copied(tmp_path, source, target):
+    path, table = tmp_path / source, pa.table({"h": pa.array([0, 1 << 40], pa.uint64())})
+    pq.write_table(table, path)
+    if source.endswith("jsonl"):
+        path.write_text("".join(json.dumps({"h": f"{row['h']:016x}"}) + "\n" for row in table.to_pylist()))
+
+    def changes(phase, done, total):
+        if phase == "copying" and done:
+            os.utime(path, ns=(1, 1))
+
+    with pytest.raises(InputError, match="changed while it was read"):
+        fpstore.dedup(path, tmp_path / target, fingerprint="h", radius=0, progress=changes)
+    assert list(tmp_path.iterdir()) == [path]

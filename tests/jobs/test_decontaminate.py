@@ -227,6 +227,15 @@ def test_ids_keep_their_type_and_hits_are_held(tmp_path):
     (tmp_path / "b2.jsonl").write_text('{"t": "four five six", "k": "x"}\n')
     table = pa.table({"t": ["four five six", "one two three", "nothing"], "name": ["a", "b", None]})
     paths = [tmp_path / "b1.jsonl", tmp_path / "b2.jsonl"]
+    rows = fpstore.decontaminate(table, paths, text="t", ngram=3).hits.to_arrow().to_pylist()
+    assert [(hit["id"], hit["benchmark_id"], hit["benchmark_row"]) for hit in rows] == [(0, 0, 0), (1, 1, 1)]
+    (tmp_path / "b.csv").write_text("k,t\n8,three\n7,one two three\n")
+    (tmp_path / "b3.jsonl").write_text('{"t": "one two three", "k": "7"}\n')
+    for benchmark, wanted in ((tmp_path / "b.csv", 7), (tmp_path / "b3.jsonl", "7")):  # CSV has no types
+        found = fpstore.decontaminate(table, benchmark, text="t", benchmark_id="k", ngram=3)
+        assert found.hits.to_arrow()["benchmark_id"].to_pylist() == [wanted]
+    lazy = pl.LazyFrame({"t": ["one two three"]})
+    assert fpstore.decontaminate(table, lazy, text="t", ngram=3).hits.rows.tolist() == [1]
     found = fpstore.decontaminate(table, paths, text="t", id="name", benchmark_id="k", ngram=3)
     assert [(hit["id"], hit["benchmark_id"]) for hit in found.hits.to_arrow().to_pylist()] == [("a", "x"), ("b", "7")]
     assert found.not_compared == 1

@@ -199,19 +199,23 @@ def test_a_folder_of_files(tmp_path, suffix, threads):
         assert made == [{"text": f"Story {n}"} for n in range(start, start + 10) if n % 3]
 
 
-def test_counts_are_merged():
+def test_the_last_of_equal_fields_is_changed(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"text": "Notice", "text": "Story {n}\\n\\nNotice", "text2": "Notice"}}\n' for n in range(4)))
+    fpstore.remove_boilerplate(path, tmp_path / "b.jsonl", text="text", more_than=3)
+    assert (tmp_path / "b.jsonl").read_text() == path.read_text().replace("\\n\\nNotice", "")
+
+
+def test_counts_are_merged(monkeypatch):
     counts, model, rng = paragraphs.PieceCounts(), {}, np.random.default_rng(1)
-    paragraphs._LEAST_MERGED, before = 100, paragraphs._LEAST_MERGED
-    try:
-        for _ in range(60):
-            hashes = np.unique(rng.integers(0, 400, rng.integers(0, 50)).astype(np.uint64))
-            counts.add(hashes)
-            for one in hashes.tolist():
-                model[one] = model.get(one, 0) + 1
-        for most in (0, 1, 3, 7):
-            assert counts.above(most).tolist() == sorted(one for one, count in model.items() if count > most)
-    finally:
-        paragraphs._LEAST_MERGED = before
+    monkeypatch.setattr(paragraphs, "_LEAST_MERGED", 100)
+    for _ in range(60):
+        hashes = np.unique(rng.integers(0, 400, rng.integers(0, 50)).astype(np.uint64))
+        counts.add(hashes)
+        for one in hashes.tolist():
+            model[one] = model.get(one, 0) + 1
+    for most in (0, 1, 3, 7):
+        assert counts.above(most).tolist() == sorted(one for one, count in model.items() if count > most)
 
 
 def test_what_is_refused(tmp_path):

@@ -115,6 +115,8 @@ def test_names_in_the_new_folder(tmp_path):
         "other/a.jsonl",
         "other/er/c.jsonl",
     ]
+    fpstore.dedup(tmp_path / "crawl", tmp_path / "clean.v2", fingerprint="h", radius=0)
+    assert sorted(found_in(tmp_path / "clean.v2")) == ["a.jsonl", "b.jsonl", "z.jsonl"]
     (tmp_path / "empty").mkdir()
     fpstore.dedup(tmp_path / "crawl" / "z.jsonl", tmp_path / "empty", fingerprint="h", radius=0)
     fpstore.dedup(tmp_path / "crawl" / "z.jsonl", f"{tmp_path}/slash/", fingerprint="h", radius=0)
@@ -148,6 +150,11 @@ def test_what_is_refused(tmp_path):
     with pytest.raises(StoreExistsError, match=r"full/notes\.md is no \.csv file: name a new folder"):
         fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
     assert (tmp_path / "full" / "notes.md").read_text() == "mine"
+    (tmp_path / "full" / "notes.md").unlink()
+    (tmp_path / "full" / "link.csv").symlink_to(tmp_path / "crawl" / "a.csv")
+    with pytest.raises(StoreExistsError, match=r"full/link\.csv is no \.csv file"):
+        fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
+    assert (tmp_path / "full" / "link.csv").is_symlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["crawl", "file", "full"]
 
 

@@ -264,11 +264,13 @@ def dedup(
         than 1,048,576 rows, otherwise "exact".
     against : Store, path, iterable of paths, or table, optional
         A reference: rows that are near one of its documents are removed, and its documents stay as they are. A store, open or by
-        its path; or files or a table with the same columns as the corpus. Only a reference of texts can be verified. By default,
-        fingerprints are made as those of the store are, and are near within its radius.
+        its path; or files or a table with the same columns as the corpus. `verify` needs a reference with texts: files or a
+        table, not a store. Texts are hashed as the store hashed its own. Its radius applies, unless a `radius` or `threshold` is
+        given.
     add : bool
         Insert the rows that are kept into the store, with their ids, in one change, after the output is complete; a store that
-        does not exist is made. With `resume`, the same call ends a run that was killed, and adds nothing twice.
+        does not exist is made. With `resume`, the same call ends a run that was killed, and adds nothing twice. A batch that
+        was added is near itself when it is read again.
     fingerprinter : Fingerprinter, optional
         Makes the fingerprints of texts, or of rows (:class:`fpstore.hashing.Fields`), instead of a `method`.
     decimal : bool
@@ -466,7 +468,8 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
         with open(against, "r+" if adds else "r") as store:
             yield Reference(str(store.path), store, adds=adds)
     elif adds and isinstance(against, (str, os.PathLike)) and not Path(against).exists():
-        yield Reference(str(check_path(against)), adds=True)
+        check_path(against)
+        yield Reference(os.fspath(against), adds=True)
     else:
         corpus = open_corpus(against, of_files, encoding=encoding)
         yield Reference(corpus.label, corpus=corpus, adds=adds)

@@ -134,6 +134,13 @@ def words_of(rows: Words) -> int:
     return 1 if rows.ndim == 1 else rows.shape[1]
 
 
+def distances_between(rows: Words, others: Words) -> npt.NDArray[np.uint16]:
+    """Return the distances of pairs of rows, or of some rows and one."""
+    differing = np.bitwise_count(rows ^ others)
+    distances: npt.NDArray[np.uint16] = (differing if differing.ndim == 1 else differing.sum(1)).astype(np.uint16)
+    return distances
+
+
 def empty_rows(count: int, words: int) -> Words:
     """Return an uninitialised array of rows of ``words`` words."""
     return np.empty(count if words == 1 else (count, words), np.uint64)

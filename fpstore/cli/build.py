@@ -49,7 +49,7 @@ _BUILD_OPTIONS = ("radius", "design", "threads", "memory", "block_bytes", "codec
     *options.ROW_OPTIONS, *content.DECLARED, *content.MAKING,
     option("--force", "Replace STORE, if it is a store already, once the new one is complete. Nothing else is ever replaced."),
     *options.RESULT,
-    guesses=output_is("the store to write is the first argument"),
+    guesses={**output_is("the store to write is the first argument"), **options.THRESHOLD_GUESS},
 )  # fmt: skip
 def build(given: Given) -> None:
     """Build a store.

@@ -25,6 +25,7 @@ from fpstore.cli.signals import going_on
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_store
+from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io import Reader, Writer, open_writer
@@ -37,6 +38,7 @@ from fpstore.jobs.dedup import Deduplication, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, Likeness, dedup_job
 from fpstore.jobs.outputs import Listing
 from fpstore.jobs.paragraphs import USUAL_MORE_THAN, remove_repeated
+from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
 
@@ -270,7 +272,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     ),
     option(
         "--against REFERENCE", "Also remove rows that are near a document of REFERENCE, a store or a file with the same columns, "
-        "which stays as it is. Fingerprints are made as those of the store are, and are near within its radius.",
+        "which stays as it is. Texts are hashed as the store hashed its own, and its radius applies unless you give another.",
     ),
     option(
         "--add", "Insert the kept rows into the store REFERENCE, with their ids, when OUTPUT is complete. A store that does not "
@@ -294,7 +296,8 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "is the document kept; a line has the distance from it, too.",
     ),
     option(
-        "--removed FILE", "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance.",
+        "--removed FILE", "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance. With --against: "
+        "row, id, kept, reference (1 if the kept document is there), distance.",
     ),
     options.RENAME,
     option(
@@ -367,12 +370,28 @@ def dedup(given: Given) -> None:
         )  # fmt: skip
     notices.report(given)
     summary = _summary(job, found)
-    if given.against is not None:
+    if reference is not None:
         summary["near_reference"] = int(found.removed.in_reference.sum())
+        _note_reference(given, reference, job, found)
     _note_chance(given, job, summary["documents"])
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)
+
+
+def _note_reference(given: Given, reference: Reference, job: DedupJob, found: Deduplication) -> None:
+    """Note what a store decides without a word: that it was made, how texts are hashed, and rows that it has already."""
+    if reference.store is None and reference.adds:
+        given.note(f"{printable(reference.path)}: made, as there was no such store")
+    elif reference.store is not None and job.fingerprinter is not None and minhash_in(job.fingerprinter) is None:
+        made = f"{job.fingerprinter.name}, radius {job.grouping.radius}"
+        given.note(f"texts are compared as the store {printable(reference.path)} has them: {made}")
+    again = 0
+    for batch in found.removed.batches() if reference.adds and reference.store is not None else ():
+        of_store = batch["reference"].astype(bool) & (batch["distance"] == 0)
+        again += sum(str(batch["id"][n]) == str(batch["kept"][n]) for n in np.flatnonzero(of_store).tolist())
+    if again:
+        given.note(f"{counted(again, 'row')} removed, which the store has under the same id: was this batch added before?")
 
 
 def _removed_columns(given: Given) -> tuple[str, ...]:
@@ -489,7 +508,7 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
         rows.insert(1, ("near reference", f"{summary['near_reference']:,}", "removed"))
     if summary["recall"] is not None:
         rows.append(
-            ("found", f"{summary['recall']:.1%}", f"of the pairs of texts whose similarity is {summary['similarity']:.3g}")
+            ("recall", f"{summary['recall']:.1%}", f"of the pairs of texts whose similarity is {summary['similarity']:.3g}")
         )
     if summary["not_compared"]:
         what = "kept" if unknown == "keep" else "removed"

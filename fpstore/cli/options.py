@@ -198,6 +198,9 @@ RENAME = option(
 )  # fmt: skip
 NULL = option("-0 --null", "Lines of inputs and outputs end with a zero byte, as with xargs -0. Ids may hold line feeds.")
 OUTPUT = output_option("Where to write: .tsv, .csv, .jsonl or .parquet.")
+THRESHOLD_GUESS = {
+    "--threshold": "--radius takes bits: MinHash().radius(0.8) in Python is the one for a Jaccard similarity of 0.8"
+}
 PAIR_RADIUS = option("-r --radius N", "Largest distance of a pair. By default the store's radius.", RADIUS)
 
 PLANNING = (

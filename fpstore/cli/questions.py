@@ -42,6 +42,7 @@ LIMIT_GUESSES = (
         "--limit N writes the N nearest matches within the radius, fpstore nearest -k N the N nearest at any distance",
     )
     | content.KNOWN_GUESSES
+    | options.THRESHOLD_GUESS
 )
 # What users of other tools call it.
 COUNT_GUESSES = dict.fromkeys(("-n", "--n", "--k", "--number", "--top", "--limit"), "-k N, or --count N, says how many")

@@ -41,7 +41,7 @@ def planned_bands(jaccard: float, recall: float) -> Bands | None:
 
 @dataclass(frozen=True, kw_only=True)
 class BandedMinHash(MinHash):
-    """A MinHash that writes the keys of bands behind each fingerprint, which has 64 bits or more: so many is its width."""
+    """A MinHash that writes the keys of bands behind each fingerprint. The width, 64 or more, does not count the keys."""
 
     bands: Bands
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fpstore.base.arguments import printable
+from fpstore.base.arguments import is_iterable, printable
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
@@ -105,7 +106,11 @@ def _collected(source: Any) -> Any:
 def corpus_paths(source: Any, again: bool = True) -> list[str]:
     """Return the paths of a caller; InputError for something else, and for standard input where files are read again."""
     kinds = "a path, several paths, or a table with the Arrow C stream interface (pyarrow, Polars, pandas, DuckDB)"
-    paths = paths_of(source, f"a corpus is {kinds}")
+    items = list(source) if is_iterable(source, str, Mapping) else [source]
+    if any(not isinstance(item, str | os.PathLike) or "\n" in str(item) for item in items):
+        made = "pyarrow.table({'text': texts}) makes a table of texts"
+        raise InputError(f"a corpus is {kinds}, got {type(source).__name__}: {made}", got=type(source))
+    paths = paths_of(items, f"a corpus is {kinds}")
     if not paths:
         raise InputError("no input was given")
     if "-" in paths and again:

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
+from fpstore.base.arguments import printable
 from fpstore.base.arrays import HALF_BITS, distinct_places, lists_of
 from fpstore.base.resources import Resources
-from fpstore.errors import InputError, counted
+from fpstore.base.width import distances_between
+from fpstore.errors import InputError, StoreExistsError, counted
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.source import RowSource
 from fpstore.jobs.bands import connected_by_bands
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_made
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
@@ -29,10 +31,11 @@ from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import PART, NearReference, Reference, Similar, near_reference, side_of
-from fpstore.jobs.removed import Removed, distances_of
+from fpstore.jobs.removed import Removed
 from fpstore.jobs.verified import SECOND, TextSets, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
+COMPARED_AT_ONCE = 1 << 18
 OpenCheckpoint = Callable[[Path | None, Callable[[], JobIdentity]], AbstractContextManager[Checkpoint | None]]
 
 
@@ -82,6 +85,16 @@ def deduplicate(
         raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
     if reference is not None:
         check_reference(reference, corpus, job)
+        if (
+            reference.adds
+            and reference.store is not None
+            and overwrite
+            and target is not None
+            and target.exists()
+            and not was_made(folder, target)
+        ):
+            advice = "they would be near themselves: name another output, or remove this one"
+            raise StoreExistsError(f"{printable(target)} exists, and its rows may be in the store: {advice}", path=target)
     with open_checkpoint(folder, lambda: job.identity(corpus, reference)) as checkpoint, ExitStack() as stack:
         outputs.open_lists(stack)
         documents, found = find_duplicates(corpus, job, resources, checkpoint, reference)
@@ -119,7 +132,7 @@ def check_reference(reference: Reference, corpus: RowSource, job: DedupJob) -> N
     theirs = reference.store.fingerprinter
     if made is not None and theirs != made:
         how = "does not know how its fingerprints were made" if theirs is None else f"has fingerprints of {theirs['name']}"
-        message = f"{path}: {how} with other parameters than the corpus: leave method, width and others out"
+        message = f"{path}: {how}, made in another way than is asked for: leave method, width and others out"
         raise InputError(message, expected=theirs, got=made)
 
 
@@ -142,10 +155,20 @@ def find_duplicates(
     if near is not None:
         flags[rows[near.places]] = False
     names: Names = HeldIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
-    removed = Removed(members, rows, documents.fingerprints, names, near)
-    distances = distances_of(documents.fingerprints, members.documents, members.documents[members.lims[lists_of(members.lims)]])
-    clusters = Clusters(members.lims, names, members.documents, len(flags), distances)
+    from_kept = _distances_from_kept(documents.fingerprints, members)
+    removed = Removed(members, from_kept, rows, names, near)
+    clusters = Clusters(members.lims, names, members.documents, len(flags), from_kept)
     return documents, Deduplication(flags, clusters, len(flags) - len(rows), removed)
+
+
+def _distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np.uint16]:
+    """Return the distance of each member from the first of its group."""
+    out = np.empty(len(members.documents), np.uint16)
+    firsts = members.documents[members.lims[lists_of(members.lims)]].view(np.intp)
+    for start in range(0, len(out), COMPARED_AT_ONCE):
+        some = slice(start, start + COMPARED_AT_ONCE)
+        out[some] = distances_between(fingerprints[members.documents[some].view(np.intp)], fingerprints[firsts[some]])
+    return out
 
 
 def _grouped(

@@ -137,7 +137,7 @@ class Likeness(NamedTuple):
         return Grouping(radius, group, check_choice(self.keep, KEEP_RULES, "keep"))
 
     def jaccard(self, maker: Fingerprinter[Any] | None, radius: int) -> float | None:
-        """Return the similarity at which USUAL_RECALL of the pairs are found; None without MinHash, of which bands need one."""
+        """Return the similarity at which USUAL_RECALL of the pairs are found; None without MinHash, which bands need."""
         minhash = minhash_in(maker)
         if check_choice(self.search, SEARCHES, "search") == "bands" and not can_have_bands(maker):
             raise InputError("search='bands' (--search bands) is for texts, and MinHash of 64 bits or more")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Counts, Flags, Lims, Words
 from fpstore.base.arrays import lims_of, spans
+from fpstore.base.width import distances_between
 from fpstore.io.tables import Tabular, arrow_table
 from fpstore.jobs.ngrams import Benchmark
 from fpstore.query.names import HeldIds, Names, names_in_slices, names_of
@@ -184,6 +185,6 @@ class Hits(Tabular):
                 "shared": shared.astype(np.uint64), "share": np.round(shared / benchmark.sizes[rows], 6),
             }  # fmt: skip
             if self._is_near:
-                differing = self._candidates.fingerprints[candidates] ^ benchmark.fingerprints[rows]
-                found["distance"] = np.bitwise_count(differing).sum(1, dtype=np.uint64)
+                ours, theirs = self._candidates.fingerprints[candidates], benchmark.fingerprints[rows]
+                found["distance"] = distances_between(ours, theirs).astype(np.uint64)
             yield found

@@ -50,16 +50,13 @@ class Reference(NamedTuple):
             kind_with(self.store._snapshot(), Path(self.path), ids)
 
     def add(self, rows: Words, ids: Words | list[str], width: Width, radius: int, made: dict[str, Any] | None) -> None:
-        """Insert fingerprints with their ids into the store, in one change. A job that is resumed may have done it before.
-
-        No fingerprint of the store is within the radius of one that is added, unless that is there already.
-        """
+        """Insert fingerprints with their ids into the store, in one change. What a killed run has inserted changes nothing."""
         if not len(rows):
             return
         if self.store is None:
             options = Options(radius=radius, width=width.bits, fingerprinter=made)
             build_store(Path(self.path), width.outside(rows), ids, options, overwrite=False)
-        elif width.numbers(rows[:1])[0] not in self.store:
+        else:
             self.store.insert(width.outside(rows), ids)
 
 

@@ -18,7 +18,6 @@ from fpstore.query.names import HeldIds, Names, NamesOfTwo, names_in_slices, nam
 
 REMOVED_COLUMNS = ("row", "id", "kept_row", "kept", "cluster", "distance")
 REMOVED_WITH_REFERENCE = ("row", "id", "kept", "reference", "distance")
-COMPARED_AT_ONCE = 1 << 18
 
 
 class Removed(Tabular):
@@ -37,16 +36,17 @@ class Removed(Tabular):
     """
 
     def __init__(
-        self, members: Members, rows: npt.NDArray[np.intp], fingerprints: Words, names: Names, reference: NearReference | None
-    ) -> None:
-        """Take groups of places of documents, the row, the fingerprint and the id at each place, and what is near a reference."""
+        self, members: Members, from_kept: npt.NDArray[np.uint16], rows: npt.NDArray[np.intp], names: Names,
+        reference: NearReference | None,
+    ) -> None:  # fmt: skip
+        """Take groups of places of documents, with distances from the kept ones; the row and the id at each place."""
         firsts, cluster = members.lims[:-1], lists_of(members.lims)
         others = np.ones(len(members.documents), bool)
         others[firsts] = False
         places = np.flatnonzero(others)
         clusters = cluster[places].astype(np.uint64)
         documents, kept = members.documents[places], members.documents[firsts[cluster[places]]]
-        distances, self.has_reference = distances_of(fingerprints, documents, kept), reference is not None
+        distances, self.has_reference = from_kept[places], reference is not None
         count, nearer = len(documents), 0 if reference is None else len(reference.places)
         if reference is not None:
             documents = np.concatenate([documents, reference.places.astype(np.uint64)])
@@ -93,13 +93,3 @@ class Removed(Tabular):
 
     def __repr__(self) -> str:
         return f"<fpstore.Removed: {len(self):,} rows>"
-
-
-def distances_of(fingerprints: Words, a: Words, b: Words) -> npt.NDArray[np.uint16]:
-    """Return the distances of pairs of fingerprints, by their places."""
-    out = np.empty(len(a), np.uint16)
-    for start in range(0, len(a), COMPARED_AT_ONCE):
-        some = slice(start, start + COMPARED_AT_ONCE)
-        differing = np.bitwise_count(fingerprints[a[some].view(np.intp)] ^ fingerprints[b[some].view(np.intp)])
-        out[some] = differing if differing.ndim == 1 else differing.sum(1)
-    return out

@@ -14,6 +14,7 @@ from fpstore.base.aliases import Flags, Words
 from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
+from fpstore.base.width import distances_between
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter
@@ -86,8 +87,7 @@ def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: Words, radiu
 
 def _nearest(rows: Words, row: Words, radius: int) -> npt.NDArray[np.intp]:
     """Return the places of the rows within the radius of a row, the nearest first."""
-    differing = np.bitwise_count(rows ^ row)
-    distances = differing if differing.ndim == 1 else differing.sum(1)
+    distances = distances_between(rows, row)
     near = np.flatnonzero(distances <= radius)
     return near[np.argsort(distances[near], kind="stable")]
 

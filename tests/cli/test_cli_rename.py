@@ -93,7 +93,7 @@ def test_fields_of_objects_of_queries(folder: Path) -> None:
 def test_clusters_of_a_corpus(folder: Path) -> None:
     command = ("dedup", "corpus.parquet", "clean.parquet", "--text-field", "text", "--id-field", "id", "-q")
     fine(*command, "--clusters", "c.csv", "--rename", "id=url")
-    assert Path("c.csv").read_text().splitlines()[0] == "url,cluster,representative"
+    assert Path("c.csv").read_text().splitlines()[0] == "url,cluster,representative,distance"
     Path("clean.parquet").unlink()
     assert "--rename is for the columns of --clusters" in failure(*command, "--rename", "id=url", code=2)
     assert "no column 'url'" in failure(*command, "--clusters", "d.csv", "--rename", "url=id", code=2)

@@ -173,10 +173,14 @@ def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("b.jsonl"), batch(0), "a")
     asked = ["dedup", "b.jsonl", "o.jsonl", "--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add"]
-    printed = fine(*asked)
-    assert "near reference" in printed
+    printed = run(*asked)
+    assert (printed.exit_code, printed.stderr) == (0, "fpstore: all.fps: made, as there was no such store\n")
+    assert "near reference" in printed.stdout
     before = Path("o.jsonl").read_bytes()
-    assert "o.jsonl exists" in failure(*asked)
+    assert "o.jsonl is the output, and exists" in failure(*asked)
+    assert "o.jsonl exists, and its rows may be in the store" in failure(*asked, "--force")
+    again = run(*asked[:2], "again.jsonl", *asked[3:])
+    assert "12 rows removed, which the store has under the same id: was this batch added before?" in again.stderr
     told = json.loads(fine(*asked[:2], "p.jsonl", *asked[3:-1], "--removed", "r.tsv", "--json"))
     assert (told["kept"], told["near_reference"], told["radius"]) == (0, 21, 50)
     assert len(Path("r.tsv").read_text().splitlines()) == 21

@@ -160,6 +160,21 @@ def test_many_rows_are_searched_by_bands_and_a_note_tells_the_law(tmp_path, monk
     assert told("titles.jsonl", "--text-field", "title", "--search", "bands")[0]["removed"] == 40
 
 
+def test_a_job_that_is_resumed_searches_in_the_same_way(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    planted(tmp_path / "c.jsonl", 5, np.random.default_rng(3), 0.01)
+
+    def stop(phase, done, total):
+        if phase == "grouping":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fpstore.dedup("c.jsonl", text="text", radius=50, search="bands", resume="kept", progress=stop)
+    with pytest.raises(InputError, match="bands was"):
+        fpstore.dedup("c.jsonl", text="text", radius=50, search="exact", resume="kept")
+    assert len(fpstore.dedup("c.jsonl", text="text", radius=50, search="bands", resume="kept").kept) == 5
+
+
 def test_what_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     planted(tmp_path / "c.jsonl", 3, np.random.default_rng(3), 0.01)

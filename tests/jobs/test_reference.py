@@ -39,7 +39,9 @@ def nearest(fingerprint, reference, radius):
 
 
 @pytest.mark.parametrize("kind", ["path", "store", "files", "table"])
-def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind):
+def test_rows_near_a_reference_go_and_the_rest_is_deduplicated(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("fpstore.jobs.reference.MOST_HELD", 20)
+    monkeypatch.setattr("fpstore.jobs.joining.BATCH_PAIRS", 16)
     for seed in range(8):
         rng = np.random.default_rng(seed)
         radius, strings = int(rng.integers(0, 3)), bool(seed % 2)
@@ -152,12 +154,15 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
         for n, row in enumerate(rows):  # of each cluster the first is kept
             if not any(np.bitwise_count(row ^ other).sum() <= 50 for other in [*model, *(rows[k] for k in kept)]):
                 kept.append(n)
-        model += [rows[n] for n in kept]
+        held, model = len(model), [*model, *(rows[n] for n in kept)]
         wanted = "".join(line for n, line in enumerate(Path("b.jsonl").read_text().splitlines(keepends=True)) if n in kept)
         asked = ["dedup", "b.jsonl", "o.jsonl", "--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add"]
         for call, after in itertools.product(range(1 + number % 3, 30, 3), (False, True)):
             if calls_in_a_child(lambda asked=asked: main([*asked, "--quiet"], standalone_mode=False), call, calls, after):
                 break
+            if Path("all.fps").exists():
+                with fpstore.open("all.fps") as store:
+                    assert len(store) == held or Path("o.jsonl").exists()  # rows are added when the output is there
         assert Path("o.jsonl").read_text() == wanted
         assert not Path("o.jsonl.resume").exists()
         Path("o.jsonl").unlink()
@@ -185,6 +190,20 @@ def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     assert (told["kept"], told["near_reference"], told["radius"]) == (0, 21, 50)
     assert len(Path("r.tsv").read_text().splitlines()) == 21
     assert Path("o.jsonl").read_bytes() == before
+
+
+def test_a_job_that_is_resumed_has_the_same_list(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_texts(Path("r.jsonl"), batch(0)[:8], "r")
+    write_texts(Path("c.jsonl"), batch(0), "c")
+    asked = ["dedup", "c.jsonl", "o.jsonl", "--text-field", "text", "--against", "r.jsonl", "--removed", "r.tsv", "--quiet"]
+    fine(*asked)
+    wanted = Path("r.tsv").read_bytes()
+    assert {line.split("\t")[-1] for line in wanted.decode().splitlines()} > {"0"}
+    for call in range(1, 12):
+        if calls_in_a_child(lambda: main([*asked, "--force", "--resume"], standalone_mode=False), call, [(Path, "replace")]):
+            break
+    assert Path("r.tsv").read_bytes() == wanted
 
 
 def test_stores_decide_how_texts_are_hashed(tmp_path):

@@ -16,6 +16,8 @@ from typing import IO, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.aliases import Words
+from fpstore.base.strings import StringColumn
 from fpstore.disk.files import create_anew, open_file, write_anew
 from fpstore.disk.folders import sync_folder
 from fpstore.disk.locks import FolderLock, process_name
@@ -233,6 +235,20 @@ class Checkpoint:
             with suppress(OSError):
                 self._sweep()
             self._lock.release()
+
+
+def id_columns(ids: Words | StringColumn | None) -> dict[str, npt.NDArray[Any]]:
+    """Return ids as columns of a part."""
+    if isinstance(ids, StringColumn):
+        return {"strings": np.frombuffer(ids.data, np.uint8), "ends": ids.ends}
+    return {} if ids is None else {"ids": ids}
+
+
+def ids_in(columns: Mapping[str, npt.NDArray[Any]]) -> Words | StringColumn | None:
+    """Return the ids in the columns of a part."""
+    if "strings" in columns:
+        return StringColumn(columns["strings"].tobytes(), columns["ends"])
+    return columns.get("ids")
 
 
 def checkpoint_in(folder: Path | None, identity: Callable[[], JobIdentity]) -> AbstractContextManager[Checkpoint | None]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.resources import Resources
-from fpstore.base.strings import StringColumn
 from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, with_bands
 from fpstore.hashing.base import Fingerprinter
@@ -18,7 +17,7 @@ from fpstore.io.check import is_plain_integer
 from fpstore.io.scores import joined_keys
 from fpstore.io.source import Batch, Projection, RowSource
 from fpstore.jobs.bands import BandKeys
-from fpstore.jobs.checkpoint import Checkpoint
+from fpstore.jobs.checkpoint import Checkpoint, id_columns, ids_in
 from fpstore.jobs.given import SpooledIds
 from fpstore.query.names import NAMED_ROWS, names_in_slices
 
@@ -92,8 +91,7 @@ def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Ba
     while checkpoint.has(name := f"rows-{done}"):
         for columns in checkpoint.read(name):
             done += len(columns["known"])
-            ids = StringColumn(columns["strings"].tobytes(), columns["ends"]) if "strings" in columns else columns.get("ids")
-            yield Batch(columns["fingerprints"], ids, columns["known"], scores=columns.get("scores"))
+            yield Batch(columns["fingerprints"], ids_in(columns), columns["known"], scores=columns.get("scores"))
     before = first = done
     held, chars = list[Batch](), 0
     for batch in read(before):
@@ -111,11 +109,7 @@ def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Ba
 def _write(checkpoint: Checkpoint, first: int, held: list[Batch]) -> None:
     part = checkpoint.write(f"rows-{first}")
     for batch in held:
-        columns: dict[str, Any] = {"known": batch.flags, "fingerprints": batch.fingerprints, "scores": batch.scores}
-        if isinstance(batch.ids, StringColumn):
-            columns |= {"strings": np.frombuffer(batch.ids.data, np.uint8), "ends": batch.ids.ends}
-        else:
-            columns["ids"] = batch.ids
+        columns = {"known": batch.flags, "fingerprints": batch.fingerprints, "scores": batch.scores, **id_columns(batch.ids)}
         part.append({name: column for name, column in columns.items() if column is not None})
     part.finish()
 

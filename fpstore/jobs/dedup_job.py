@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -71,8 +72,8 @@ class DedupJob(NamedTuple):
             return len(corpus.paths) > EXACT_ROWS
         if corpus.rows is not None or corpus.bytes_total is None:
             return (corpus.rows or 0) > EXACT_ROWS
-        batches = corpus.batches(self.projection)
-        first = next(batches, None)
+        with closing(corpus.batches(self.projection)) as batches:  # type: ignore[type-var]  # they are generators
+            first = next(batches, None)
         return first is not None and len(first.flags) * corpus.bytes_total > EXACT_ROWS * max(corpus.bytes_done, 1)
 
     @property

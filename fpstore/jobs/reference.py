@@ -18,7 +18,7 @@ from fpstore.base.width import Width, words_of
 from fpstore.building.builder import Options, build_store
 from fpstore.change.decisions import kind_with
 from fpstore.io.source import RowSource
-from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, id_columns, ids_in
 from fpstore.jobs.compared import ComparedRows
 from fpstore.jobs.given import GivenRows
 from fpstore.jobs.joining import PairColumns
@@ -69,22 +69,18 @@ class NearReference(NamedTuple):
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Make a part of a checkpoint."""
-        columns: dict[str, Any] = {"places": self.places.astype(np.uint64), "distances": self.distances}
-        if isinstance(self.ids, list):
-            strings = StringColumn.of(self.ids)
-            columns |= {"strings": np.frombuffer(strings.data, np.uint8), "ends": strings.ends}
-        else:
-            columns["ids"] = self.ids
+        ids = StringColumn.of(self.ids) if isinstance(self.ids, list) else self.ids
         part = checkpoint.write(PART)
-        part.append(columns)
+        part.append({"places": self.places.astype(np.uint64), "distances": self.distances, **id_columns(ids)})
         part.finish()
 
     @classmethod
     def saved(cls, checkpoint: Checkpoint) -> NearReference:
         """Return the part of a checkpoint."""
         (columns,) = checkpoint.read(PART)
-        strings = StringColumn(columns["strings"].tobytes(), columns["ends"]).texts() if "strings" in columns else None
-        ids = columns["ids"] if strings is None else list(strings)
+        found = ids_in(columns)
+        assert found is not None
+        ids = list(found.texts()) if isinstance(found, StringColumn) else found
         return cls(columns["places"].astype(np.intp), ids, columns["distances"])
 
 

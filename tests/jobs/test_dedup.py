@@ -119,6 +119,8 @@ def test_greedy_groups_have_no_chains(tmp_path, width):
 @pytest.mark.parametrize("group", ["connected", "greedy"])
 def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fpstore.jobs.clusters.NAMED_ROWS", 30)
+    monkeypatch.setattr("fpstore.jobs.dedup.COMPARED_AT_ONCE", 50)
     values = families(np.random.default_rng(8), 64, 400)
     digits = Width(64).texts(np.array(values, np.uint64))
     lines = [json.dumps({"h": text, "id": f"n{row}"}) for row, text in enumerate(digits)]
@@ -134,6 +136,10 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
     for row, name, kept_row, kept, cluster, distance in rows:
         assert (names[int(row)], names[int(kept_row)], (kept, int(cluster))) == (name, kept, members[name])
         assert int(distance) == (values[int(row)] ^ values[int(kept_row)]).bit_count()
+    listed = [line.split("\t") for line in Path("c.tsv").read_text().splitlines()]
+    assert [row[0] for row in listed] == list(found.clusters.ids)
+    for name, _, kept, distance in listed:
+        assert int(distance) == (values[int(name[1:])] ^ values[int(kept[1:])]).bit_count()
     assert {int(row[0]) for row in rows} == set(range(400)) - set(found.kept.tolist())
     assert found.removed.to_arrow().to_pylist() == [
         {"row": int(a), "id": b, "kept_row": int(c), "kept": d, "cluster": int(e), "distance": int(f)}

@@ -14,12 +14,13 @@ from fpstore.base.arrays import distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.hashing.bands import Bands, planned_bands
+from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
 from fpstore.jobs.bands import BLOCK_ROWS, BandKeys, connected_by_bands
 from fpstore.jobs.dedup_job import BANDS_RECALL
 from fpstore.jobs.joining import connected
 from fpstore.jobs.pairs import join_design
 
-JACCARD, RECALL, COPIES = 0.7, 0.98, 5  # of so many rows one is a copy, of this similarity
+COPIES = 5  # of so many rows one is a copy, of the usual similarity
 MOST_EXACT = 20  # log2 of the rows of the largest join
 TEXT_WORDS, TEXTS = 500, 2000  # about 3 kB each
 Words = npt.NDArray[np.uint64]
@@ -27,9 +28,9 @@ Words = npt.NDArray[np.uint64]
 
 def bands(bench: Bench) -> Result:
     """Find the near-duplicates of synthetic sketches of texts: by bands, and by the exact join; beside hashing texts of 3 kB."""
-    found, hashing = planned_bands(JACCARD, BANDS_RECALL), _hashing(bench)
+    found, hashing = planned_bands(USUAL_JACCARD, BANDS_RECALL), _hashing(bench)
     assert found is not None
-    radius = fpstore.MinHash().radius(JACCARD, RECALL / found.recall(JACCARD))
+    radius = fpstore.MinHash().radius(USUAL_JACCARD, USUAL_RECALL / found.recall(USUAL_JACCARD))
     out: Result = {"bands": found._asdict(), "radius": radius, "hashing_microseconds_per_text": round(hashing * 1e6, 2)}
     for log2 in bench.sizes(18, 20, 22, 23):
         out[f"2^{log2}"] = _one_size(bench.seed, 1 << log2, found, radius, hashing, exact=log2 <= MOST_EXACT)
@@ -60,7 +61,7 @@ def _one_size(seed: int, count: int, some: Bands, radius: int, hashing: float, e
     }
     if exact:
         start = time.process_time()
-        least = fpstore.MinHash().radius(JACCARD, RECALL)
+        least = fpstore.MinHash().radius(USUAL_JACCARD, USUAL_RECALL)
         connected(distinct, join_design(distinct, least, width), resources)
         joined = (time.process_time() - start) / count
         out |= {"join_microseconds_per_row": round(joined * 1e6, 2), "join_to_bands": ratio(joined, banded)}
@@ -76,7 +77,7 @@ def _sketches(seed: int, count: int) -> tuple[Words, npt.NDArray[np.int64]]:
     rows[copies] = rows[originals[copies]]
     for word in range(4):
         for bit in range(64):
-            differs = rng.random(len(copies)) < (1 - JACCARD) / 2
+            differs = rng.random(len(copies)) < (1 - USUAL_JACCARD) / 2
             rows[copies, word] ^= differs.astype(np.uint64) << np.uint64(bit)
     return rows, originals
 
@@ -86,7 +87,7 @@ def _keys(seed: int, originals: npt.NDArray[np.int64], some: Bands) -> BandKeys:
     rng, keys = np.random.default_rng(seed + 1), BandKeys(some.number)
     for start in range(0, len(originals), BLOCK_ROWS):
         own = np.arange(start, min(start + BLOCK_ROWS, len(originals)))
-        shares = rng.random((len(own), some.number)) < JACCARD**some.size
+        shares = rng.random((len(own), some.number)) < USUAL_JACCARD**some.size
         names = np.where(shares, originals[own][:, None], own[:, None]).astype(np.uint64)
         keys.add(names * np.uint64(0x9E3779B97F4A7C15))
     keys.finish()

@@ -68,8 +68,8 @@ def check_output(
     if shards or (of_rows and isinstance(corpus, DocumentFiles)):
         _check_folder(path, corpus, inputs, overwrite and shards, made)
     elif path.exists() and not (made or overwrite):
-        what = "is the output, and exists" if of_rows else "exists"
-        raise StoreExistsError(f"{printable(output)} {what}: overwrite=True (--force) replaces it", path=path)
+        what = ", the output, exists" if of_rows else " exists"
+        raise StoreExistsError(f"{printable(output)}{what}: overwrite=True (--force) replaces it", path=path)
     if of_rows and not shards and corpus.suffix is not None:
         suffix, known = path.suffix.lower(), TARGETS[corpus.suffix]
         if suffix not in known:

@@ -182,7 +182,7 @@ def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     assert (printed.exit_code, printed.stderr) == (0, "fpstore: all.fps: made, as there was no such store\n")
     assert "near reference" in printed.stdout
     before = Path("o.jsonl").read_bytes()
-    assert "o.jsonl is the output, and exists" in failure(*asked)
+    assert "o.jsonl, the output, exists" in failure(*asked)
     assert "o.jsonl exists, and its rows may be in the store" in failure(*asked, "--force")
     again = run(*asked[:2], "again.jsonl", *asked[3:])
     assert "12 rows removed, which the store has under the same id: was this batch added before?" in again.stderr

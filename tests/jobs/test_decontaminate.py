@@ -319,7 +319,7 @@ def test_what_is_refused(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"rows of .jsonl are written as .jsonl or .parquet"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "o.csv", text="t")
     Path("o.jsonl").write_text("mine")
-    with pytest.raises(StoreExistsError, match=r"o.jsonl exists"):
+    with pytest.raises(StoreExistsError, match=r"o.jsonl, the output, exists"):
         fpstore.decontaminate("c.jsonl", "b.jsonl", "o.jsonl", text="t")
     assert Path("o.jsonl").read_text() == "mine"
     for arguments, message in {

@@ -373,7 +373,7 @@ def test_a_job_that_is_killed_as_its_outputs_appear_is_finished(asked):
 def refuses_another(arguments, name):
     """Put a file in the place of an output: the job leaves it alone."""
     Path(name).write_text("mine")
-    assert f"{name}, the output, exists: --force replaces it" in failure(*arguments)
+    assert re.search(rf"{name}(, the output,)? exists: --force replaces it", failure(*arguments))
     assert Path(name).read_text() == "mine"
     Path(name).unlink()
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from fpstore.design.estimates import Plan
     from fpstore.design.planner import plan
     from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, MinHash, SimHash, Unary
+    from fpstore.jobs.boilerplate import Boilerplate, RemovedPieces
     from fpstore.jobs.clusters import Clusters
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
     from fpstore.jobs.hits import Hits
     from fpstore.jobs.pairs import Pair, Pairs
-    from fpstore.jobs.paragraphs import Boilerplate
     from fpstore.jobs.removed import Removed
 
 __version__ = "0.2.0"
@@ -46,9 +46,9 @@ __all__ = [
     "BitSample", "Boilerplate", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination", "Deduplication",
     "Deleted", "Design", "FormatVersionError", "FpstoreError", "Hits", "HyperplaneHash", "Ids", "ImageHash", "InputError",
     "LongestSentences", "Match", "MatchList", "Matches", "MemoryLimitError", "MinHash", "MissingExtraError",
-    "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError", "Removed", "RepairReport", "Report", "ScanWarning",
-    "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec", "Unary",
-    "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
+    "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError", "Removed", "RemovedPieces", "RepairReport", "Report",
+    "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError",
+    "TableSpec", "Unary", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
 ]  # fmt: skip
 
 _LATER = {
@@ -57,12 +57,12 @@ _LATER = {
     "design.estimates": ("Plan",),
     "design.planner": ("plan",),
     "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "MinHash", "SimHash", "Unary"),
+    "jobs.boilerplate": ("Boilerplate", "RemovedPieces"),
     "jobs.clusters": ("Clusters",),
     "jobs.decontamination": ("Decontamination",),
     "jobs.dedup": ("Deduplication",),
     "jobs.hits": ("Hits",),
     "jobs.pairs": ("Pair", "Pairs"),
-    "jobs.paragraphs": ("Boilerplate",),
     "jobs.removed": ("Removed",),
 }
 

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_path
 from fpstore.base.resources import checked_resources, parse_size
@@ -24,9 +22,9 @@ from fpstore.store import Store
 if TYPE_CHECKING:
     from fpstore.care.reports import RepairReport
     from fpstore.hashing import Fingerprinter
+    from fpstore.jobs.boilerplate import Boilerplate
     from fpstore.jobs.decontamination import Decontamination
     from fpstore.jobs.dedup import Deduplication
-    from fpstore.jobs.paragraphs import Boilerplate
     from fpstore.jobs.reference import Reference
 
 PathLike = str | os.PathLike[str]
@@ -324,7 +322,6 @@ def dedup(
     (array([0, 2]), [['a', 'b']])
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.io.parquet import TableRows
     from fpstore.io.source import Projection
     from fpstore.jobs.dedup import deduplicate
     from fpstore.jobs.dedup_job import Likeness, dedup_job
@@ -339,8 +336,7 @@ def dedup(
         job = job.planned(corpus)
         overwrite = check_flag(overwrite, "overwrite")
         found = deduplicate(corpus, job, resources, output, overwrite, folder, reference=reference)
-    kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
-    return found._replace(kept=kept, clusters=found.clusters.held(), removed=found.removed.held())
+    return found._replace(kept=corpus.flagged(found.kept), clusters=found.clusters.held(), removed=found.removed.held())
 
 
 def decontaminate(
@@ -350,7 +346,7 @@ def decontaminate(
     unknown: str = "keep", encoding: str | None = None, html: bool | str = False, memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
 ) -> Decontamination:  # fmt: skip
-    r"""Remove the rows of a training corpus that have texts of a benchmark in them.
+    r"""Remove the rows of a training corpus that contain text of a benchmark.
 
     Texts are compared by their runs of words, n-grams. A row of the corpus *hits* a row of the benchmark if both have an n-gram,
     wherever in the text, and it is removed. Case, punctuation and line breaks do not count: words are those of
@@ -359,7 +355,7 @@ def decontaminate(
     benchmark are in memory, about 55 bytes each while they are sorted, and 30 after that.
 
     N-grams are compared by 64 bits of XXH64, not word by word: of a corpus of N words and a benchmark of M, about
-    N * M / 2^64 n-grams are taken for equal wrongly. These are 0.05 of a trillion words and a million.
+    N * M / 2^64 n-grams match by accident: 0.05 expected for a trillion words against a million.
 
     Parameters
     ----------
@@ -382,11 +378,11 @@ def decontaminate(
     min_share : float
         The least share of the different n-grams of the row of the benchmark, 0 to 1. Both bounds must hold.
     ignore_common : int, optional
-        N-grams that more rows of the corpus have do not count, such as 10: they are phrases and licences, or a benchmark that is
-        in the corpus many times.
+        N-grams in more than this many rows of the corpus do not count, such as 10: they are phrases and licences, or a benchmark
+        that is in the corpus many times.
     threshold : float, optional
-        A row hits also what is a near-duplicate of its whole text: a pair of this Jaccard similarity, 0 to 1, of the runs of
-        three words, as :func:`dedup` finds it with MinHash, with a recall of 98%. Fingerprints of all rows are in memory then.
+        Near-duplicates of whole texts are hits, too: pairs with at least about this Jaccard similarity of three-word runs, 0 to
+        1, found with a recall of 98%. Fingerprints of all rows are in memory then.
     unknown : {"keep", "drop", "refuse"}
         What becomes of a row that is not compared, because its text is null or has no words, or its id is null.
     encoding : str, optional
@@ -434,7 +430,6 @@ def decontaminate(
     [{'row': 0, 'benchmark_row': 0, 'shared': 2, 'share': 1.0}]
     """
     from fpstore.hashing.corpora import open_benchmark, open_corpus
-    from fpstore.io.parquet import TableRows
     from fpstore.jobs.decontamination import decontaminate_corpus, decontamination_job
     from fpstore.jobs.hits import Bounds
 
@@ -444,8 +439,7 @@ def decontaminate(
     corpus = open_corpus(source, text is True, encoding=encoding, html=bool(html))
     benchmarks = open_benchmark(benchmark, (text if benchmark_text is None else benchmark_text) is True, encoding=encoding)
     found = decontaminate_corpus(corpus, benchmarks, job, resources, output, check_flag(overwrite, "overwrite"))
-    kept = corpus.flagged(found.kept) if isinstance(corpus, TableRows) else np.flatnonzero(found.kept)
-    return found._replace(kept=kept, hits=found.hits.held())
+    return found._replace(kept=corpus.flagged(found.kept), hits=found.hits.held())
 
 
 @contextmanager
@@ -477,8 +471,8 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
 
 def remove_boilerplate(
     source: Any, output: PathLike | None = None, *, text: str | bool, unit: str = "paragraph", more_than: int = 10,
-    encoding: str | None = None, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None,
-    overwrite: bool = False,
+    least_chars: int = 0, encoding: str | None = None, memory: int | str | None = None, threads: int | None = None,
+    progress: Progress | None = None, overwrite: bool = False,
 ) -> Boilerplate:  # fmt: skip
     r"""Remove from texts the paragraphs, or lines, that occur in many documents.
 
@@ -498,10 +492,12 @@ def remove_boilerplate(
     unit : {"paragraph", "line"}
         Paragraphs are separated by blank lines.
     more_than : int
-        The most documents that may have a piece that stays. It is in all of them, or in none.
+        A paragraph in more documents than this is removed from all of them.
+    least_chars : int
+        A shorter paragraph stays; white space does not count.
     memory, threads, progress : optional
-        As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph, whatever `memory` is. Threads write
-        the files of a folder.
+        As for :func:`build`. The counts take 12 to 18 bytes for each different paragraph, whatever `memory` is, and the removed
+        paragraphs are in memory, each once. Threads write the files of a folder.
     overwrite : bool
         As for :func:`dedup`.
 
@@ -525,15 +521,18 @@ def remove_boilerplate(
     >>> import fpstore, pyarrow
     >>> table = pyarrow.table({"text": [f"Story {n}\n\nAll rights reserved." for n in range(20)]})
     >>> found = fpstore.remove_boilerplate(table, text="text")
-    >>> found.table["text"][0].as_py(), found.removed
+    >>> found.table["text"][0].as_py(), found.removed_pieces
     ('Story 0', 20)
+    >>> found.pieces.to_arrow().to_pylist()
+    [{'text': 'All rights reserved.', 'documents': 20, 'occurrences': 20, 'bytes': 400}]
     """
     from fpstore.hashing.corpora import open_corpus
-    from fpstore.jobs.paragraphs import remove_repeated
+    from fpstore.jobs.boilerplate import remove_boilerplate_of
 
     resources = checked_resources(memory, threads, progress)
     corpus = open_corpus(source, text is True, encoding=encoding)
-    return remove_repeated(corpus, text, unit, more_than, resources, output, check_flag(overwrite, "overwrite"))
+    overwrite = check_flag(overwrite, "overwrite")
+    return remove_boilerplate_of(corpus, text, unit, more_than, least_chars, resources, output, overwrite)
 
 
 def repair(

@@ -87,6 +87,14 @@ def read_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[st
     return {name: weight or 1 for name, weight in weights.items()} if any(weights.values()) else tuple(weights)
 
 
+def read_unweighted_columns(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> Any:
+    """Return the columns that are named; a usage error if one has a weight."""
+    found = read_columns(ctx, parameter, value)
+    if isinstance(found, dict) or (isinstance(found, str) and value[0] not in (found, f"{found}=1")):
+        raise click.UsageError(f"{parameter.opts[-1]}: the columns of n-grams have no weights: name them alone", ctx)
+    return found
+
+
 TEXT_FIELD = option(
     "--text-field NAME[=WEIGHT]",
     "Column or JSON field of texts, whose fingerprints are made. Of several, each counts by its weight, a whole number, "

@@ -13,7 +13,7 @@ from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.jobs import open_list
 from fpstore.cli.options import argument, option, output_option, whole
-from fpstore.cli.output import print_table
+from fpstore.cli.output import not_compared_rows, print_table
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.hashing.corpora import open_benchmark, open_corpus
@@ -32,10 +32,11 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
     content.TEXT,
     option(
         "--text-field NAME", "Column or JSON field of the texts of CORPUS; may be repeated: several are one text.",
-        multiple=True, callback=content.read_columns,
+        multiple=True, callback=content.read_unweighted_columns,
     ),
     option(
-        "--benchmark-field NAME", "The same of BENCHMARK. By default --text-field.", multiple=True, callback=content.read_columns,
+        "--benchmark-field NAME", "Column or field of the texts of BENCHMARK. By default --text-field.", multiple=True,
+        callback=content.read_unweighted_columns,
     ),
     options.SUFFIXES, options.ENCODING, options.HTML,
     options.ID_FIELD,
@@ -62,8 +63,8 @@ COMMON = 10  # rows of a corpus with an n-gram that may be a phrase: Brown et al
     ),
     options.RENAME,
     option(
-        "--force", "Replace the files of --output and --hits, if they exist. A folder of copied texts must be new or empty, one "
-        "for rows have only files like the new ones.",
+        "--force", "Replace the files of --output and --hits, if they exist. A folder of rows is replaced if it holds only files "
+        "of the same format. A folder of texts must be new or empty.",
     ),
     *options.LIMITS, *options.RESULT,
 )  # fmt: skip
@@ -87,8 +88,9 @@ def decontaminate(given: Given) -> None:
     content.refuse_foreign(given, kind)
     if kind == FINGERPRINTS:
         fail("name the column of texts with --text-field, or give --text: each file is a text")
-    columns = HIT_COLUMNS if given.threshold is None else NEAR_COLUMNS
-    _check_hits(given, columns)
+    listings = _listings(given)
+    if given.output is None and len(given.benchmarks) > 1 and not Path(given.benchmarks[-1]).exists():
+        fail(f"{printable(given.benchmarks[-1])}: no such file or folder; --output (-o) names what to write")
     texts = given.text or given.text_field
     of_benchmark = texts if given.benchmark_field is None else given.benchmark_field
     with usage_errors():
@@ -98,9 +100,6 @@ def decontaminate(given: Given) -> None:
     notices = Notices(kind)
     corpus = notices.source = open_corpus(given.corpus, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
     benchmarks = open_benchmark(given.benchmarks, of_benchmark is True, given.suffixes, notices, given.encoding)
-    listings = []
-    if given.hits is not None:
-        listings.append(Listing(given.hits, partial(open_list, given, columns), lambda found: found.hits.batches()))
     with given.bars(corpus) as bars:
         found = decontaminate_corpus(
             corpus, benchmarks, job, given.resources(bars), given.output, given.force, listings=listings
@@ -125,23 +124,21 @@ def decontaminate(given: Given) -> None:
         _print_summary(summary, given)
 
 
-def _check_hits(given: Given, columns: tuple[str, ...]) -> None:
-    """Refuse --hits where it names a file that is written anyway, and names of columns that it does not have."""
+def _listings(given: Given) -> list[Listing]:
+    """Return the list of hits, if it is asked for."""
     if given.hits is None:
         given.refuse("is for the columns of --hits", "names")
-        return
-    if given.output is not None and Path(given.hits).resolve().is_relative_to(Path(given.output).resolve()):
-        fail("--output and --hits name the same file, or --hits one in it")
+        return []
+    columns = HIT_COLUMNS if given.threshold is None else NEAR_COLUMNS
     with usage_errors():
         renamed(columns, given.names)
+    return [Listing(given.hits, partial(open_list, given, columns), lambda found: found.hits.batches())]
 
 
 def _print_summary(summary: dict[str, Any], given: Given) -> None:
     ngrams, rows = f"fewer than {given.ngram} words", max(summary["rows"], 1)
     lines = [("rows", f"{summary['rows']:,}", "")]
-    if summary["not_compared"]:
-        what = "removed" if given.unknown == "drop" else "kept"
-        lines.append(("not compared", f"{summary['not_compared']:,}", f"null text or id, or no words; {what}"))
+    lines += not_compared_rows(summary["not_compared"], given.unknown)
     if summary["short"]:
         lines.append(("short", f"{summary['short']:,}", f"{ngrams}: compared as whole texts"))
     if given.ignore_common is not None:

@@ -19,8 +19,8 @@ from fpstore.base.resources import shown_size
 from fpstore.base.width import WIDTHS, Width, check_width
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, ROWS, TEXTS, Notices
-from fpstore.cli.options import argument, option
-from fpstore.cli.output import print_table, shown_ids
+from fpstore.cli.options import argument, option, whole
+from fpstore.cli.output import not_compared_rows, print_table, shown_ids
 from fpstore.cli.signals import going_on
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
@@ -32,12 +32,12 @@ from fpstore.io import Reader, Writer, open_writer
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import renamed
 from fpstore.jobs import GROUPINGS, KEEP_RULES, REPRESENTATIVES, SEARCHES, UNITS, UNKNOWN
+from fpstore.jobs.boilerplate import PIECE_COLUMNS, USUAL_MORE_THAN, remove_boilerplate_of
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, CORPUS_COLUMNS, write_clusters
 from fpstore.jobs.dedup import Deduplication, deduplicate
 from fpstore.jobs.dedup_job import DEDUP_METHOD, DedupJob, Likeness, dedup_job
 from fpstore.jobs.outputs import Listing
-from fpstore.jobs.paragraphs import USUAL_MORE_THAN, remove_repeated
 from fpstore.jobs.reference import Reference
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.jobs.store_job import StoreJob, clusters_job, join_job, pairs_job
@@ -291,18 +291,20 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "--more-than N", "With --unit, the most documents that may have a paragraph or a line that stays.", options.COUNT,
         USUAL_MORE_THAN,
     ),
+    option("--least-chars N", "With --unit, a paragraph or a line of fewer characters stays.", whole(0, 2**31 - 1), 0),
     option(
         "--clusters FILE", "Also write the clusters, as fpstore cluster does: .tsv, .csv, .jsonl or .parquet. The representative "
         "is the document kept; a line has the distance from it, too.",
     ),
     option(
         "--removed FILE", "Also write the rows that are removed: row, id, kept_row, kept, cluster, distance. With --against: "
-        "row, id, kept, reference (1 if the kept document is there), distance.",
+        "row, id, kept, reference (1 if the kept document is there), distance. With --unit, what is removed from texts: text, "
+        "documents, occurrences, bytes.",
     ),
     options.RENAME,
     option(
-        "--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder of copied texts must be new or empty, one "
-        "for rows have only files like the new ones.",
+        "--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if it holds only files "
+        "of the same format. A folder of texts must be new or empty.",
     ),
     *options.LIMITS, RESUME, *options.RESULT,
     guesses={
@@ -328,6 +330,7 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --search bands --force
     $ fpstore dedup corpus.parquet clean.jsonl --text-field text
     $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
+    $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
@@ -340,10 +343,10 @@ def dedup(given: Given) -> None:
     if given.unit != "document":
         _remove_boilerplate(given)
         return
-    given.refuse("is for --unit paragraph and --unit line", "more_than")
+    given.refuse("is for --unit paragraph and --unit line", "more_than", "least_chars")
     kind = content.declared_kind(given)
     content.refuse_foreign(given, kind)
-    _check_lists(given)
+    _check_columns(given)
     maker = _maker(given, kind)
     how = Projection(
         id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
@@ -355,8 +358,6 @@ def dedup(given: Given) -> None:
     notices = Notices(kind)
     with ExitStack() as stack:
         with usage_errors():
-            columns = (*(CORPUS_COLUMNS if given.clusters else ()), *(_removed_columns(given) if given.removed else ()))
-            renamed(list(dict.fromkeys(columns)), given.names)  # an error comes before the work
             texts = given.text or given.text_field
             reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding))
             job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html, reference)
@@ -429,7 +430,7 @@ def _summary(job: DedupJob, found: Deduplication) -> dict[str, Any]:
 def _remove_boilerplate(given: Given) -> None:
     """Remove the paragraphs or lines that many documents have."""
     known = {"inputs", "output", "text", "text_field", "suffixes", "encoding", "unit", "more_than", "force", "threads", "memory"}
-    known |= {"quiet", "no_progress", "as_json"}
+    known |= {"quiet", "no_progress", "as_json", "least_chars", "removed", "names"}
     given.refuse("is for documents, not for --unit paragraph or line", *(vars(given).keys() - known))
     kind = content.declared_kind(given)
     if kind == FINGERPRINTS or isinstance(given.text_field, tuple | dict):
@@ -438,21 +439,34 @@ def _remove_boilerplate(given: Given) -> None:
     notices = Notices(kind)
     corpus = notices.source = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding)
     with given.bars(corpus) as bars:
-        found = remove_repeated(
-            corpus, given.text or given.text_field, given.unit, given.more_than, given.resources(bars), given.output, given.force
-        )
+        found = remove_boilerplate_of(
+            corpus, given.text or given.text_field, given.unit, given.more_than, given.least_chars, given.resources(bars),
+            given.output, given.force, _piece_listings(given),
+        )  # fmt: skip
     notices.report(given)
-    counts = {name: value for name, value in found._asdict().items() if name != "table"}
-    given.result({**counts, "unit": given.unit, "more_than": given.more_than})
+    counts = {name: value for name, value in found._asdict().items() if name not in ("pieces", "table")}
+    given.result({**counts, "kept": found.kept, "unit": given.unit, "more_than": given.more_than})
     if not (given.as_json or given.quiet):
         kinds = counted(found.repeated, f"different {given.unit}")
         rows = [
             ("documents", f"{found.documents:,}", ""),
             ("changed", f"{found.changed:,}", f"{found.dropped:,} of them dropped: nothing was left"),
-            ("removed", f"{found.removed:,}", f"{kinds}, {shown_size(found.removed_bytes)}"),
-            ("kept", f"{found.documents - found.dropped:,}", f"in {printable(given.output)}"),
+            ("removed", f"{found.removed_pieces:,}", f"{kinds}, {shown_size(found.removed_bytes)}"),
+            ("kept", f"{found.kept:,}", f"in {printable(given.output)}"),
         ]
         print_table(f"{given.unit.capitalize()}s of more than {given.more_than:,} documents", ("", "", ""), rows, left=(0, 2))
+
+
+def _piece_listings(given: Given) -> list[Listing]:
+    """Return the list of what is removed from texts, if it is asked for."""
+    if given.removed is None:
+        given.refuse("is for the columns of --removed", "names")
+        return []
+    if Path(given.removed).suffix.lower() in (".tsv", ".txt"):
+        fail("--removed: the texts may have line breaks and tabs: name a .csv, .jsonl or .parquet file")
+    with usage_errors():
+        renamed(PIECE_COLUMNS, given.names)
+    return [Listing(given.removed, partial(open_list, given, PIECE_COLUMNS), lambda edit: edit.pieces().batches())]
 
 
 def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
@@ -466,16 +480,13 @@ def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
         )
 
 
-def _check_lists(given: Given) -> None:
-    """Refuse --clusters and --removed where they name a file that is written anyway."""
-    lists = {option: path for option, path in (("--clusters", given.clusters), ("--removed", given.removed)) if path is not None}
-    if not lists:
+def _check_columns(given: Given) -> None:
+    """Refuse new names of columns that --clusters and --removed do not have, before the work."""
+    columns = (*(CORPUS_COLUMNS if given.clusters else ()), *(_removed_columns(given) if given.removed else ()))
+    if not columns:
         given.refuse("is for the columns of --clusters and --removed", "names")
-    for option_name, path in lists.items():
-        if Path(path).resolve().is_relative_to(Path(given.output).resolve()):
-            fail(f"OUTPUT and {option_name} name the same file, or {option_name} one in it")
-    if len({Path(path).resolve() for path in lists.values()}) < len(lists):
-        fail("--clusters and --removed name the same file")
+    with usage_errors():
+        renamed(list(dict.fromkeys(columns)), given.names or {})
 
 
 def _listings(given: Given) -> list[Listing]:
@@ -510,9 +521,7 @@ def _print_summary(summary: dict[str, Any], output: str, unknown: str) -> None:
         rows.append(
             ("recall", f"{summary['recall']:.1%}", f"of the pairs of texts whose similarity is {summary['similarity']:.3g}")
         )
-    if summary["not_compared"]:
-        what = "kept" if unknown == "keep" else "removed"
-        rows.insert(1, ("not compared", f"{summary['not_compared']:,}", f"null text or id, or no words; {what}"))
+    rows[1:1] = not_compared_rows(summary["not_compared"], unknown)
     print_table("Near-duplicates", ("", "", ""), rows, left=(0, 2))
     if summary["clusters"]:
         print_table("\nClusters by size", ("documents", "clusters"), [(size, f"{n:,}") for size, n in summary["sizes"].items()])

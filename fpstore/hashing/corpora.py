@@ -98,7 +98,7 @@ def open_source(
 
 
 def _collected(source: Any) -> Any:
-    """Return the data frame of a lazy one of Polars; what is none, as it is."""
+    """Collect a Polars LazyFrame; return anything else unchanged."""
     is_lazy = type(source).__name__ == "LazyFrame" and type(source).__module__.startswith("polars.")
     return source.collect() if is_lazy else source
 

@@ -365,13 +365,13 @@ class DocumentFiles(RowSource):
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # shutil names the file that it reads
             raise refused(folder if full else Path(error.filename or folder), error) from error
 
-    def copy_edited(self, edit: Edit, target: Any) -> None:
+    def copy_edited(self, edit: Edit, target: Any, complete: Complete | None = None) -> None:
         """Write the files to a new folder with their texts as they are edited.
 
         A file whose text stays is copied. Another one is written in UTF-8, without the extension of a compressed file.
         """
         folder = check_path(target, "the output")
-        with refusing(folder), new_folder(folder) as temporary:
+        with refusing(folder), new_folder(folder, complete) as temporary:
             for number, document in enumerate(self.documents()):
                 _copy_edited(document, number, edit, temporary / place_in(self.walk.paths, document.path))
             self.check_unchanged()

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from fpstore.base.aliases import Flags, Progress
+from fpstore.base.arguments import printable
 from fpstore.errors import InputError
 from fpstore.io.arrow import check_json_type, flagged_rows, import_pyarrow, in_pieces
 from fpstore.io.files import at, located
@@ -30,18 +32,17 @@ _EXACT = 1 << 53  # the largest integers that all are doubles
 _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
-def check_conversion(corpus: RowSource, suffix: str) -> None:
+def check_conversion(corpus: RowSource, target: Path) -> None:
     """Raise InputError for columns that the other format cannot hold, as far as that is known before the rows are read."""
+    suffix = target.suffix.lower()
     if suffix == ".parquet":
-        import_pyarrow(corpus.label)
+        import_pyarrow(printable(target))
     if suffix == ".jsonl" and isinstance(corpus, ParquetRows | TableRows):
         names = corpus.schema.names
         for field in corpus.schema:
             with located(corpus.label):
-                if names.count(field.name) > 1:
-                    raise InputError(
-                        f"{names.count(field.name)} columns named {field.name!r}: a JSON object cannot repeat a name"
-                    )
+                if (count := names.count(field.name)) > 1:
+                    raise InputError(f"{count} columns named {field.name!r}: a JSON object cannot repeat a name")
                 check_json_type(field.name, field.type)
 
 

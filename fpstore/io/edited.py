@@ -11,7 +11,7 @@ from fpstore.base.aliases import Flags, Progress
 from fpstore.io.arrow import dense, import_pyarrow, in_pieces, plain_type, with_texts, writable
 from fpstore.io.lines import LineRows
 from fpstore.io.parquet import BATCH_BYTES, ParquetRows, TableRows, write_batches
-from fpstore.io.sink import Sink
+from fpstore.io.sink import Complete, Sink
 from fpstore.io.source import RowFlags
 
 EditableRows = LineRows | ParquetRows | TableRows
@@ -19,6 +19,10 @@ EditableRows = LineRows | ParquetRows | TableRows
 
 class Edit(Protocol):
     """Changes texts of rows, which are counted over all files."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
 
     def touches(self, rows: slice) -> Flags:
         """Return which rows are changed."""
@@ -28,8 +32,9 @@ class Edit(Protocol):
 
 
 def copy_edited(
-    corpus: EditableRows, column: str, edit: Edit, rows: slice, target: Any, progress: Progress | None = None
-) -> None:
+    corpus: EditableRows, column: str, edit: Edit, rows: slice, target: Any, progress: Progress | None = None,
+    complete: Complete | None = None,
+) -> None:  # fmt: skip
     """Write some rows, which are all of a source, with the texts of a column as they are edited."""
     corpus.check_unchanged()
     flags = RowFlags(np.ones(rows.stop - rows.start, bool), progress)
@@ -41,6 +46,15 @@ def copy_edited(
             with sink.errors():
                 write_batches(arrow, edited_batches(corpus, column, edit, schema, rows.start, flags), schema, sink, corpus.codec)
         corpus.check_unchanged()
+        sink.commit(complete)
+
+
+def write_table(table: Any, target: Any, complete: Complete | None = None) -> None:
+    """Write a table of pyarrow as a Parquet file."""
+    with Sink(target) as sink:
+        with sink.errors():
+            write_batches(import_pyarrow(sink.name), table.to_batches(), table.schema, sink)
+        sink.commit(complete)
 
 
 def edited_schema(corpus: ParquetRows | TableRows, column: str) -> Any:

@@ -81,6 +81,16 @@ def _fingerprinter_of(schema: Any) -> Any:
     return found if isinstance(found, dict) and set(found) == DESCRIBED else None
 
 
+def _difference(schema: Any, other: Any) -> str:
+    """Return what a message says of the first column that differs."""
+    types, others = ({field.name: str(field.type) for field in one} for one in (schema, other))
+    for name in {**types, **others}:
+        here, there = types.get(name, "missing"), others.get(name, "missing")
+        if here != there:
+            return f": the column {name!r} is {here} here, and {there} there"
+    return ""
+
+
 class ParquetRows(RowFiles):
     """Parquet files of one schema."""
 
@@ -105,7 +115,7 @@ class ParquetRows(RowFiles):
                         codec = metadata.row_group(0).column(0).compression
                         self.codec = "none" if codec == "UNCOMPRESSED" else codec
             if not schema.equals(self.schema):
-                raise at(file.name, None, f"has another schema than {self.files[0].name}")
+                raise at(file.name, None, f"has another schema than {self.files[0].name}{_difference(schema, self.schema)}")
         self.rows = sum(self.rows_of_files)
         self.fingerprinter = makers[0] if makers.count(makers[0]) == len(makers) else None
 

@@ -182,9 +182,14 @@ def _total(values: Iterable[int | None]) -> int | None:
     return None if None in known else sum(known)  # type: ignore[arg-type]
 
 
-def format_of(path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS) -> str:
-    """Return the format, one of the formats given: the one named, or the one of the extension, or TSV for ``-``."""
-    known = ", ".join(f".{name}" for name in formats)
+def format_of(
+    path: str | os.PathLike[str], format_name: str | None, formats: Sequence[str] = FORMATS, shown: Sequence[str] | None = None
+) -> str:
+    """Return the format, one of the formats given: the one named, or the one of the extension, or TSV for ``-``.
+
+    A message shows all of them, or those that are to be ``shown``.
+    """
+    known = ", ".join(f".{name}" for name in shown or formats)
     if format_name is not None:
         name = format_name.lower() if isinstance(format_name, str) else ""
         name = name.removeprefix(".")

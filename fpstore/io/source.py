@@ -254,6 +254,10 @@ class RowSource(ABC):
         """
         raise InputError(f"{self.label}: rows are copied of Parquet files, JSON lines, delimited text, folders and tables")
 
+    def flagged(self, flags: Flags) -> Any:
+        """Return the rows whose flags are set for a caller: of files, their numbers."""
+        return np.flatnonzero(flags)
+
     def _count(self, size: int) -> None:
         self.bytes_done += size
 

@@ -17,7 +17,7 @@ from fpstore.io.check import check_fingerprints, check_ids
 from fpstore.io.parquet import ParquetEncoder
 from fpstore.io.reader import format_of, refuse_without_lines
 from fpstore.io.sink import Complete, Encoder, Sink
-from fpstore.io.source import Chunk
+from fpstore.io.source import FORMATS, Chunk
 from fpstore.io.tables import renamed
 
 ColumnKind = Literal["fingerprint", "distance", "share", "value"]
@@ -243,8 +243,10 @@ def open_writer(
         raise InputError(f"columns must have distinct names, got {show(list(columns))}")
     if format is None and (path_or_stream == "-" or not isinstance(path_or_stream, str | os.PathLike)):
         format = "tsv"  # noqa: A001
-    name = format_of(path_or_stream if isinstance(path_or_stream, str | os.PathLike) else "-", format)
-    if (name == "npy" or name in RAW_BITS) and list(kinds.values()) != ["fingerprint"]:
+    plain = [] if list(kinds.values()) == ["fingerprint"] else ["npy", *RAW_BITS]  # hold nothing else
+    shown = [form for form in FORMATS if form not in plain]
+    name = format_of(path_or_stream if isinstance(path_or_stream, str | os.PathLike) else "-", format, shown=shown)
+    if name in plain:
         raise InputError(f"the {name} format holds one column of fingerprints, not {', '.join(kinds)}")
     if RAW_BITS.get(name, known.bits) != known.bits:
         raise InputError(f"the {name} format holds fingerprints of {RAW_BITS[name]} bits, but the width is {known.bits}: use npy")

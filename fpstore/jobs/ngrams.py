@@ -54,7 +54,8 @@ class TextFeatures:
 class Benchmark(NamedTuple):
     """The rows of the inputs of a benchmark, one input after the other.
 
-    Row r has ``sizes[r]`` different n-grams. N-gram i of all, by its hash, is in the rows ``rows[lims[i]:lims[i + 1]]``.
+    Row r has ``sizes[r]`` different n-grams. Posting list: the i-th n-gram, in hash order, is in rows
+    ``rows[lims[i]:lims[i + 1]]``.
     """
 
     names: list[str]  # of the inputs

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from fpstore.base.aliases import Flags
 from fpstore.base.arguments import check_path, printable
@@ -15,11 +17,14 @@ from fpstore.base.resources import Resources
 from fpstore.errors import InputError, StorageError, StoreExistsError
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.converted import TARGETS, check_conversion, copy_converted
+from fpstore.io.edited import Edit, copy_edited, write_table
 from fpstore.io.files import PACKED
 from fpstore.io.shards import Shards, copy_shards, places_of_shards
 from fpstore.io.source import SUFFIXES, RowSource
 from fpstore.io.writers import Writer
 from fpstore.jobs.checkpoint import Checkpoint, was_made
+
+Kind = Literal["list", "rows", "shards", "texts"]  # of an output: a list beside it, or a file, or a folder
 
 
 def check_outside(corpus: RowSource, path: Path) -> Path:
@@ -38,24 +43,29 @@ def share_a_file(corpus: RowSource, other: RowSource) -> bool:
     return bool(files[0] & files[1])
 
 
-def is_folder_of_shards(output: str | os.PathLike[str], corpus: RowSource) -> bool:
-    """Whether the kept rows of each file go to a file of its own: into an existing folder, or if no format is named for many."""
+def kind_of(output: str | os.PathLike[str], corpus: RowSource) -> Kind:
+    """Return the kind of an output; "shards" into an existing folder, or if no format is named for many files."""
+    if isinstance(corpus, DocumentFiles):
+        return "texts"
     if not isinstance(corpus, Shards):
-        return False
+        return "rows"
     path, named = Path(output), os.fspath(output)
-    many = len(corpus.given) > 1 or bool(corpus.folders)
     of_file = path.suffix.lower() in (*SUFFIXES, *PACKED)
-    return path.is_dir() or str(named).endswith(os.sep) or (many and not of_file)
+    return "shards" if path.is_dir() or str(named).endswith(os.sep) or (_is_many(corpus) and not of_file) else "rows"
+
+
+def _is_many(corpus: RowSource) -> bool:
+    return isinstance(corpus, Shards) and (len(corpus.given) > 1 or bool(corpus.folders))
 
 
 def check_output(
-    output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, *, folder: Path | None = None, of_rows: bool = True,
-    beside: Sequence[RowSource] = (),
+    output: str | os.PathLike[str], corpus: RowSource, overwrite: bool, kind: Kind, *, folder: Path | None = None,
+    beside: Sequence[RowSource] = (), edits: bool = False,
 ) -> Path:  # fmt: skip
     """Return the path to write to; an error if it exists, or is an input, or is to hold rows in another format.
 
-    Inputs are also the sources that are read ``beside`` the corpus. It may exist if the job of a folder, which is to be resumed,
-    has made it.
+    Inputs are also the sources that are read ``beside`` the corpus. If texts are edited, the format is that of the input. It may
+    exist if the job of a folder, which is to be resumed, has made it.
     """
     path = check_path(output, "output")
     inputs = [name for source in (corpus, *beside) for name in source.paths]
@@ -64,21 +74,30 @@ def check_output(
     for source in (corpus, *beside):
         check_outside(source, path)
     made = was_made(folder, path)
-    shards = of_rows and is_folder_of_shards(output, corpus)
-    if shards or (of_rows and isinstance(corpus, DocumentFiles)):
-        _check_folder(path, corpus, inputs, overwrite and shards, made)
+    if kind in ("shards", "texts"):
+        _check_folder(path, corpus, inputs, overwrite and kind == "shards", made)
     elif path.exists() and not (made or overwrite):
-        what = ", the output, exists" if of_rows else " exists"
+        what = ", the output, exists" if kind == "rows" else " exists"
         raise StoreExistsError(f"{printable(output)}{what}: overwrite=True (--force) replaces it", path=path)
-    if of_rows and not shards and corpus.suffix is not None:
-        suffix, known = path.suffix.lower(), TARGETS[corpus.suffix]
-        if suffix not in known:
-            advice = f"rows of {corpus.suffix} are written as {' or '.join(known)}, and the name of a new folder ends with /"
-            raise InputError(f"{printable(output)}: {advice}", path=path)
-        check_conversion(corpus, suffix)
+    if kind == "rows" and corpus.suffix is not None:
+        _check_format(path, corpus, corpus.suffix, edits)
     if not path.parent.is_dir():
         raise StorageError(f"{printable(path.parent)}: no such folder", path=path)
     return path
+
+
+def _check_format(path: Path, corpus: RowSource, suffix: str, edits: bool) -> None:
+    """Raise InputError for the name of a file in a format that rows of another one are not written in."""
+    known = (suffix,) if edits else TARGETS[suffix]
+    if path.suffix.lower() in known:
+        check_conversion(corpus, path)
+    elif edits:
+        folder = "a new folder, without an extension, or " if _is_many(corpus) else ""
+        advice = f"texts are changed in the format of the input: name {folder}a {suffix} file"
+        raise InputError(f"{printable(path)}: {advice}", path=path)
+    else:
+        advice = f"rows of {suffix} are written as {' or '.join(known)}, and the name of a new folder ends with /"
+        raise InputError(f"{printable(path)}: {advice}", path=path)
 
 
 def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced: bool, made: bool) -> None:
@@ -105,6 +124,17 @@ def _check_folder(path: Path, corpus: RowSource, inputs: Sequence[str], replaced
         raise StoreExistsError(f"{name}: {printable(other)} is no {corpus.suffix} file: name a new folder", path=path)
 
 
+def _check_lists(paths: Sequence[Path], output: Path | None) -> None:
+    """Raise InputError for a list that is the output, in it, or another list."""
+    places = [path.resolve() for path in paths]
+    for number, (path, place) in enumerate(zip(paths, places, strict=True)):
+        if place in places[:number]:
+            raise InputError(f"{printable(path)}: two lists have this name: name another file for one", path=path)
+        if output is not None and place.is_relative_to(output.resolve()):
+            where = "is the output, too" if place == output.resolve() else "is in the output"
+            raise InputError(f"{printable(path)}: {where}: name another file for the list", path=path)
+
+
 class Listing(NamedTuple):
     """A file for some rows of the result: its path, what opens a writer for it, and the rows in batches."""
 
@@ -118,14 +148,18 @@ class Outputs:
 
     def __init__(
         self, corpus: RowSource, output: str | os.PathLike[str] | None, listings: Sequence[Listing], overwrite: bool,
-        folder: Path | None = None, beside: Sequence[RowSource] = (),
+        folder: Path | None = None, beside: Sequence[RowSource] = (), edits: bool = False,
     ) -> None:  # fmt: skip
-        """Check the paths; ``folder`` is the one of a checkpoint, and other sources are read ``beside`` the corpus."""
+        """Check the paths; ``folder`` is the one of a checkpoint, and other sources are read ``beside`` the corpus.
+
+        ``edits``: `write_edited` is called, and not `write`.
+        """
         self._corpus, self._listings, self._folder = corpus, listings, folder
-        check = partial(check_output, corpus=corpus, overwrite=overwrite, folder=folder, beside=beside)
-        self.target = None if output is None else check(output)
-        self._to_shards = output is not None and is_folder_of_shards(output, corpus)
-        self._paths = [check(one.path, of_rows=False) for one in listings]
+        check = partial(check_output, corpus=corpus, overwrite=overwrite, folder=folder, beside=beside, edits=edits)
+        self._kind = None if output is None else kind_of(output, corpus)
+        self.target = None if output is None or self._kind is None else check(output, kind=self._kind)
+        _check_lists([Path(one.path) for one in listings], self.target)
+        self._paths = [check(one.path, kind="list") for one in listings]
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
 
@@ -136,10 +170,7 @@ class Outputs:
 
     def write(self, found: Any, kept: Flags, resources: Resources, checkpoint: Checkpoint | None = None) -> None:
         """Write the lists of a result, and copy the rows that are kept; a checkpoint notes what has appeared."""
-        for one, writer in zip(self._listings, self._writers, strict=True):
-            for batch in one.rows(found):
-                resources.report("writing lists", writer.rows)
-                writer.write(batch)
+        self._write_lists(found, resources)
 
         def note(name: Path | None, written: Path) -> None:
             if checkpoint is not None and name is not None:
@@ -155,9 +186,42 @@ class Outputs:
             return
         if checkpoint is not None and was_made(self._folder, self.target):
             complete(self.target)  # a run that was killed has copied the rows
-        elif self._to_shards and isinstance(self._corpus, Shards):
+        elif self._kind == "shards" and isinstance(self._corpus, Shards):
             copy_shards(self._corpus, kept, self.target, resources, complete)
         elif self._corpus.suffix not in (None, self.target.suffix.lower()):
             copy_converted(self._corpus, kept, self.target, resources.progress, complete)
         else:
             self._corpus.copy(kept, self.target, resources.progress, complete)
+
+    def _write_lists(self, found: Any, resources: Resources) -> None:
+        for one, writer in zip(self._listings, self._writers, strict=True):
+            for batch in one.rows(found):
+                resources.report("writing lists", writer.rows)
+                writer.write(batch)
+
+    def write_edited(self, edit: Edit, column: str, table: Any, resources: Resources) -> None:
+        """Write the rows with the texts of a column as they are edited, or a table of them, and the lists of the edit.
+
+        Lists are written when all texts are edited, and appear before the rows do.
+        """
+
+        def complete(_: Path) -> None:
+            self._write_lists(edit, resources)
+            for writer in self._writers:
+                writer.close()
+
+        corpus, target = self._corpus, self.target
+        if target is None:
+            self._write_lists(edit, resources)
+        elif table is not None:
+            write_table(table, target, complete)
+        elif isinstance(corpus, DocumentFiles):
+            corpus.copy_edited(edit, target, complete)
+        elif self._kind == "shards" and isinstance(corpus, Shards):
+            flags = np.broadcast_to(np.True_, edit.rows)
+            copy_shards(
+                corpus, flags, target, resources, complete, lambda shard, *of_it: copy_edited(shard, column, edit, *of_it)
+            )
+        else:
+            assert isinstance(corpus, Shards)
+            copy_edited(corpus, column, edit, slice(0, edit.rows), target, resources.progress, complete)

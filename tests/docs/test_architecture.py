@@ -46,7 +46,7 @@ OWNERS = {
     "resiliparse": ("hashing/html.py",),
     "ctypes": ("disk/folders.py",),
     "mmap": ("disk/mapped.py", *(f"format/{name}.py" for name in ("column_table", "filter", "log", "log_writer", "table"))),
-    "xxhash": ("disk/folders.py", "disk/sealed.py", "format/", "jobs/paragraphs.py"),
+    "xxhash": ("disk/folders.py", "disk/sealed.py", "format/", "jobs/boilerplate.py"),
 }
 DEPENDENCIES = {"bitarray", "charset_normalizer", "click", "jinja2", "lmdb", "numpy", "rich", "xxhash", "zstandard"}
 EXTRAS = {"pyarrow", "pandas", "polars", "PIL", "imagehash", "pdqhash", "jieba", "regex", "resiliparse", "trafilatura"}

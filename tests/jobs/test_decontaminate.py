@@ -324,14 +324,17 @@ def test_what_is_refused(tmp_path, monkeypatch):
     assert Path("o.jsonl").read_text() == "mine"
     for arguments, message in {
         (): "name the column of texts with --text-field",
-        ("--text-field", "t=4", "--text-field", "id"): "text: the columns of n-grams have no weights",
+        ("--text-field", "t=4", "--text-field", "id"): "--text-field: the columns of n-grams have no weights",
+        ("--text-field", "t=3"): "--text-field: the columns of n-grams have no weights",
+        ("clean.jsonl", "--text-field", "t"): "clean.jsonl: no such file or folder; --output (-o) names what to write",
         ("--text-field", "t", "--ngram", "0"): "--ngram: must be a whole number from 1 to 255",
         ("--text-field", "t", "--min-share", "2"): "--min-share",
         ("--text-field", "t", "--rename", "row=n"): "--rename is for the columns of --hits",
         ("--text-field", "t", "--hits", "h.tsv", "--rename", "distance=n"): "there is no column 'distance'",
-        ("--text-field", "t", "--hits", "x.jsonl", "-o", "x.jsonl"): "name the same file",
     }.items():
         assert message in failure("decontaminate", "c.jsonl", "b.jsonl", *arguments, code=2)
+    same = ("--text-field", "t", "--hits", "x.jsonl", "-o", "x.jsonl")
+    assert "x.jsonl: is the output, too" in failure("decontaminate", "c.jsonl", "b.jsonl", *same)
     noted = run("decontaminate", "c.jsonl", "b.jsonl", "--text-field", "t")
     assert "b.jsonl: no text has 13 words, so only texts of the same words hit it: lower --ngram" in noted.stderr
     assert "short  1  fewer than 13 words: compared as whole texts" in noted.stdout

@@ -148,8 +148,8 @@ def test_what_was_removed_and_why(tmp_path, monkeypatch, group):
     fine("dedup", *given, "--removed", "r.parquet", "--rename", "row=line", "--rename", "kept=stays", "--quiet", "--force")
     assert pq.read_table("r.parquet").column_names == ["line", "id", "kept_row", "stays", "cluster", "distance"]
     for wrong, code, message in (
-        (["--removed", "o.jsonl", "--force"], 2, "OUTPUT and --removed name the same file"),
-        (["--removed", "r.tsv", "--clusters", "r.tsv", "--force"], 2, "--clusters and --removed name the same file"),
+        (["--removed", "o.jsonl", "--force"], 1, "o.jsonl: is the output, too: name another file for the list"),
+        (["--removed", "r.tsv", "--clusters", "r.tsv", "--force"], 1, "r.tsv: two lists have this name"),
         (["--rename", "row=line", "--force"], 2, "is for the columns of --clusters and --removed"),
         (["--removed", "r.tsv", "--rename", "representative=kept", "--force"], 2, "representative"),
     ):
@@ -356,7 +356,6 @@ def test_command_line(folder: Path) -> None:
     for arguments, message in (
         (["--shingle", "chars"], "--shingle is for files of texts"),
         (["--suffix", ".txt"], "--suffix is for files of texts"),
-        (["--clusters", "out.csv"], "name the same file"),
         (["--radius", 70], "radius must be"),
         (["--keep", "highest"], "--keep highest needs --score-field,"),
         (["--keep", "smallest"], "needs a column of ids"),
@@ -368,7 +367,7 @@ def test_command_line(folder: Path) -> None:
     known = failure("dedup", "c.npy", "out.npy", "--fingerprint-field", "hash")
     assert "known extensions: .parquet, .jsonl, .csv, .tsv\n" in known
     Path("out").mkdir()
-    assert "or --clusters one in it" in failure("dedup", "notes", "out", "--text", "--clusters", "out/c.tsv", code=2)
+    assert "out/c.tsv: is in the output" in failure("dedup", "notes", "out", "--text", "--clusters", "out/c.tsv")
     result = run("dedup", "notes", "out", "--text", "--json")
     assert "1 file left out, no words: notes/empty.md" not in result.stderr  # such a file is a row that is not compared
     assert "1 file left out, binary, not text: notes/picture.txt" in result.stderr

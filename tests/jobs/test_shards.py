@@ -145,6 +145,13 @@ def test_what_is_refused(tmp_path):
     ):
         with pytest.raises(kind, match=message):
             fpstore.dedup(tmp_path / source, tmp_path / output, fingerprint="h", radius=0, overwrite=force)
+    for name, table in (("a", {"h": ["0"], "n": [1]}), ("b", {"h": ["0"], "n": ["1"]}), ("c", {"h": ["0"]})):
+        pq.write_table(pa.table(table), tmp_path / f"{name}.parquet")
+    for name, message in (("b", "the column 'n' is string here, and int64 there"), ("c", "the column 'n' is missing here")):
+        with pytest.raises(InputError, match=rf"{name}\.parquet: has another schema than .*a\.parquet: {message}"):
+            fpstore.dedup([tmp_path / "a.parquet", tmp_path / f"{name}.parquet"], fingerprint="h", radius=0)
+    for name in "abc":
+        (tmp_path / f"{name}.parquet").unlink()
     fpstore.dedup(tmp_path / "crawl", tmp_path / "full", fingerprint="h", radius=0, overwrite=True)
     (tmp_path / "full" / "notes.md").write_text("mine")
     with pytest.raises(StoreExistsError, match=r"full/notes\.md is no \.csv file: name a new folder"):
@@ -228,6 +235,6 @@ def test_command_line(folder: Path) -> None:
     assert re.search(r"kept +2  in clean\n", out)
     assert [pq.read_table(f"clean/{name}.parquet").num_rows for name in ("one", "two")] == [2, 0]
     assert "clean exists: --force replaces it" in failure("dedup", "shards", "clean", "--text-field", "text")
-    assert "--clusters one in it" in failure(
-        "dedup", "shards", "clean", "--text-field", "text", "--clusters", "clean/c.tsv", "--force", code=2
+    assert "clean/c.tsv: is in the output: name another file for the list" in failure(
+        "dedup", "shards", "clean", "--text-field", "text", "--clusters", "clean/c.tsv", "--force"
     )

@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from commandline import failure, fine
 
 import fpstore
 from fpstore.errors import InputError, StoreExistsError
-from fpstore.jobs import paragraphs
+from fpstore.jobs import boilerplate
 
 SOME = ["All rights reserved.", "Read  more", "Ünïcode ẞtrasse", "Share\nthis", "a\u00a0b", "x"]
 GAPS = {"paragraph": ["\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n\n"], "line": ["\n", "\n\n", "\r\n"]}
@@ -75,10 +76,26 @@ def model(texts, unit, most):
     return wanted, (len(texts), changed, sum(new is ... for new in wanted), len(gone), removed, lost)
 
 
+def wanted_pieces(texts, unit, most):
+    """Return (first text, documents, occurrences, bytes) of each piece that goes."""
+    found = {}
+    for number, text in enumerate(texts):
+        for piece in cut(text, unit)[::2] if text else ():
+            found.setdefault(normal(piece), []).append((number, piece))
+    return [
+        (some[0][1].strip(), len({row for row, _ in some}), len(some), sum(len(piece.encode()) for _, piece in some))
+        for key, some in found.items() if key and len({row for row, _ in some}) > most
+    ]  # fmt: skip
+
+
+def pieces_of(found):
+    return found.pieces.to_arrow().to_pydict().values()
+
+
 @pytest.mark.parametrize("unit", ["paragraph", "line"])
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "counted"])
 def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
-    monkeypatch.setattr(paragraphs, "_LEAST_MERGED", 40)
+    monkeypatch.setattr(boilerplate, "_LEAST_MERGED", 40)
     monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 10)
     monkeypatch.setattr("fpstore.io.parquet.BATCH_BYTES", 1 << 10)
     for seed in range(4):
@@ -94,7 +111,9 @@ def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
         folder.mkdir()
         how = {"unit": unit, "more_than": most, "text": form == "folder" or "text"}
         found, rows = CHECKS[form](folder, texts, how)
-        assert found[:-1] == counts
+        assert found[:-2] == counts
+        assert sorted(zip(*pieces_of(found), strict=True)) == sorted(wanted_pieces(texts, unit, most))
+        assert found.pieces.documents.tolist() == sorted(found.pieces.documents.tolist(), reverse=True)
         if rows is not None:
             assert rows == left
 
@@ -207,15 +226,15 @@ def test_the_last_of_equal_fields_is_changed(tmp_path):
 
 
 def test_counts_are_merged(monkeypatch):
-    counts, model, rng = paragraphs.PieceCounts(), {}, np.random.default_rng(1)
-    monkeypatch.setattr(paragraphs, "_LEAST_MERGED", 100)
+    counts, model, rng = boilerplate.PieceCounts(), {}, np.random.default_rng(1)
+    monkeypatch.setattr(boilerplate, "_LEAST_MERGED", 100)
     for _ in range(60):
         hashes = np.unique(rng.integers(0, 400, rng.integers(0, 50)).astype(np.uint64))
         counts.add(hashes)
         for one in hashes.tolist():
             model[one] = model.get(one, 0) + 1
     for most in (0, 1, 3, 7):
-        assert counts.above(most).tolist() == sorted(one for one, count in model.items() if count > most)
+        assert counts.above(most)[0].tolist() == sorted(one for one, count in model.items() if count > most)
 
 
 def test_what_is_refused(tmp_path):
@@ -226,6 +245,7 @@ def test_what_is_refused(tmp_path):
         ({"text": ["a", "b"]}, "text must be the name of one column of texts"),
         ({"text": "text", "unit": "document"}, "unit must be one of"),
         ({"text": "text", "more_than": 0}, "more_than must be"),
+        ({"text": "text", "least_chars": -1}, "least_chars must be"),
     ):
         with pytest.raises(InputError, match=message):
             fpstore.remove_boilerplate(path, tmp_path / "b.jsonl", **how)
@@ -246,6 +266,44 @@ def test_what_is_refused(tmp_path):
     assert sorted(found.name for found in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "many.jsonl"]
 
 
+def test_short_pieces_stay():
+    """Characters are counted, and not bytes; white space is none."""
+    table = pa.table({"text": ["éß中  \u00a0 x\n\nabcdefghij\n\nb"] * 3})
+    for least, left in ((0, None), (1, None), (2, "b"), (5, "b"), (6, "éß中  \u00a0 x\n\nb"), (11, table["text"][0].as_py())):
+        found = fpstore.remove_boilerplate(table, text="text", more_than=2, least_chars=least)
+        assert found.table["text"].to_pylist() == [left] * 3 * (left is not None)
+        assert found.kept == len(found.table)
+
+
+def test_a_list_of_what_is_removed(folder: Path) -> None:
+    """It has commas and line breaks, and appears with the output, also of a folder, or not at all."""
+    Path("in").mkdir()
+    for name in "ab":
+        Path(f"in/{name}.jsonl").write_text('{"text": "Share,\\nthis\\n\\nEnd \\ud800 of it\\n\\nstory"}\n' * 7)
+    Path("texts").mkdir()
+    for number in range(14):
+        Path(f"texts/{number}.txt").write_text("Share,\nthis\n\nEnd ? of it\n\nstory")
+    rows = [[text, "14", "14", str(14 * size)] for text, size in (("Share,\nthis", 11), ("End ? of it", 13), ("story", 5))]
+    for source, given in (("in", ["--text-field", "text"]), ("texts", ["--text"])):
+        words = ["dedup", source, "out", *given, "--unit", "paragraph", "--removed", "list.csv", "--force"]
+        fine(*words, "--rename", "text=paragraph")
+        listed = list(csv.reader(io.StringIO(Path("list.csv").read_text())))
+        assert listed[0] == ["paragraph", "documents", "occurrences", "bytes"]
+        wanted = rows if source == "in" else [*rows[:1], ["End ? of it", "14", "14", "154"], *rows[2:]]
+        assert sorted(listed[1:]) == sorted(wanted)
+        assert not any(path.read_bytes() for path in Path("out").iterdir())
+        Path("list.csv").unlink()
+        shutil.rmtree("out")
+    for name, code, message in (
+        ("list.tsv", 2, "texts may have line breaks"), ("out/x.csv", 1, "is in the output"),
+        ("x.npy", 2, "fingerprints"), ("x.gz", 2, "known extensions: .tsv, .csv, .txt, .jsonl, .parquet"),
+    ):  # fmt: skip
+        assert message in failure("dedup", "in", "out", "--text-field", "text", "--unit", "line", "--removed", name, code=code)
+    assert not Path("out").exists()
+    message = "texts are changed in the format of the input: name a new folder, without an extension, or a .jsonl file"
+    assert message in failure("dedup", "in", "x.parquet", "--text-field", "text", "--unit", "line")
+
+
 def test_command_line(folder: Path) -> None:
     texts = [f"Story {n}.\n\n{'Next story' if n < 12 else 'The end'}" for n in range(14)]
     Path("s.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, "NEXT story"]))
@@ -256,13 +314,15 @@ def test_command_line(folder: Path) -> None:
     assert rows == [{"text": text.removesuffix("\n\nNext story")} for text in texts]
     counts = json.loads(fine("dedup", "s.jsonl", "c.jsonl", "--text-field", "text", "--unit", "line", "--more-than", 1, "--json"))
     assert counts == {
-        "documents": 15, "changed": 15, "dropped": 1, "repeated": 2, "removed": 15, "removed_bytes": 158, "unit": "line",
-        "more_than": 1,
+        "documents": 15, "changed": 15, "dropped": 1, "repeated": 2, "removed_pieces": 15, "removed_bytes": 158, "kept": 14,
+        "unit": "line", "more_than": 1,
     }  # fmt: skip
     for words, message in (
         (["--unit", "line", "--radius", 3], "--radius is for documents, not for --unit paragraph or line"),
         (["--unit", "line", "--resume"], "--resume is for documents"),
         (["--more-than", 3], "--more-than is for --unit paragraph and --unit line"),
+        (["--least-chars", 3], "--least-chars is for --unit paragraph and --unit line"),
+        (["--unit", "line", "--rename", "text=x"], "--rename is for the columns of --removed"),
         (["--unit", "line", "--text-field", "n"], "name one column of texts"),
     ):
         assert message in failure("dedup", "s.jsonl", "d.jsonl", "--text-field", "text", *words, code=2)

@@ -1,0 +1,331 @@
+"""Boilerplate: paragraphs or lines that many documents have are counted by hashes, and removed from the texts."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from fpstore.base.aliases import Flags, Lims, Words
+from fpstore.base.arguments import check_choice, check_whole
+from fpstore.base.arrays import differs, lims_of, spans, stable_order
+from fpstore.base.resources import Resources
+from fpstore.disk.temporary import SpilledNumbers
+from fpstore.errors import InputError, counted, show
+from fpstore.hashing.documents import DocumentFiles
+from fpstore.io.arrow import import_pyarrow
+from fpstore.io.edited import edited_batches, edited_schema
+from fpstore.io.parquet import TableRows
+from fpstore.io.source import Projection, RowSource
+from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs import UNITS
+from fpstore.jobs.dedup_job import PATHS_ID, PATHS_TEXT
+from fpstore.jobs.outputs import Listing, Outputs
+
+USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
+_CUTS = {"paragraph": r"\n\s*\n", "line": r"\n"}
+_SPACES = b" \t\n\r\x0b\x0c"
+_NO_BREAK = b"\xc2\xa0"
+_EMPTY = xxhash.xxh3_64_intdigest(b"")
+_LEAST_MERGED = 1 << 20  # hashes
+_ROWS_AT_ONCE = 1 << 16
+PIECE_COLUMNS = ("text", "documents", "occurrences", "bytes")
+
+
+class RemovedPieces(Tabular):
+    """The different paragraphs or lines that :func:`fpstore.remove_boilerplate` removed, the most frequent first.
+
+    Attributes
+    ----------
+    texts : list of str
+        Each as it was met first, without white space around it.
+    documents, occurrences : ndarray of uint64, shape (n,)
+        How many documents have it, and how often it occurs in all of them.
+    bytes : ndarray of uint64, shape (n,)
+        The bytes of all occurrences, in UTF-8.
+    """
+
+    def __init__(self, texts: list[str], documents: Words, occurrences: Words, bytes: Words) -> None:  # noqa: A002 - a column
+        self.texts, self.documents, self.occurrences, self.bytes = texts, documents, occurrences, bytes
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Yield the columns ``text``, ``documents``, ``occurrences`` and ``bytes``, at most 65,536 rows at once."""
+        for start in range(0, max(len(self), 1), _ROWS_AT_ONCE):
+            some = slice(start, start + _ROWS_AT_ONCE)
+            columns = self.texts[some], self.documents[some], self.occurrences[some], self.bytes[some]
+            yield dict(zip(PIECE_COLUMNS, columns, strict=True))
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return the columns as a ``pyarrow.Table``, as :meth:`fpstore.Matches.to_arrow` does."""
+        return arrow_table(self.batches(), names)
+
+    def __repr__(self) -> str:
+        return f"<fpstore.RemovedPieces: {len(self):,} rows>"
+
+
+class Boilerplate(NamedTuple):
+    """The result of :func:`fpstore.remove_boilerplate`.
+
+    Attributes
+    ----------
+    documents : int
+        Rows, or files, of the corpus.
+    changed : int
+        Documents that lost something, those that are dropped too.
+    dropped : int
+        Documents of whose text nothing was left.
+    repeated : int
+        Different paragraphs or lines that were removed.
+    removed_pieces : int
+        Paragraphs or lines that were removed, counted at every occurrence.
+    removed_bytes : int
+        The bytes of texts that were removed, in UTF-8.
+    pieces : RemovedPieces
+        The paragraphs or lines that were removed, the most frequent first; ``to_arrow`` makes a table.
+    table : pyarrow.Table or None
+        The rows that are left of a table in memory; None for files.
+    """
+
+    documents: int
+    changed: int
+    dropped: int
+    repeated: int
+    removed_pieces: int
+    removed_bytes: int
+    pieces: RemovedPieces
+    table: Any = None
+
+    @property
+    def kept(self) -> int:
+        """Documents that are left."""
+        return self.documents - self.dropped
+
+    def __repr__(self) -> str:
+        changed = f"{self.changed:,} of {counted(self.documents, 'document')} changed, {self.dropped:,} of them dropped"
+        return f"<fpstore.Boilerplate: {changed}, {self.removed_bytes:,} bytes removed>"
+
+
+class Pieces:
+    """Cuts texts into paragraphs or lines, and hashes each: 64 bits, without regard to case and white space.
+
+    Pieces of fewer characters, but for white space, have the hash of an empty one.
+    """
+
+    def __init__(self, unit: str, least_chars: int = 0) -> None:
+        self._least = least_chars
+        self._cut = re.compile(f"({_CUTS[unit]})", re.ASCII)
+        self._cut_bytes = re.compile(_CUTS[unit].encode())
+
+    def hashes(self, text: str) -> list[int]:
+        """Return the hash of each piece; those without a character have the same."""
+        data = text.casefold().encode("utf-8", "surrogatepass")
+        pieces = self._cut_bytes.split(data)
+        if _NO_BREAK in data:
+            pieces = [piece.replace(_NO_BREAK, b"") for piece in pieces]
+        pieces = [piece.translate(None, _SPACES) for piece in pieces]
+        if self._least:
+            pieces = [piece if self._is_long(piece) else b"" for piece in pieces]
+        return list(map(xxhash.xxh3_64_intdigest, pieces))
+
+    def _is_long(self, piece: bytes) -> bool:
+        longest = 4 * self._least  # bytes of fewer characters
+        return len(piece) >= longest or len(piece.decode("utf-8", "surrogatepass")) >= self._least
+
+    def parts(self, text: str) -> list[str]:
+        """Return the pieces of a text, and between them what separates them."""
+        return self._cut.split(text)
+
+
+class PieceCounts:
+    """Counts in how many documents each hash occurs: 12 bytes for each, and up to half of that for those that came last."""
+
+    def __init__(self) -> None:
+        self._hashes, self._counts = np.empty(0, np.uint64), np.empty(0, np.uint32)
+        self._new: list[Words] = []
+        self._waiting = 0
+
+    def add(self, hashes: Words) -> None:
+        """Note hashes, each once for each document that has it."""
+        self._new.append(hashes)
+        self._waiting += len(hashes)
+        if self._waiting >= max(_LEAST_MERGED, len(self._hashes) // 2):
+            self._merge()
+
+    def above(self, most: int) -> tuple[Words, npt.NDArray[np.uint32]]:
+        """Return the hashes that more documents have, ascending, and how many; not that of an empty piece."""
+        self._merge()
+        found = (self._counts > most) & (self._hashes != np.uint64(_EMPTY))
+        return self._hashes[found], self._counts[found]
+
+    def _merge(self) -> None:
+        hashes = np.concatenate([self._hashes, *self._new])
+        counts = np.concatenate([self._counts, np.ones(self._waiting, np.uint32)])
+        order = stable_order(hashes)
+        hashes, counts = hashes[order], counts[order]
+        first = np.flatnonzero(differs(hashes))
+        self._hashes = hashes[first]
+        self._counts = np.add.reduceat(counts, first) if len(first) else counts
+        self._new, self._waiting = [], 0
+
+
+class BoilerplateEdit:
+    """Removes the pieces with some hashes from texts, and notes what they are; threads edit different rows.
+
+    ``hashes`` has those of the pieces of all rows, and ``lims`` where the ones of each row begin. ``repeated`` are the hashes
+    that go, ascending, and ``documents`` how many rows have each. ``lost`` has the bytes that each row loses, and ``dropped``
+    the rows that are dropped.
+    """
+
+    def __init__(self, pieces: Pieces, hashes: Words, lims: Lims, repeated: Words, documents: npt.NDArray[np.uint32]) -> None:
+        self._pieces, self._hashes, self._lims, self._repeated, self._documents = pieces, hashes, lims, repeated, documents
+        self.rows = len(lims) - 1
+        self._touched = np.zeros(self.rows, bool)
+        self._first, self._texts = np.full(len(repeated), self.rows), [""] * len(repeated)
+        self._occurrences, self._bytes = np.zeros(len(repeated), np.uint64), np.zeros(len(repeated), np.uint64)
+        self._lock = threading.Lock()
+        self.lost: list[int] = []
+        self.dropped: list[int] = []
+        for rows in spans(lims, _LEAST_MERGED):
+            places = self._places(rows)
+            gone = np.flatnonzero(places >= 0)
+            row, places = np.searchsorted(lims, gone + lims[rows.start], side="right") - 1, places[gone]
+            self._touched[row] = True
+            np.minimum.at(self._first, places, row)
+            np.add.at(self._occurrences, places, np.uint64(1))
+
+    def touches(self, rows: slice) -> Flags:
+        """Return which rows lose something."""
+        return self._touched[rows]
+
+    def edited(self, row: int, text: Any) -> str | None:
+        """Return the text of a row without these pieces; None if nothing is left. InputError if it is not the text of before."""
+        places = self._places(slice(row, row + 1))
+        parts = self._pieces.parts(text) if isinstance(text, str) else []
+        if len(parts) != 2 * len(places) - 1:
+            raise InputError(f"row {row + 1:,} changed while it was read")
+        self._note(row, places, parts)
+        new = _without(parts, (places >= 0).tolist())
+        is_left = bool(new.strip())
+        self.lost.append(_bytes_of(text) - (_bytes_of(new) if is_left else 0))
+        if is_left:
+            return new
+        self.dropped.append(row)
+        return None
+
+    def _note(self, row: int, places: npt.NDArray[np.intp], parts: list[str]) -> None:
+        gone = np.flatnonzero(places >= 0)
+        found = [parts[2 * at] for at in gone.tolist()]
+        sizes, places = np.array(list(map(_bytes_of, found)), np.uint64), places[gone]
+        for place, piece in zip(reversed(places.tolist()), reversed(found), strict=True):
+            if self._first[place] == row:
+                self._texts[place] = piece
+        with self._lock:
+            np.add.at(self._bytes, places, sizes)
+
+    def _places(self, rows: slice) -> npt.NDArray[np.intp]:
+        """Return for each piece of some rows its place among those that go, or -1."""
+        hashes = self._hashes[self._lims[rows.start] : self._lims[rows.stop]]
+        if not len(self._repeated):
+            return np.full(len(hashes), -1)
+        at = np.minimum(np.searchsorted(self._repeated, hashes), len(self._repeated) - 1)
+        return np.where(self._repeated[at] == hashes, at, -1)
+
+    def pieces(self) -> RemovedPieces:
+        """Return what was removed, when all rows are edited."""
+        order = np.lexsort((self._first, -self._documents.astype(np.int64)))
+        texts = [self._texts[place].strip().encode("utf-8", "replace").decode() for place in order.tolist()]
+        return RemovedPieces(texts, self._documents.astype(np.uint64)[order], self._occurrences[order], self._bytes[order])
+
+    def result(self, table: Any) -> Boilerplate:
+        """Return the counts, with a table of what is left, when all rows are edited."""
+        changed, removed = int(self._touched.sum()), int(self._occurrences.sum())
+        lost = len(self.dropped), len(self._repeated), removed, sum(self.lost)
+        return Boilerplate(self.rows, changed, *lost, self.pieces(), table)
+
+
+def _without(parts: list[str], gone: Sequence[bool]) -> str:
+    """Return a text without some of its pieces and what separates them from the next."""
+    kept = [place for place, is_gone in enumerate(gone) if not is_gone]
+    return "".join([part for place in kept for part in parts[2 * place : 2 * place + 1 + (place < kept[-1])]])
+
+
+def _bytes_of(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def remove_boilerplate_of(
+    corpus: RowSource, text: str | bool, unit: str, more_than: int, least_chars: int, resources: Resources,
+    output: str | os.PathLike[str] | None, overwrite: bool, listings: Sequence[Listing] = (),
+) -> Boilerplate:  # fmt: skip
+    """Remove what more documents have; without an output, only count. An error of an argument comes before the work.
+
+    Listings are of the `BoilerplateEdit`.
+    """
+    check_choice(unit, UNITS[1:], "unit")
+    check_whole(more_than, 1, 2**32 - 1, "more_than")
+    check_whole(least_chars, 0, 2**31 - 1, "least_chars")
+    if not (text is True or (isinstance(text, str) and text)):
+        raise InputError(f"text must be the name of one column of texts, got {show(text)}", got=text)
+    outputs = Outputs(corpus, output, listings, overwrite, edits=True)
+    how = Projection(text=PATHS_TEXT, id=PATHS_ID) if text is True else Projection(text=str(text))
+    table = None
+    with ExitStack() as stack:
+        outputs.open_lists(stack)
+        edit = _counted(corpus, how, Pieces(unit, least_chars), more_than, resources)
+        if isinstance(corpus, DocumentFiles):
+            corpus.silence()
+        if isinstance(corpus, TableRows):
+            table = _edited_table(corpus, str(text), edit)
+        elif output is None:
+            _edit_all(corpus, how, edit)
+        outputs.write_edited(edit, str(text), table, resources)
+    return edit.result(table)
+
+
+def _counted(corpus: RowSource, how: Projection, pieces: Pieces, more_than: int, resources: Resources) -> BoilerplateEdit:
+    """Return what removes the pieces that more rows have."""
+    counts, spilled, sizes, done = PieceCounts(), SpilledNumbers(np.uint64), list[npt.NDArray[np.int64]](), 0
+    for batch in corpus.batches(how):
+        hashes = [pieces.hashes(text) for text in batch.texts or ()]
+        if batch.text_of_row is not None:
+            hashes = [hashes[place] for place in batch.text_of_row.tolist()]
+        sets = list(map(set, hashes))
+        counts.add(np.fromiter(chain.from_iterable(sets), np.uint64, sum(map(len, sets))))
+        of_rows = np.zeros(len(batch.flags), np.int64)
+        of_rows[batch.flags] = list(map(len, hashes))
+        sizes.append(of_rows)
+        spilled.append(np.fromiter(chain.from_iterable(hashes), np.uint64, int(of_rows.sum())))
+        done += len(of_rows)
+        resources.report("counting", done)
+    if not done:
+        raise InputError(f"{corpus.label}: no rows")
+    return BoilerplateEdit(pieces, spilled.finish(), lims_of(np.concatenate(sizes)), *counts.above(more_than))
+
+
+def _edit_all(corpus: RowSource, how: Projection, edit: BoilerplateEdit) -> None:
+    """Edit all texts, and write nothing."""
+    done = 0
+    for batch in corpus.batches(how):
+        rows = (done + np.flatnonzero(batch.flags)).tolist()
+        for row, text in zip(rows, batch.row_texts(), strict=True):
+            if edit.touches(slice(row, row + 1))[0]:
+                edit.edited(row, text)
+        done += len(batch.flags)
+    corpus.check_unchanged()
+
+
+def _edited_table(corpus: TableRows, column: str, edit: BoilerplateEdit) -> Any:
+    schema = edited_schema(corpus, column)
+    arrow = import_pyarrow("the table", "a table")
+    return arrow.Table.from_batches(edited_batches(corpus, column, edit, schema), schema)

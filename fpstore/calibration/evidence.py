@@ -111,7 +111,7 @@ def from_texts(wanted: Request, corpus: RowSource | None, resources: Resources) 
             raise InputError("pairs of ids need the column of the ids of the documents (id=, --id-field)")
         else:
             found = labelled_ids(pairs, corpus, wanted.columns)
-        facts, evidence = found.facts, evidence_of_labels(found, wanted.wish.resemblance)
+        facts, evidence = found.facts, evidence_of_labels(found, wanted.wish.resemblance, resources.threads)
     else:
         assert corpus is not None
         assert wanted.columns is not None
@@ -180,14 +180,14 @@ def evidence_of_changes(
     return SampledPairs(texts, documents, duplicates, None, np.empty((2, 0), np.intp), size - documents, every)
 
 
-def evidence_of_labels(found: Labelled, bound: float) -> SampledPairs:
+def evidence_of_labels(found: Labelled, bound: float, threads: int) -> SampledPairs:
     """Return the evidence of pairs with labels: strangers are all other pairs of their texts that do not resemble each other."""
     same, different = (
         np.array([(a, b) for a, b, duplicate in found.pairs if duplicate == wanted], np.intp).reshape(-1, 2).T
         for wanted in (True, False)
     )
     ordered = np.sort(same, axis=0)
-    left_out = np.concatenate([ordered[:, ordered[0] != ordered[1]], resembling_pairs(found.texts, bound)], axis=1)
+    left_out = np.concatenate([ordered[:, ordered[0] != ordered[1]], resembling_pairs(found.texts, bound, threads)], axis=1)
     every = np.arange(len(found.texts))
     return SampledPairs(found.texts, len(every), {LABELLED: same}, different, np.unique(left_out, axis=1), 0, every)
 

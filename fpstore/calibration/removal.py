@@ -17,22 +17,24 @@ from fpstore.base.width import Width
 from fpstore.calibration.evidence import SampledPairs
 from fpstore.calibration.measures import Rate
 from fpstore.calibration.request import Wish
-from fpstore.calibration.resemblance import CHARACTERS, WORDS, Places, ShingleSets
+from fpstore.calibration.resemblance import CHARACTERS, WORDS, Places, shingle_sets
 from fpstore.design.joins import everything
-from fpstore.hashing import Fingerprinter, MinHash
+from fpstore.hashing import Fingerprinter
 from fpstore.hashing.base import Hashed
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.io.source import Projection, RowSource
 from fpstore.jobs.compared import compared_rows
 from fpstore.jobs.grouping import Grouping, Members, grouped, members_of
 from fpstore.jobs.joining import UNBOUNDED, connected
-from fpstore.jobs.verified import TextSets
+from fpstore.jobs.verified import TextSets, text_sets
 
-Similarities = Callable[[Places], npt.NDArray[np.float64]]  # of pairs
+WHOLE = 50_000  # documents of a corpus that is counted as a whole
+
+Similarities = Callable[[Places, Places], npt.NDArray[np.float64]]  # of pairs of rows
 
 
-class Removal(NamedTuple):
-    """What is removed of some documents.
+class RemovalCounts(NamedTuple):
+    """How much is removed of some documents.
 
     Attributes
     ----------
@@ -56,9 +58,6 @@ class Removal(NamedTuple):
         return self.unlike_words / max(self.documents, 1)
 
 
-WHOLE = 50_000  # documents of a corpus that is counted as a whole
-
-
 class CountedSample:
     """The documents of a sample and the copies, as `dedup` takes them, and the sets of shingles of the documents."""
 
@@ -72,7 +71,7 @@ class CountedSample:
         self.with_copies = np.sort(rows[: len(rows) - self.documents + evidence.documents])  # strangers, and the copies
         self.duplicates: Places = rows[np.concatenate(list(evidence.duplicates.values()), axis=1)]
         texts = [evidence.items[place] for place in evidence.drawn]
-        self.sets = [ShingleSets(texts, maker, threads) for maker in (WORDS, CHARACTERS)]
+        self.sets = [shingle_sets(texts, maker, threads) for maker in (WORDS, CHARACTERS)]
 
 
 class Removals(ABC):
@@ -84,7 +83,7 @@ class Removals(ABC):
         self._near: tuple[int, Places] | None = None  # a radius, and the documents that are within it of another one
         self._similarities: list[Similarities] = []
 
-    def at(self, radius: int) -> Removal:
+    def at(self, radius: int) -> RemovalCounts:
         """Return what is removed of the documents."""
         if self._near is None or self._near[0] < radius:
             some, _ = self._connected(self._documents, radius)
@@ -93,8 +92,8 @@ class Removals(ABC):
         kept = self._kept_instead(self._near[1], radius)
         gone = np.flatnonzero(kept != np.arange(len(kept)))
         pairs = np.array([gone, kept[gone]])
-        words, characters = (int((each(pairs) < self._wish.resemblance).sum()) for each in self._similarities)
-        return Removal(len(gone), words, characters, len(self._documents))
+        words, characters = (int((each(*pairs) < self._wish.resemblance).sum()) for each in self._similarities)
+        return RemovalCounts(len(gone), words, characters, len(self._documents))
 
     @abstractmethod
     def found(self, radius: int) -> Rate:
@@ -105,7 +104,7 @@ class Removals(ABC):
         """Return what computes similarities by words and by characters of pairs of these documents."""
 
     def _kept_instead(self, places: Places, radius: int) -> Places:
-        """Return for each row the one that `dedup`, which has some rows, keeps in its place: the same, if it keeps that one."""
+        """Run `dedup` on some rows; return for each row the one that is kept for it, or itself."""
         documents, lims = self._connected(places, radius)
         grouping = Grouping(radius, self._wish.group, "first")
         members = Members(lims, documents.astype(np.uint64))
@@ -168,8 +167,8 @@ class CorpusRemovals(Removals):
         return self._sample.found(radius)
 
     def _compared(self, places: Places) -> list[Similarities]:
-        def similarities(maker: MinHash) -> Similarities:
-            texts = TextSets([(self._corpus, self._row_of[places])], self._columns, maker, self._reading)
-            return lambda pairs: texts.similarities(self._row_of[pairs[0]], self._row_of[pairs[1]])
+        def of_rows(sets: TextSets) -> Similarities:
+            return lambda a, b: sets.similarities(self._row_of[a], self._row_of[b])
 
-        return [similarities(maker) for maker in (WORDS, CHARACTERS)]
+        read = [(self._corpus, self._row_of[places])]
+        return [of_rows(sets) for sets in text_sets(read, self._columns, [WORDS, CHARACTERS], self._reading)]

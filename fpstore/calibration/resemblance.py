@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of
 from fpstore.base.threads import in_order
 from fpstore.hashing import MinHash
+from fpstore.jobs.verified import TextSets
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -63,20 +63,11 @@ def one_of_each(count: int, pairs: Places, preferred: npt.NDArray[np.bool_]) -> 
 # Texts
 
 
-class ShingleSets:
-    """Texts as sets of shingles, whose similarities are exact: those of `CHARACTERS` and `WORDS` depend on no setting."""
-
-    def __init__(self, texts: Sequence[str], maker: MinHash, threads: int = 1) -> None:
-        found = [made for _, made in in_order(maker.feature_sets, maker.batches(texts), threads)]
-        self._features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
-        self._lims = lims_of(np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)])).view(np.uint64)
-
-    def similarities(self, pairs: Places) -> npt.NDArray[np.float64]:
-        """Return the Jaccard similarities of pairs of texts, shape (2, pairs): shared shingles by all shingles.
-
-        A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
-        """
-        return _kernel.jaccard_similarities(self._features, self._lims, *np.ascontiguousarray(pairs, np.uint64))
+def shingle_sets(texts: Sequence[str], maker: MinHash, threads: int = 1) -> TextSets:
+    """Return texts as sets of shingles; those of `CHARACTERS` and `WORDS` depend on no setting."""
+    found = [made for _, made in in_order(maker.feature_sets, maker.batches(texts), threads)]
+    features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
+    return TextSets(np.arange(len(texts)), features, np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)]))
 
 
 def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Places:
@@ -86,12 +77,12 @@ def resembling_pairs(texts: Sequence[str], least: float, threads: int = 1) -> Pl
     nearly all pairs at the bound are compared exactly.
     """
     rows, known = CHARACTERS.fingerprints(texts, empty="mask", threads=threads)
-    sets, radius = ShingleSets(texts, CHARACTERS, threads), CHARACTERS.radius(least, _SURE)
+    sets, radius = shingle_sets(texts, CHARACTERS, threads), CHARACTERS.radius(least, _SURE)
     found = [np.empty((2, 0), np.intp)]
     for start, bits in distances_in_blocks(rows.view(np.uint64)):
         near = start + np.array(np.nonzero(bits <= radius))
         near = near[:, (near[0] < near[1]) & known[near].all(0)]
-        found.append(near[:, sets.similarities(near) >= least])
+        found.append(near[:, sets.similarities(*near) >= least])
     return np.concatenate(found, axis=1)
 
 

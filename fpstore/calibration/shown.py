@@ -12,7 +12,7 @@ from fpstore.errors import counted
 from fpstore.pages import render
 from fpstore.pages.pictures import Bar, few, line_picture, lines
 
-_SETTING, _FOUND, _REMOVED = ("setting", "width", "radius"), ("recall", "95%"), ("removed", "of", "wrong", "by chars")
+_SETTING, _FOUND, _REMOVED = ("setting", "width", "radius"), ("recall", "95%"), ("removed", "grouped", "wrong", "by chars")
 _PRICE = ("false pairs", "design", "bytes/fp", "µs")
 _SHOWN_RADII = (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24)  # at 64 bits
 MOST_NAME = 26  # characters beside a bar on a narrow screen; the table below has the whole name

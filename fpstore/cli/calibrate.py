@@ -49,8 +49,9 @@ COLUMNS = ("feature", "in A", "in B")
     ),
     option(
         "--setting LIST", "Parameters of SimHash, such as shingle=words,size=2, method=minhash,size=3 or weights=FILE, or with "
-        "--image of ImageHash, such as method=pdq or method=difference,width=256. With radius=N, or threshold=X for minhash, it "
-        "is measured at this radius. May be repeated. By default some usual ones.",
+        "--image of ImageHash, such as method=pdq or method=difference,width=256. With radius=N it is measured at this radius, "
+        "and with threshold=X at that of a Jaccard similarity: method=minhash,threshold=0.75. May be repeated. By default some "
+        "usual ones.",
         into="settings", multiple=True,
     ),
     option(
@@ -95,14 +96,14 @@ def calibrate(given: Given) -> None:
 
     Takes a random sample of the documents or pictures, keeps one of each family of near-duplicates, makes changed copies of some,
     and compares fingerprints for each setting: of copies with their originals (near-duplicates), and of the others with each
-    other (strangers). Prints for each setting the radius that finds most within two bounds: of false pairs, and of documents that
-    dedup removes wrongly. Prints what it removes, how many false pairs are expected, and what the radius costs. The first row is
-    the suggestion. It is counted again on the whole corpus, if that has up to 50,000 documents and is not of HTML.
+    other (strangers). Prints for each setting the radius that finds the most without exceeding two limits: on false pairs, and on
+    documents removed wrongly. Prints what it removes, how many false pairs are expected, and what the radius costs. The first row
+    is the suggestion. It is counted on the whole corpus, if that has up to 50,000 documents and is not of HTML.
 
     $ fpstore calibrate stories --text --suffix .txt
     $ fpstore calibrate site --text --html --encoding utf-8
     $ fpstore calibrate corpus.parquet --text-field text --documents 50M --false-pairs 1e6 --output page.html
-    $ fpstore calibrate stories --text --setting method=minhash,threshold=0.7 --most-wrong 0.01 --group connected
+    $ fpstore calibrate stories --text --setting method=minhash,threshold=0.75 --most-wrong 0.01 --group connected
     $ fpstore calibrate pages.jsonl --text-field text --setting shingle=words,size=1 --setting size=2 --recall 0.9 --json
     $ fpstore calibrate stories draft.txt --text --change words=2 --change drop=1 --sample 100 --copies 50 --seed 7 --no-progress
     $ fpstore calibrate corpus.parquet --text-field text --id-field id --pairs pairs.csv --resemblance 0.8
@@ -157,7 +158,7 @@ def _check_calibration(given: Given, kind: str) -> None:
     if given.pairs is not None:
         given.refuse("is for copies that are changed, not for pairs with labels", "changes", "sample", "copies", "seed", "html")
     else:
-        given.refuse("is for --pairs", "id_field")
+        given.refuse("is for --pairs: otherwise calibrate needs no ids", "id_field")
     if kind not in (TEXTS, PICTURES):
         given.refuse("is for folders: with --text or --image", "suffixes")
     if not given.inputs and (given.image or given.pairs is None or given.text or given.text_field):

@@ -32,7 +32,7 @@ from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
 from fpstore.jobs.reference import PART, NearReference, Reference, Similar, near_reference, side_of
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import SECOND, TextSets, verified
+from fpstore.jobs.verified import SECOND, text_sets, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
 COMPARED_AT_ONCE = 1 << 18
@@ -260,6 +260,6 @@ def _similarities(corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job
     for corpus, _ in corpora:
         if isinstance(corpus, DocumentFiles):
             corpus.silence()
-    texts = TextSets(corpora, job.projection, job.fingerprinter, resources)
+    (texts,) = text_sets(corpora, job.projection, [job.fingerprinter], resources)
     resources.report("verifying", len(corpora[0][1]))
     return lambda a, b: texts.similarities(a, b) >= least

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Flags, Words
+from fpstore.base.aliases import Counts, Flags, Words
 from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.resources import Resources
 from fpstore.base.threads import in_order
@@ -28,34 +28,42 @@ Alike = Callable[[Words, Words], Flags]
 
 
 class TextSets:
-    """The texts of some rows of a corpus, or of two, which are read again, as sets of features in a temporary file.
+    """The texts of some rows as sets of features."""
 
-    The rows of the second corpus are numbered from SECOND on.
-    """
-
-    def __init__(
-        self, corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], projection: Projection, maker: Fingerprinter[Any],
-        resources: Resources,
-    ) -> None:  # fmt: skip
-        """Read the texts of some rows of each corpus, which ascend."""
-        sizes: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]
-        self._rows = np.concatenate([rows + number * SECOND for number, (_, rows) in enumerate(corpora)])
-        features = SpilledNumbers(np.uint32)
-        for corpus, rows in corpora:
-            count = sum(map(len, sizes)) + len(rows)
-            for sets in _sets(corpus, projection, maker, rows, resources) if len(rows) else ():
-                features.append(sets.features)
-                sizes.append(sets.sizes)
-            if sum(map(len, sizes)) != count:
-                raise InputError(f"{corpus.label}: changed while it was read")
-            corpus.check_unchanged()
-        self._features = features.finish()
-        self._lims = lims_of(np.concatenate(sizes)).view(np.uint64)
+    def __init__(self, rows: npt.NDArray[np.intp], features: Counts, sizes: npt.NDArray[np.int64]) -> None:
+        """Take the numbers of the rows, which ascend, and their features, as in `FeatureSets`."""
+        self._rows, self._features, self._lims = rows, features, lims_of(sizes).view(np.uint64)
 
     def similarities(self, a: npt.NDArray[np.intp], b: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """Return the Jaccard similarities of pairs of rows."""
+        """Return the Jaccard similarities of pairs of rows: the features that both have by the features of either.
+
+        A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997, section 2.
+        """
         places = (np.searchsorted(self._rows, some).astype(np.uint64) for some in (a, b))
         return _kernel.jaccard_similarities(self._features, self._lims, *places)
+
+
+def text_sets(
+    corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], projection: Projection, makers: Sequence[Fingerprinter[Any]],
+    resources: Resources,
+) -> list[TextSets]:  # fmt: skip
+    """Read the texts of some rows of a corpus, or of two, once; return their sets in temporary files, for each fingerprinter.
+
+    The rows of each corpus ascend. The rows of the second one are numbered from SECOND on.
+    """
+    numbers = np.concatenate([rows + place * SECOND for place, (_, rows) in enumerate(corpora)])
+    sizes = [[np.zeros(0, np.int64)] for _ in makers]
+    features = [SpilledNumbers(np.uint32) for _ in makers]
+    for corpus, rows in corpora:
+        count = sum(map(len, sizes[0])) + len(rows)
+        for made in _sets(corpus, projection, makers, rows, resources) if len(rows) else ():
+            for place, sets in enumerate(made):
+                features[place].append(sets.features)
+                sizes[place].append(sets.sizes)
+        if sum(map(len, sizes[0])) != count:
+            raise InputError(f"{corpus.label}: changed while it was read")
+        corpus.check_unchanged()
+    return [TextSets(numbers, one.finish(), np.concatenate(each)) for one, each in zip(features, sizes, strict=True)]
 
 
 def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: Words, radius: int, alike: Alike) -> Members:
@@ -93,9 +101,10 @@ def _nearest(rows: Words, row: Words, radius: int) -> npt.NDArray[np.intp]:
 
 
 def _sets(
-    corpus: RowSource, projection: Projection, maker: Fingerprinter[Any], rows: npt.NDArray[np.intp], resources: Resources
-) -> Iterator[FeatureSets]:
-    """Yield the features of the texts of some rows, which ascend."""
+    corpus: RowSource, projection: Projection, makers: Sequence[Fingerprinter[Any]], rows: npt.NDArray[np.intp],
+    resources: Resources,
+) -> Iterator[list[FeatureSets]]:  # fmt: skip
+    """Yield the features of the texts of some rows, which ascend, for each fingerprinter."""
 
     def texts() -> Iterator[list[Any]]:
         done = 0
@@ -107,5 +116,8 @@ def _sets(
             if some := [text for text, is_wanted in zip(batch.row_texts(), wanted, strict=True) if is_wanted]:
                 yield some
 
-    for _, made in in_order(maker.feature_sets, texts(), resources.threads, WAITING_BATCHES):
+    def features(batch: list[Any]) -> list[FeatureSets]:
+        return [maker.feature_sets(batch) for maker in makers]
+
+    for _, made in in_order(features, texts(), resources.threads, WAITING_BATCHES):
         yield made

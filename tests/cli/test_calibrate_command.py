@@ -137,7 +137,7 @@ def test_wrong_use_is_refused(corpora):
         ((), 2, "name files or folders"), (("d",), 2, "or pictures (--image)"), (("none", "--text"), 1, "none"),
         (("d", "--text", "--setting", "size=0"), 2, "size must be"), (("d", "--text", "--change", "x"), 2, "a change is one of"),
         (("d", "--text", "--recall", "2"), 2, "recall must be"), (("d", "--text", "--sample", "1"), 2, "from 2 to 10000"),
-        (("d", "--text", "--id-field", "x"), 2, "--id-field is for --pairs"), (("c.csv", "--suffix", ".a"), 2, "or --image"),
+        (("d", "--text", "--id-field", "x"), 2, "--pairs: otherwise calibrate needs no ids"), (("c.csv", "--suffix", ".a"), 2, "or --image"),
         (("c.csv", "--text-field", "nothing"), 1, "nothing"),
         (("d/01.txt", "--text"), 1, "at least 2 with text are needed, got 1"),
         (("d", "--text", "--pairs", "c.csv", "--seed", "1"), 2, "--seed is for copies"),

@@ -14,13 +14,13 @@ import fpstore
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.calibration import calibrate, job, samples
-from fpstore.calibration.advice import Wish, false_pairs, suggestions
+from fpstore.calibration.advice import SAME_PRICE, TRIES, Wish, checked_first, false_pairs, suggestions
 from fpstore.calibration.evidence import evidence_of_changes, fingerprints_of
 from fpstore.calibration.measures import LEAST_MET, Distances, Measured, Rate, Tail, all_distances, distances
 from fpstore.calibration.measures import measured as measured_by
 from fpstore.calibration.perturbations import CHANGES, Material, parse_change
-from fpstore.calibration.removal import CountedSample, SampleRemovals
-from fpstore.calibration.resemblance import CHARACTERS, ShingleSets, resembling_pairs
+from fpstore.calibration.removal import CountedSample, RemovalCounts, SampleRemovals
+from fpstore.calibration.resemblance import CHARACTERS, resembling_pairs, shingle_sets
 from fpstore.calibration.samples import LONGEST, sample_of
 from fpstore.calibration.seeded import Draws, Reservoir
 from fpstore.calibration.settings import SETTINGS, Setting, parse_setting
@@ -104,7 +104,7 @@ def test_resembling_pairs_are_those_of_brute_force():
         assert found == {pair for pair, share in true.items() if share >= least}
         assert found
     places = np.array([*true]).T
-    assert ShingleSets(texts, CHARACTERS).similarities(places).tolist() == pytest.approx([*true.values()])
+    assert shingle_sets(texts, CHARACTERS).similarities(*places).tolist() == pytest.approx([*true.values()])
 
 
 def test_intervals_are_wilsons():
@@ -259,7 +259,13 @@ def test_no_suggestion_removes_more_wrongly_than_it_may(recall):
             assert all(fits[name] for name in settings if name not in wide)
             best = max((one.recall for one in found.suggestions if one.fits), key=lambda rate: rate.value)
             as_good = [one for one in found.suggestions if one.fits and one.recall.value >= best.interval[0]]
-            assert found.suggestions[0].plan.microseconds == min(one.plan.microseconds for one in as_good)
+            least = min(one.plan.microseconds for one in as_good)
+            methods = {
+                one.measured.setting.name: one.measured.setting.fingerprinter.name
+                for one in as_good
+                if one.plan.microseconds <= SAME_PRICE * least
+            }
+            assert methods[found.suggestions[0].measured.setting.name] == min(methods.values())  # minhash, if it is among them
 
 
 def test_the_suggestion_is_counted_on_the_whole_corpus(monkeypatch):
@@ -268,7 +274,11 @@ def test_the_suggestion_is_counted_on_the_whole_corpus(monkeypatch):
     def found(whole, most, *settings):
         monkeypatch.setattr(job, "WHOLE", whole)
         asked = {"sample": 30, "settings": settings, "changes": ["words=2"], "false_pairs": 1e6, "threads": 1}
-        return calibrate(table, text="text", most_wrong=most, **asked).suggestions
+        rows = []
+        each = calibrate(table, text="text", most_wrong=most, **asked, progress=lambda *at: rows.append(at[1::-1])).suggestions
+        readings = sum(one == (len(table), "verifying") for one in rows)
+        assert readings == (whole > 390 if len(settings) == 1 else readings) <= TRIES
+        return each
 
     def removal(one):
         maker, least = one.measured.setting.fingerprinter, one.radius
@@ -332,6 +342,57 @@ def test_the_suggestion_is_the_cheapest_of_those_that_are_as_good():
     assert [one.measured.setting.name for one in found] == ["near", "far"]
     assert found[0].recall == found[1].recall == Rate(300, 300)
     assert found[0].plan.microseconds < found[1].plan.microseconds
+
+
+def test_of_equal_prices_the_method_of_dedup_is_suggested():
+    strangers = np.random.default_rng(1).binomial(256, 0.5, 5000)
+    each = [made(strangers, np.full(300, 20), "other", 256), made(strangers, np.r_[np.full(299, 20), 200], "minhash", 256)]
+    each[1].setting = Setting("minhash", MinHash())
+    for settings in (each, each[::-1]):
+        found = suggestions(settings, Wish(10**6))
+        assert found[0].recall.value < found[1].recall.value
+        assert [one.measured.setting.name for one in found] == ["minhash", "other"]
+
+
+class Wrong:
+    """The same share of removed documents is wrong from a radius on, and none below it."""
+
+    def __init__(self, share, radius, measured):
+        self.share, self.radius, self.found = share, radius, measured.recall
+
+    def at(self, radius):
+        return RemovalCounts(1000, round(1000 * self.share) if radius >= self.radius else 0, 0, 1000)
+
+
+@pytest.mark.parametrize(
+    ("of_sample", "of_corpus", "fixed", "order", "fits", "counted"),
+    [
+        ([0.02, 0.5], [0.06, 0.5], 8, "AB", 0, "A"),
+        ([0.02, 0.02], [0.02, 0.9], 8, "AB", 2, "A"),
+        ([0.02, 0.02, 0.1], [0.2, 0.05, 0.9], 8, "BCA", 1, "AB"),
+        ([0] * 5, [0.5, 0.4, 0.6, 0.1, 0.2], 8, "DEBAC", 2, "ABC"),
+        ([0] * 3, [0.5, 0, 0], None, "BCA", 3, "AB"),
+        ([0] * 4, [0.5] * 4, None, "CDBA", 4, "ABC"),
+    ],
+)
+def test_suggestions_that_fail_on_the_corpus_go_behind_those_that_hold(of_sample, of_corpus, fixed, order, fits, counted):
+    strangers = np.random.default_rng(1).binomial(64, 0.5, 5000)
+    each, called = [], []
+    for place, name in enumerate("ABCDE"[: len(of_sample)]):  # the first has the highest recall at 8, and the lowest at 3
+        near = np.r_[np.full(100 + 20 * place, 3), np.full(900 - 25 * place, 8), np.full(5 * place, 60)]
+        each.append(made(strangers, near, name))
+        each[-1].setting = Setting(name, Letters(64), fixed)
+    wish = Wish(10**6, None, 1e9)
+    found = suggestions(each, wish, [Wrong(share, 8, one) for share, one in zip(of_sample, each, strict=True)])
+
+    def of(one):
+        called.append(one.measured.setting.name)
+        return Wrong(of_corpus["ABCDE".index(called[-1])], 8, one.measured)
+
+    found = checked_first(found, wish, of)
+    assert "".join(one.measured.setting.name for one in found) == order
+    assert [one.fits for one in found] == [place < fits for place in range(len(found))]
+    assert "".join(called) == counted
 
 
 def test_a_sample_is_random_and_the_same_again(monkeypatch):

@@ -10,6 +10,7 @@ from fpstore.calibration.removal import RemovalCounts, Removals
 from fpstore.calibration.request import Wish
 from fpstore.design.estimates import Plan
 from fpstore.design.planner import plan
+from fpstore.hashing.minhash import MinHash, least_jaccard
 from fpstore.jobs.dedup_job import DEDUP_METHOD
 
 TRIES = 3  # settings that are counted again on the whole corpus
@@ -50,6 +51,12 @@ class Suggestion(NamedTuple):
     plan: Plan | None
     removal: RemovalCounts | None = None
     fits: bool = True
+
+    @property
+    def threshold(self) -> float | None:
+        """The Jaccard similarity for which the radius stands, with MinHash: the ``threshold`` of `dedup`."""
+        maker = self.measured.setting.fingerprinter
+        return None if self.radius is None or not isinstance(maker, MinHash) else least_jaccard(maker, self.radius)
 
     @property
     def wrong(self) -> float:

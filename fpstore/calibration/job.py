@@ -67,6 +67,7 @@ def _record(one: Suggestion) -> dict[str, Any]:
         "fingerprinter": found.setting.fingerprinter.describe(),
         "width": found.width,
         "radius": one.radius,
+        "threshold": one.threshold,
         "fits": one.fits,
         "removal": None if one.removal is None else {**one.removal._asdict(), "wrong": one.removal.wrong},
         "recall": one.recall.value,
@@ -152,7 +153,7 @@ def calibrate(
     sample : int
         The most documents that are looked at, 2 to 10,000. All their pairs are compared: 1,500 have 1.1 million. Up to ten times
         as many texts, with 16 million characters, are grouped to count what is removed. The first setting is counted again on
-        the whole corpus, if that has up to 50,000 documents and is not of HTML.
+        the whole corpus, if that has up to 50,000 documents and is not of HTML; up to two others, if it is not the best then.
     copies : int
         The most copies for each kind of change.
     resemblance : float, optional

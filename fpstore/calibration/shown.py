@@ -45,7 +45,8 @@ def pairs_expected(number: float, observed: bool) -> str:
 
 def summary(found: Calibration) -> tuple[tuple[str, ...], list[tuple[str, ...]], tuple[int, int]]:
     """Return headings, a row for each setting, and which columns are words; what is removed is counted of texts."""
-    headings = (*_SETTING, *_FOUND, *(() if found.evidence.drawn is None else _REMOVED), *_PRICE)
+    is_of_texts = found.evidence.drawn is not None
+    headings = (*_SETTING, *(("threshold",) if is_of_texts else ()), *_FOUND, *(_REMOVED if is_of_texts else ()), *_PRICE)
     return headings, [_summary(one, len(headings)) for one in found.suggestions], (0, headings.index("design"))
 
 
@@ -53,8 +54,10 @@ def _summary(one: Suggestion, columns: int) -> tuple[str, ...]:
     first = (one.measured.setting.name, str(one.measured.width))
     if one.radius is None or one.plan is None:
         return (*first, "none", *[""] * (columns - 3))
+    threshold: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     if one.removal is not None:
+        threshold = ("" if one.threshold is None else f"{one.threshold:.2f}",)
         unlike = (one.removal.unlike_words, one.removal.unlike_characters)
         removed = (
             f"{one.removal.documents:,}",
@@ -64,6 +67,7 @@ def _summary(one: Suggestion, columns: int) -> tuple[str, ...]:
     return (
         *first,
         str(one.radius),
+        *threshold,
         percent(one.recall),
         interval(one.recall),
         *removed,

@@ -223,3 +223,9 @@ class MinHash(TextHash):
             *self._band_shape,
         )  # fmt: skip
         return row & unused_mask(Width(self.width)) if self.width < WORD_BITS else row
+
+
+def least_jaccard(minhash: MinHash, radius: int) -> float:
+    """Return the least Jaccard similarity, in hundredths, of which USUAL_RECALL of the pairs are within a radius."""
+    percent = (jaccard for jaccard in range(101) if minhash.recall(jaccard / 100, radius) >= USUAL_RECALL)
+    return next(percent, 100) / 100

@@ -15,7 +15,7 @@ from fpstore.hashing.base import USUAL_BITS, Fingerprinter
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import extractor_of, of_pages
-from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL
+from fpstore.hashing.minhash import USUAL_JACCARD, USUAL_RECALL, least_jaccard
 from fpstore.hashing.registry import from_description, text_fingerprinter
 from fpstore.io.digits import check_signed
 from fpstore.io.source import Projection, RowSource
@@ -144,8 +144,7 @@ class Likeness(NamedTuple):
             raise InputError("search='bands' (--search bands) is for texts, and MinHash of 64 bits or more")
         if minhash is None or self.radius is None:
             return None if minhash is None else USUAL_JACCARD if self.threshold is None else self.threshold
-        percent = (jaccard for jaccard in range(101) if minhash.recall(jaccard / 100, radius) >= USUAL_RECALL)
-        return next(percent, 100) / 100
+        return least_jaccard(minhash, radius)
 
 
 def dedup_job(

@@ -63,6 +63,7 @@ def test_the_table_says_what_the_json_says(corpora):
         assert cells[:4] == [one["setting"], "64", str(one["radius"]), f"{one['recall']:.1%}"]
         assert one["recall"] >= 0.8
         assert one["plan"]["design"] in cells
+        assert one["threshold"] is None
         assert cells[5:9] == [str(one["removal"]["documents"]), "25", f"{one['removal']['wrong']:.1%}", "0.0%"]
     for change in CHANGES:
         assert (change.name in printed) == (change.name in found["settings"][0]["duplicates"])
@@ -89,6 +90,10 @@ def test_the_command_that_is_suggested_removes_what_was_counted(corpora):
         (one,) = json.loads(fine(*asked, *more, "--json"))["settings"]
         words = re.search(r"^fpstore (dedup .*)$", fine(*asked, *more), re.MULTILINE)[1].split()
         assert ("--threshold" in words) == ("threshold" in more[1])
+        if one["threshold"] is not None:
+            assert MinHash().radius(one["threshold"]) <= one["radius"] < MinHash().radius(one["threshold"] - 0.01)
+            assert one["threshold"] == (0.8 if "--threshold" in words else one["threshold"])
+        assert (one["threshold"] is None) == ("minhash" not in more[1])
         done = json.loads(fine(*words, "many.parquet", "out.parquet", "--text-field", "body", "--json", "-q", "--force"))
         assert done["removed"] == one["removal"]["documents"] > 10
         assert one["removal"]["wrong"] <= 0.1
@@ -119,8 +124,8 @@ def test_the_page_has_the_figures(corpora):
     found = json.loads(fine("calibrate", "d", "--text", *QUICK, "--json"))
     rows = page.table("Settings")
     assert [row[0] for row in rows] == [one["setting"] for one in found["settings"]]
-    assert [row[3] for row in rows] == [f"{one['recall']:.1%}" for one in found["settings"]]
-    assert [row[5] for row in rows] == [one["removal"]["documents"] for one in found["settings"]]
+    assert [row[4] for row in rows] == [f"{one['recall']:.1%}" for one in found["settings"]]
+    assert [row[6] for row in rows] == [one["removal"]["documents"] for one in found["settings"]]
     assert f"{found['settings'][0]['setting']} with radius {found['settings'][0]['radius']}." in text
     assert page.facts["Looked at"] == "25"
     assert all(name in text for name in found["settings"][0]["duplicates"])
@@ -137,7 +142,7 @@ def test_wrong_use_is_refused(corpora):
         ((), 2, "name files or folders"), (("d",), 2, "or pictures (--image)"), (("none", "--text"), 1, "none"),
         (("d", "--text", "--setting", "size=0"), 2, "size must be"), (("d", "--text", "--change", "x"), 2, "a change is one of"),
         (("d", "--text", "--recall", "2"), 2, "recall must be"), (("d", "--text", "--sample", "1"), 2, "from 2 to 10000"),
-        (("d", "--text", "--id-field", "x"), 2, "--pairs: otherwise calibrate needs no ids"), (("c.csv", "--suffix", ".a"), 2, "or --image"),
+        (("d", "--text", "--id-field", "x"), 2, "calibrate needs no ids"), (("c.csv", "--suffix", ".a"), 2, "or --image"),
         (("c.csv", "--text-field", "nothing"), 1, "nothing"),
         (("d/01.txt", "--text"), 1, "at least 2 with text are needed, got 1"),
         (("d", "--text", "--pairs", "c.csv", "--seed", "1"), 2, "--seed is for copies"),

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
+from resuming import in_another
 
 import fpstore
 from fpstore.errors import InputError, StoreExistsError
@@ -302,6 +303,35 @@ def test_a_list_of_what_is_removed(folder: Path) -> None:
     assert not Path("out").exists()
     message = "texts are changed in the format of the input: name a new folder, without an extension, or a .jsonl file"
     assert message in failure("dedup", "in", "x.parquet", "--text-field", "text", "--unit", "line")
+
+
+def test_killed_between_the_list_and_the_rows(tmp_path, monkeypatch):
+    """The list appears first: when the rows are there, the list is complete."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl").write_text("".join(f'{{"text": "Story {n}\\n\\nNotice"}}\n' for n in range(20)))
+
+    def asked(name):
+        return [
+            "dedup",
+            "a.jsonl",
+            f"{name}.jsonl",
+            "--text-field",
+            "text",
+            "--unit",
+            "line",
+            "--removed",
+            f"{name}.csv",
+            "--quiet",
+        ]
+
+    assert in_another(asked("whole")) == 2
+    for call, there in ((1, (False, False)), (2, (True, False))):
+        assert in_another(asked("killed"), call) is None
+        assert (Path("killed.csv").exists(), Path("killed.jsonl").exists()) == there
+        fine(*asked("killed"), "--force")
+        for suffix in ("csv", "jsonl"):
+            assert Path(f"killed.{suffix}").read_bytes() == Path(f"whole.{suffix}").read_bytes()
+            Path(f"killed.{suffix}").unlink()
 
 
 def test_command_line(folder: Path) -> None:

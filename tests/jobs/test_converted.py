@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import sys
 
 import polars as pl
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fpstore
-from fpstore.errors import InputError
+from fpstore.errors import InputError, MissingExtraError
 
 NAMES = st.text('abc é"\\', min_size=1, max_size=3)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -127,6 +128,13 @@ def test_delimited_text_is_strings(tmp_path, suffix):
         fpstore.dedup(tmp_path / f"a{suffix}", tmp_path / name, fingerprint="h", radius=0)
     assert read(tmp_path / "a.jsonl") == wanted
     assert pq.read_table(tmp_path / "a.parquet").to_pylist() == wanted
+
+
+def test_a_package_that_is_missing(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text('{"h": "1"}\n')
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingExtraError, match=r"b\.parquet: Parquet needs the package pyarrow"):
+        fpstore.dedup(tmp_path / "a.jsonl", tmp_path / "b.parquet", fingerprint="h")
 
 
 def test_what_another_format_cannot_hold(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fpstore.base.aliases import Progress
-from fpstore.base.arguments import check_flag, check_path
+from fpstore.base.arguments import check_flag, check_path, printable
 from fpstore.base.resources import checked_resources, parse_size
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.blocks import AUTO, HUFFMAN
@@ -464,6 +464,8 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
     elif adds and isinstance(against, (str, os.PathLike)) and not Path(against).exists():
         check_path(against)
         yield Reference(os.fspath(against), adds=True)
+    elif isinstance(against, (str, os.PathLike)) and not Path(against).exists():
+        raise InputError(f"{printable(against)}: no such store, file or folder; add=True (--add) makes a store", path=against)
     else:
         corpus = open_corpus(against, of_files, encoding=encoding)
         yield Reference(corpus.label, corpus=corpus, adds=adds)

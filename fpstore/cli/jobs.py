@@ -357,9 +357,9 @@ def dedup(given: Given) -> None:
     )  # fmt: skip
     notices = Notices(kind)
     with ExitStack() as stack:
+        reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding))
         with usage_errors():
             texts = given.text or given.text_field
-            reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding))
             job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html, reference)
         corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
         notices.source, job = corpus, _planned(given, job, corpus)
@@ -481,7 +481,9 @@ def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
 
 
 def _check_columns(given: Given) -> None:
-    """Refuse new names of columns that --clusters and --removed do not have, before the work."""
+    """Refuse new names of columns that --clusters and --removed do not have, and --add without a store, before the work."""
+    if given.add and given.against is None:
+        fail("--add inserts into the store that --against names")
     columns = (*(CORPUS_COLUMNS if given.clusters else ()), *(_removed_columns(given) if given.removed else ()))
     if not columns:
         given.refuse("is for the columns of --clusters and --removed", "names")

@@ -123,7 +123,7 @@ def _files(given: str) -> list[str]:
     path = Path(given)
     if given == "-" or not path.is_dir():
         return [given]
-    found = [str(file.path) for file in Walk(path, _SUFFIXES).files()]
+    found = [str(file.path) for file in Walk(path, _SUFFIXES, follow_symlinks=True).files()]
     if not found:
         names = ", ".join(_SUFFIXES)
         raise InputError(

@@ -84,34 +84,30 @@ def deduplicate(
     if folder is not None and target is not None and folder.resolve().is_relative_to(target.resolve()):
         raise InputError(f"{folder}: is the output, or in it: name a folder beside it for resume=", path=folder)
     if reference is not None:
-        check_reference(reference, corpus, job)
-        if (
-            reference.adds
-            and reference.store is not None
-            and overwrite
-            and target is not None
-            and target.exists()
-            and not was_made(folder, target)
-        ):
+        check_reference(reference, corpus, job, outputs.paths)
+        again = reference.adds and reference.store is not None and overwrite
+        if again and target is not None and target.exists() and not was_made(folder, target):
             advice = "they would be near themselves: name another output, or remove this one"
             raise StoreExistsError(f"{printable(target)} exists, and its rows may be in the store: {advice}", path=target)
     with open_checkpoint(folder, lambda: job.identity(corpus, reference)) as checkpoint, ExitStack() as stack:
         outputs.open_lists(stack)
-        documents, found = find_duplicates(corpus, job, resources, checkpoint, reference)
+        resumed = target is None or was_made(folder, target)
+        documents, found = find_duplicates(corpus, job, resources, checkpoint, reference, resumed)
         if reference is None or not reference.adds:
             outputs.write(found, found.kept, resources, checkpoint)
             return found
         assert documents.ids is not None
         places = np.flatnonzero(found.kept[documents.known])
-        ids = names_of(documents.ids, places.astype(np.uint64))
-        reference.check_ids(ids)
+        ids = reference.ids_to_add(names_of(documents.ids, places.astype(np.uint64)), corpus.typed)
+        if resumed and checkpoint is not None:
+            reference.check_began(documents.fingerprints[places], job.projection.width, NearReference.saved(checkpoint))
         outputs.write(found, found.kept, resources, checkpoint)
         made = None if job.fingerprinter is None else job.fingerprinter.describe()
-        reference.add(documents.fingerprints[places], ids, job.projection.width, job.grouping.radius, made)
+        reference.add(documents.fingerprints[places], ids, job.projection.width, job.stored_radius, made)
     return found
 
 
-def check_reference(reference: Reference, corpus: RowSource, job: DedupJob) -> None:
+def check_reference(reference: Reference, corpus: RowSource, job: DedupJob, outputs: Sequence[Path]) -> None:
     """Raise InputError for a reference that cannot be compared with a corpus, or to which its rows cannot be added."""
     path, made = reference.path, None if job.fingerprinter is None else job.fingerprinter.describe()
     if reference.corpus is not None and share_a_file(corpus, reference.corpus):
@@ -130,6 +126,10 @@ def check_reference(reference: Reference, corpus: RowSource, job: DedupJob) -> N
         message = f"{path}: holds {reference.store.width} bits, and the corpus has fingerprints of {job.projection.width.bits}"
         raise InputError(message, expected=reference.store.width, got=job.projection.width.bits)
     theirs = reference.store.fingerprinter
+    within = Path(path).resolve()
+    for one in outputs:
+        if one.resolve().is_relative_to(within):
+            raise InputError(f"{printable(one)}: is in the store {printable(path)}: name a place outside", path=one)
     if made is not None and theirs != made:
         how = "does not know how its fingerprints were made" if theirs is None else f"has fingerprints of {theirs['name']}"
         message = f"{path}: {how}, made in another way than is asked for: leave method, width and others out"
@@ -138,13 +138,16 @@ def check_reference(reference: Reference, corpus: RowSource, job: DedupJob) -> N
 
 def find_duplicates(
     corpus: RowSource, job: DedupJob, resources: Resources, checkpoint: Checkpoint | None = None,
-    reference: Reference | None = None,
+    reference: Reference | None = None, resumed: bool = False,
 ) -> tuple[ComparedRows, Deduplication]:  # fmt: skip
-    """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates."""
+    """Return the duplicates of a corpus, with a flag for each row; a checkpoint has the fingerprints, and links of duplicates.
+
+    ``resumed``: the output is there, and what was near the reference before it was written is taken from the checkpoint.
+    """
     documents = compared_rows(
         corpus, job.projection, job.fingerprinter, resources, job.unknown == "refuse", checkpoint, job.bands
     )
-    near = None if reference is None else _near(reference, corpus, documents, job, resources, checkpoint)
+    near = None if reference is None else _near(reference, corpus, documents, job, resources, checkpoint, resumed)
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
     rows = np.flatnonzero(documents.known)
     flags = np.full(len(documents.known), job.unknown == "keep")
@@ -218,10 +221,10 @@ def _connected(
 
 def _near(
     reference: Reference, corpus: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources,
-    checkpoint: Checkpoint | None,
+    checkpoint: Checkpoint | None, resumed: bool,
 ) -> NearReference:  # fmt: skip
-    """Return the documents that are near a reference, as it was when a job began that is resumed."""
-    if checkpoint is not None and checkpoint.has(PART):
+    """Return the documents that are near a reference; of a job that is resumed, as it was before the output was written."""
+    if checkpoint is not None and resumed and checkpoint.has(PART):
         return NearReference.saved(checkpoint)
     width, similar, side = job.projection.width, None, None
     if reference.corpus is not None:
@@ -237,7 +240,7 @@ def _near(
     else:
         near = near_reference(side, documents.fingerprints, job.grouping.radius, width, resources, similar)
     if checkpoint is not None:
-        near.save(checkpoint)
+        near.save(checkpoint, of_store=reference.store is not None)
     return near
 
 

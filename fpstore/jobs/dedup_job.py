@@ -53,7 +53,8 @@ class DedupJob(NamedTuple):
 
         The radius leaves enough of the recall to the bands, unless it is fixed.
         """
-        if self.jaccard is None or self.search == "exact" or (self.search == "auto" and not self._has_many(corpus)):
+        auto = self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter) and self._has_many(corpus)
+        if self.jaccard is None or not (auto or self.search == "bands"):
             return self
         bands, minhash = planned_bands(self.jaccard, BANDS_RECALL), minhash_in(self.fingerprinter)
         assert minhash is not None
@@ -75,6 +76,13 @@ class DedupJob(NamedTuple):
         with closing(corpus.batches(self.projection)) as batches:  # type: ignore[type-var]  # they are generators
             first = next(batches, None)
         return first is not None and len(first.flags) * corpus.bytes_total > EXACT_ROWS * max(corpus.bytes_done, 1)
+
+    @property
+    def stored_radius(self) -> int:
+        """The radius of a store that is made of the rows: without what bands add."""
+        minhash = minhash_in(self.fingerprinter)
+        asked = minhash is not None and self.jaccard is not None and not self.fixed_radius
+        return minhash.radius(self.jaccard) if asked else self.grouping.radius  # type: ignore[union-attr, arg-type]
 
     @property
     def recall(self) -> float | None:
@@ -205,12 +213,14 @@ def _like_the_store(
     store: Any, likeness: Likeness, text: Any, fingerprinter: Fingerprinter[Any] | None
 ) -> tuple[Likeness, Fingerprinter[Any] | None]:
     """Return what is not asked for as the store of a reference has it: radius, width, and the fingerprinter of texts."""
-    if likeness.radius is None and likeness.threshold is None:
+    described = store.fingerprinter
+    own = None if described is None else from_description(described)
+    if likeness.radius is None and likeness.threshold is None and (own is None or own.usual_radius != store.radius):
         likeness = likeness._replace(radius=store.radius)
     if text in (None, False):
         return likeness._replace(width=store.width if likeness.width is None else likeness.width), fingerprinter
-    if (likeness.method, likeness.width, fingerprinter) == (None, None, None) and store.fingerprinter is not None:
-        fingerprinter = from_description(store.fingerprinter)
+    if (likeness.method, likeness.width, fingerprinter) == (None, None, None):
+        fingerprinter = own
     return likeness, fingerprinter
 
 

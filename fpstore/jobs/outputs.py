@@ -163,6 +163,11 @@ class Outputs:
         for one, path in zip(listings, self._paths, strict=True):
             one.open_writer(str(path)).abort()
 
+    @property
+    def paths(self) -> list[Path]:
+        """All that is written."""
+        return [*([] if self.target is None else [self.target]), *self._paths]
+
     def open_lists(self, stack: ExitStack) -> None:
         """Open the lists; if the stack ends with an error, nothing is left of what has not appeared."""
         opened = zip(self._listings, self._paths, strict=True)

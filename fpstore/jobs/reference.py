@@ -16,7 +16,8 @@ from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
 from fpstore.base.width import Width, words_of
 from fpstore.building.builder import Options, build_store
-from fpstore.change.decisions import kind_with
+from fpstore.change.decisions import is_fresh, kind_with
+from fpstore.errors import StoreExistsError
 from fpstore.io.source import RowSource
 from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, id_columns, ids_in
 from fpstore.jobs.compared import ComparedRows
@@ -42,22 +43,42 @@ class Reference(NamedTuple):
     def identity(self) -> JobIdentity:
         """Return the facts that a job with this reference depends on; what a store holds is kept when the job begins."""
         files = [] if self.corpus is None else self.corpus.states()
-        return {"reference": self.path, "adds": self.adds, **{f"reference file {n}": state for n, state in enumerate(files, 1)}}
+        path = str(Path(self.path).absolute()) if self.corpus is None else self.path
+        return {"reference": path, "adds": self.adds, **{f"reference file {n}": state for n, state in enumerate(files, 1)}}
 
-    def check_ids(self, ids: Words | list[str]) -> None:
-        """Raise InputError if the store has ids of another type than some that would be added."""
-        if self.adds and self.store is not None:
-            kind_with(self.store._snapshot(), Path(self.path), ids)
+    def ids_to_add(self, ids: Words | list[str], typed: bool) -> Words | list[str]:
+        """Return ids as the store takes them; InputError if it has others. Digits of delimited text may become strings."""
+        if self.store is None:
+            return ids
+        snapshot = self.store._snapshot()
+        if not typed and isinstance(ids, np.ndarray) and not is_fresh(snapshot) and snapshot.totals.id_kind == "string":
+            ids = list(map(str, ids.tolist()))
+        kind_with(snapshot, Path(self.path), ids)
+        return ids
 
     def add(self, rows: Words, ids: Words | list[str], width: Width, radius: int, made: dict[str, Any] | None) -> None:
         """Insert fingerprints with their ids into the store, in one change. What a killed run has inserted changes nothing."""
         if not len(rows):
             return
-        if self.store is None:
-            options = Options(radius=radius, width=width.bits, fingerprinter=made)
-            build_store(Path(self.path), width.outside(rows), ids, options, overwrite=False)
-        else:
+        if self.store is not None:
             self.store.insert(width.outside(rows), ids)
+            return
+        options = Options(radius=radius, width=width.bits, fingerprinter=made)
+        try:
+            build_store(Path(self.path), width.outside(rows), ids, options, overwrite=False)
+        except StoreExistsError:
+            raise self._appeared() from None
+
+    def check_began(self, rows: Words, width: Width, near: NearReference) -> None:
+        """Raise StoreExistsError if a job that is resumed began without a store, and has not made the one that is there."""
+        if not near.of_store and self.store is not None and len(rows) and width.numbers(rows[:1])[0] not in self.store:
+            raise self._appeared()
+
+    def _appeared(self) -> StoreExistsError:
+        advice = "remove the output, and the folder .resume beside it, and run again"
+        return StoreExistsError(
+            f"{self.path}: appeared while this job ran, and its rows were not compared: {advice}", path=self.path
+        )
 
 
 class NearReference(NamedTuple):
@@ -66,12 +87,18 @@ class NearReference(NamedTuple):
     places: npt.NDArray[np.intp]
     ids: Words | list[str]
     distances: npt.NDArray[np.uint16]
+    of_store: bool = True  # that was there
 
-    def save(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint, of_store: bool) -> None:
         """Make a part of a checkpoint."""
         ids = StringColumn.of(self.ids) if isinstance(self.ids, list) else self.ids
         part = checkpoint.write(PART)
-        part.append({"places": self.places.astype(np.uint64), "distances": self.distances, **id_columns(ids)})
+        columns: dict[str, Any] = {
+            "places": self.places.astype(np.uint64),
+            "distances": self.distances,
+            "store": np.array([of_store]),
+        }
+        part.append({**columns, **id_columns(ids)})
         part.finish()
 
     @classmethod
@@ -81,7 +108,7 @@ class NearReference(NamedTuple):
         found = ids_in(columns)
         assert found is not None
         ids = list(found.texts()) if isinstance(found, StringColumn) else found
-        return cls(columns["places"].astype(np.intp), ids, columns["distances"])
+        return cls(columns["places"].astype(np.intp), ids, columns["distances"], bool(columns["store"][0]))
 
 
 def side_of(documents: ComparedRows, width: Width) -> GivenRows:

@@ -155,6 +155,8 @@ def test_many_rows_are_searched_by_bands_and_a_note_tells_the_law(tmp_path, monk
         "fpstore: texts are compared if they share one of 29 bands of 5 minima: 98.2% of the pairs of similarity 0.7 are found\n"
     )
     assert (tmp_path / "exact.jsonl").read_bytes() == (tmp_path / "bands.jsonl").read_bytes()
+    assert told("exact.jsonl", "--radius", "30")[0]["search"] == "exact"  # as the radius is asked for
+    assert told("narrow.jsonl", "--width", "32")[0]["search"] == "exact"
     found, notes = told("fixed.jsonl", "--radius", "30", "--search", "bands")
     assert (found["radius"], found["removed"]) == (30, 40)
     assert told("titles.jsonl", "--text-field", "title", "--search", "bands")[0]["removed"] == 40

@@ -15,6 +15,7 @@ import fpstore
 from fpstore import InputError, MinHash
 from fpstore.cli import main
 from fpstore.errors import StoreLockedError
+from fpstore.jobs import reference as reference_module
 
 WORDS = [f"w{i}" for i in range(4000)]
 
@@ -174,6 +175,69 @@ def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypat
     shutil.rmtree("all.fps")
 
 
+ADDING = ("--text-field", "text", "--id-field", "id", "--against", "all.fps", "--add", "--quiet")
+
+
+def test_batches_between_a_kill_and_the_end_of_a_job_are_compared(tmp_path, monkeypatch):
+    """Another batch, with a copy of a row, is added after a kill: what is not written yet is compared with it."""
+    monkeypatch.chdir(tmp_path)
+    texts, model = batch(0)[:12], 1
+    write_texts(Path("first.jsonl"), [" ".join(sentence(np.random.default_rng(5)))], "first")
+    write_texts(Path("a.jsonl"), texts, "a")
+    write_texts(Path("b.jsonl"), [texts[0], " ".join(sentence(np.random.default_rng(6)))], "b")
+    fine("dedup", "first.jsonl", "f.jsonl", *ADDING)
+    work = lambda: main(["dedup", "a.jsonl", "oa.jsonl", *ADDING], standalone_mode=False)  # noqa: E731
+    call = 1
+    while Path("a.jsonl.resume").exists() or calls_in_a_child(work, call, [(Path, "replace")]) is None:
+        call += 1
+        with fpstore.open("all.fps") as store:
+            if len(store) == 1 and not Path("ob.jsonl").exists() and call == 3:
+                fine("dedup", "b.jsonl", "ob.jsonl", *ADDING)
+    model += 2 + 11
+    assert len(Path("oa.jsonl").read_text().splitlines()) == 11
+    with fpstore.open("all.fps") as store:
+        assert len(store) == model
+
+
+def test_a_store_that_appears_while_a_job_runs_is_not_added_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_texts(Path("a.jsonl"), batch(0)[:12], "a")
+    others, built = MinHash().fingerprints(batch(0)[:6]), reference_module.build_store
+
+    def late(*given, **named):
+        fpstore.build("all.fps", others, [f"b{n}" for n in range(6)], fingerprinter=MinHash()).close()
+        built(*given, **named)
+
+    monkeypatch.setattr(reference_module, "build_store", late)
+    for _ in range(2):  # the same command again
+        assert "all.fps: appeared while this job ran" in failure("dedup", "a.jsonl", "oa.jsonl", *ADDING)
+    with fpstore.open("all.fps") as store:
+        assert len(store) == 6
+
+
+def test_ids_of_delimited_text_are_as_the_store_has_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for n, rows in enumerate(("x5a,aa bb cc dd\n", "5,ee ff gg hh\n6,ii jj kk ll\n")):
+        Path(f"{n}.csv").write_text(f"id,text\n{rows}")
+        fine("dedup", f"{n}.csv", f"o{n}.csv", *ADDING)
+    with fpstore.open("all.fps") as store:
+        assert sorted(i for _, _, ids in store.items() for i in ids) == ["5", "6", "x5a"]
+
+
+def test_jobs_with_bands_that_make_a_store_are_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_texts(Path("a.jsonl"), batch(0), "a")
+    for width in (64, 256):
+        asked = ["dedup", "a.jsonl", f"{width}.jsonl", *ADDING[:-3], f"{width}.fps", "--add", "--quiet"]
+        asked += ["--search", "bands", "--width", width]
+        asked = [*map(str, asked)]
+        for call in range(1, 30):
+            if calls_in_a_child(lambda asked=asked: main(asked, standalone_mode=False), call, [(Path, "replace")]):
+                break
+        with fpstore.open(f"{width}.fps") as store:
+            assert (len(store), store.radius) == (12, MinHash(width=width).radius(0.7))
+
+
 def test_a_run_that_is_complete_does_not_run_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(Path("b.jsonl"), batch(0), "a")
@@ -237,13 +301,16 @@ def test_what_is_refused(tmp_path, monkeypatch):
         ({"add": True, "against": "ints.fps", "id": None}, "name their column with id="),
         ({"add": True, "against": "c2.jsonl"}, "is no store"),
         ({"add": True, "against": "ints.fps"}, "its ids are integers"),
-        ({"against": "nothing.fps"}, "nothing.fps"),
+        ({"against": "nothing.fps"}, "nothing.fps: no such store, file or folder"),
     ):
         shutil.copy("c.jsonl", "c2.jsonl")
         with pytest.raises((InputError, fpstore.StorageError), match=message):
             fpstore.dedup("c.jsonl", "o.jsonl", **of_texts | how)
         assert not Path("o.jsonl").exists()
     assert not Path("nothing.fps").exists()
+    assert "ints.fps: name a place outside" in failure(
+        "dedup", "c.jsonl", "ints.fps/o.jsonl", "--text-field", "text", "--against", "ints.fps"
+    )
     with pytest.raises(InputError, match=r"c2.jsonl is an input: name another output"):  # it was replaced
         fpstore.dedup("c.jsonl", "c2.jsonl", against="c2.jsonl", overwrite=True, **of_texts)
     assert Path("c2.jsonl").read_bytes() == Path("c.jsonl").read_bytes()

@@ -123,6 +123,17 @@ def test_names_in_the_new_folder(tmp_path):
     assert list(found_in(tmp_path / "empty")) == list(found_in(tmp_path / "slash")) == ["z.jsonl"]
 
 
+def test_links_to_files_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("blobs").mkdir()
+    Path("shards").mkdir()
+    for n in range(2):
+        Path(f"blobs/{n}").write_text(f'{{"text": "a b c {n}"}}\n')
+        Path(f"shards/{n}.jsonl").symlink_to(f"../blobs/{n}")
+    assert len(fpstore.dedup("shards", "clean", text="text").kept) == 2
+    assert sorted(path.name for path in Path("clean").iterdir()) == ["0.jsonl", "1.jsonl"]
+
+
 def test_what_is_refused(tmp_path):
     corpus_in(tmp_path / "crawl", "csv", 2)
     (tmp_path / "full").mkdir()

@@ -100,7 +100,7 @@ def deduplicate(
         places = np.flatnonzero(found.kept[documents.known])
         ids = reference.ids_to_add(names_of(documents.ids, places.astype(np.uint64)), corpus.typed)
         if resumed and checkpoint is not None:
-            reference.check_began(documents.fingerprints[places], job.projection.width, NearReference.saved(checkpoint))
+            reference.check_began(documents.fingerprints[places], NearReference.saved(checkpoint))
         outputs.write(found, found.kept, resources, checkpoint)
         made = None if job.fingerprinter is None else job.fingerprinter.describe()
         reference.add(documents.fingerprints[places], ids, job.projection.width, job.stored_radius, made)

@@ -69,10 +69,12 @@ class Reference(NamedTuple):
         except StoreExistsError:
             raise self._appeared() from None
 
-    def check_began(self, rows: Words, width: Width, near: NearReference) -> None:
+    def check_began(self, rows: Words, near: NearReference) -> None:
         """Raise StoreExistsError if a job that is resumed began without a store, and has not made the one that is there."""
-        if not near.of_store and self.store is not None and len(rows) and width.numbers(rows[:1])[0] not in self.store:
-            raise self._appeared()
+        if not near.of_store and self.store is not None and len(rows):
+            lims, _ = self.store._snapshot().id_numbers(rows)
+            if not np.diff(lims).all():
+                raise self._appeared()
 
     def _appeared(self) -> StoreExistsError:
         advice = "remove the output, and the folder .resume beside it, and run again"

@@ -381,6 +381,11 @@ def _copy_edited(document: Document, number: int, edit: Edit, place: Path) -> No
     place.parent.mkdir(parents=True, exist_ok=True)
     if not edit.touches(slice(number, number + 1))[0]:
         shutil.copyfile(document.path, place)
+    elif document.replaced:
+        advice = "name its encoding (encoding=, --encoding), or leave it out"
+        raise InputError(
+            f"{printable(document.path)}: has bytes that are not UTF-8, and would be changed: {advice}", path=document.path
+        )
     elif (text := edit.edited(number, document.text)) is not None:
         place.with_name(inner_name(place)).write_bytes(text.encode("utf-8"))
 

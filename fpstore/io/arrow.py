@@ -127,6 +127,9 @@ def check_json_type(name: str, found: Any) -> None:
 
     kind, plain = plain_type(found), (is_text, types.is_integer, types.is_floating, types.is_boolean, types.is_null)
     if types.is_struct(kind):
+        names = [field.name for field in kind]
+        if len(set(names)) < len(names):
+            raise InputError(f"column {name!r}: two of its fields have one name: a JSON object cannot repeat a name")
         for field in kind:
             check_json_type(f"{name}.{field.name}", field.type)
     elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):

@@ -28,6 +28,7 @@ TARGETS = {
     ".tsv": (".tsv", ".jsonl", ".parquet"),
 }
 _NAMES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "list", dict: "object"}
+MOST_NESTED = 40  # lists and objects in each other; pyarrow reads 100 levels, of which a list takes two
 _EXACT = 1 << 53  # the largest integers that all are doubles
 _encoded = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -106,7 +107,8 @@ def _rows_of_batches(corpus: ParquetRows | TableRows, flags: RowFlags) -> Iterat
 class _Values:
     """What is known of the values of a field: one kind, or integers and other numbers, and null."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 0) -> None:
+        self._depth = depth
         self.kind: type | None = None
         self.least = self.most = 0
         self.inner: dict[str, _Values] = {}  # of the fields of objects; "" has the items of lists
@@ -135,7 +137,11 @@ class _Values:
     def _add_all(self, name: str, values: list[Any]) -> None:
         inner = self.inner.get(name)
         if inner is None:
-            inner = self.inner[name] = _Values()
+            if not _is_json(name):
+                raise InputError("the name of a field has a lone surrogate: Parquet holds UTF-8")
+            if self._depth == MOST_NESTED:
+                raise InputError(f"nested more than {MOST_NESTED} deep: readers of Parquet refuse it")
+            inner = self.inner[name] = _Values(self._depth + 1)
         try:
             for value in values:
                 inner.add(value)

@@ -31,7 +31,7 @@ from fpstore.jobs.dedup_job import PATHS_ID, PATHS_TEXT
 from fpstore.jobs.outputs import Listing, Outputs
 
 USUAL_MORE_THAN = 10  # documents: versions of a text, and quotations, are fewer
-_CUTS = {"paragraph": r"\n\s*\n", "line": r"\n"}
+_CUTS = {"paragraph": r"\r?\n\s*\n", "line": r"\r?\n"}
 _SPACES = b" \t\n\r\x0b\x0c"
 _NO_BREAK = b"\xc2\xa0"
 _EMPTY = xxhash.xxh3_64_intdigest(b"")

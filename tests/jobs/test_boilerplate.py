@@ -49,7 +49,7 @@ def drawn(rng, unit, number):
 
 def cut(text, unit):
     """Return pieces and what separates them, one after the other."""
-    return re.split(r"(\n[ \t\r\n]*\n|\n\n)" if unit == "paragraph" else "(\n)", text)
+    return re.split(r"(\r?\n[ \t\r\n]*\n)" if unit == "paragraph" else "(\r?\n)", text)
 
 
 def normal(piece):
@@ -357,3 +357,14 @@ def test_command_line(folder: Path) -> None:
     ):
         assert message in failure("dedup", "s.jsonl", "d.jsonl", "--text-field", "text", *words, code=2)
     assert "name one column of texts" in failure("dedup", "s.jsonl", "d.jsonl", "--unit", "line", code=2)
+
+
+def test_text_files_with_bytes_of_no_encoding_are_refused(tmp_path):
+    (tmp_path / "t").mkdir()
+    for n in range(20):
+        (tmp_path / "t" / f"{n}.txt").write_bytes(b"Caf\xe9 %d\r\n\r\nAll rights" % n)
+    with pytest.raises(InputError, match="has bytes that are not UTF-8, and would be changed"):
+        fpstore.remove_boilerplate(tmp_path / "t", tmp_path / "o", text=True)
+    assert not (tmp_path / "o").exists()
+    fpstore.remove_boilerplate(tmp_path / "t", tmp_path / "o", text=True, encoding="latin-1")
+    assert (tmp_path / "o" / "3.txt").read_bytes().decode() == "Caf\u00e9 3"

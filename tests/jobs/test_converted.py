@@ -201,3 +201,21 @@ def test_a_file_that_changes_while_it_is_copied(tmp_path, source, target):
     with pytest.raises(InputError, match="changed while it was read"):
         fpstore.dedup(path, tmp_path / target, fingerprint="h", radius=0, progress=changes)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_no_reader_or_writer_takes_is_refused(tmp_path):
+    for value, message in (
+        ({"a\ud800": 1}, "the name of a field has a lone surrogate"),
+        ({"x": {"b\udfff": 1}}, "the name of a field has a lone surrogate"),
+        ({"x": json.loads("[" * 50 + "1" + "]" * 50)}, "nested more than 40 deep"),
+    ):
+        (tmp_path / "c.jsonl").write_text(json.dumps({"text": "a b c", **value}) + "\n")
+        with pytest.raises(InputError, match=message):
+            fpstore.dedup(tmp_path / "c.jsonl", tmp_path / "o.parquet", text="text")
+        assert not (tmp_path / "o.parquet").exists()
+    (tmp_path / "c.jsonl").write_text('{"text": "a b c", "x": ' + "[" * 39 + "1" + "]" * 39 + "}\n")
+    fpstore.dedup(tmp_path / "c.jsonl", tmp_path / "o.parquet", text="text")
+    assert len(fpstore.dedup(tmp_path / "o.parquet", text="text").kept) == 1
+    twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(InputError, match="two of its fields have one name"):
+        fpstore.dedup(pa.table({"text": ["a b c"], "x": twice}), tmp_path / "t.jsonl", text="text")

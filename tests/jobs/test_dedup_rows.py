@@ -13,13 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
-from commandline import fine, run
+from commandline import failure, fine, run
 
 import fpstore
 from fpstore.errors import InputError, StorageError, StoreExistsError
-from fpstore.hashing.corpora import open_corpus
 from fpstore.hashing.documents import Walk
-from fpstore.jobs.outputs import check_output
 
 HASHES = [0, 1, 0xFFFF_0000, 0xFFFF_0001]
 NAN = [5.0, math.nan, 1.0, 2.0]
@@ -198,8 +196,9 @@ def test_clusters_do_not_replace_a_text(tmp_path):
     (tmp_path / "notes").mkdir()
     listing = tmp_path / "notes" / "list.tsv"
     listing.write_text("some words")
-    with pytest.raises(InputError, match="is an input: name another output"):
-        check_output(listing, open_corpus(tmp_path / "notes", texts=True), overwrite=True, of_rows=False)
+    message = failure("dedup", tmp_path / "notes", tmp_path / "clean", "--text", "--clusters", listing, "--force")
+    assert "list.tsv is an input: name another output" in message
+    assert listing.read_text() == "some words"
 
 
 def test_outputs_that_are_refused(tmp_path):

@@ -252,9 +252,9 @@ def dedup(
         What becomes of a row that is not compared, because its text is null or has no words, or its fingerprint or id is null.
     verify : bool
         Read the texts of groups again, and remove a row only if its Jaccard similarity to the row that is kept is at least the
-        threshold. A row goes to the nearest kept one that reaches it, so groups have no chains. Similarities are counted exactly,
-        on the sets of features: weights do not count, and features are compared by 32 bits of their hashes. The sets lie in a
-        temporary file.
+        threshold. A row goes to the nearest kept one that reaches it, of the 256 nearest, so groups have no chains. Similarities
+        are counted exactly, on the sets of features: weights do not count, and features are compared by 32 bits of their hashes.
+        The sets lie in a temporary file.
     search : {"auto", "exact", "bands"}
         "exact" compares all fingerprints: every pair within the radius is found. "bands", with MinHash, compares only texts that
         share a band: the minima of some successive hash functions. It takes far less time for many rows. The bands and the radius

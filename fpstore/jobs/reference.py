@@ -24,9 +24,9 @@ from fpstore.jobs.compared import ComparedRows
 from fpstore.jobs.given import GivenRows
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import Side, pairs_with
+from fpstore.jobs.verified import MOST_COMPARED
 from fpstore.query.names import HeldIds, names_of
 
-MOST_COMPARED = 64  # fingerprints of the reference whose texts are compared with a document: the nearest
 MOST_HELD = 1 << 22  # pairs, before all but the nearest are dropped
 PART = "reference"  # of a checkpoint
 Similar = Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], Flags]  # of documents, and of documents of the reference

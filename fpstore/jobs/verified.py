@@ -23,6 +23,7 @@ from fpstore.jobs.grouping import Members, members_of, represented
 
 WAITING_BATCHES = 4  # for each thread
 SECOND = 1 << 62
+MOST_COMPARED = 256  # kept documents with one: the nearest
 COMPARED_AT_ONCE = 16  # kept documents with one: the nearest are mostly alike
 Alike = Callable[[Words, Words], Flags]
 
@@ -70,7 +71,8 @@ def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: Words, radiu
     """Return groups in which every document is alike to the first one, and within the radius of it.
 
     In each connected group, in the order of ranks, a document goes to the nearest one that is kept, within the radius, and
-    alike. If there is none, the document is kept. So none is kept beside an earlier one that is alike and within the radius.
+    alike. If there is none among the nearest MOST_COMPARED, the document is kept: so the work grows with the documents, not with
+    their square, where many are near and few are alike.
     ``fingerprints`` has those of the documents in ``every``; ``alike`` takes some documents, and others to compare each with.
     """
     chosen = np.arange(len(every.documents))
@@ -79,7 +81,7 @@ def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: Words, radiu
         kept, kept_rows = np.empty(end - start, np.intp), np.empty_like(rows)
         count = 0
         for place in stable_order(ranks[start:end]).tolist():
-            near = _nearest(kept_rows[:count], rows[place], radius)
+            near = _nearest(kept_rows[:count], rows[place], radius)[:MOST_COMPARED]
             for some in range(0, len(near), COMPARED_AT_ONCE):
                 others = kept[near[some : some + COMPARED_AT_ONCE]]
                 found = np.flatnonzero(alike(np.full(len(others), every.documents[start + place]), every.documents[others]))

@@ -12,6 +12,8 @@ from commandline import failure, fine, run
 import fpstore
 from fpstore import InputError, MinHash, SimHash
 from fpstore.hashing import Fields, LongestSentences, MainText
+from fpstore.jobs.grouping import Members
+from fpstore.jobs.verified import verified
 
 # Some lines depend on the neighbours of a character, so that Python makes their normal forms.
 MARKED = ["e\u0301a", "\u1100\u1161", "\u03a3x", "\u0e01\u0e38\u0e48"]
@@ -232,3 +234,12 @@ def test_what_fails_beside_one_text_is_compared_again():
     table = pa.table({"t": texts, "score": [9, 1, 3, 2, 0]})
     found = fpstore.dedup(table, text="t", radius=60, verify=True, threshold=0.9, score="score", keep="highest")
     assert list(found.clusters) == [[2, 1, 3, 4]]
+
+
+@pytest.mark.parametrize(("most", "groups"), [(1, []), (2, [[1, 2]])])
+def test_the_nearest_are_compared_up_to_a_bound(monkeypatch, most, groups):
+    monkeypatch.setattr("fpstore.jobs.verified.MOST_COMPARED", most)
+    every = Members(np.array([0, 3]), np.arange(3, dtype=np.uint64))  # the last is near both, and alike to the farther one
+    rows = np.array([0b0001, 0b0110, 0b0000], np.uint64)
+    found = verified(every, np.arange(3), rows, 3, lambda a, b: (a == 2) & (b == 1))
+    assert [found.documents[start:end].tolist() for start, end in zip(found.lims[:-1], found.lims[1:], strict=True)] == groups

@@ -259,7 +259,7 @@ def dedup(
         "exact" compares all fingerprints: every pair within the radius is found. "bands", with MinHash, compares only texts that
         share a band: the minima of some successive hash functions. It takes far less time for many rows. The bands and the radius
         are such that 98% of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with MinHash of more
-        than 1,048,576 rows, otherwise "exact".
+        than 1,048,576 rows, unless a `radius` is given, and otherwise "exact".
     against : Store, path, iterable of paths, or table, optional
         A reference: rows that are near one of its documents are removed, and its documents stay as they are. A store, open or by
         its path; or files or a table with the same columns as the corpus. `verify` needs a reference with texts: files or a

@@ -268,7 +268,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     ),
     option(
         "--search", "exact: compare all rows. bands: compare only texts that share some minima of MinHash, which is faster for "
-        "many rows. auto: bands for more than 1,048,576 rows.", SEARCHES, "auto",
+        "many rows. auto: bands for more than 1,048,576 rows, unless you give --radius.", SEARCHES, "auto",
     ),
     option(
         "--against REFERENCE", "Also remove rows that are near a document of REFERENCE, a store or a file with the same columns, "

@@ -223,8 +223,11 @@ def _near(
     reference: Reference, corpus: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources,
     checkpoint: Checkpoint | None, resumed: bool,
 ) -> NearReference:  # fmt: skip
-    """Return the documents that are near a reference; of a job that is resumed, as it was before the output was written."""
-    if checkpoint is not None and resumed and checkpoint.has(PART):
+    """Return the documents that are near a reference; of a job that is resumed, as it was before the output was written.
+
+    Files are as they were when the job began.
+    """
+    if checkpoint is not None and (resumed or reference.corpus is not None) and checkpoint.has(PART):
         return NearReference.saved(checkpoint)
     width, similar, side = job.projection.width, None, None
     if reference.corpus is not None:

@@ -53,11 +53,11 @@ class DedupJob(NamedTuple):
 
         The radius leaves enough of the recall to the bands, unless it is fixed.
         """
+        minhash = minhash_in(self.fingerprinter)
         auto = self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter) and self._has_many(corpus)
-        if self.jaccard is None or not (auto or self.search == "bands"):
+        if minhash is None or self.jaccard is None or not (auto or self.search == "bands"):
             return self
-        bands, minhash = planned_bands(self.jaccard, BANDS_RECALL), minhash_in(self.fingerprinter)
-        assert minhash is not None
+        bands = planned_bands(self.jaccard, BANDS_RECALL)
         if bands is None:
             if self.search == "auto":
                 return self
@@ -81,8 +81,9 @@ class DedupJob(NamedTuple):
     def stored_radius(self) -> int:
         """The radius of a store that is made of the rows: without what bands add."""
         minhash = minhash_in(self.fingerprinter)
-        asked = minhash is not None and self.jaccard is not None and not self.fixed_radius
-        return minhash.radius(self.jaccard) if asked else self.grouping.radius  # type: ignore[union-attr, arg-type]
+        if minhash is None or self.jaccard is None or self.fixed_radius:
+            return self.grouping.radius
+        return minhash.radius(self.jaccard)
 
     @property
     def recall(self) -> float | None:
@@ -213,11 +214,11 @@ def _like_the_store(
     store: Any, likeness: Likeness, text: Any, fingerprinter: Fingerprinter[Any] | None
 ) -> tuple[Likeness, Fingerprinter[Any] | None]:
     """Return what is not asked for as the store of a reference has it: radius, width, and the fingerprinter of texts."""
-    described = store.fingerprinter
-    own = None if described is None else from_description(described)
+    of_texts = text not in (None, False)
+    own = from_description(store.fingerprinter) if of_texts and store.fingerprinter is not None else None
     if likeness.radius is None and likeness.threshold is None and (own is None or own.usual_radius != store.radius):
         likeness = likeness._replace(radius=store.radius)
-    if text in (None, False):
+    if not of_texts:
         return likeness._replace(width=store.width if likeness.width is None else likeness.width), fingerprinter
     if (likeness.method, likeness.width, fingerprinter) == (None, None, None):
         fingerprinter = own

@@ -281,6 +281,18 @@ def test_stores_decide_how_texts_are_hashed(tmp_path):
         assert int(found.removed.distances.max()) <= 7
 
 
+def test_fingerprints_are_near_within_the_radius_of_the_store(tmp_path):
+    """Also where the store knows how its texts are hashed."""
+    minhash, texts = MinHash(), batch(0)
+    rows = minhash.fingerprints(texts)
+    fpstore.build(tmp_path / "s.fps", rows[:12], fingerprinter=minhash).close()
+    table = pa.table({"h": pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(rows), [None, pa.py_buffer(rows.tobytes())])})
+    found = fpstore.dedup(table, fingerprint="h", against=tmp_path / "s.fps")
+    away = np.bitwise_count(rows[:, None] ^ rows[None, :12]).sum(2).min(1)
+    assert found.removed.rows[found.removed.in_reference].tolist() == np.flatnonzero(away <= 50).tolist()
+    assert (away > 12).any()  # the radius of fingerprints without a store
+
+
 def test_what_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = batch(0)

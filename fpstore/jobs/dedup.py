@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +29,9 @@ from fpstore.jobs.grouping import Members, Numbers, grouped, members_of, ranks_o
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
-from fpstore.jobs.reference import PART, NearReference, Reference, Similar, near_reference, side_of
+from fpstore.jobs.reference import PART, NearReference, Reference, near_candidates, side_of
 from fpstore.jobs.removed import Removed
-from fpstore.jobs.verified import SECOND, text_sets, verified
+from fpstore.jobs.verified import MOST_COMPARED, SECOND, text_sets, verified
 from fpstore.query.names import HeldIds, Names, names_of
 
 COMPARED_AT_ONCE = 1 << 18
@@ -229,36 +228,37 @@ def _near(
     """
     if checkpoint is not None and (resumed or reference.corpus is not None) and checkpoint.has(PART):
         return NearReference.saved(checkpoint)
-    width, similar, side = job.projection.width, None, None
+    near = NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
     if reference.corpus is not None:
-        columns = replace(job.projection, score=None)
-        theirs = compared_rows(reference.corpus, columns, job.fingerprinter, resources, False, None)
-        side = side_of(theirs, width)
-        if job.least_similarity is not None:
-            similar = partial(_between, corpus, documents, reference.corpus, theirs, job, resources)
+        near = _near_corpus(reference.corpus, corpus, documents, job, resources)
     elif reference.store is not None:
         side = reference.store._snapshot()
-    if side is None:
-        near = NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
-    else:
-        near = near_reference(side, documents.fingerprints, job.grouping.radius, width, resources, similar)
+        found = near_candidates(side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, 1)
+        near = NearReference.of(found, side)
     if checkpoint is not None:
         near.save(checkpoint, of_store=reference.store is not None)
     return near
 
 
-def _between(
-    corpus: RowSource, documents: ComparedRows, other: RowSource, theirs: ComparedRows, job: DedupJob, resources: Resources,
-    some: npt.NDArray[np.intp], others: Words,
-) -> Similar:  # fmt: skip
-    """Return a function that compares the texts of some documents with those of some of a reference, by their places."""
+def _near_corpus(
+    other: RowSource, corpus: RowSource, documents: ComparedRows, job: DedupJob, resources: Resources
+) -> NearReference:
+    """Return the documents that are near those of another corpus, and alike if texts are compared."""
+    theirs = compared_rows(other, replace(job.projection, score=None), job.fingerprinter, resources, False, None)
+    side, exact = side_of(theirs, job.projection.width), job.least_similarity is not None
+    most = MOST_COMPARED if exact else 1
+    found = near_candidates(side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most)
+    if not exact:
+        return NearReference.of(found, side)
     rows, other_rows = np.flatnonzero(documents.known), np.flatnonzero(theirs.known)
-    read = [(corpus, rows[some]), (other, other_rows[others.view(np.intp)])]
-    similar = _similarities(read, job, resources)
-    return lambda a, b: similar(rows[a], other_rows[b] + SECOND)
+    compared = other_rows[np.unique(found.numbers).view(np.intp)]
+    similar = _similarities([(corpus, rows[found.documents()]), (other, compared)], job, resources)
+    return NearReference.of(found, side, lambda a, b: similar(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND))
 
 
-def _similarities(corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources) -> Similar:
+def _similarities(
+    corpora: Sequence[tuple[RowSource, npt.NDArray[np.intp]]], job: DedupJob, resources: Resources
+) -> Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], Flags]:
     """Return a function that compares rows of corpora exactly, whose texts are read again."""
     assert job.fingerprinter is not None
     assert job.least_similarity is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Flags, Words
+from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs, distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.strings import StringColumn
@@ -24,12 +24,11 @@ from fpstore.jobs.compared import ComparedRows
 from fpstore.jobs.given import GivenRows
 from fpstore.jobs.joining import PairColumns
 from fpstore.jobs.pairs import Side, pairs_with
-from fpstore.jobs.verified import MOST_COMPARED
+from fpstore.jobs.verified import Alike
 from fpstore.query.names import HeldIds, names_of
 
 MOST_HELD = 1 << 22  # pairs, before all but the nearest are dropped
 PART = "reference"  # of a checkpoint
-Similar = Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], Flags]  # of documents, and of documents of the reference
 
 
 class Reference(NamedTuple):
@@ -41,7 +40,7 @@ class Reference(NamedTuple):
     adds: bool = False
 
     def identity(self) -> JobIdentity:
-        """Return the facts that a job with this reference depends on; what a store holds is kept when the job begins."""
+        """Return the facts that a job with this reference depends on. What a store holds may change until rows are written."""
         files = [] if self.corpus is None else self.corpus.states()
         path = str(Path(self.path).absolute()) if self.corpus is None else self.path
         return {"reference": path, "adds": self.adds, **{f"reference file {n}": state for n, state in enumerate(files, 1)}}
@@ -91,6 +90,12 @@ class NearReference(NamedTuple):
     distances: npt.NDArray[np.uint16]
     of_store: bool = True  # that was there
 
+    @classmethod
+    def of(cls, found: Candidates, side: Side, alike: Alike | None = None) -> NearReference:
+        """Return the documents that have a candidate, or one that is alike, of one side of a join."""
+        places, chosen = found.chosen(alike)
+        return cls(places, names_of(side, found.numbers[chosen]), found.distances[chosen])
+
     def save(self, checkpoint: Checkpoint, of_store: bool) -> None:
         """Make a part of a checkpoint."""
         ids = StringColumn.of(self.ids) if isinstance(self.ids, list) else self.ids
@@ -119,29 +124,49 @@ def side_of(documents: ComparedRows, width: Width) -> GivenRows:
     return GivenRows(documents.fingerprints, HeldIds(rows) if documents.ids is None else documents.ids, width)
 
 
-def near_reference(
-    side: Side, fingerprints: Words, radius: int, width: Width, resources: Resources, similar: Callable[..., Similar] | None
-) -> NearReference:
-    """Return the documents, by their fingerprints, that are near one of the reference, and alike to it.
+class Candidates(NamedTuple):
+    """Documents of a reference that may be near those of a corpus, the nearest first: one of each fingerprint that is.
 
-    ``similar`` takes the documents, and those of the reference, which may be compared, and returns what compares pairs of them.
-    Without it, fingerprints decide. Of several of the reference, the nearest one counts, of these the least fingerprint.
+    Document d has those at ``lims[which[d]]:lims[which[d] + 1]``, by their numbers in the reference.
+    """
+
+    which: npt.NDArray[np.intp]
+    lims: npt.NDArray[np.intp]
+    numbers: Words
+    distances: npt.NDArray[np.uint16]
+
+    def documents(self) -> npt.NDArray[np.intp]:
+        """Return the places of the documents that have candidates, ascending."""
+        return np.flatnonzero((self.lims[1:] > self.lims[:-1])[self.which])
+
+    def chosen(self, alike: Alike | None = None) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Return the places of documents, and which candidate each has: the first, or the first that is alike, if one is."""
+        waiting = self.documents()
+        starts, stops = self.lims[self.which], self.lims[self.which + 1]
+        if alike is None:
+            return waiting, starts[waiting]
+        found = np.full(len(self.which), -1)
+        for turn in range(int((stops - starts).max(initial=0))):
+            waiting = waiting[starts[waiting] + turn < stops[waiting]]
+            candidates = starts[waiting] + turn
+            hit = alike(waiting.astype(np.uint64), self.numbers[candidates])
+            found[waiting[hit]] = candidates[hit]
+            waiting = waiting[~hit]
+        places = np.flatnonzero(found >= 0)
+        return places, found[places]
+
+
+def near_candidates(side: Side, fingerprints: Words, radius: int, width: Width, resources: Resources, most: int) -> Candidates:
+    """Return up to so many documents of a reference for each document, by their fingerprints, within the radius.
+
+    Of equally near fingerprints of the reference, the least come first.
     """
     distinct, which = distinct_places(fingerprints)
-    found = _nearest(pairs_with(side, distinct, radius, width, resources), distinct, 1 if similar is None else MOST_COMPARED)
-    if not len(found.places):
-        return NearReference(np.empty(0, np.intp), np.empty(0, np.uint64), np.empty(0, np.uint16))
+    found = _nearest(pairs_with(side, distinct, radius, width, resources), distinct, most)
     others, at = distinct_places(found.others)
     lims, numbers = side.stored_id_numbers(others)
-    firsts = np.full(len(distinct), -1)
-    begins = np.flatnonzero(differs(found.places))
-    firsts[found.places[begins]] = begins
-    places = np.flatnonzero(firsts[which] >= 0)
-    chosen, number = firsts[which[places]], numbers[lims[:-1][at[firsts[which[places]]]]]
-    if similar is not None:
-        alike = _Alike(found, at, lims, numbers, similar).of(places, which[places])
-        places, chosen, number = places[alike.found], alike.pairs[alike.found], alike.numbers[alike.found]
-    return NearReference(places, names_of(side, number), found.distances[chosen])
+    bounds = np.searchsorted(found.places, np.arange(len(distinct) + 1))
+    return Candidates(which, bounds, numbers[lims[:-1]][at], found.distances)
 
 
 class _Nearest(NamedTuple):
@@ -175,40 +200,3 @@ def _nearest(pairs: Iterator[PairColumns], distinct: Words, most: int) -> _Neare
 
 def _joined(parts: list[_Nearest]) -> _Nearest:
     return _Nearest(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-class _Verdicts(NamedTuple):
-    found: Flags
-    pairs: npt.NDArray[np.intp]
-    numbers: Words
-
-
-class _Alike:
-    """Compares documents with those of the reference that are near, the nearest first, until one is alike."""
-
-    def __init__(
-        self, found: _Nearest, at: npt.NDArray[np.intp], lims: npt.NDArray[np.int64], numbers: Words,
-        similar: Callable[..., Similar],
-    ) -> None:  # fmt: skip
-        sizes = np.diff(lims)[at]  # documents of the reference that have the fingerprint of each pair
-        self._pair = np.repeat(np.arange(len(at)), sizes)
-        ends = np.cumsum(sizes)
-        self._number = numbers[np.arange(len(self._pair)) - np.repeat(ends - sizes - lims[:-1][at], sizes)]
-        self._lims = np.searchsorted(found.places[self._pair], np.arange(int(found.places.max()) + 2))
-        self._similar = similar
-
-    def of(self, documents: npt.NDArray[np.intp], which: npt.NDArray[np.intp]) -> _Verdicts:
-        """Return for each document, which has one of the distinct fingerprints, whether one is alike, and which."""
-        alike = self._similar(documents, np.unique(self._number))
-        out = _Verdicts(np.zeros(len(documents), bool), np.zeros(len(documents), np.intp), np.zeros(len(documents), np.uint64))
-        starts, stops = self._lims[which], self._lims[which + 1]
-        waiting = np.arange(len(documents))
-        for turn in range(int((stops - starts).max(initial=0))):
-            waiting = waiting[starts[waiting] + turn < stops[waiting]]
-            candidates = starts[waiting] + turn
-            hit = alike(documents[waiting], self._number[candidates].view(np.intp))
-            some = waiting[hit]
-            out.found[some], out.pairs[some] = True, self._pair[candidates[hit]]
-            out.numbers[some] = self._number[candidates[hit]]
-            waiting = waiting[~hit]
-        return out

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from fpstore import start as start  # first: it explains why the kernel cannot be loaded
-from fpstore.api import build, decontaminate, dedup, open, remove_boilerplate, repair
+from fpstore.api import build, open, repair
+from fpstore.cleaning import decontaminate, dedup, remove_boilerplate
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec
 from fpstore.errors import (

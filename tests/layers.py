@@ -18,6 +18,7 @@ LAYERS = (
     ("calibration",),
     ("store",),
     ("api",),
+    ("cleaning",),
     ("__init__",),
     ("cli",),
     ("__main__",),

@@ -32,7 +32,7 @@ _VERBS = {  # by their purpose; the modules of the others are not imported
                      "hash": "build"},
     "Ask": dict.fromkeys(("probe", "scan", "nearest", "ids"), "questions"),
     "Change": dict.fromkeys(("insert", "delete", "merge", "absorb", "redesign", "split"), "changes"),
-    "Clean a corpus": {"dedup": "jobs", "decontaminate": "decontaminate", "pairs": "jobs", "cluster": "jobs", "join": "jobs"},
+    "Clean a corpus": {"dedup": "dedup", "decontaminate": "decontaminate", "pairs": "jobs", "cluster": "jobs", "join": "jobs"},
     "Take care": dict.fromkeys(("stats", "report", "verify", "repair", "backup", "export"), "care"),
     "Begin": {"demo": "demo", "help": "app"},
 }  # fmt: skip

@@ -11,9 +11,9 @@ import click
 from fpstore.base.arguments import printable
 from fpstore.cli import content, options
 from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
-from fpstore.cli.jobs import open_list
 from fpstore.cli.options import argument, option, output_option, whole
 from fpstore.cli.output import not_compared_rows, print_table
+from fpstore.cli.outputs import open_list
 from fpstore.cli.verb import Given, fail, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.hashing.corpora import open_benchmark, open_corpus

@@ -1,0 +1,62 @@
+"""The files that jobs write: lists beside the output, and the folder of ``--resume``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fpstore.base.arguments import printable
+from fpstore.base.width import WIDTHS
+from fpstore.cli.options import option
+from fpstore.cli.signals import going_on
+from fpstore.cli.verb import Given, fail, usage_errors
+from fpstore.io import Writer, open_writer
+from fpstore.jobs.checkpoint import Checkpoint, JobIdentity
+
+SUFFIX = ".resume"
+RESUME = option(
+    "--resume",
+    "Keep what is done in the folder OUTPUT.resume until the job is done, and begin with what is there: if the job ends early, "
+    "the same command goes on.",
+)
+
+
+def resume_folder(given: Given) -> Path | None:
+    """Return the folder that keeps the work, if --resume wants it; otherwise print a note about a folder that is there."""
+    resume = given.resume or getattr(given, "add", False)
+    if given.output == "-":
+        if resume:
+            fail("--resume needs an output file: name one with --output")
+        return None
+    folder = Path(f"{given.output.rstrip('/')}{SUFFIX}")
+    with suppress(OSError):  # a name that is too long for a folder may do for a file
+        if not resume and folder.is_dir():
+            given.note(f"{printable(folder)} is of a job that did not end; --resume goes on with it")
+    return folder if resume else None
+
+
+@contextmanager
+def resuming(given: Given, folder: Path | None, identity: Callable[[], JobIdentity]) -> Iterator[Checkpoint | None]:
+    """Keep the work inside the block in a folder, which is removed at the end; without a folder, keep nothing.
+
+    A note says at the end of the block what was found done, and the message of an interrupt says how to go on.
+    """
+    if folder is None:
+        yield None
+        return
+    named = printable(folder)
+    advice = f"; what was done is in {named}: the same command goes on with it"
+    with going_on(lambda: advice if folder.exists() else ""), Checkpoint(folder.absolute(), identity()) as checkpoint:
+        if checkpoint.resumed:
+            given.note(f"{named}: what is finished in it is not done again")
+        yield checkpoint
+    if checkpoint.resumed and checkpoint.reused:
+        given.note(checkpoint.summary())
+
+
+def open_list(given: Given, columns: tuple[str, ...], path: str) -> Writer:
+    """Open a list beside the output, with the new names of its columns."""
+    new = {name: new for name, new in (given.names or {}).items() if name in columns}
+    with usage_errors():
+        return open_writer(path, columns=columns, names=new or None, width=WIDTHS[-1])

@@ -1,0 +1,101 @@
+"""The operation jobs: what cleans a corpus of real texts, in megabytes a second of one thread; MinHashes by others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import fpstore
+from bench.cleaners import words
+from bench.cleaning import SMOKE_BYTES, texts_here
+from bench.harness import Bench, Result, ratio
+
+MOST_BYTES, RIVAL_TEXTS = 128 << 20, 1000
+NGRAM, MOST_NGRAMS = 13, 1 << 20
+FUNCTIONS = 128
+
+
+def jobs(bench: Bench) -> Result:
+    """Deduplicate, verify, decontaminate, and remove boilerplate from texts of this machine; make MinHashes as others do."""
+    roots = (bench.options.texts,) if bench.options.texts else None
+    texts = texts_here(SMOKE_BYTES if bench.smoke else MOST_BYTES, roots=roots)
+    size = _bytes(texts)
+    lines, parquet, questions = (bench.folder / name for name in ("corpus.jsonl", "corpus.parquet", "questions.jsonl"))
+    lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), "utf-8")
+    pq.write_table(pa.table({"text": texts}), parquet)
+    asked, ngrams = _questions(texts)
+    questions.write_text("".join(json.dumps({"text": text}) + "\n" for text in asked), "utf-8")
+
+    def dedup(**how: Any) -> Callable[[], object]:
+        return lambda: fpstore.dedup(lines, bench.folder / "out.jsonl", text="text", threads=1, overwrite=True, **how)
+
+    def boilerplate(unit: str) -> Callable[[], object]:
+        return lambda: fpstore.remove_boilerplate(
+            lines, bench.folder / "out.jsonl", text="text", unit=unit, threads=1, overwrite=True
+        )
+
+    work: dict[str, Callable[[], object]] = {
+        "dedup": dedup(),
+        "dedup, bands": dedup(search="bands"),
+        "dedup, verified": dedup(verify=True),
+        "dedup of Parquet": lambda: fpstore.dedup(parquet, bench.folder / "out.parquet", text="text", threads=1, overwrite=True),
+        "decontaminate": lambda: fpstore.decontaminate(lines, questions, text="text", threads=1),
+        "boilerplate, paragraphs": boilerplate("paragraph"),
+        "boilerplate, lines": boilerplate("line"),
+    }
+    out: Result = {"documents": len(texts), "bytes": size, "ngrams_of_benchmark": ngrams}
+    for name, one in work.items():
+        out[name] = {"megabytes_per_second": round(size / bench.seconds(one) / 1e6, 1)}
+    verified, plain = (out[name]["megabytes_per_second"] for name in ("dedup, verified", "dedup"))
+    out["dedup, verified"]["seconds_to_dedup"] = ratio(plain, verified)
+    return out | {"minhash": _minhashes(bench, texts[:: max(len(texts) // RIVAL_TEXTS, 1)][:RIVAL_TEXTS])}
+
+
+def _questions(texts: list[str]) -> tuple[list[str], int]:
+    """Return whole texts from the end, with about as many n-grams as a large benchmark has, and how many these are."""
+    found, ngrams = [], 0
+    for text in reversed(texts):
+        if ngrams >= MOST_NGRAMS:
+            break
+        found.append(text)
+        ngrams += len(set(fpstore.SimHash(size=NGRAM).features(text)))
+    return found, ngrams
+
+
+def _minhashes(bench: Bench, texts: list[str]) -> Result:
+    """Make MinHashes of the same texts, cut into runs of three words: 256 functions here, 128 there."""
+    size, minhash = _bytes(texts), fpstore.MinHash()
+    own = bench.seconds(lambda: minhash.fingerprints(texts, empty="mask", threads=1))
+    out: Result = {"fpstore": {"megabytes_per_second": round(size / own / 1e6, 1)}}
+    for name, sign in {"rensa": _rensa, "datasketch": _datasketch}.items():
+        try:
+            took = bench.seconds(lambda sign=sign: [sign(words(text)) for text in texts])  # type: ignore[misc]
+        except ImportError as error:
+            out[name] = f"{error.name} is missing: pip install {error.name}"
+            continue
+        out[name] = {"megabytes_per_second": round(size / took / 1e6, 1), "to_fpstore": ratio(took, own)}
+    return out
+
+
+def _rensa(pieces: list[str]) -> object:
+    from rensa import RMinHash
+
+    minhash = RMinHash(FUNCTIONS, 42)
+    minhash.update(pieces)
+    return minhash
+
+
+def _datasketch(pieces: list[str]) -> object:
+    from datasketch import MinHash
+
+    minhash = MinHash(num_perm=FUNCTIONS)
+    minhash.update_batch([piece.encode("utf-8", "surrogatepass") for piece in set(pieces)])
+    return minhash
+
+
+def _bytes(texts: list[str]) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)

@@ -87,7 +87,7 @@ def deduplicate(
         again = reference.adds and reference.store is not None and overwrite
         if again and target is not None and target.exists() and not was_made(folder, target):
             advice = "they would be near themselves: name another output, or remove this one"
-            raise StoreExistsError(f"{printable(target)} exists, and its rows may be in the store: {advice}", path=target)
+            raise StoreExistsError(f"{printable(str(output))} exists, and its rows may be in the store: {advice}", path=target)
     with open_checkpoint(folder, lambda: job.identity(corpus, reference)) as checkpoint, ExitStack() as stack:
         outputs.open_lists(stack)
         resumed = target is None or was_made(folder, target)

@@ -32,7 +32,7 @@ def bands(bench: Bench) -> Result:
     assert found is not None
     radius = fpstore.MinHash().radius(USUAL_JACCARD, USUAL_RECALL / found.recall(USUAL_JACCARD))
     out: Result = {"bands": found._asdict(), "radius": radius, "hashing_microseconds_per_text": round(hashing * 1e6, 2)}
-    for log2 in bench.sizes(18, 20, 22, 23):
+    for log2 in bench.sizes(18, 20, 22, 24):
         out[f"2^{log2}"] = _one_size(bench.seed, 1 << log2, found, radius, hashing, exact=log2 <= MOST_EXACT)
     return out
 

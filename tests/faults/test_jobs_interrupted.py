@@ -30,7 +30,7 @@ MOMENTS = """
     def clustered(out):
         found = store.clusters(group="greedy", keep="smallest", threads=2)
         with open_writer(out, columns=CLUSTER_COLUMNS) as writer:
-            write_clusters(found, writer, Resources(1 << 30, 2))
+            write_clusters(found, writer, None)
 
     def reported(out):
         page = report.page_of(

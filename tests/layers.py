@@ -12,7 +12,7 @@ LAYERS = (
     ("design",),
     ("format",),
     ("hashing", "query"),
-    ("building",),
+    ("building", "families"),
     ("change",),
     ("care", "jobs"),
     ("calibration",),

@@ -44,10 +44,11 @@ class BandedMinHash(MinHash):
     """A MinHash that writes the keys of bands behind each fingerprint. The width, 64 or more, does not count the keys."""
 
     bands: Bands
+    first: int = 0  # the number of the first band's first function
 
     @property
-    def _band_shape(self) -> tuple[int, int]:
-        return self.bands
+    def _band_shape(self) -> tuple[int, int, int]:
+        return *self.bands, self.first
 
     @property
     def _no_row(self) -> Words:
@@ -67,8 +68,8 @@ def can_have_bands(maker: Fingerprinter[Any] | None) -> bool:
     return minhash is not None and minhash.width >= WORD_BITS
 
 
-def with_bands(maker: Any, bands: Bands) -> Any:
+def with_bands(maker: Any, bands: Bands, first: int = 0) -> Any:
     """Return a fingerprinter that writes the keys of bands behind fingerprints, which are the same."""
     if isinstance(maker, Wrapper):
-        return replace(maker, fingerprinter=with_bands(maker.fingerprinter, bands))  # type: ignore[type-var]  # all are dataclasses
-    return BandedMinHash(**{field.name: getattr(maker, field.name) for field in fields(maker)}, bands=bands)
+        return replace(maker, fingerprinter=with_bands(maker.fingerprinter, bands, first))  # type: ignore[type-var]  # all are dataclasses
+    return BandedMinHash(**{field.name: getattr(maker, field.name) for field in fields(maker)}, bands=bands, first=first)

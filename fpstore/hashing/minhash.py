@@ -186,9 +186,9 @@ class MinHash(TextHash):
         return WORD_BITS
 
     @property
-    def _band_shape(self) -> tuple[int, int]:
-        """The number of bands whose keys stand behind a fingerprint, and their size."""
-        return 0, 0
+    def _band_shape(self) -> tuple[int, int, int]:
+        """The number of bands whose keys stand behind a fingerprint, their size, and the first function of the first band."""
+        return 0, 0, 0
 
     def _of_texts(self, features: _kernel.TextFeatures, texts: Encoded, tables: CharTables) -> Made:
         make: Callable[..., Any] = features.minhash

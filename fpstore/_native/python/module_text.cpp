@@ -60,10 +60,13 @@ void check_weights(const Counts& weights, const char* rule) {
   for (size_t i = 0; i < weights.size(); ++i) need(weights.data()[i] >= 1 && weights.data()[i] <= kMostWeight, rule);
 }
 
-void set_bands(TextOptions* options, unsigned bands, unsigned band_size) {
-  need(bands <= kMostFunctions && band_size <= kMostFunctions && bands * band_size <= kMostFunctions, "bands of too many functions");
+void set_bands(TextOptions* options, unsigned bands, unsigned band_size, unsigned band_first) {
+  need(bands <= kMostFunctions && band_size <= kMostFunctions && band_first <= kMostFunctions &&
+           bands * band_size + band_first <= kMostFunctions,
+       "bands of too many functions");
   options->bands = bands;
   options->band_size = band_size;
+  options->band_first = band_first;
 }
 
 // Hashes, each once and ascending, whose ranks are looked up.
@@ -106,9 +109,9 @@ class TextFeatures {
     return made(simhash_texts, options_, text, offsets, char_map(ascii, pages, entries, pool));
   }
   nb::tuple minhash(nb::bytes text, Words offsets, nb::bytes ascii, Places pages, Counts entries, nb::bytes pool, unsigned bands,
-                    unsigned band_size) const {
+                    unsigned band_size, unsigned band_first) const {
     TextOptions options = options_;
-    set_bands(&options, bands, band_size);
+    set_bands(&options, bands, band_size, band_first);
     return made(minhash_texts, options, text, offsets, char_map(ascii, pages, entries, pool));
   }
   // Before the tuple, the features of all rows; see text/feature_sets.hpp.
@@ -160,14 +163,15 @@ class TextFeatures {
 };
 
 // The row of a set of features by their hashes, or of a weighted one.
-nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed, unsigned row_words, unsigned bands, unsigned band_size) {
+nb::object minhash_row(Words hashes, Array<const double> weights, uint64_t seed, unsigned row_words, unsigned bands, unsigned band_size,
+                       unsigned band_first) {
   need(hashes.size() && (!weights.size() || weights.size() == hashes.size()), "a weight for each feature, or none");
   for (size_t i = 0; i < weights.size(); ++i)
     need(weights.data()[i] > 0 && weights.data()[i] <= std::numeric_limits<double>::max(), "a weight is above 0");
   TextOptions options{};
   options.seed = seed;
   options.row_words = checked_row_words(row_words);
-  set_bands(&options, bands, band_size);
+  set_bands(&options, bands, band_size, band_first);
   Buffer<uint64_t> row(options.words_in_all());
   minhash_features(hashes.data(), weights.size() ? weights.data() : nullptr, hashes.size(), options, row.get());
   return row.array(1, options.words_in_all());
@@ -215,13 +219,13 @@ void bind_text(nb::module_& m) {
   };
   of_texts("simhash", &TextFeatures::simhash);
   features.def("minhash", &TextFeatures::minhash, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a,
-               "bands"_a = 0, "band_size"_a = 0);
+               "bands"_a = 0, "band_size"_a = 0, "band_first"_a = 0);
   of_texts("sets", &TextFeatures::sets);
   of_texts("hashes", &TextFeatures::hashes);
   nb::class_<KnownHashes>(m, "KnownHashes").def(nb::init<Words>(), "hashes"_array);
   features.def("ranks", &TextFeatures::ranks, "text"_a, "offsets"_array, "table"_a, "pages"_array, "entries"_array, "pool"_a, "known"_a);
   m.def("minhash_features", &minhash_row, "hashes"_array, "weights"_array, "seed"_a, "row_words"_a, "bands"_a = 0,
-        "band_size"_a = 0);
+        "band_size"_a = 0, "band_first"_a = 0);
   m.def("jaccard_similarities", &similarities, "features"_array, "lims"_array, "a"_array, "b"_array);
   m.def("feature_rows", &feature_rows, "features"_a, "offsets"_array, "hashing"_a, "seed"_a, "row_words"_a);
   m.def("simhash_weighted", &weighted_signs, "rows"_array, "weights"_array, "batched"_array, "row_words"_a);

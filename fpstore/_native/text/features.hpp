@@ -38,6 +38,7 @@ struct TextOptions {
   const uint32_t* field_weights = nullptr;  // for each of them
   unsigned bands = 0;  // of MinHash: a key for each stands behind a fingerprint
   unsigned band_size = 0;
+  unsigned band_first = 0;  // the first function of the first band
 
   // Of a fingerprint, with the keys of bands.
   unsigned words_in_all() const { return row_words + bands; }
@@ -48,7 +49,7 @@ struct TextOptions {
 };
 
 constexpr unsigned kMostRowWords = 4;
-constexpr unsigned kMostFunctions = 64 * kMostRowWords;  // of MinHash
+constexpr unsigned kMostFunctions = 64 * kMostRowWords + 2048;  // of MinHash, for a fingerprint and for bands
 constexpr uint32_t kMostWeight = (1u << 16) - 1;
 
 // XXH64 of features, which have few bytes, of numbers that no processor foresees: the last ones are taken without a branch, from memory

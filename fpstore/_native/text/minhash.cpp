@@ -15,14 +15,14 @@ void set_bit(uint64_t* row, unsigned i, uint64_t bit) { row[i / 64] |= bit << (6
 
 // How many functions a fingerprint and the keys of bands need.
 unsigned functions_of(const TextOptions& options) {
-  const unsigned bits = 64 * options.row_words, banded = (options.bands * options.band_size + 63) / 64 * 64;
+  const unsigned bits = 64 * options.row_words, banded = (options.band_first + options.bands * options.band_size + 63) / 64 * 64;
   return bits < banded ? banded : bits;
 }
 
 // Writes the keys of bands behind a fingerprint, by what each function has found.
 template <class Found>
 void write_keys(const TextOptions& options, uint64_t* row, Found found) {
-  for (unsigned band = 0, i = 0; band < options.bands; ++band) {
+  for (unsigned band = 0, i = options.band_first; band < options.bands; ++band) {
     uint64_t key = band;
     for (const unsigned end = i + options.band_size; i < end; ++i) key = xxh::avalanche(key * xxh::kP1 + found(i));
     row[options.row_words + band] = key;

@@ -8,7 +8,7 @@ namespace fpstore {
 // weights, of the sample that Ioffe's consistent sampling takes (ICDM 2010). Two sets whose Jaccard similarity is J, of weights the sum
 // of the minima divided by the sum of the maxima, differ in each bit with a probability of (1 - J) / 2. False when memory runs out.
 // Behind the fingerprint stands a key for each band of successive functions, which depends on their least values, or samples, alone: two
-// sets have the same key with the probability J^band_size. All bands together have at most kMostFunctions functions.
+// sets have the same key with the probability J^band_size. No band has a function behind the first kMostFunctions.
 bool minhash_texts(const Texts& texts, const TextOptions& options, const TextResults& results);
 
 // The same of n features, at least one, by their hashes, which are distinct; a set without weights; weights are above 0. Of the options,

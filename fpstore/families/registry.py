@@ -1,0 +1,124 @@
+"""Families by name: those of fpstore, and those that other packages offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from typing import Any
+
+from fpstore.errors import FormatVersionError, InputError, show
+from fpstore.families.base import Family
+from fpstore.families.minhash import MinHashFamily
+from fpstore.hashing.bands import minhash_in
+from fpstore.hashing.base import Fingerprinter
+
+GROUP = "fpstore.families"
+_KNOWN = {"minhash": ("minhash", "MinHashFamily")}
+
+
+def as_family(value: object) -> Family[Any]:
+    """Return the family that a value is or stands for.
+
+    Parameters
+    ----------
+    value : Family or Fingerprinter
+        Of fingerprinters, a `MinHash` or one that passes texts to it.
+
+    Returns
+    -------
+    Family
+
+    Raises
+    ------
+    InputError
+        The value is neither.
+
+    Examples
+    --------
+    >>> from fpstore import MinHash
+    >>> from fpstore.families import as_family
+    >>> as_family(MinHash()).measure
+    'Jaccard similarity'
+    """
+    if isinstance(value, Family):
+        return value
+    if isinstance(value, Fingerprinter) and minhash_in(value) is not None:
+        return MinHashFamily(fingerprinter=value)
+    raise InputError(f"expected a family of hash functions, or a MinHash, got {show(value)}", got=value)
+
+
+def from_description(description: Mapping[str, Any]) -> Family[Any]:
+    """Rebuild the family that an index remembers.
+
+    Parameters
+    ----------
+    description : mapping
+        The result of `Family.describe`: ``name``, ``version`` and ``parameters``.
+
+    Returns
+    -------
+    Family
+        One that makes the same hash values.
+
+    Raises
+    ------
+    FormatVersionError
+        No installed package has the family, or not in this version.
+    InputError
+        The description is malformed, or a parameter is wrong.
+
+    Examples
+    --------
+    >>> from fpstore.families import MinHashFamily, from_description
+    >>> from_description(MinHashFamily().describe()) == MinHashFamily()
+    True
+    """
+    name, version, parameters = _checked(description)
+    kind = _kind(name)
+    if version != kind.version:
+        raise FormatVersionError(
+            f"unknown version {version} of the family {show(name)}: this one makes {kind.version}; upgrade {_origin(kind)}",
+            expected=kind.version, got=version,
+        )  # fmt: skip
+    try:
+        return kind.from_parameters(dict(parameters))
+    except (TypeError, KeyError) as error:
+        reason = f"the description of the family {show(name)} has parameters that it does not take, or lacks one: {error}"
+        raise InputError(reason, got=description) from None
+
+
+def _checked(description: object) -> tuple[str, int, Mapping[str, Any]]:
+    if isinstance(description, Mapping) and set(description) == {"name", "version", "parameters"}:
+        name, version, parameters = (description[key] for key in ("name", "version", "parameters"))
+        if isinstance(name, str) and type(version) is int and isinstance(parameters, Mapping):
+            return name, version, parameters
+    reason = f"a family is described by a name (str), a version (int) and parameters (dict): got {show(description)}"
+    raise InputError(reason, got=description)
+
+
+def _kind(name: str) -> type[Family[Any]]:
+    if name in _KNOWN:
+        module, kind = _KNOWN[name]
+        found: Any = getattr(import_module(f"fpstore.families.{module}"), kind)
+        return found  # type: ignore[no-any-return]
+    points = metadata.entry_points(group=GROUP, name=name)
+    if not points:
+        raise FormatVersionError(
+            f"the family {show(name)} is not installed: install the package that has the entry point {show(name)} in the group "
+            f"{GROUP}, or upgrade fpstore",
+            expected=sorted({*_KNOWN, *metadata.entry_points(group=GROUP).names}), got=name,
+        )  # fmt: skip
+    (point, *_) = points
+    package = point.value if point.dist is None else point.dist.name
+    try:
+        loaded = point.load()
+    except Exception as error:  # of any package
+        reason = f"the family {show(name)} of the package {package} cannot be imported: {type(error).__name__}: {error}"
+        raise FormatVersionError(reason, got=name) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, Family) and loaded.name == name):
+        raise FormatVersionError(f"the entry point {show(name)} of the package {package} is no family of this name", got=name)
+    return loaded
+
+
+def _origin(kind: type[Family[Any]]) -> str:
+    return kind.__module__.partition(".")[0]

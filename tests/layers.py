@@ -18,7 +18,7 @@ LAYERS = (
     ("calibration",),
     ("store",),
     ("api",),
-    ("cleaning",),
+    ("cleaning", "lsh"),
     ("__init__",),
     ("cli",),
     ("__main__",),

@@ -1,0 +1,322 @@
+"""Which bands and which radius of signatures find the pairs of a similarity, and what an index of them takes and answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, NamedTuple
+
+from fpstore.base.arguments import check_whole
+from fpstore.base.width import WORD_BITS
+from fpstore.errors import InputError, show
+from fpstore.families.base import Family
+from fpstore.families.registry import as_family
+from fpstore.hashing.binomial import binomial_cdf
+
+MOST_BANDS = 256
+MOST_ROWS = 256
+MOST_PROBES = 1024
+MOST_DOCUMENTS = 1 << 32
+_LEAST_NUMBER_BITS, _MOST_NUMBER_BITS = 20, 32
+_SPARE_BITS = 8  # of a key: one look-up in 256 meets a key that is the same by chance
+_MOST_KEY_BITS = 44
+_CODING_BITS = 2.0  # of an entry, above the least that a set of entries can take
+_SIGNATURE_BYTES = 28.4
+_ID_BYTES = 5.0  # of an integer
+_LEAST_LOST = 0.1  # of what recall lets be lost: the share that the signature may lose at least
+_SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
+_DISTANCES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # times the threshold
+_HALVINGS = 20
+
+
+@dataclass(frozen=True)
+class LshPlan:
+    """The form of an index, and what it is expected to do; `str` gives a small table.
+
+    Attributes
+    ----------
+    documents : int
+        The number it is made for.
+    threshold, recall : float
+        The share of the pairs at the threshold that shall be found.
+    measure : str
+        What the threshold is a value of.
+    bands : int
+        Keys of a document.
+    rows : int
+        Hash values of a key.
+    probes : int
+        Look-ups in a band.
+    key_bits : int
+        Bits of a key that are stored.
+    number_bits : int
+        Bits of a document's number.
+    radius : int
+        Bits in which signatures may differ.
+    width : int
+        Bits of a signature.
+    bytes_per_document : float
+        On disk, with integer ids.
+    unrelated : float
+        The mean number of bands in which an unrelated document has a key that is looked up.
+    false_candidates : float
+        Unrelated documents whose signatures a look-up compares.
+    recalls : tuple of (float, float)
+        Values of the measure, and the share of the pairs that is found there.
+    """
+
+    documents: int
+    threshold: float
+    recall: float
+    measure: str
+    bands: int
+    rows: int
+    probes: int
+    key_bits: int
+    number_bits: int
+    radius: int
+    width: int
+    bytes_per_document: float
+    unrelated: float
+    false_candidates: float
+    recalls: tuple[tuple[float, float], ...]
+
+    def __str__(self) -> str:
+        """Return a small table."""
+        probes = f", {self.probes} probes each" if self.probes > 1 else ""
+        rows = (
+            ("documents", f"{self.documents:,}"),
+            ("bands x rows", f"{self.bands} x {self.rows}{probes}"),
+            ("key", f"{self.key_bits} bits, with a number of {self.number_bits}"),
+            ("signature", f"{self.width} bits, radius {self.radius}"),
+            ("bytes a document", f"{self.bytes_per_document:.1f}"),
+            ("false candidates", f"{self.false_candidates:.2g} a look-up"),
+            (self.measure, "".join(f"{value:>8.3g}" for value, _ in self.recalls)),
+            ("recall", "".join(f"{found:>8.3f}" for _, found in self.recalls)),
+        )
+        names = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{names}}  {text}" for name, text in rows)
+
+
+class _Bands(NamedTuple):
+    """A number of bands of some rows: the share of near pairs that share a key, and how often an unrelated document does."""
+
+    number: int
+    rows: int
+    recall: float
+    unrelated: float  # bands of a document
+
+
+class _Request(NamedTuple):
+    """What is asked of bands."""
+
+    documents: int
+    family: Family[Any]
+    threshold: float
+    background: float
+    candidates: float
+    probes: int
+
+    def false_candidates(self, bands: int, unrelated: float) -> float:
+        """Return the expected number of unrelated documents that a look-up of some bands meets."""
+        return false_candidates(self.documents, bands, self.probes, unrelated)
+
+    def bands_for(self, recall: float) -> Iterator[_Bands]:
+        """Yield, for each number of rows, the fewest bands that share a key with this probability, few rows first."""
+        for rows in range(1, min(MOST_ROWS, self.family.most_values) + 1):
+            near = self.family.band_collision(self.threshold, rows, self.probes)
+            most = min(MOST_BANDS, self.family.most_values // rows)
+            number = _fewest(near, recall, most)
+            if number > most:
+                return
+            chance = self.family.band_collision(self.background, rows, self.probes)
+            yield _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
+
+    def best_bands(self, recall: float) -> _Bands | None:
+        """Return the fewest bands, of these the longest, that suffice; None if there are none."""
+        fit = [
+            bands for bands in self.bands_for(recall) if self.false_candidates(bands.number, bands.unrelated) <= self.candidates
+        ]
+        return min(fit, key=lambda bands: (bands.number, -bands.rows), default=None)
+
+    def most_recall(self) -> float:
+        """Return the largest share of the pairs at the threshold that can be found, in hundredths; 0 if there is none."""
+        return next((share / 100 for share in range(99, 0, -1) if self.best_bands(of_bands(share / 100)) is not None), 0.0)
+
+    def nearest_threshold(self, recall: float) -> float | None:
+        """Return a threshold, nearer than this one, at which a share of the pairs can be found."""
+        least, most = self.family.limits
+        far, near = self.threshold, least if self.family.is_distance else most
+        needed = of_bands(recall)
+        if self._replace(threshold=near).best_bands(needed) is None:
+            return None
+        for _ in range(_HALVINGS):
+            middle = (far + near) / 2
+            if self._replace(threshold=middle).best_bands(needed) is None:
+                far = middle
+            else:
+                near = middle
+        return near
+
+
+def plan(
+    n: int, family: object, threshold: float, recall: float = 0.95, *, background: float | None = None, candidates: float = 32,
+    probes: int = 1,
+) -> LshPlan:  # fmt: skip
+    """Return the smallest index that finds a share of the pairs at a similarity.
+
+    Two documents of a similarity s share the key of a band of r hash values with the probability ``p(s)**r``, and one of b keys
+    with ``1 - (1 - p(s)**r)**b``, where p is the collision law of the family. A document that shares a key is found if the
+    signatures differ in at most `radius` bits, a binomial probability. The recall is the product.
+
+    Parameters
+    ----------
+    n : int
+        Documents, 1 to 2^32.
+    family : Family or MinHash
+        The family of hash functions.
+    threshold : float
+        The similarity, or distance, at which pairs shall be found.
+    recall : float
+        The share of these pairs, between 0 and 1. Of nearer pairs more are found.
+    background : float, optional
+        The similarity of unrelated documents; by default what the family says.
+    candidates : float
+        The most unrelated documents whose signatures a look-up may compare, on average.
+    probes : int
+        Look-ups in a band: more find the pairs with fewer bands, if the family has probes.
+
+    Returns
+    -------
+    LshPlan
+
+    Raises
+    ------
+    InputError
+        No number of bands up to 256 suffices, or an argument is out of range; the message says what would do.
+
+    Notes
+    -----
+    P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of dimensionality*, STOC 1998;
+    J. Leskovec, A. Rajaraman, J. Ullman, *Mining of Massive Datasets*, section 3.4.
+
+    Examples
+    --------
+    >>> from fpstore import MinHash
+    >>> from fpstore.lsh.plan import plan
+    >>> found = plan(10**9, MinHash(size=5), threshold=0.8, recall=0.95)
+    >>> found.bands, found.rows, found.radius
+    (8, 5, 34)
+    """
+    family = as_family(family)
+    request = _checked(n, family, threshold, background, candidates, probes)
+    if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
+        raise InputError(f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}", got=recall)
+    bands = request.best_bands(of_bands(recall))
+    if bands is None:
+        raise _out_of_reach(request, recall)
+    share = family.differing(request.threshold)
+    radius = next(
+        radius for radius in range(family.width + 1) if bands.recall * binomial_cdf(radius, family.width, share) >= recall
+    )
+    form = LshPlan(
+        documents=n, threshold=request.threshold, recall=float(recall), measure=family.measure, bands=bands.number,
+        rows=bands.rows, probes=probes, key_bits=0, number_bits=0, radius=radius, width=family.width, bytes_per_document=0.0,
+        unrelated=bands.unrelated, false_candidates=0.0, recalls=(),
+    )  # fmt: skip
+    recalls = tuple((value, recall_at(form, family, value)) for value in _shown_values(request))
+    return replace(sized(form, n), recalls=recalls)
+
+
+def sized(form: LshPlan, n: int) -> LshPlan:
+    """Return a plan with its bands and its radius for another number of documents."""
+    n = max(n, 1)
+    number_bits = min(max(math.ceil(math.log2(2 * n)), _LEAST_NUMBER_BITS), _MOST_NUMBER_BITS)
+    key_bits = _key_bits(n, form.bands, number_bits)
+    entry_bits = key_bits + number_bits - math.log2(n * form.bands) + _CODING_BITS
+    taken = form.bands * entry_bits / 8 + form.width * _SIGNATURE_BYTES / 224 + _ID_BYTES
+    found = false_candidates(n, form.bands, form.probes, form.unrelated)
+    return replace(
+        form, documents=n, number_bits=number_bits, key_bits=key_bits, bytes_per_document=taken, false_candidates=found
+    )
+
+
+def recall_at(form: LshPlan, family: Family[Any], value: float) -> float:
+    """Return the share of the pairs at a value of the measure that an index finds."""
+    by_keys = 1 - (1 - family.band_collision(value, form.rows, form.probes)) ** form.bands
+    return by_keys * binomial_cdf(form.radius, form.width, family.differing(value))
+
+
+def of_bands(recall: float) -> float:
+    """Return the share of near pairs whose keys must meet for a recall: the signature loses some of them."""
+    return recall / (1 - _LEAST_LOST * (1 - recall))
+
+
+def false_candidates(n: int, bands: int, probes: int, unrelated: float) -> float:
+    """Return how many of n unrelated documents a look-up meets: by equal values, and by keys that are the same when cut."""
+    number_bits = min(max(math.ceil(math.log2(2 * n)), _LEAST_NUMBER_BITS), _MOST_NUMBER_BITS)
+    same = bands / 2.0 ** _key_bits(n, bands, number_bits)
+    return n * (unrelated + bands * probes * same)
+
+
+def _key_bits(n: int, bands: int, number_bits: int) -> int:
+    return min(WORD_BITS - number_bits, math.ceil(math.log2(n)) + _SPARE_BITS + math.ceil(math.log2(bands)), _MOST_KEY_BITS)
+
+
+def _fewest(probability: float, recall: float, most: int) -> int:
+    """Return the fewest trials of which one succeeds with the probability ``recall``; ``most + 1`` if these do not suffice."""
+    if probability >= 1:
+        return 1
+    if 1 - (1 - probability) ** most < recall:
+        return most + 1
+    guess = max(math.ceil(math.log1p(-recall) / math.log1p(-probability)) - 1, 1)
+    return next(number for number in range(guess, most + 1) if 1 - (1 - probability) ** number >= recall)
+
+
+def _checked(
+    n: object, family: Family[Any], threshold: object, background: object, candidates: object, probes: object
+) -> _Request:
+    documents = check_whole(n, 1, MOST_DOCUMENTS, "n")
+    near = family.check_measure(threshold, "threshold")
+    far = family.background if background is None else family.check_measure(background, "background")
+    if family.collision(near) <= family.collision(far):
+        raise InputError(
+            f"a {family.measure} of {near:g} is no nearer than the one of unrelated items, {far:g}: take another threshold, or "
+            "pass background",
+            got=threshold,
+        )
+    if isinstance(candidates, bool) or not isinstance(candidates, Real) or not 0 < float(candidates) < math.inf:
+        raise InputError(f"candidates must be a positive number such as 32, got {show(candidates)}", got=candidates)
+    looked_up = check_whole(probes, 1, MOST_PROBES, "probes")
+    return _Request(documents, family, near, far, float(candidates), looked_up)
+
+
+def _shown_values(request: _Request) -> list[float]:
+    if not request.family.is_distance:
+        return list(_SIMILARITIES)
+    most = request.family.limits[1]
+    return [times * request.threshold for times in _DISTANCES if times * request.threshold <= most]
+
+
+def _out_of_reach(request: _Request, recall: float) -> InputError:
+    """Return the error that says what could be asked instead."""
+    less, near = request.most_recall(), request.nearest_threshold(recall)
+    advice = [f"recall={less:g}"] if less else []
+    if near is not None:
+        step = 10.0 ** (2 - math.floor(math.log10(near))) if near else 1.0
+        rounded = (math.floor if request.family.is_distance else math.ceil)(near * step) / step
+        advice.append(f"threshold={rounded:g}")
+    known = (request.false_candidates(bands.number, bands.unrelated) for bands in request.bands_for(of_bands(recall)))
+    fewest = min(known, default=math.inf)
+    if fewest < math.inf:
+        advice.append(f"candidates={math.ceil(fewest)}")
+    if request.family.has_probes:
+        advice.append("more probes")
+    return InputError(
+        f"no number of bands up to {MOST_BANDS} finds {recall:g} of the pairs at a {request.family.measure} of "
+        f"{request.threshold:g} among {request.documents:,} documents with at most {request.candidates:g} false candidates: take "
+        + " or ".join(advice),
+        got=request.threshold,
+    )

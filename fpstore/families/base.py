@@ -82,6 +82,8 @@ class Family(ABC, Generic[Item]):
         Whether less of the measure means nearer.
     has_probes : bool
         Whether the family has `probes`.
+    bits_differ_at_most : bool
+        Whether `differing` is the most that bits differ at a similarity, and not the mean.
 
     Notes
     -----
@@ -101,6 +103,7 @@ class Family(ABC, Generic[Item]):
     measure: ClassVar[str]
     is_distance: ClassVar[bool] = False
     has_probes: ClassVar[bool] = False
+    bits_differ_at_most: ClassVar[bool] = False
 
     @property
     def width(self) -> int:

@@ -1,0 +1,268 @@
+"""The check that authors of families run: a family that lives here passes, and each broken copy of it fails for its reason."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib import metadata
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from fpstore import FormatVersionError, InputError
+from fpstore.families import Family, Values, from_description
+from fpstore.families import registry as registry_module
+from fpstore.lsh.check import check_family
+from fpstore.lsh.plan import plan, recall_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetterSets(Family):
+    """Sets of letters, by the least of their random numbers: MinHash as an author elsewhere would write it."""
+
+    name: ClassVar[str] = "letter-sets"
+    version: ClassVar[int] = 1
+    items: ClassVar[str] = "words"
+    measure: ClassVar[str] = "Jaccard similarity"
+
+    seed: int = 0
+
+    @property
+    def most_values(self):
+        return 2000
+
+    def values(self, items, functions):
+        if any(not isinstance(item, str) for item in items):
+            raise InputError("a word is a str")
+        found = np.zeros((len(items), len(functions)), np.uint32)
+        for row, item in enumerate(items):
+            if item:
+                found[row] = np.min([self._numbers(letter, functions) for letter in set(item)], axis=0)
+        return Values(found, np.array([bool(item) for item in items]))
+
+    def _numbers(self, letter, functions):
+        seed = int.from_bytes(hashlib.blake2b(f"{self.seed}{letter}".encode(), digest_size=8).digest())
+        parts = [np.random.Generator(np.random.PCG64([seed, part])) for part in (0, 1)]
+        if functions.start == 0:
+            return parts[0].integers(0, 2**32, len(functions), np.uint32)
+        return parts[1].integers(0, 2**32, len(functions), np.uint32)
+
+    def collision(self, similarity):
+        return similarity
+
+    def similarities(self, item, others):
+        return np.array([len({*item} & {*other}) / len({*item} | {*other}) for other in others], float)
+
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+ITEMS = [LETTERS[first : first + size] for first in range(0, 12, 2) for size in (5, 8, 12)]
+
+
+def test_a_family_of_another_author_passes_and_its_laws_are_told():
+    laws = check_family(LetterSets(), ITEMS)
+    assert [law.pairs for law in laws] == [39, 38, 38, 38]
+    assert [law.similarity for law in laws] == sorted(law.similarity for law in laws)
+    for law in laws:
+        assert law.collision == pytest.approx(law.similarity)
+        assert law.differing == pytest.approx((1 - law.similarity) / 2)
+        assert abs(law.agreed - law.collision) < 0.03
+        assert abs(law.differed - law.differing) < 0.1
+
+
+def test_it_can_be_planned_with():
+    found = plan(10**6, LetterSets(), 0.8)
+    assert recall_at(found, LetterSets(), 0.8) >= 0.95
+
+
+class OtherWidth(LetterSets):
+    width = 60
+
+
+class NoVersion(LetterSets):
+    version = 0
+
+
+class FarBackground(LetterSets):
+    background = 2.0
+
+
+class Signed64(LetterSets):
+    def values(self, items, functions):
+        found = super().values(items, functions)
+        return Values(found.values.astype(np.int64), found.known)
+
+
+class Forgetful(LetterSets):
+    def values(self, items, functions):
+        found = super().values(items, functions)
+        object.__setattr__(self, "seed", self.seed + 1)
+        return found
+
+
+class OfTheCount(LetterSets):
+    def values(self, items, functions):
+        found = super().values(items, functions)
+        return Values(found.values + np.uint32(len(functions)), found.known)
+
+
+class OfThePlace(LetterSets):
+    def values(self, items, functions):
+        found = super().values(items, functions)
+        return Values(found.values + np.arange(len(items), dtype=np.uint32)[:, None], found.known)
+
+
+class OneFunction(LetterSets):
+    def values(self, items, functions):
+        found = super().values(items, functions)
+        return Values(np.repeat(found.values[:, :1], len(functions), axis=1), found.known)
+
+
+class OtherLaw(LetterSets):
+    def collision(self, similarity):
+        return similarity**1.3
+
+
+class NeverSure(LetterSets):
+    def collision(self, similarity):
+        return 0.9 * similarity
+
+
+class Wavy(LetterSets):
+    def collision(self, similarity):
+        return 0.5 if 0.4 < similarity < 0.45 else similarity
+
+
+class OtherBits(LetterSets):
+    def differing(self, similarity):
+        return (1 - similarity) / 3
+
+
+class OtherEstimate(LetterSets):
+    def estimate(self, distances):
+        return 1 - np.asarray(distances) / self.width
+
+
+class NoJson(LetterSets):
+    @property
+    def parameters(self):
+        return {"seed": {1, 2}}
+
+
+class LostParameter(LetterSets):
+    @property
+    def parameters(self):
+        return {}
+
+
+class OtherParameter(LetterSets):
+    @classmethod
+    def from_parameters(cls, parameters):
+        return cls(seed=parameters["seed"] + 1)
+
+
+class TakesAll(LetterSets):
+    def values(self, items, functions):
+        return super().values([item if isinstance(item, str) else "x" for item in items], functions)
+
+
+class OtherError(LetterSets):
+    def values(self, items, functions):
+        if any(not isinstance(item, str) for item in items):
+            raise TypeError("a word is a str")
+        return super().values(items, functions)
+
+
+class OneSided(LetterSets):
+    def similarities(self, item, others):
+        return np.array([len({*item} & {*other}) / len({*item}) for other in others], float)
+
+
+class NeverEqual(LetterSets):
+    def similarities(self, item, others):
+        return super().similarities(item, others) / 2
+
+
+class OneProbe(LetterSets):
+    has_probes = True
+
+    def probes(self, item, bands, rows, count):
+        return np.repeat(self.sketches([item], bands * rows).reshape(bands, 1, rows), count, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        (OtherWidth(), "the width is no multiple of 8"),
+        (NoVersion(), "has no version"),
+        (FarBackground(), "the background is not within the limits"),
+        (Signed64(), r"values\(\) gives int64, not uint32"),
+        (Forgetful(), "the same items have other values when they come again"),
+        (OfTheCount(), "the first values of 50 are not those of 20"),
+        (OfThePlace(), "values depend on the order of the items"),
+        (OneFunction(), "hash values agree with a share of"),
+        (OtherLaw(), "hash values agree with a share of"),
+        (NeverSure(), "equal items do not agree for certain"),
+        (Wavy(), r"collision\(\) is not monotone"),
+        (OtherBits(), "bits differ with a share of"),
+        (OtherEstimate(), r"estimate\(\) is not the inverse"),
+        (NoJson(), r"describe\(\) is not JSON"),
+        (LostParameter(seed=1), "has other values"),
+        (OtherParameter(), "has another description"),
+        (TakesAll(), r"an object\(\) as an item is not refused"),
+        (OtherError(), r"an object\(\) as an item should be InputError, and is TypeError"),
+        (OneSided(), "are not symmetric"),
+        (NeverEqual(), "not as near to itself"),
+        (OneProbe(), "two probes of a band are the same"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Family) else "",
+)
+def test_a_broken_family_fails_for_its_reason(family, message):
+    with pytest.raises(InputError, match=message) as caught:
+        check_family(family, ITEMS)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((LetterSets, ITEMS), "expected a family"),
+        ((LetterSets(), ITEMS[:7]), "8 items or more, got 7"),
+        ((LetterSets(), [*ITEMS[:8], ""]), "item 8 of the check has no content"),
+    ],
+)
+def test_what_cannot_be_checked(arguments, message):
+    with pytest.raises(InputError, match=message):
+        check_family(*arguments)
+
+
+def offered(monkeypatch, value, name="letter-sets"):
+    """Have a package offer an object by an entry point."""
+    point = metadata.EntryPoint(name, "there:Here", registry_module.GROUP)
+    monkeypatch.setattr(
+        metadata.EntryPoint, "load", lambda self: value() if callable(value) and not isinstance(value, type) else value
+    )
+    object.__setattr__(point, "dist", SimpleNamespace(name="letters")) if hasattr(point, "dist") else None
+    points = metadata.EntryPoints([point])
+    monkeypatch.setattr(metadata, "entry_points", lambda **wanted: points.select(**wanted))
+
+
+def test_a_family_comes_from_an_entry_point(monkeypatch):
+    description = json.loads(json.dumps(LetterSets(seed=5).describe()))
+    with pytest.raises(FormatVersionError, match="the family 'letter-sets' is not installed: install the package that has"):
+        from_description(description)
+    offered(monkeypatch, LetterSets)
+    assert from_description(description) == LetterSets(seed=5)
+    with pytest.raises(FormatVersionError, match="unknown version 2 of the family 'letter-sets'"):
+        from_description(description | {"version": 2})
+
+
+def broken():
+    raise ImportError("no module named letters")
+
+
+@pytest.mark.parametrize(("value", "message"), [(broken, "cannot be imported: ImportError"), (str, "no family of this name")])
+def test_an_entry_point_that_gives_no_family(monkeypatch, value, message):
+    offered(monkeypatch, value)
+    with pytest.raises(FormatVersionError, match=message):
+        from_description(LetterSets().describe())

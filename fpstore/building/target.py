@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -22,11 +22,13 @@ class Target:
     """Context manager: yields a temporary folder next to the target, and on success makes it the target.
 
     The folder is locked while its builder lives, so the next build can tell one that was abandoned (a killed process)
-    and remove it. With ``overwrite``, an existing store is exchanged with the new one in one system call.
+    and remove it. With ``overwrite``, an existing store is exchanged with the new one in one system call. ``is_own`` says what
+    may be replaced, and ``locked`` names the folder in it where its writer has the lock.
     """
 
-    def __init__(self, path: Path, overwrite: bool) -> None:
-        self.path = path.resolve() if overwrite and is_store(path) else path  # of a link, the store that it names
+    def __init__(self, path: Path, overwrite: bool, is_own: Callable[[Path], bool] = is_store, locked: str = "") -> None:
+        self.path = path.resolve() if overwrite and is_own(path) else path  # of a link, the store that it names
+        self._is_own, self._locked = is_own, locked
         self._overwrite = overwrite
         beginning = f"{temporary_prefix(self.path)}{os.getpid()}-"
         self._temporary = temporary_folder(self.path.parent, beginning)
@@ -48,7 +50,7 @@ class Target:
         refuse_inside_store(path)
         self._put_back()
         if path.is_symlink() or path.exists():
-            if not is_store(path):
+            if not self._is_own(path):
                 raise StoreExistsError(f"{path} exists and is not an fpstore store: choose another path", path=path)
             if not self._overwrite:
                 advice = "choose another path, or replace it with overwrite=True (--force)"
@@ -64,9 +66,9 @@ class Target:
 
     def _keep_writers_away(self) -> None:
         """Take the lock of the store that is replaced, if anybody has ever written to it."""
-        if self._writer is None and (self.path / LOCK_FILE).exists():
+        if self._writer is None and (self.path / self._locked / LOCK_FILE).exists():
             with suppress(OSError, CorruptStoreError):  # where the lock cannot be opened there is no writer
-                self._writer = WriterLock(self.path)
+                self._writer = WriterLock(self.path / self._locked)
 
     def _release_writer(self) -> None:
         if self._writer is not None:
@@ -115,7 +117,7 @@ class Target:
         """Put the old store back, if a builder was killed while it was set aside."""
         if not (self.path.is_symlink() or self.path.exists()):
             for aside in self.path.parent.glob(f"{glob.escape(temporary_prefix(self.path))}*{ASIDE}"):
-                if is_store(aside):
+                if self._is_own(aside):
                     with refusing(self.path, NOTHING_CHANGED):
                         aside.rename(self.path)
                     return

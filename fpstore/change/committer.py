@@ -47,6 +47,7 @@ class Committer:
         self.turn = threading.RLock()  # held during a change
         self.unsettled = False  # memory may have half of a change, or the store another generation than memory
         self.waiting_rows = 0  # logged and not yet durable
+        self.before_flush: Callable[[], None] | None = None  # makes durable what the changes of another store rest on
         self._applied = log.number  # number of the last record that memory has
         self._due = 0.0
         self._wake = threading.Condition(self.turn)
@@ -139,6 +140,8 @@ class Committer:
         """Make all changes durable and publish them; on an error they stay logged."""
         with self.turn:
             self.settle()
+            if self.before_flush is not None:
+                self.before_flush()
             self.log.force()
             self._note_durable()
             self._flush_error = None

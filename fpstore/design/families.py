@@ -80,6 +80,13 @@ class Design:
         """The column tables that are looked up, with their places in the design; none in a design of blocks."""
         return tuple((place, table) for place, table in enumerate(self.tables) if table.in_ring)
 
+    @property
+    def key_bits(self) -> int:
+        """The leading bits that fingerprints may share: of a design of radius 0 that looks up fewer than all; 0 of any other."""
+        first = self.tables[0]
+        keyed = self.radius == 0 and len(self.tables) == 1 and first.kind == BLOCKS and first.flips == 0
+        return first.prefix_bits if keyed and first.prefix_bits < min(self.width.bits, WORD_BITS) else 0
+
     def thresholds(self, radius: int) -> list[int]:
         """Return the flips of each table of the ring for a radius up to the design's; -1 if it need not be looked up."""
         return spread(len(self.ring), radius)

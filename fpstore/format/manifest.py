@@ -116,7 +116,8 @@ class Manifest(NamedTuple):
         }
 
 
-def _checksum(content: dict[str, Any]) -> str:
+def checksum_of(content: dict[str, Any]) -> str:
+    """Return the checksum of the content of a manifest."""
     body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     return f"{xxhash.xxh64_intdigest(body):016x}"
 
@@ -133,7 +134,7 @@ def write_manifest(folder: int, manifest: Manifest) -> None:
 def prepare_manifest(folder: int, manifest: Manifest) -> None:
     """Write the coming manifest of a store, durably, beside the current one; after an OSError there is none."""
     content = manifest.to_json()
-    text = json.dumps({**content, "checksum": _checksum(content)}, indent=1) + "\n"
+    text = json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n"
     try:
         write_anew(COMING_MANIFEST, text.encode(), folder)
     except BaseException:
@@ -176,7 +177,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
     try:
         content = json.loads(data)
         recorded = content.pop("checksum")
-        got = _checksum(content)
+        got = checksum_of(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
     if recorded != got:
@@ -192,7 +193,7 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
                 path=file, expected=known[0] if len(known) == 1 else known, got=value,
             )  # fmt: skip
     try:
-        if (wrong := _misfit(content, _SCHEMA, "")) is not None:
+        if (wrong := misfit(content, _SCHEMA)) is not None:
             raise ValueError(wrong or "members")
         manifest = Manifest(**content)._replace(
             identity=bytes.fromhex(content["identity"]),
@@ -205,18 +206,18 @@ def parse_manifest(data: bytes, file: Path) -> Manifest:
     return manifest
 
 
-def _misfit(value: object, wanted: Any, name: str) -> str | None:
+def misfit(value: object, wanted: Any, name: str = "") -> str | None:
     """Return the name of the first member that is not as the schema wants it, or None."""
     if isinstance(wanted, dict):
         if not isinstance(value, dict) or set(value) != set(wanted):
             return name
-        return next(filter(None, (_misfit(value[key], wanted[key], f"{name}.{key}".removeprefix(".")) for key in wanted)), None)
+        return next(filter(None, (misfit(value[key], wanted[key], f"{name}.{key}".removeprefix(".")) for key in wanted)), None)
     if isinstance(wanted, list):
         if not isinstance(value, list) or not 2 - len(wanted) <= len(value) <= MAX_TABLES:
             return name
-        return next(filter(None, (_misfit(item, wanted[0], name) for item in value)), None)
+        return next(filter(None, (misfit(item, wanted[0], name) for item in value)), None)
     if isinstance(wanted, tuple):  # one of them; the last that can be says what is wrong with an object
-        found = [_misfit(value, each, name) for each in wanted]
+        found = [misfit(value, each, name) for each in wanted]
         return None if None in found else found[-1]
     if isinstance(wanted, range):
         fits = type(value) is int and value in wanted

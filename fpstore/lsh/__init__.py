@@ -1,6 +1,11 @@
-"""Indexes of locality-sensitive hash functions: keys of bands find candidates, signatures check them."""
+"""LSH indexes: near-duplicates by keys of bands and a signature of each document, for any family of locality-sensitive hashes."""
 
-from fpstore.lsh.check import Law, check_family
+from __future__ import annotations
+
+from fpstore.lsh.answers import Match, Matches
+from fpstore.lsh.api import build, open, repair  # noqa: A004 - as fpstore.open
+from fpstore.lsh.check import check_family
 from fpstore.lsh.plan import LshPlan, plan
+from fpstore.lsh.store import LshStore
 
-__all__ = ["Law", "LshPlan", "check_family", "plan"]
+__all__ = ["LshPlan", "LshStore", "Match", "Matches", "build", "check_family", "open", "plan", "repair"]

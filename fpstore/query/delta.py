@@ -109,6 +109,11 @@ class Delta:
             )
 
 
+def led_by_key(key_bits: int, width: Width) -> npt.NDArray[np.uint8]:
+    """Return the numbers of the bits; those of a key, the leading bits, come first, and of these the last ones."""
+    return np.array([*range(key_bits)[::-1], *range(key_bits, width.bits)], np.uint8)
+
+
 def deal_bits(sample: Words, width: Width) -> npt.NDArray[np.uint8]:
     """Return the numbers of the bits; bits that are set in about half of the sample come first."""
     if not len(sample):

@@ -62,6 +62,7 @@ class Generation:
             self._close_files()
             raise
         self._probers: dict[int, _kernel.Prober | _kernel.ColumnProber | None] = {}  # by radius, as they were asked for
+        self._probers_of_keys: dict[int, _kernel.Prober] = {}  # by the number of bits
         self._has_mapped = pages != LAZY  # or need not: what was in the page cache when a large batch came
         self.single_probers: dict[int, _kernel.SingleProber] = {}
         self._identity: Identity | None = self._tables[0].kernel
@@ -137,6 +138,15 @@ class Generation:
             columns = prober.probe(queries, radius, most, stop)
             return None if columns is None else columns[:3]
         found = prober.probe(queries, radius, most, threads=threads, stop=stop)
+        return None if found is None else found[:3]
+
+    def sharing(self, queries: Words, bits: int, most: int | None, stop: _kernel.Stop | None) -> MatchColumns | None:
+        """Return the columns of what has the leading bits of each query in the tables, or None if that is more than ``most``."""
+        prober = self._probers_of_keys.get(bits)
+        if prober is None:
+            prober = self._probers_of_keys[bits] = _kernel.Prober()
+            prober.add(self._block_tables[0].kernel, bits, 0, NO_FLIPS)
+        found = prober.probe(queries, self.design.width.bits, most, stop=stop)
         return None if found is None else found[:3]
 
     def probe_one(self, query: int, radius: int) -> MatchList:
@@ -225,7 +235,7 @@ class Generation:
 
     def close(self) -> None:
         """Close all files."""
-        self._probers, self.single_probers = {}, {}
+        self._probers, self.single_probers, self._probers_of_keys = {}, {}, {}
         self._tables, self.filters = [], {}
         self._identity = None
         self._close_files()

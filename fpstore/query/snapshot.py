@@ -222,6 +222,17 @@ class Snapshot:
             return found
         return self._delta_kernel.combine(found, self._delta_kernel.scan(queries, radius, self.version), self.version)
 
+    def sharing(
+        self, queries: Words, bits: int, most: int | None = None, stop: _kernel.Stop | None = None
+    ) -> MatchColumns | None:
+        """Return the columns of all that has the leading bits of each query, at any distance; None if the tables have more than
+        ``most``. The first table is one of blocks.
+        """
+        found = self.generation.sharing(queries, bits, most, stop)
+        if found is None or self._delta_kernel is None:
+            return found
+        return self._delta_kernel.combine(found, self._delta_kernel.share(queries, bits, self.version, stop), self.version)
+
     def has(self, value: int) -> bool:
         """Whether a fingerprint is stored."""
         state = 0 if self._delta_kernel is None else self._delta_kernel.state(value, self.version)

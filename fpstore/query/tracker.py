@@ -28,7 +28,7 @@ from fpstore.format.manifest import (
     not_a_store,
     read_manifest,
 )
-from fpstore.query.delta import Delta, deal_bits
+from fpstore.query.delta import Delta, deal_bits, led_by_key
 from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
@@ -397,5 +397,7 @@ def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None
     if before is not None and 2 * before.generation.count >= generation.count:
         bits = before.delta.bits
     else:
-        bits = deal_bits(generation.sample(DELTA_SAMPLE), generation.design.width)
+        prefix = generation.design.key_bits
+        bits = led_by_key(prefix, generation.design.width) if prefix else deal_bits(
+            generation.sample(DELTA_SAMPLE), generation.design.width)
     return Delta(generation.design.radius, bits, generation.identity, header.first_string, generation.folder / LOG_FILE)

@@ -65,6 +65,14 @@ class DeltaOf final : public DeltaChanges<Row> {
   bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const override {
     return probe_each(rows<Row>(queries), n, radius, end, sink, pause, [] { return true; });
   }
+  bool share(const uint64_t* queries, size_t n, unsigned bits, uint32_t end, Sink* sink, const Pause& pause) const override {
+    const uint64_t mask = top_mask(bits);
+    // Of no radius, the bucket of the first block is fetched.
+    return look_each(
+        rows<Row>(queries), n, 0, end, sink, pause, [] { return true; },
+        [&](const Row& query, const Places& at, const auto& emit) { return index_.share(query, mask, at, emit); },
+        [&](const Places& at) { return index_.share_size(mask, at); });
+  }
   bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const override {
     return scan_parts(n, pause, [&](size_t first, size_t count) {
       return scan_some(
@@ -200,11 +208,21 @@ class DeltaOf final : public DeltaChanges<Row> {
   }
 
  private:
-  // Adds the matches of one query after the other to the sink, and calls done() after each, which may refuse.
   template <class Done>
   bool probe_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause,
                   const Done& done) const {
     const Kernels& k = kernels(width_);
+    return look_each(
+        queries, n, radius, end, sink, pause, done,
+        [&](const Row& query, const Places& at, const auto& emit) { return index_.probe(k, query, radius, at, emit); },
+        [&](const Places& at) { return index_.size_of(at, radius); });
+  }
+
+  // Adds what look(query, places, emit) finds for one query after the other to the sink, and calls done() after each, which may refuse.
+  // The buckets that a probe of the radius looks at are fetched before, and work(places) is about how many keys are compared.
+  template <class Done, class Look, class Work>
+  bool look_each(const Row* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause, const Done& done,
+                 const Look& look, const Work& work) const {
     Places places[kGroup];
     for (size_t i = 0; i < n; i += kGroup) {
       const size_t m = std::min<size_t>(kGroup, n - i);
@@ -216,7 +234,7 @@ class DeltaOf final : public DeltaChanges<Row> {
       for (size_t j = 0; m > 1 && j < m; ++j) index_.prefetch_keys(places[j], radius);
       for (size_t j = 0; j < m; ++j) {
         const uint64_t before = sink->count;
-        if (!index_.probe(k, queries[i + j], radius, places[j], [&](const Row& fingerprint, unsigned distance) {
+        if (!look(queries[i + j], places[j], [&](const Row& fingerprint, unsigned distance) {
               entry_slots_.prefetch(mix(fingerprint));
               return push(sink, fingerprint, static_cast<uint32_t>(i + j), distance);
             }))
@@ -224,7 +242,7 @@ class DeltaOf final : public DeltaChanges<Row> {
         keep_present(before, end, sink);
         const uint64_t found = sink->count - before;
         if (!done()) return false;
-        pause(kBlockWork + index_.size_of(places[j], radius) + found * kLookUpWork);
+        pause(kBlockWork + work(places[j]) + found * kLookUpWork);
       }
     }
     return true;

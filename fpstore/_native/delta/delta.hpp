@@ -115,7 +115,9 @@ class Delta {
   // Fingerprints not in the base, present before end, within the radius. False when memory runs out.
   virtual bool probe(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const = 0;
   virtual bool scan(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Sink* sink, const Pause& pause) const = 0;
-  // The same, but keeps the nearest of each query within the radius that start_nearest() was given.
+  // All that have the first bits of a query, at most 64.
+  virtual bool share(const uint64_t* queries, size_t n, unsigned bits, uint32_t end, Sink* sink, const Pause& pause) const = 0;
+  // As the first two, but keeps the nearest of each query within the radius that start_nearest() was given.
   virtual bool nearest(const uint64_t* queries, size_t n, unsigned radius, uint32_t end, Nearest* kept, const Pause& pause) const = 0;
 
   virtual void states(const uint64_t* fingerprints, size_t n, uint32_t end, uint8_t* out, const Pause& pause) const = 0;

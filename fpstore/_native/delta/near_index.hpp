@@ -166,6 +166,24 @@ class NearIndex {
     return true;
   }
 
+  // Calls emit(fingerprint, distance) for each fingerprint that has the leading bits of the query which are set in the mask; emit may
+  // refuse. Where the buckets of the first block are not numbered by some of these bits alone, it passes over all.
+  template <class Emit>
+  bool share(const Row& query, uint64_t mask, const Places& at, const Emit& emit) const {
+    if (!size_) return true;
+    const auto visit = [&](const Row* some, size_t n) {
+      for (size_t i = 0; i < n; ++i)
+        if (!((leading_word(some[i]) ^ leading_word(query)) & mask) && !emit(some[i], ones(some[i] ^ query))) return false;
+      return true;
+    };
+    if (!leads_to_bucket(mask)) return scan(visit);
+    const Bucket h = bucket(0, at);
+    return visit(keys(h), h.size);
+  }
+  uint64_t share_size(uint64_t mask, const Places& at) const {
+    return !size_ ? 0 : leads_to_bucket(mask) ? bucket(0, at).size : size_;
+  }
+
   // Calls visit(keys, count) with all fingerprints, at most kScan at a time; visit may refuse.
   static constexpr unsigned kScan = 4096;
   template <class Visit>
@@ -229,6 +247,13 @@ class NearIndex {
   static uint64_t capacity(unsigned c) { return uint64_t{4 + 2 * (c & 1)} << c / 2; }
   static bool is_full(uint32_t size) { return size == 0 || class_of(size + 1) != class_of(size); }
 
+  // Whether leading bits decide which bucket of the first block a fingerprint is in.
+  bool leads_to_bucket(uint64_t mask) const {
+    if (!blocks_ || leading_word(masks_[0]) & ~mask) return false;
+    for (unsigned i = 1; i < sizeof(Row) / sizeof(uint64_t); ++i)
+      if (word_of(masks_[0], i)) return false;
+    return true;
+  }
   const Bucket& bucket(unsigned block, const Places& at) const { return buckets_[first_[block] + at.bucket[block]]; }
   const Bucket& bucket(unsigned block, const Places& at, uint16_t pattern) const {
     return buckets_[first_[block] + (at.bucket[block] ^ pattern)];

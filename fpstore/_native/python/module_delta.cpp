@@ -163,6 +163,14 @@ nb::tuple probe(const Delta& d, Rows queries, unsigned radius, uint32_t version,
   }).columns();
 }
 
+nb::tuple share(const Delta& d, Rows queries, unsigned bits, uint32_t version, const Stop* stop) {
+  check_queries(d, queries, 0);
+  need(bits <= 64 && bits <= d.width(), "bits is at most 64, and the width");
+  return found_by(d, queries, stop, [&](Sink* sink, const Pause& pause) {
+    return d.share(queries.data(), count_of(queries), bits, d.end_of(version), sink, pause);
+  }).columns();
+}
+
 nb::list probe_one(const Delta& d, nb::handle query, unsigned radius, uint32_t version) {
   check_queries(d, 1, radius);
   const unsigned words = words_in_rows(d);
@@ -383,6 +391,7 @@ void bind_delta(nb::module_& m) {
       .def("apply", &apply_changes, "kinds"_array, "fingerprints"_array, "ids"_array, "in_base"_array, "version"_a)
       .def("probe", &probe, "queries"_array, "radius"_a, "version"_a, optional_stop())
       .def("probe_one", &probe_one, "query"_a, "radius"_a, "version"_a)
+      .def("share", &share, "queries"_array, "bits"_a, "version"_a, optional_stop())
       .def("scan", &scan, "queries"_array, "radius"_a, "version"_a)
       .def("nearest", &nearest, "queries"_array, "radius"_a, "limit"_a, "version"_a)
       .def("states", &states, "fingerprints"_array, "version"_a)

@@ -1,0 +1,232 @@
+"""What an index answers: the documents that share a key with an item, and whose signatures are near its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import pairwise
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Flags, Lims, NamedColumns, Words
+from fpstore.base.arrays import lims_of, lists_of
+from fpstore.io.check import check_ids
+from fpstore.io.tables import Tabular, arrow_table, values_at
+from fpstore.lsh.keys import MOST_NUMBER_BITS, EntryLayout, numbers_of_rows, prefixes_of_documents, signature_distances
+from fpstore.query.batches import cut, run
+from fpstore.query.names import StoredIds, names_in_slices, names_of
+from fpstore.query.snapshot import Snapshot
+
+ITEMS_AT_ONCE = 1 << 14
+MOST_CANDIDATES = 1 << 22  # of a part of several items
+
+
+class Match(NamedTuple):
+    """A document that is similar to an item.
+
+    Attributes
+    ----------
+    id : int or str
+    similarity : float
+        What the signatures estimate, or the exact one where ``verify`` was given; of some families, a distance.
+    """
+
+    id: int | str
+    similarity: float
+
+
+class Asked(NamedTuple):
+    """Items that are looked up: rows of document number 0 with their signatures, and the keys of each, shape (n, bands)."""
+
+    rows: Words
+    keys: Words
+
+    def part(self, items: slice | npt.NDArray[np.intp]) -> Asked:
+        """Return some of them."""
+        return Asked(self.rows[items], self.keys[items])
+
+
+class Found(NamedTuple):
+    """The documents that items found: those of item i are at ``lims[i]:lims[i + 1]``, the nearest first."""
+
+    lims: Lims
+    rows: Words
+    distances: npt.NDArray[np.uint16]
+
+
+    def before(self, first: int, inserted: npt.NDArray[np.intp]) -> Found:
+        """Return what items found that was there before them: the documents from ``first`` on are the inserted ones of the items."""
+        numbers, owners = numbers_of_rows(self.rows), lists_of(self.lims)
+        there = numbers < first
+        there[~there] = inserted[(numbers[~there] - np.uint64(first)).view(np.intp)] < owners[~there]
+        sizes = np.bincount(owners[there], minlength=len(self.lims) - 1)
+        return Found(lims_of(sizes), self.rows[there], self.distances[there])
+
+
+class State(NamedTuple):
+    """Both stores of an index as of one moment."""
+
+    documents: Snapshot
+    keys: Snapshot
+    layout: EntryLayout
+
+    def find(self, asked: Asked, radius: int, threads: int) -> Found:
+        """Return all documents that share a key with an item and whose signature is within the radius."""
+        work = partial(self._part, asked, radius)
+        count = len(asked.rows)
+        parts = cut(np.arange(count, dtype=np.uint64), threads, ITEMS_AT_ONCE) if count else []
+        found = run(work, [slice(int(part[0]), int(part[-1]) + 1) for part in parts], threads)
+        return _joined(found) if found else Found(np.zeros(1, np.int64), self.documents.width.empty(0), np.empty(0, np.uint16))
+
+    def _part(self, asked: Asked, radius: int, items: slice, stop: _kernel.Stop | None) -> Found:
+        (rows, keys), layout = asked.part(items), self.layout
+        most = MOST_CANDIDATES if len(rows) > 1 else None
+        entries = self.keys.sharing(layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop)
+        if entries is None:  # some keys have many documents
+            half = (items.start + items.stop) // 2
+            parts = slice(items.start, half), slice(half, items.stop)
+            return _joined([self._part(asked, radius, part, stop) for part in parts])
+        lims, found, _ = entries
+        owners = np.repeat(np.arange(len(rows) * keys.shape[1]) // keys.shape[1], np.diff(lims))
+        candidates = np.unique((owners.astype(np.uint64) << np.uint64(MOST_NUMBER_BITS)) | layout.numbers(found))
+        return self._near(rows, candidates, radius, stop)
+
+    def _near(self, rows: Words, candidates: Words, radius: int, stop: _kernel.Stop | None) -> Found:
+        """Return which candidates, items' places before the numbers of documents, are within the radius."""
+        owners = (candidates >> np.uint64(MOST_NUMBER_BITS)).astype(np.intp)
+        stored, documents = documents_of(self.documents, candidates & np.uint64((1 << MOST_NUMBER_BITS) - 1), stop)
+        owners = owners[stored]
+        distances = signature_distances(documents, rows[owners])
+        near = distances <= radius
+        owners, documents, distances = owners[near], documents[near], distances[near]
+        order = np.lexsort((distances, owners))
+        return Found(lims_of(np.bincount(owners, minlength=len(rows))), documents[order], distances[order])
+
+
+def documents_of(documents: Snapshot, numbers: Words, stop: _kernel.Stop | None = None) -> tuple[Flags, Words]:
+    """Return which numbers are of stored documents, and the rows of those."""
+    found = documents.sharing(prefixes_of_documents(numbers), MOST_NUMBER_BITS, None, stop)
+    assert found is not None
+    lims, rows, _ = found
+    return np.diff(lims) > 0, rows
+
+
+def first_of_similar(asked: Asked, layout: EntryLayout, radius: int, known: Flags) -> Flags:
+    """Return which items are to be inserted, in order: those that are not known, and not similar to one that is to be."""
+    inserted = np.zeros(len(known), bool)
+    holders: dict[int, list[int]] = {}  # the items to be inserted, by key
+    for item, keys in enumerate(layout.prefixes(asked.keys).tolist()):
+        if known[item]:
+            continue
+        others = sorted({other for key in keys for other in holders.get(key, ())})
+        if others and (signature_distances(asked.rows[others], asked.rows[item]) <= radius).any():
+            continue
+        inserted[item] = True
+        for key in keys:
+            holders.setdefault(key, []).append(item)
+    return inserted
+
+
+def _joined(parts: list[Found]) -> Found:
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [np.diff(part.lims) for part in parts]
+    return Found(lims_of(np.concatenate(sizes)), *(np.concatenate(column) for column in list(zip(*parts, strict=True))[1:]))
+
+
+class Matches(Tabular):
+    """The matches of many items. As a sequence, it has one list of :class:`Match` per item, the most similar first.
+
+    Attributes
+    ----------
+    lims : ndarray of int64, shape (items + 1,)
+        The matches of item i are at ``lims[i]:lims[i + 1]``.
+    distances : ndarray of uint16, shape (matches,)
+        The bits in which the signatures differ.
+    similarities : ndarray of float64, shape (matches,)
+    inserted : ndarray of bool, shape (items,), or None
+        Whether :meth:`LshStore.probe_insert_many` inserted the item.
+    """
+
+    def __init__(
+        self, found: Found, similarities: npt.NDArray[np.float64], stored: StoredIds, inserted: Flags | None = None
+    ) -> None:
+        self.lims, self._rows, self.distances = found
+        self.similarities = similarities
+        self.inserted = inserted
+        self._stored = stored
+
+    def read_ids(self) -> Words | list[str]:
+        """Return the ids of the matches: uint64, or strings in a list."""
+        return names_of(self._stored, self._numbers())
+
+    def _numbers(self) -> Words:
+        return self._stored.stored_id_numbers(self._rows)[1]  # a document has one id
+
+    def verified(self, exact: Callable[[int, Words | list[str]], npt.NDArray[np.float64]], threshold: float, is_distance: bool) -> Matches:
+        """Return the matches whose exact similarity is at least the threshold, or whose distance is at most that.
+
+        ``exact`` returns those of an item, given by its place, and of the documents with some ids.
+        """
+        ids, sign = self.read_ids(), -1 if is_distance else 1
+        places, similar, sizes = [np.empty(0, np.intp)], [np.empty(0)], []
+        for item, (start, end) in enumerate(pairwise(self.lims.tolist())):
+            values = sign * (exact(item, ids[start:end]) if end > start else np.empty(0))
+            order = np.argsort(-values, kind="stable")
+            order = order[values[order] >= sign * threshold]
+            places.append(start + order)
+            similar.append(sign * values[order])
+            sizes.append(len(order))
+        at = np.concatenate(places)
+        found = Found(lims_of(np.array(sizes, np.int64)), self._rows[at], self.distances[at])
+        return Matches(found, np.concatenate(similar), self._stored)
+
+    def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
+        """Return a ``pyarrow.Table`` with a row per match: ``query_row``, ``query_id`` (if given), ``id``, ``similarity``.
+
+        Parameters
+        ----------
+        query_ids : array or sequence of int or str, optional
+            The ids of the items, one per item.
+        names : dict of str to str, optional
+            Other names for some of the columns.
+
+        Raises
+        ------
+        InputError
+            There is not one id per item, or a name is wrong.
+        MissingExtraError
+            pyarrow is not installed.
+        """
+        given = None if query_ids is None else check_ids(query_ids, len(self))
+        query = np.repeat(np.arange(len(self)), np.diff(self.lims))
+        columns: NamedColumns = {"query_row": query.view(np.uint64)}
+        if given is not None:
+            columns["query_id"] = values_at(given, query)
+        return arrow_table([columns | {"id": self.read_ids(), "similarity": self.similarities}], names)
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return len(self.lims) - 1
+
+    def __iter__(self) -> Iterator[list[Match]]:
+        similarities = self.similarities.tolist()
+        for items, (ids,) in names_in_slices([(self._stored, self._numbers())], self.lims):
+            plain = ids if isinstance(ids, list) else ids.tolist()
+            first = int(self.lims[items.start])
+            for start, end in pairwise(self.lims[items.start : items.stop + 1].tolist()):
+                yield [Match(plain[m - first], similarities[m]) for m in range(start, end)]
+
+    def __getitem__(self, item: int) -> list[Match]:
+        """Return the matches of one item; IndexError if there are fewer items."""
+        item = range(len(self))[index(item)]
+        at = slice(*self.lims[item : item + 2].tolist())
+        found = Found(np.array([0, at.stop - at.start]), self._rows[at], self.distances[at])
+        return next(iter(Matches(found, self.similarities[at], self._stored)))
+
+    def __repr__(self) -> str:
+        return f"<fpstore.lsh.Matches: {len(self.distances)} matches of {len(self)} items>"

@@ -1,0 +1,120 @@
+"""Building and opening an LSH index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any
+
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_flag, check_opening, check_path
+from fpstore.base.resources import checked_resources
+from fpstore.building.target import Target
+from fpstore.errors import InputError
+from fpstore.families import as_family
+from fpstore.lsh.building import DocumentPieces, build_index
+from fpstore.lsh.manifest import DOCUMENTS, is_index
+from fpstore.lsh.plan import LshPlan, plan
+from fpstore.lsh.store import LshStore
+
+UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the number of items is not known
+
+
+def build(
+    path: str | PathLike[str], items: Iterable[Any], ids: Any = None, *, family: Any, threshold: float | None = None,
+    recall: float = 0.95, bands: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
+    threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
+) -> LshStore:  # fmt: skip
+    """Build an LSH index of items, which are read once, and open it. It appears complete or not at all.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder to create.
+    items : iterable
+        Texts, vectors or what else the family takes. An empty one has no sketch, and is not in the index.
+    ids : iterable, optional
+        One per item: non-negative integers below 2^64, or non-empty strings. By default the place of the item.
+    family : Family or Fingerprinter
+        What makes hash values of items: a family of ``fpstore.families``, or :class:`fpstore.MinHash`.
+    threshold : float
+        The similarity at which documents are found with the probability ``recall``; for families of distances, the distance.
+    recall : float
+        Between 0 and 1. More similar documents are found more often.
+    bands : LshPlan, optional
+        Bands that :func:`plan` computed, in place of threshold and recall. Without it they are planned for as many documents as
+        there are items, or for 10 million if that is not known.
+    index_ids : bool
+        Index integer ids too, as strings always are: ``delete`` and ``upsert`` then take microseconds per id, not a pass over all.
+    memory, threads, progress, overwrite : optional
+        As for :func:`fpstore.build`.
+
+    Returns
+    -------
+    LshStore
+        Open for reading.
+
+    Raises
+    ------
+    InputError
+        An argument is wrong; no number of bands reaches the recall; an item is not of the family's kind, or there is not one id
+        per item.
+    StoreExistsError
+        The path exists and ``overwrite`` is false, or it is not an index.
+    StorageError
+        The disk is full or not writable; nothing was changed.
+
+    Examples
+    --------
+    >>> import fpstore, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "docs.lsh")
+    >>> texts = ["it was the best of times it was the worst of times", "call me ishmael some years ago never mind how long"]
+    >>> index = fpstore.lsh.build(path, texts, ["dickens", "melville"], family=fpstore.MinHash(), threshold=0.7)
+    >>> index.probe("It was the best of times, it was the worst of times.")
+    [Match(id='dickens', similarity=1.0)]
+    """
+    target, overwrite, made = check_path(path), check_flag(overwrite, "overwrite"), as_family(family)
+    if (threshold is None) == (bands is None):
+        raise InputError("give a threshold, or bands= as fpstore.lsh.plan returns them")
+    if bands is None:
+        assert threshold is not None
+        count = len(items) if hasattr(items, "__len__") else UNKNOWN_COUNT
+        bands = plan(max(count, 1), made, threshold, recall)
+    resources = checked_resources(memory, threads, progress)
+    pieces = DocumentPieces(items, ids, made, bands, resources)
+    with Target(target, overwrite, is_index, DOCUMENTS) as folder:
+        build_index(folder, pieces, bands, check_flag(index_ids, "index_ids"), resources)
+    return LshStore(target, family=made)
+
+
+def open(  # noqa: A001 - as fpstore.open
+    path: str | PathLike[str], mode: str = "r", *, sync: str = "commit", family: Any = None
+) -> LshStore:
+    """Open an LSH index.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder of the index.
+    mode : {"r", "r+"}
+        ``"r"`` to read, ``"r+"`` also to insert, delete and merge. There is one writer at a time, beside any number of readers.
+    sync : {"commit", "batch", "none"}
+        When changes are durable: see :meth:`fpstore.Store.insert`.
+    family : Family, optional
+        The family, if it is not installed as an entry point.
+
+    Raises
+    ------
+    StoreNotFoundError
+        The path does not exist or is not an index.
+    CorruptStoreError, FormatVersionError
+        The index is damaged, or newer than this fpstore.
+    InputError
+        Its family is not installed, or the one that is given is another.
+    StoreLockedError
+        Another process is the writer; the message names it.
+    ReadOnlyError
+        With ``"r+"``: the index lies on read-only media, or the user has no permission to write.
+    """
+    check_opening(mode, sync, None)
+    return LshStore(check_path(path), mode, sync, family)

@@ -1,0 +1,132 @@
+"""Verifying, describing, copying and repairing an index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fpstore.base.aliases import Progress
+from fpstore.base.resources import Resources
+from fpstore.building.target import Target
+from fpstore.care.reports import RepairReport, Report
+from fpstore.care.repair import repair_store
+from fpstore.errors import CorruptStoreError, FpstoreError, counted
+from fpstore.format.manifest import read_manifest
+from fpstore.lsh.answers import State
+from fpstore.lsh.keys import numbers_of_rows
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest, read_index_manifest
+from fpstore.lsh.store import LshStore
+from fpstore.store import Store, snapshot_of
+
+PHASE_CHECK = "comparing documents and keys"
+
+
+def keys_of_documents(state: State, progress: Progress | None) -> tuple[np.ndarray[Any, Any], int]:
+    """Return how many keys each stored document has, in the order of the numbers, and how many are of documents that are gone."""
+    parts = [numbers_of_rows(rows) for rows in state.documents.fingerprints()]
+    numbers = np.concatenate([np.empty(0, np.uint64), *parts])
+    counts, gone, done, total = np.zeros(len(numbers), np.uint16), 0, 0, state.keys.totals.fingerprints
+    for entries in state.keys.fingerprints():
+        if progress is not None:
+            progress(PHASE_CHECK, done, total)
+        done += len(entries)
+        owners = state.layout.numbers(entries)
+        places = np.searchsorted(numbers, owners)
+        stored = places < len(numbers)
+        stored[stored] = numbers[places[stored]] == owners[stored]
+        gone += len(entries) - int(np.count_nonzero(stored))
+        counts += np.bincount(places[stored], minlength=len(numbers)).astype(np.uint16)
+    return counts, gone
+
+
+def verify_index(path: Path, documents: Report, keys: Report, state: State, progress: Progress | None) -> Report:
+    """Return one report of both stores, and of whether every document has keys."""
+    report = Report(
+        documents.tables + keys.tables, documents.blocks + keys.blocks, documents.fingerprints, documents.ids,
+        [*documents.faults, *keys.faults],
+    )  # fmt: skip
+    try:
+        counts, _ = keys_of_documents(state, progress)
+    except FpstoreError as error:
+        report.note(error)
+        return report
+    if lacking := int(np.count_nonzero(counts == 0)):
+        message = f"{path}: {counted(lacking, 'document')} {'has' if lacking == 1 else 'have'} no keys: insert the items again"
+        report.note(CorruptStoreError(message, path=path))
+    return report
+
+
+def describe_index(state: State, manifest: IndexManifest, documents: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents and sizes of an index, of the ``stats`` of its stores."""
+    sizes = {DOCUMENTS: documents["bytes"]["total"], KEYS: keys["bytes"]["total"]}
+    total = sum(sizes.values())
+    count = state.documents.totals.fingerprints
+    return {
+        "documents": count,
+        "ids": state.documents.totals.ids,
+        "id_kind": state.documents.totals.id_kind,
+        "family": manifest.family,
+        "threshold": manifest.threshold,
+        "recall": manifest.recall,
+        "bands": manifest.bands,
+        "rows": manifest.rows,
+        "radius": manifest.radius,
+        "key_bits": state.layout.key_bits,
+        "number_bits": state.layout.number_bits,
+        "keys": state.keys.totals.fingerprints,
+        "bytes": {**sizes, "total": total},
+        "bytes_per_document": total / max(count, 1),
+        "stores": {DOCUMENTS: documents, KEYS: keys},
+    }
+
+
+def back_up_index(index: LshStore, target: Path, overwrite: bool, progress: Progress | None) -> None:
+    """Copy an index as of one moment: see :meth:`fpstore.lsh.LshStore.backup`."""
+    with Target(target, overwrite, is_index, DOCUMENTS) as folder:
+        while True:
+            # The copied keys are those of all copied documents, and perhaps of later ones, unless a merge drops some meanwhile.
+            before = snapshot_of(index._keys).generation.record.number
+            index._documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
+            index._keys.backup(folder / KEYS, overwrite=True, progress=progress)
+            if snapshot_of(index._keys).generation.record.number == before:
+                break
+        put_manifest(folder, read_index_manifest(index.path, index._folder))
+
+
+def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport:
+    """Make a sound index of the intact parts of a damaged one: see :func:`fpstore.lsh.repair`."""
+    manifest, whole = read_index_manifest(path), RepairReport()
+    try:
+        with Target(target, False, is_index, DOCUMENTS) as folder:
+            for name in (DOCUMENTS, KEYS):
+                lost = target.with_name(f"{target.name}.{name}.lost.tsv")
+                _add_report(whole, repair_store(path / name, folder / name, False, lost, resources))
+                if not (folder / name).exists():
+                    with Store(path / name) as sound:
+                        sound.backup(folder / name)
+            identities = {name: read_manifest(folder / name).identity.hex() for name in (DOCUMENTS, KEYS)}
+            put_manifest(folder, manifest._replace(**identities))
+            with LshStore(folder) as index:
+                whole.fingerprints = whole.ids = len(index)
+                counts, _ = keys_of_documents(index._state(), None)
+            if lacking := int(np.count_nonzero(counts == 0)):
+                whole.losses.append(f"all keys of {counted(lacking, 'document')}: insert the items again")
+            if not whole.faults:
+                raise _SoundError
+    except _SoundError:
+        whole.sound = True
+    whole.output = None if whole.sound else str(target)
+    return whole
+
+
+class _SoundError(Exception):
+    """Nothing is to be written."""
+
+
+def _add_report(whole: RepairReport, part: RepairReport) -> None:
+    whole.faults += part.faults
+    whole.actions += part.actions
+    whole.losses += part.losses
+    whole.lost_file = part.lost_file or whole.lost_file

@@ -1,0 +1,196 @@
+"""Similar documents of a whole index: pairs, and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore import _kernel
+from fpstore.base.aliases import Lims, NamedColumns, Words
+from fpstore.base.arrays import differs, distinct_places, lims_of
+from fpstore.base.resources import Resources
+from fpstore.base.width import WORD_BITS
+from fpstore.building.external_sort import Sorter
+from fpstore.disk.temporary import SpilledNumbers
+from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs.clusters import Clusters
+from fpstore.jobs.grouping import Grouping, grouped, members_of
+from fpstore.jobs.joining import pairs_within
+from fpstore.jobs.pairs import combinations, join_design
+from fpstore.lsh.answers import State
+from fpstore.lsh.keys import DOCUMENT_WIDTH, MOST_NUMBER_BITS, numbers_of_rows, signature_distances
+from fpstore.query.names import names_of
+
+MOST_COMPARED = 1 << 10  # documents of a key of which every two are compared for clusters: of more, a join finds links
+PAIRS_AT_ONCE = 1 << 20
+YIELDED_PAIRS = 1 << 16
+PHASE_PAIRS, PHASE_GROUPS = "comparing documents of a key", "connecting documents of a key"
+
+
+class Documents(NamedTuple):
+    """All documents of a state, in the order of their numbers: a document's place here takes the place of its number."""
+
+    numbers: Words
+    rows: Words  # signatures, without the numbers; in a file that is mapped
+    id_numbers: Words
+
+    @classmethod
+    def of(cls, state: State, resources: Resources) -> Documents:
+        """Read the documents of a state."""
+        numbers, rows, ids = SpilledNumbers(np.uint64), SpilledNumbers(np.uint64), SpilledNumbers(np.uint64)
+        total, done = state.documents.totals.fingerprints, 0
+        for fingerprints, _, some in state.documents.groups():
+            numbers.append(np.ascontiguousarray(numbers_of_rows(fingerprints)))
+            signatures = fingerprints.copy()
+            signatures[:, 0] &= np.uint64((1 << MOST_NUMBER_BITS) - 1)
+            rows.append(signatures.reshape(-1))
+            ids.append(np.ascontiguousarray(some))
+            done += len(fingerprints)
+            resources.report("reading", done, total)
+        return cls(numbers.finish(), rows.finish().reshape(-1, DOCUMENT_WIDTH.words), ids.finish())
+
+
+class KeyGroups(NamedTuple):
+    """Documents that share a key: those of group g are at ``members[lims[g]:lims[g + 1]]``, two or more places that ascend."""
+
+    members: Words
+    lims: Lims
+
+
+def groups_of_keys(state: State, documents: Documents, resources: Resources, phase: str) -> Iterator[KeyGroups]:
+    """Yield the documents that share a key, some keys at a time; all of one key are held."""
+    total, done = state.keys.totals.fingerprints, 0
+    waiting = np.empty(0, np.uint64)  # entries of the last key
+    for entries in state.keys.fingerprints():
+        resources.report(phase, done, total)
+        done += len(entries)
+        entries = np.concatenate([waiting, entries])
+        bits = np.uint64(state.layout.number_bits)
+        end = int(np.searchsorted(entries, (entries[-1] >> bits) << bits))
+        yield _groups(state, documents, entries[:end])
+        waiting = entries[end:]
+    yield _groups(state, documents, waiting)
+    resources.report(phase, done, total)
+
+
+def _groups(state: State, documents: Documents, entries: Words) -> KeyGroups:
+    numbers = state.layout.numbers(entries)
+    places = np.searchsorted(documents.numbers, numbers)
+    stored = places < len(documents.numbers)
+    stored[stored] = documents.numbers[places[stored]] == numbers[stored]
+    keys, members = entries[stored] >> np.uint64(state.layout.number_bits), places[stored].astype(np.uint64)
+    sizes = np.diff(np.flatnonzero(differs(keys)), append=len(keys))
+    shared = sizes > 1
+    return KeyGroups(members[np.repeat(shared, sizes)], lims_of(sizes[shared]))
+
+
+# Clusters
+
+
+def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clusters:
+    """Return the clusters of a state: see :meth:`fpstore.lsh.LshStore.clusters`."""
+    documents = Documents.of(state, resources)
+    sets = _kernel.Sets(len(documents.numbers))
+    for groups in groups_of_keys(state, documents, resources, PHASE_GROUPS):
+        if len(groups.members):
+            lims = groups.lims.view(np.uint64)
+            left = sets.link_groups(documents.rows, groups.members, lims, grouping.radius, MOST_COMPARED)
+            for group in np.flatnonzero(left).tolist():
+                members = groups.members[groups.lims[group] : groups.lims[group + 1]]
+                _join_group(sets, documents.rows, members, grouping.radius, resources)
+    resources.report("grouping", 0)
+    members, _ = members_of(sets.names(), np.arange(len(documents.numbers)))
+
+    def ids_of(places: Words) -> Words | list[str]:
+        return names_of(state.documents, documents.id_numbers[places.view(np.intp)])
+
+    members = grouped(members, grouping, lambda: documents.rows[members.documents.view(np.intp)], ids_of)
+    id_numbers = documents.id_numbers[members.documents.view(np.intp)]
+    return Clusters(members.lims, state.documents, id_numbers, len(documents.numbers))
+
+
+def _join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, resources: Resources) -> None:
+    """Unite the documents of a key that are connected: first those of one signature, then these by a join."""
+    distinct, which = distinct_places(rows[members.view(np.intp)])
+    first = np.empty(len(distinct), np.intp)
+    first[which[::-1]] = np.arange(len(which))[::-1]
+    holders = members.view(np.intp)[first]
+    sets.unite(members.view(np.intp), holders[which])
+    index = _kernel.RowIndex(distinct)
+    design = join_design(distinct, radius, DOCUMENT_WIDTH)
+    for links in pairs_within(distinct, design, resources._replace(progress=None), linked=True):
+        sets.unite(*(holders[index.places(some).view(np.intp)] for some in (links.a, links.b)))
+
+
+# Pairs
+
+
+class Pairs(Tabular):
+    """A batch of pairs of similar documents, in columns. Iterates as (id, id, similarity).
+
+    Attributes
+    ----------
+    similarities : ndarray of float64, shape (pairs,)
+        What the signatures estimate; of some families, distances.
+    """
+
+    def __init__(self, state: State, numbers: tuple[Words, Words], similarities: npt.NDArray[np.float64]) -> None:
+        self._state, self._numbers, self.similarities = state, numbers, similarities
+
+    def ids_a(self) -> Words | list[str]:
+        """Return the id of the document of each pair that was inserted first."""
+        return names_of(self._state.documents, self._numbers[0])
+
+    def ids_b(self) -> Words | list[str]:
+        """Return the id of the other document of each pair."""
+        return names_of(self._state.documents, self._numbers[1])
+
+    def to_arrow(self, *, names: Mapping[str, str] | None = None) -> Any:
+        """Return a ``pyarrow.Table``: ``id_a``, ``id_b``, ``similarity``; ``names`` has other names for some of them."""
+        columns: NamedColumns = {"id_a": self.ids_a(), "id_b": self.ids_b(), "similarity": self.similarities}
+        return arrow_table([columns], names)
+
+    def __len__(self) -> int:
+        return len(self.similarities)
+
+    def __iter__(self) -> Iterator[tuple[int | str, int | str, float]]:
+        sides = [ids if isinstance(ids, list) else ids.tolist() for ids in (self.ids_a(), self.ids_b())]
+        return zip(*sides, self.similarities.tolist(), strict=True)
+
+    def __repr__(self) -> str:
+        return f"<fpstore.lsh.Pairs: {len(self):,} pairs>"
+
+
+def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], folder: Any, resources: Resources) -> Iterator[Pairs]:
+    """Yield each pair of documents that share a key and lie within the radius once; see :meth:`fpstore.lsh.LshStore.pairs`."""
+    documents = Documents.of(state, resources)
+    sorter = Sorter(resources.memory // 2, folder, threads=resources.threads)
+    for groups in groups_of_keys(state, documents, resources, PHASE_PAIRS):
+        for a, b in _pairs_in(groups):
+            distances = signature_distances(documents.rows[a], documents.rows[b])
+            near = distances <= radius
+            codes = (a[near].astype(np.uint64) << np.uint64(WORD_BITS // 2)) | b[near].astype(np.uint64)
+            sorter.add(codes, distances[near].astype(np.uint64))
+    for part in sorter.groups(lambda rows: None):
+        distances = part.ids[(np.cumsum(part.counts) - part.counts).view(np.intp)]  # a pair may share several keys
+        for start in range(0, len(part.keys), YIELDED_PAIRS):
+            codes = part.keys[start : start + YIELDED_PAIRS]
+            sides = codes >> np.uint64(WORD_BITS // 2), codes & np.uint64((1 << WORD_BITS // 2) - 1)
+            numbers = documents.id_numbers[sides[0].view(np.intp)], documents.id_numbers[sides[1].view(np.intp)]
+            yield Pairs(state, numbers, estimates[distances[start : start + YIELDED_PAIRS].astype(np.intp)])
+
+
+def _pairs_in(groups: KeyGroups) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    """Yield all pairs of documents of a group, some at a time."""
+    sizes = np.diff(groups.lims)
+    before = lims_of(sizes * (sizes - 1) // 2)
+    members = groups.members.view(np.intp)
+    for start in range(0, int(before[-1]), PAIRS_AT_ONCE):
+        numbers = np.arange(start, min(start + PAIRS_AT_ONCE, int(before[-1])))
+        group = np.searchsorted(before, numbers, side="right") - 1
+        i, j = combinations(numbers - before[group], sizes[group])
+        first = groups.lims[:-1][group]
+        yield members[first + i], members[first + j]

@@ -1,0 +1,108 @@
+"""The manifest of an LSH index: its family, its bands, and the two stores that belong to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fpstore.disk.files import RUN_REPAIR, open_folder, opened, read_at, write_anew
+from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.format.manifest import IDENTITY_BYTES, MOST_MANIFEST_BYTES, TEMPORARY, checksum_of, misfit
+from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
+
+INDEX_FILE = "lsh.json"
+DOCUMENTS, KEYS = "documents", "keys"  # the folders of the stores
+VERSION = 1
+_IDENTITY = re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}")
+_SCHEMA: dict[str, Any] = {
+    "family": {"name": str, "version": int, "parameters": dict},
+    "threshold": (float, int),
+    "recall": float,
+    "bands": range(1, 257),
+    "rows": range(1, 257),
+    "key_bits": range(1, 64),
+    "radius": range(8 * MOST_SIGNATURE_BYTES + 1),
+    "documents": _IDENTITY,
+    "keys": _IDENTITY,
+    "next_number": range(MOST_DOCUMENTS + 1),
+}
+
+
+class IndexManifest(NamedTuple):
+    """The content of the manifest of an index."""
+
+    family: dict[str, Any]  # its description
+    threshold: float
+    recall: float
+    bands: int
+    rows: int  # values of a sketch in a band
+    key_bits: int
+    radius: int  # of signatures
+    documents: str  # the identity of the store of documents
+    keys: str  # the identity of the store of keys
+    next_number: int  # no document that was ever merged has this number or a greater one
+
+    @property
+    def values(self) -> int:
+        """The values of a sketch that the keys need."""
+        return self.bands * self.rows
+
+
+def is_index(path: Path) -> bool:
+    """Whether a path looks like an LSH index: a folder with its manifest."""
+    return path.is_dir() and (path / INDEX_FILE).is_file()
+
+
+def write_index_manifest(folder: int, manifest: IndexManifest) -> None:
+    """Write the manifest of an index whose folder is open, in one durable step; after an OSError the old one stays."""
+    content = {"format_version": VERSION, **manifest._asdict()}
+    text = json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n"
+    coming = INDEX_FILE + TEMPORARY
+    try:
+        write_anew(coming, text.encode(), folder)
+        os.rename(coming, INDEX_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(coming, dir_fd=folder)
+        raise
+    os.fsync(folder)
+
+
+def put_manifest(path: Path, manifest: IndexManifest) -> None:
+    """Write the manifest of an index that is being made."""
+    folder = open_folder(path)
+    try:
+        write_index_manifest(folder, manifest)
+    finally:
+        os.close(folder)
+
+
+def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
+    """Read and check the manifest of an index, given by its path or its open folder."""
+    file = path / INDEX_FILE
+    if folder is None and not path.exists():
+        raise StoreNotFoundError(f"{path}: no such LSH index", path=path)
+    try:
+        with opened(file, folder=folder, of_user=True) as descriptor:
+            data = read_at(descriptor, file, 0, MOST_MANIFEST_BYTES)
+    except StoreNotFoundError as error:
+        raise StoreNotFoundError(f"{path}: not an LSH index (no {INDEX_FILE} in it)", path=path) from error
+    try:
+        content = json.loads(data)
+        recorded = content.pop("checksum")
+        got = checksum_of(content)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
+    if recorded != got:
+        raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=recorded, got=got)
+    version = content.pop("format_version", None)
+    if version != VERSION:
+        message = f"{file}: format version {version!r} is not known (this fpstore reads {VERSION}): upgrade fpstore to read it"
+        raise FormatVersionError(message, path=file, expected=VERSION, got=version)
+    if (wrong := misfit(content, _SCHEMA)) is not None:
+        raise CorruptStoreError(f"{file}: malformed ({wrong}): {RUN_REPAIR}", path=file)
+    return IndexManifest(**content)

@@ -10,6 +10,7 @@ from fpstore.base.aliases import Progress
 from fpstore.base.arguments import check_flag, check_opening, check_path
 from fpstore.base.resources import checked_resources
 from fpstore.building.target import Target
+from fpstore.care.reports import RepairReport
 from fpstore.errors import InputError
 from fpstore.families import as_family
 from fpstore.lsh.building import DocumentPieces, build_index
@@ -118,3 +119,46 @@ def open(  # noqa: A001 - as fpstore.open
     """
     check_opening(mode, sync, None)
     return LshStore(check_path(path), mode, sync, family)
+
+
+def repair(
+    path: str | PathLike[str], output: str | PathLike[str] | None = None, *, memory: int | str | None = None,
+    threads: int | None = None, progress: Progress | None = None,
+) -> RepairReport:  # fmt: skip
+    """Make a sound index of the intact parts of a damaged one, and report what was done and what is lost.
+
+    The damaged index is never changed. If nothing is wrong, nothing is written. A document that has lost some of its keys is found
+    less often; one that has lost all is found no more until its item is inserted again.
+
+    Parameters
+    ----------
+    path : path-like
+        The damaged index, whose ``lsh.json`` is intact.
+    output : path-like, optional
+        The folder to create; by default the name of the index with ``.repaired`` appended.
+    memory, threads, progress : optional
+        As for :func:`fpstore.build`.
+
+    Returns
+    -------
+    RepairReport
+        As of :func:`fpstore.repair`. Lists of losses lie beside the output.
+
+    Raises
+    ------
+    StoreNotFoundError
+        The path does not exist or is not an index.
+    CorruptStoreError
+        Nothing can be recovered.
+    StoreExistsError
+        The path of the new index exists.
+    StoreLockedError
+        Another process has the index open for writing.
+    StorageError
+        The disk is full or not writable; nothing was changed.
+    """
+    from fpstore.lsh.care import repair_index
+
+    source = check_path(path)
+    target = source.with_name(source.name + ".repaired") if output is None else check_path(output, "output")
+    return repair_index(source, target, checked_resources(memory, threads, progress))

@@ -102,7 +102,7 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
                 members = groups.members[groups.lims[group] : groups.lims[group + 1]]
                 _join_group(sets, documents.rows, members, grouping.radius, resources)
     resources.report("grouping", 0)
-    members, _ = members_of(sets.names(), np.arange(len(documents.numbers)))
+    members, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
 
     def ids_of(places: Words) -> Words | list[str]:
         return names_of(state.documents, documents.id_numbers[places.view(np.intp)])
@@ -117,8 +117,8 @@ def _join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, re
     distinct, which = distinct_places(rows[members.view(np.intp)])
     first = np.empty(len(distinct), np.intp)
     first[which[::-1]] = np.arange(len(which))[::-1]
-    holders = members.view(np.intp)[first]
-    sets.unite(members.view(np.intp), holders[which])
+    holders = members[first]
+    sets.unite(members, holders[which])
     index = _kernel.RowIndex(distinct)
     design = join_design(distinct, radius, DOCUMENT_WIDTH)
     for links in pairs_within(distinct, design, resources._replace(progress=None), linked=True):

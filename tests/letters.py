@@ -1,0 +1,68 @@
+"""A family of hash functions for tests: words of 24 letters from a to d, of which each letter is a hash value."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fpstore.errors import InputError
+from fpstore.families.base import Family, Reals, Signed, Values
+
+LENGTH = 24
+LETTERS = "abcd"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letters(Family[str]):
+    """Words are as similar as letters are equal. The signature is the word, in two bits a letter. The empty word has no content."""
+
+    name: ClassVar[str] = "letters"
+    version: ClassVar[int] = 1
+    items: ClassVar[str] = "words"
+    measure: ClassVar[str] = "share of equal letters"
+
+    width: int = 2 * LENGTH  # type: ignore[assignment]
+
+    def values(self, items: Sequence[Any], functions: range) -> Values:
+        letters = _numbers(items)
+        places = np.array(functions, np.intp)
+        return Values((letters[:, places % LENGTH] + 1000 * places.astype(np.uint32)).astype(np.uint32), _known(items))
+
+    def signed(self, items: Sequence[Any]) -> Signed:
+        letters = _numbers(items).astype(np.uint8)
+        bits = np.stack([letters >> 1, letters & 1], axis=2).reshape(len(letters), -1)
+        return Signed(np.packbits(bits, axis=1), _known(items))
+
+    def collision(self, similarity: float) -> float:
+        return similarity
+
+    def similarities(self, item: str, others: Sequence[str]) -> Reals:
+        return (_numbers([item]) == _numbers(others)).mean(axis=1)
+
+
+def _numbers(words: Sequence[str]) -> Any:
+    for place, word in enumerate(words):
+        if not isinstance(word, str) or (word and (len(word) != LENGTH or set(word) - set(LETTERS))):
+            raise InputError(f"item {place}: expected {LENGTH} letters, got {word!r}")
+    data = "".join(word or "a" * LENGTH for word in words).encode()
+    return np.frombuffer(data, np.uint8).reshape(-1, LENGTH).astype(np.uint32) - ord("a")
+
+
+def _known(words: Sequence[str]) -> Any:
+    return np.array([bool(word) for word in words], bool)
+
+
+def some_words(rng: random.Random, count: int, changes: int = 6) -> list[str]:
+    """Words in families, with copies among them."""
+    parents = ["".join(rng.choices(LETTERS, k=LENGTH)) for _ in range(max(count // 4, 1))]
+    words = []
+    for _ in range(count):
+        word = list(rng.choice(parents))
+        for _ in range(rng.randrange(changes)):
+            word[rng.randrange(LENGTH)] = rng.choice(LETTERS)
+        words.append("".join(word))
+    return words

@@ -1,0 +1,194 @@
+"""An index against brute force over its sketches: the same changes to both, the same answers."""
+
+import random
+
+import numpy as np
+import pytest
+
+from fpstore import lsh
+from fpstore.lsh.plan import LshPlan
+from letters import Letters, some_words
+from reference_lsh import Model
+
+FAMILY = Letters()
+
+
+def bands_of(bands, rows, radius):
+    return LshPlan.of(FAMILY, bands, rows, radius)
+
+
+def new_index(path, words, ids, bands=6, rows=3, radius=8, **options):
+    index = lsh.build(path, words, ids, family=FAMILY, bands=bands_of(bands, rows, radius), **options)
+    model = Model(bands, rows, index.stats()["key_bits"], radius)
+    add(model, words, ids)
+    return index, model
+
+
+def described(model, words, ids):
+    if not words:
+        return []
+    sketches, signatures = FAMILY.sketches(words, model.bands * model.rows), FAMILY.signatures(words)
+    return [model.document(*one) for one in zip(sketches.tolist(), map(bytes, signatures), ids, strict=True)]
+
+
+def add(model, words, ids):
+    model.documents += described(model, words, ids)
+
+
+def expected(model, words, radius=None):
+    estimates = FAMILY.estimate(np.arange(FAMILY.width + 1))
+    return [
+        [(name, estimates[distance]) for distance, name in model.find(asked, radius)]
+        for asked in described(model, words, range(len(words)))
+    ]
+
+
+def answers(matches):
+    return [[tuple(match) for match in found] for found in matches]
+
+
+def check(index, model, rng, known):
+    asked = some_words(rng, 5) + rng.sample(known, min(len(known), 5))
+    assert len(index) == len(model.documents)
+    assert answers(index.probe_many(asked, threads=1)) == expected(model, asked)
+    assert answers([index.probe(asked[-1])]) == expected(model, asked[-1:])
+    radius = rng.randrange(FAMILY.width)
+    assert answers(index.probe_many(asked, radius=radius, threads=3)) == expected(model, asked, radius)
+
+
+@pytest.mark.parametrize("kind", ["string", "integer", "row"])
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
+    rng = random.Random(seed)
+    count = rng.choice([0, 1, 2, 17, 300])
+    words = some_words(rng, count)
+    used = 0
+
+    def ids_of(some):
+        nonlocal used
+        first, used = used, used + len(some)
+        return [f"id-{i}" if kind == "string" else i * 7 if kind == "integer" else i for i in range(first, used)]
+
+    def given(ids):
+        return None if kind == "row" else ids
+
+    ids = ids_of(words)
+    index, model = new_index(tmp_path / "i.lsh", words, ids) if kind != "row" else new_row_index(tmp_path / "i.lsh", words, ids)
+    index.close()
+    reader = lsh.open(tmp_path / "i.lsh", family=FAMILY)
+    index = lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY)
+    for step in range(40):
+        change = rng.choice(["insert", "upsert", "delete", "probe_insert", "merge", "reopen"])
+        some = some_words(rng, rng.randrange(1, 8))
+        if change == "insert":
+            new = ids_of(some)
+            assert index.insert(some, given(new)) == len(some)
+            add(model, some, new)
+        elif change == "upsert" and kind != "row" and model.documents:
+            old = [rng.choice(model.documents).id for _ in some]
+            index.upsert(some, old)
+            last = dict(zip(old, described(model, some, old), strict=True))
+            order = sorted(last, key=lambda name: len(old) - 1 - old[::-1].index(name))
+            model.documents = [document for document in model.documents if document.id not in last]
+            model.documents += [last[name] for name in order]
+        elif change == "delete" and model.documents:
+            gone = {rng.choice(model.documents).id for _ in range(rng.randrange(1, 5))}
+            assert index.delete(sorted(gone)).removed == sum(document.id in gone for document in model.documents)
+            model.documents = [document for document in model.documents if document.id not in gone]
+        elif change == "probe_insert":
+            new = ids_of(some)
+            if kind == "row":
+                used = new[0]
+            found = index.probe_insert_many(some, given(new))
+            places = iter(range(len(some)))
+            for place, (document, own) in enumerate(zip(described(model, some, new), answers(found), strict=True)):
+                assert own == expected(model, some[place : place + 1])[0]
+                assert bool(found.inserted[place]) == (not own)
+                if not own:
+                    name = used + next(places) if kind == "row" else document.id
+                    model.documents.append(document._replace(id=name))
+            if kind == "row":
+                used += int(found.inserted.sum())
+        elif change == "merge":
+            index.merge()
+        elif change == "reopen":
+            index.close()
+            index = lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY)
+        known = words + some
+        check(index, model, rng, known)
+        check(reader, model, rng, known)
+    assert index.verify().ok
+    index.close()
+    reader.close()
+
+
+def new_row_index(path, words, ids):
+    index, model = new_index(path, words, None) if not words else (None, None)
+    if index is None:
+        index = lsh.build(path, words, family=FAMILY, bands=bands_of(6, 3, 8))
+        model = Model(6, 3, index.stats()["key_bits"], 8)
+        add(model, words, ids)
+    return index, model
+
+
+@pytest.mark.parametrize(("bands", "rows"), [(1, 1), (24, 1), (2, 12), (1, 24), (7, 3)])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 100, 1000])
+def test_any_bands_and_sizes(tmp_path, bands, rows, count):
+    rng = random.Random(count)
+    words = some_words(rng, count)
+    index, model = new_index(tmp_path / "i.lsh", words, list(range(count)), bands, rows, 10)
+    asked = words[:20] + some_words(rng, 20)
+    assert answers(index.probe_many(asked, threads=2)) == expected(model, asked)
+    assert index.verify().ok
+
+
+def test_pairs_and_clusters(tmp_path):
+    words = some_words(random.Random(5), 400)
+    index, model = new_index(tmp_path / "i.lsh", words, [f"w{i}" for i in range(400)])
+    pairs = model.pairs()
+    estimates = FAMILY.estimate(np.arange(FAMILY.width + 1))
+    wanted = {
+        (f"w{i}", f"w{j}", estimates[(model.documents[i].signature ^ model.documents[j].signature).bit_count()]) for i, j in pairs
+    }
+    found = [pair for batch in index.pairs() for pair in batch]
+    assert len(found) == len(wanted)
+    assert set(found) == wanted
+    assert {tuple(cluster) for cluster in index.clusters(group="connected")} == set(components(400, pairs))
+
+
+def components(count, pairs):
+    parent = list(range(count))
+
+    def root(i):
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for i, j in pairs:
+        a, b = sorted((root(i), root(j)))
+        parent[b] = a
+    sets = {}
+    for i in range(count):
+        sets.setdefault(root(i), []).append(f"w{i}")
+    return [tuple(some) for some in sets.values() if len(some) > 1]
+
+
+def test_many_documents_of_one_key_are_joined(tmp_path, monkeypatch):
+    from fpstore.lsh import groups
+
+    monkeypatch.setattr(groups, "MOST_COMPARED", 4)
+    monkeypatch.setattr(groups, "PAIRS_AT_ONCE", 7)
+    words = some_words(random.Random(6), 300)
+    index, model = new_index(tmp_path / "i.lsh", words, [f"w{i}" for i in range(300)], bands=2, rows=1, radius=4)
+    pairs = model.pairs()
+    assert sum(len(batch) for batch in index.pairs()) == len(pairs)
+    assert {tuple(cluster) for cluster in index.clusters(group="connected")} == set(components(300, pairs))
+
+
+def test_a_part_with_too_many_candidates_is_asked_in_halves(tmp_path, monkeypatch):
+    from fpstore.lsh import answers as module
+
+    monkeypatch.setattr(module, "MOST_CANDIDATES", 50)
+    words = some_words(random.Random(7), 300)
+    index, model = new_index(tmp_path / "i.lsh", words, list(range(300)), bands=2, rows=1)
+    assert answers(index.probe_many(words)) == expected(model, words)

@@ -1,0 +1,76 @@
+"""LSH indexes as docs/format.md describes them: a slow program, and brute force over sketches, as the oracle of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+MASK = (1 << 64) - 1
+STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def mixed(word: int, factor: int) -> int:
+    word = word * factor & MASK
+    return word ^ word >> 31
+
+
+def band_keys(sketch: Sequence[int], bands: int, rows: int) -> list[int]:
+    """The 64 bits of the key of each band."""
+    keys = []
+    for band in range(bands):
+        key = (band + 1) * STEP & MASK
+        for value in sketch[band * rows : (band + 1) * rows]:
+            key = mixed(key ^ int(value), FIRST)
+        keys.append(mixed(key, SECOND))
+    return keys
+
+
+def cut(key: int, key_bits: int) -> int:
+    return key >> (64 - key_bits)
+
+
+def entry(key: int, number: int, key_bits: int, number_bits: int) -> int:
+    return cut(key, key_bits) << number_bits | number
+
+
+def document_row(number: int, signature: bytes) -> int:
+    """The fingerprint of a document in the store of documents, a number of 256 bits."""
+    return int.from_bytes((number.to_bytes(4, "big") + signature).ljust(32, b"\0"), "big")
+
+
+class Document(NamedTuple):
+    keys: frozenset[int]
+    signature: int
+    id: Any
+
+
+class Model:
+    """Documents in the order of their numbers; every question compares all of them."""
+
+    def __init__(self, bands: int, rows: int, key_bits: int, radius: int) -> None:
+        self.bands, self.rows, self.key_bits, self.radius = bands, rows, key_bits, radius
+        self.documents: list[Document] = []
+
+    def document(self, sketch: Sequence[int], signature: bytes, name: Any) -> Document:
+        keys = (cut(key, self.key_bits) for key in band_keys(sketch, self.bands, self.rows))
+        return Document(frozenset(keys), int.from_bytes(signature, "big"), name)
+
+    def find(self, asked: Document, radius: int | None = None) -> list[tuple[int, Any]]:
+        """(distance, id) of what shares a key and lies within the radius, the nearest first, and then the first inserted."""
+        found = [
+            ((document.signature ^ asked.signature).bit_count(), place, document.id)
+            for place, document in enumerate(self.documents)
+            if document.keys & asked.keys
+        ]
+        limit = self.radius if radius is None else radius
+        return [(distance, name) for distance, _, name in sorted(found, key=lambda one: one[:2]) if distance <= limit]
+
+    def pairs(self) -> set[tuple[int, int]]:
+        """The places of all pairs of documents that share a key and lie within the radius."""
+        some = self.documents
+        return {
+            (i, j)
+            for j in range(len(some))
+            for i in range(j)
+            if some[i].keys & some[j].keys and (some[i].signature ^ some[j].signature).bit_count() <= self.radius
+        }

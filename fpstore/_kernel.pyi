@@ -294,6 +294,15 @@ class SingleProber:
 
 Matches = tuple[Lims, Words, NDArray[Any]]  # distances are uint8, of 256 bits uint16
 
+def band_keys(sketches: Counts, bands: int, rows: int) -> Words: ...
+
+class ItemProber:
+    def __init__(
+        self, keys: AnyProber, documents: AnyProber, keys_changes: Delta | None, keys_version: int,
+        documents_changes: Delta | None, documents_version: int, key_bits: int, number_bits: int,
+    ) -> None: ...  # fmt: skip
+    def probe(self, sketch: Counts, row: Words, bands: int, rows: int, radius: int) -> list[tuple[int, int]]: ...
+
 class Delta:
     def __init__(self, radius: int, bits: Bytes) -> None: ...
     width: Final[int]

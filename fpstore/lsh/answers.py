@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from operator import index
@@ -12,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Flags, Lims, NamedColumns, Words
+from fpstore.base.aliases import Counts, Flags, Lims, NamedColumns, Words
 from fpstore.base.arrays import lims_of, lists_of
+from fpstore.base.threads import cached_property
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.lsh.keys import MOST_NUMBER_BITS, EntryLayout, numbers_of_rows, prefixes_of_documents, signature_distances
@@ -67,7 +69,8 @@ class Found(NamedTuple):
         return Found(lims_of(sizes), self.rows[there], self.distances[there])
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """Both stores of an index as of one moment."""
 
     documents: Snapshot
@@ -81,6 +84,20 @@ class State(NamedTuple):
         parts = cut(np.arange(count, dtype=np.uint64), threads, ITEMS_AT_ONCE) if count else []
         found = run(work, [slice(int(part[0]), int(part[-1]) + 1) for part in parts], threads)
         return _joined(found) if found else Found(np.zeros(1, np.int64), self.documents.width.empty(0), np.empty(0, np.uint16))
+
+    @cached_property
+    def _item_prober(self) -> _kernel.ItemProber:
+        documents, keys = self.documents, self.keys
+        probers = keys.generation.prober_of_keys(self.layout.prefix_bits), documents.generation.prober_of_keys(MOST_NUMBER_BITS)
+        return _kernel.ItemProber(
+            *probers, keys.changes, keys.version, documents.changes, documents.version, self.layout.key_bits,
+            self.layout.number_bits,
+        )  # fmt: skip
+
+    def find_one(self, sketch: Counts, row: Words, bands: tuple[int, int], radius: int) -> list[tuple[int | str, int]]:
+        """Return the ids and the distances of what one item finds; see :meth:`find`."""
+        found = self._item_prober.probe(sketch, row, *bands, radius)
+        return [(self.documents.probe(value, 0)[0].ids[0], distance) for value, distance in found]
 
     def _part(self, asked: Asked, radius: int, items: slice, stop: _kernel.Stop | None) -> Found:
         (rows, keys), layout = asked.part(items), self.layout

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Counts, Words
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import Design
@@ -19,22 +20,11 @@ KEY_BITS = 8  # of a key beyond the bits of the numbers of documents and bands
 GROWTH_BITS = 2  # by which numbers may become longer
 MOST_SIGNATURE_BYTES = DOCUMENT_WIDTH.bytes - MOST_NUMBER_BITS // 8
 MOST_DOCUMENTS = 1 << MOST_NUMBER_BITS
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64, as are the two below (Steele, Lea, Flood, OOPSLA 2014)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def band_keys(sketches: Counts, bands: int, rows: int) -> Words:
     """Return one hash of 64 bits of each band, shape (n, bands): of its number and of ``rows`` successive values of a sketch."""
-    values = sketches[:, : bands * rows].reshape(-1, bands, rows)
-    keys = np.broadcast_to(np.arange(1, bands + 1, dtype=np.uint64) * _STEP, values.shape[:2])
-    for row in range(rows):
-        keys = _mixed(keys ^ values[:, :, row], _FIRST)
-    return _mixed(keys, _SECOND)
-
-
-def _mixed(words: Words, factor: np.uint64) -> Words:
-    words = words * factor
-    return words ^ (words >> np.uint64(31))
+    return _kernel.band_keys(sketches, bands, rows).reshape(-1, bands)
 
 
 class EntryLayout(NamedTuple):

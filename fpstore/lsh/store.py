@@ -17,12 +17,13 @@ import numpy as np
 from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.arguments import check_flag, check_path, check_whole
 from fpstore.base.resources import Resources, checked_resources, parse_threads
+from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS
 from fpstore.care.reports import Report
 from fpstore.change.decisions import Deleted, kind_with, numbered
 from fpstore.disk.files import open_folder
 from fpstore.disk.folders import temporary_folder
-from fpstore.errors import ClosedStoreError, CorruptStoreError, InputError, ReadOnlyError, StorageError
+from fpstore.errors import ClosedStoreError, CorruptStoreError, InputError, ReadOnlyError, StorageError, show
 from fpstore.families import Family, as_family, from_description
 from fpstore.io.check import check_id, check_ids
 from fpstore.lsh.answers import Asked, Found, Match, Matches, State, first_of_similar
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from fpstore.jobs.clusters import Clusters
     from fpstore.lsh.groups import Pairs
 
+_NO_NUMBER = np.zeros(1, np.uint64)
 TextsOf = Callable[[list[Any]], Iterable[Any]]
 
 
@@ -63,6 +65,7 @@ class LshStore:
         self._family: Family[Any] = from_description(self._manifest.family) if family is None else as_family(family)
         if self._family.describe() != self._manifest.family:
             raise InputError(f"{path}: is of another family: {self._manifest.family}", got=self._family.describe())
+        self._last: State | None = None  # of which the last question was asked
         self._turn = threading.RLock()  # held during a change
         self._writing = mode == "r+"
         with ExitStack() as opened:
@@ -172,10 +175,13 @@ class LshStore:
         An insert adds keys first, and a merge removes keys of documents that are gone. So while no document comes or goes, the
         store of keys has those of all documents.
         """
+        state = self._last
         while True:
             documents, keys = snapshot_of(self._documents), snapshot_of(self._keys)
             if snapshot_of(self._documents) is documents:
-                return State(documents, keys, self._layout_of(keys))
+                if state is None or state.documents is not documents or state.keys is not keys:
+                    self._last = state = State(documents, keys, self._layout_of(keys))
+                return state
 
     def _asked(self, items: Iterable[Any], threads: int) -> tuple[Asked, Flags]:
         """Return what is known of items: rows without numbers, keys, and which of the items are not empty."""
@@ -213,7 +219,21 @@ class LshStore:
         list of Match
             The most similar first.
         """
-        return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
+        if verify is not None:
+            return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
+        radius = self._checked_radius(radius)
+        made = next(iter(self._family.sketched([item], self._manifest.values)))
+        if not made.known[0]:
+            raise InputError(f"the item is empty, and so has no sketch: {show(item)}", got=item)
+        row = document_rows(_NO_NUMBER, made.signatures[:1])[0]
+        found = self._state().find_one(made.sketches[0], row, self.bands, radius)
+        return [Match(name, self._estimates[distance]) for name, distance in found]
+
+    @cached_property
+    def _estimates(self) -> list[float]:
+        """The similarity that each distance of signatures stands for."""
+        similarities: list[float] = np.asarray(self._family.estimate(np.arange(self._family.width + 1)), np.float64).tolist()
+        return similarities
 
     def probe_many(
         self, items: Iterable[Any], *, radius: int | None = None, verify: TextsOf | None = None, threads: int | None = None

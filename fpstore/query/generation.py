@@ -142,12 +142,17 @@ class Generation:
 
     def sharing(self, queries: Words, bits: int, most: int | None, stop: _kernel.Stop | None) -> MatchColumns | None:
         """Return the columns of what has the leading bits of each query in the tables, or None if that is more than ``most``."""
+        found = self.prober_of_keys(bits).probe(queries, self.design.width.bits, most, stop=stop)
+        return None if found is None else found[:3]
+
+    def prober_of_keys(self, bits: int) -> _kernel.Prober:
+        """Return the prober that finds what has the leading bits of a query."""
         prober = self._probers_of_keys.get(bits)
         if prober is None:
-            prober = self._probers_of_keys[bits] = _kernel.Prober()
+            prober = _kernel.Prober()
             prober.add(self._block_tables[0].kernel, bits, 0, NO_FLIPS)
-        found = prober.probe(queries, self.design.width.bits, most, stop=stop)
-        return None if found is None else found[:3]
+            self._probers_of_keys[bits] = prober
+        return prober
 
     def probe_one(self, query: int, radius: int) -> MatchList:
         """Return the matches of one query in the tables, with their id numbers."""

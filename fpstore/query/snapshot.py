@@ -233,6 +233,11 @@ class Snapshot:
             return found
         return self._delta_kernel.combine(found, self._delta_kernel.share(queries, bits, self.version, stop), self.version)
 
+    @property
+    def changes(self) -> _kernel.Delta | None:
+        """The delta for the kernel, or None if it has nothing that belongs to this snapshot."""
+        return self._delta_kernel
+
     def has(self, value: int) -> bool:
         """Whether a fingerprint is stored."""
         state = 0 if self._delta_kernel is None else self._delta_kernel.state(value, self.version)

@@ -200,9 +200,9 @@ struct ColumnProber : AnyProber {
                                                          {radius, thresholds ? thresholds->data() : room.data(), !thresholds, stop}, sink,
                                                          counters, fault);
   }
-  Status search_one(const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters*, Fault* fault) const override {
+  Status search_few(const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters*, Fault* fault) const override {
     ColumnCounters counters;
-    return search({row, 1}, checked(options.radius), options.stop, sink, &counters, fault);
+    return search(queries, checked(options.radius), options.stop, sink, &counters, fault);
   }
   unsigned checked(unsigned radius) const {
     radius = std::min(radius, width());

@@ -83,8 +83,8 @@ struct Prober : AnyProber {
   }
   // Whether a look-up reads its whole table anyway.
   bool scans() const { return probes.size() == 1 && probes[0].prefix_bits == 0 && probes[0].variant_count == 1; }
-  Status search_one(const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const override {
-    return search({row, 1}, options, 1, sink, counters, fault);
+  Status search_few(const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const override {
+    return search(queries, options, 1, sink, counters, fault);
   }
   const std::string& path_of(const Fault& fault) const override { return tables[fault.table]->path; }
   void tell_damage() const override {

@@ -162,7 +162,7 @@ class SingleProber {
     room->found_at.to = ids_;
     room->found_at.count = 0;
     options.places = &room->found_at;
-    Status status = prober_->search_one(row, options, &room->sink, counters, fault);
+    Status status = prober_->search_few({row, 1}, options, &room->sink, counters, fault);
     const uint64_t n = room->sink.count;
     if (status != Status::ok) {
       *path = &prober_->path_of(*fault);

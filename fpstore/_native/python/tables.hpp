@@ -76,7 +76,7 @@ class AnyProber {
   // Whether what is found are the numbers of rows in the identity table, not fingerprints.
   virtual bool finds_rows() const = 0;
   virtual bool is_brief() const = 0;
-  virtual Status search_one(const uint64_t* row, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const = 0;
+  virtual Status search_few(const Queries& queries, const ProbeOptions& options, Sink* sink, ProbeCounters* counters, Fault* fault) const = 0;
   virtual const std::string& path_of(const Fault& fault) const = 0;
   // Tells the logger which filters turned out to be damaged.
   virtual void tell_damage() const {}

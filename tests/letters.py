@@ -18,7 +18,7 @@ LETTERS = "abcd"
 
 @dataclass(frozen=True, kw_only=True)
 class Letters(Family[str]):
-    """Words are as similar as letters are equal. The signature is the word, in two bits a letter. The empty word has no content."""
+    """Words are as similar as letters are equal. The signature has two bits a letter. The empty word has no content."""
 
     name: ClassVar[str] = "letters"
     version: ClassVar[int] = 1

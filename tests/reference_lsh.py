@@ -15,7 +15,7 @@ def mixed(word: int, factor: int) -> int:
 
 
 def band_keys(sketch: Sequence[int], bands: int, rows: int) -> list[int]:
-    """The 64 bits of the key of each band."""
+    """Return the 64 bits of the key of each band."""
     keys = []
     for band in range(bands):
         key = (band + 1) * STEP & MASK
@@ -34,7 +34,7 @@ def entry(key: int, number: int, key_bits: int, number_bits: int) -> int:
 
 
 def document_row(number: int, signature: bytes) -> int:
-    """The fingerprint of a document in the store of documents, a number of 256 bits."""
+    """Return the fingerprint of a document in the store of documents, a number of 256 bits."""
     return int.from_bytes((number.to_bytes(4, "big") + signature).ljust(32, b"\0"), "big")
 
 
@@ -66,7 +66,7 @@ class Model:
         return [(distance, name) for distance, _, name in sorted(found, key=lambda one: one[:2]) if distance <= limit]
 
     def pairs(self) -> set[tuple[int, int]]:
-        """The places of all pairs of documents that share a key and lie within the radius."""
+        """Return the places of all pairs of documents that share a key and lie within the radius."""
         some = self.documents
         return {
             (i, j)

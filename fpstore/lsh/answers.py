@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Counts, Flags, Lims, NamedColumns, Words
+from fpstore.base.aliases import Bytes, Counts, Flags, Lims, NamedColumns, Words
 from fpstore.base.arrays import lims_of, lists_of
 from fpstore.base.threads import cached_property
 from fpstore.io.check import check_ids
@@ -59,9 +59,8 @@ class Found(NamedTuple):
     rows: Words
     distances: npt.NDArray[np.uint16]
 
-
     def before(self, first: int, inserted: npt.NDArray[np.intp]) -> Found:
-        """Return what items found that was there before them: the documents from ``first`` on are the inserted ones of the items."""
+        """Return what was there before the items that found it; numbers from ``first`` on are those of the inserted items."""
         numbers, owners = numbers_of_rows(self.rows), lists_of(self.lims)
         there = numbers < first
         there[~there] = inserted[(numbers[~there] - np.uint64(first)).view(np.intp)] < owners[~there]
@@ -94,9 +93,9 @@ class State:
             self.layout.number_bits,
         )  # fmt: skip
 
-    def find_one(self, sketch: Counts, row: Words, bands: tuple[int, int], radius: int) -> list[tuple[int | str, int]]:
+    def find_one(self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int) -> list[tuple[int | str, int]]:
         """Return the ids and the distances of what one item finds; see :meth:`find`."""
-        found = self._item_prober.probe(sketch, row, *bands, radius)
+        found = self._item_prober.probe(sketch, signature, *bands, radius)
         return [(self.documents.probe(value, 0)[0].ids[0], distance) for value, distance in found]
 
     def _part(self, asked: Asked, radius: int, items: slice, stop: _kernel.Stop | None) -> Found:
@@ -184,7 +183,9 @@ class Matches(Tabular):
     def _numbers(self) -> Words:
         return self._stored.stored_id_numbers(self._rows)[1]  # a document has one id
 
-    def verified(self, exact: Callable[[int, Words | list[str]], npt.NDArray[np.float64]], threshold: float, is_distance: bool) -> Matches:
+    def verified(
+        self, exact: Callable[[int, Words | list[str]], npt.NDArray[np.float64]], threshold: float, is_distance: bool
+    ) -> Matches:
         """Return the matches whose exact similarity is at least the threshold, or whose distance is at most that.
 
         ``exact`` returns those of an item, given by its place, and of the documents with some ids.

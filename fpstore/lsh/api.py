@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from os import PathLike
 from typing import Any
 
@@ -23,7 +23,7 @@ UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the nu
 
 def build(
     path: str | PathLike[str], items: Iterable[Any], ids: Any = None, *, family: Any, threshold: float | None = None,
-    recall: float = 0.95, bands: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
+    recall: float = 0.95, form: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
 ) -> LshStore:  # fmt: skip
     """Build an LSH index of items, which are read once, and open it. It appears complete or not at all.
@@ -42,11 +42,12 @@ def build(
         The similarity at which documents are found with the probability ``recall``; for families of distances, the distance.
     recall : float
         Between 0 and 1. More similar documents are found more often.
-    bands : LshPlan, optional
-        Bands that :func:`plan` computed, in place of threshold and recall. Without it they are planned for as many documents as
+    form : LshPlan, optional
+        What :func:`plan` returned, in place of threshold and recall. Without it the bands are planned for as many documents as
         there are items, or for 10 million if that is not known.
     index_ids : bool
-        Index integer ids too, as strings always are: ``delete`` and ``upsert`` then take microseconds per id, not a pass over all.
+        Index integer ids too, as strings always are: ``delete`` and ``upsert`` then take microseconds per id, not a pass over
+        all.
     memory, threads, progress, overwrite : optional
         As for :func:`fpstore.build`.
 
@@ -75,16 +76,16 @@ def build(
     [Match(id='dickens', similarity=1.0)]
     """
     target, overwrite, made = check_path(path), check_flag(overwrite, "overwrite"), as_family(family)
-    if (threshold is None) == (bands is None):
-        raise InputError("give a threshold, or bands= as fpstore.lsh.plan returns them")
-    if bands is None:
+    if (threshold is None) == (form is None):
+        raise InputError("give a threshold, or form= as fpstore.lsh.plan returns it")
+    if form is None:
         assert threshold is not None
-        count = len(items) if hasattr(items, "__len__") else UNKNOWN_COUNT
-        bands = plan(max(count, 1), made, threshold, recall)
+        count = len(items) if isinstance(items, Sized) else UNKNOWN_COUNT
+        form = plan(max(count, 1), made, threshold, recall)
     resources = checked_resources(memory, threads, progress)
-    pieces = DocumentPieces(items, ids, made, bands, resources)
+    pieces = DocumentPieces(items, ids, made, form, resources)
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
-        build_index(folder, pieces, bands, check_flag(index_ids, "index_ids"), resources)
+        build_index(folder, pieces, form, check_flag(index_ids, "index_ids"), resources)
     return LshStore(target, family=made)
 
 
@@ -127,8 +128,8 @@ def repair(
 ) -> RepairReport:  # fmt: skip
     """Make a sound index of the intact parts of a damaged one, and report what was done and what is lost.
 
-    The damaged index is never changed. If nothing is wrong, nothing is written. A document that has lost some of its keys is found
-    less often; one that has lost all is found no more until its item is inserted again.
+    The damaged index is never changed. If nothing is wrong, nothing is written. A document that has lost some of its keys is
+    found less often; one that has lost all is found no more until its item is inserted again.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def repair(
     StorageError
         The disk is full or not writable; nothing was changed.
     """
-    from fpstore.lsh.care import repair_index
+    from fpstore.lsh.repair import repair_index
 
     source = check_path(path)
     target = source.with_name(source.name + ".repaired") if output is None else check_path(output, "output")

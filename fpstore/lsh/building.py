@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fpstore.base.aliases import Bytes, Words
+from fpstore.base.aliases import Words
 from fpstore.base.arguments import is_iterable
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
@@ -24,9 +24,8 @@ from fpstore.lsh.keys import DOCUMENT_DESIGN, DOCUMENT_WIDTH, MOST_DOCUMENTS, En
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, put_manifest
 from fpstore.lsh.plan import LshPlan
 
-BLOCK_BYTES = 2048  # an id record and a header for each block count for little, and a look-up reads no more than 2 KiB
+BLOCK_BYTES = 1024  # smaller ones are larger on disk, larger ones slower to look up
 PIECE_DOCUMENTS = 1 << 16
-IDS_AT_ONCE = 1 << 16
 
 
 class Piece(NamedTuple):
@@ -43,7 +42,7 @@ class DocumentPieces:
     """
 
     def __init__(self, items: Iterable[Any], ids: Any, family: Family[Any], plan: LshPlan, resources: Resources) -> None:
-        self._items, self._ids, self._family, self._plan, self._resources = items, ids, family, plan, resources
+        self._items, self._ids, self.family, self._plan, self._resources = items, ids, family, plan, resources
         self.row_numbers = ids is None
         self.next_row = 0  # items so far
         self.count = 0  # documents so far
@@ -51,12 +50,11 @@ class DocumentPieces:
 
     def __iter__(self) -> Iterator[Piece]:
         plan, left = self._plan, None if self._ids is None else ids_in_order(self._ids)
-        for sketched in self._family.sketched(self._items, plan.bands * plan.rows, self._resources.threads):
+        for sketched in self.family.sketched(self._items, plan.bands * plan.rows, self._resources.threads):
             known = np.flatnonzero(sketched.known)
-            ids = np.arange(self.next_row, self.next_row + len(sketched.known), dtype=np.uint64)
-            if left is not None:
-                ids = taken_ids(left, len(ids), self.next_row)
-            self.next_row += len(sketched.known)
+            first, count = self.next_row, len(sketched.known)
+            ids = np.arange(first, first + count, dtype=np.uint64) if left is None else taken_ids(left, count, first)
+            self.next_row += count
             if len(known):
                 yield Piece(self._rows(sketched, known), at_places(ids, known))
         if left is not None and next(left, None) is not None:
@@ -111,20 +109,21 @@ def build_index(
     layout = EntryLayout.of_size(pieces.count, plan.bands)
     _write_store(folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources)
     pieces.keys.close()
-    identities = [read_manifest(folder / name).identity.hex() for name in (DOCUMENTS, KEYS)]
-    family = pieces._family.describe()
-    manifest = IndexManifest(
-        family, plan.threshold, plan.recall, plan.bands, plan.rows, layout.key_bits, plan.radius, *identities, next_number=pieces.count
-    )
-    put_manifest(folder, manifest)
+    form = pieces.family.describe(), plan.threshold, plan.recall, plan.bands, plan.rows, layout.key_bits, plan.radius
+    put_manifest(folder, IndexManifest(*form, *identities_in(folder), pieces.count))
 
 
-def _write_store(
-    folder: Path, source: Any, design: Any, width: int, resources: Resources, index_ids: bool = False
-) -> None:
+def identities_in(folder: Path) -> tuple[str, str]:
+    """Return the identities of the two stores of an index."""
+    documents, keys = (read_manifest(folder / name).identity.hex() for name in (DOCUMENTS, KEYS))
+    return documents, keys
+
+
+def _write_store(folder: Path, source: Any, design: Any, width: int, resources: Resources, index_ids: bool = False) -> None:
     folder.mkdir()
     options = Options(
-        radius=0, width=width, design=design, memory=resources.memory, threads=resources.threads, block_bytes=BLOCK_BYTES,
+        radius=0, width=width, design=design, memory=resources.memory, threads=resources.threads,
+        block_bytes=BLOCK_BYTES,
         codec=ELIAS_FANO, filter=False, index_ids=index_ids, progress=resources.progress,
     )  # fmt: skip
     build_into(folder, source, None, options.checked())

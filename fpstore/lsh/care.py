@@ -1,23 +1,20 @@
-"""Verifying, describing, copying and repairing an index."""
+"""Verifying, describing and copying an index."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fpstore.base.aliases import Progress
-from fpstore.base.resources import Resources
 from fpstore.building.target import Target
-from fpstore.care.reports import RepairReport, Report
-from fpstore.care.repair import repair_store
+from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, counted
-from fpstore.format.manifest import read_manifest
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import numbers_of_rows
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest, read_index_manifest
-from fpstore.lsh.store import LshStore
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest
 from fpstore.store import Store, snapshot_of
 
 PHASE_CHECK = "comparing documents and keys"
@@ -82,51 +79,16 @@ def describe_index(state: State, manifest: IndexManifest, documents: dict[str, A
     }
 
 
-def back_up_index(index: LshStore, target: Path, overwrite: bool, progress: Progress | None) -> None:
+def back_up_index(
+    documents: Store, keys: Store, manifest: Callable[[], IndexManifest], target: Path, overwrite: bool, progress: Progress | None
+) -> None:
     """Copy an index as of one moment: see :meth:`fpstore.lsh.LshStore.backup`."""
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         while True:
             # The copied keys are those of all copied documents, and perhaps of later ones, unless a merge drops some meanwhile.
-            before = snapshot_of(index._keys).generation.record.number
-            index._documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
-            index._keys.backup(folder / KEYS, overwrite=True, progress=progress)
-            if snapshot_of(index._keys).generation.record.number == before:
+            before = snapshot_of(keys).generation.record.number
+            documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
+            keys.backup(folder / KEYS, overwrite=True, progress=progress)
+            if snapshot_of(keys).generation.record.number == before:
                 break
-        put_manifest(folder, read_index_manifest(index.path, index._folder))
-
-
-def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport:
-    """Make a sound index of the intact parts of a damaged one: see :func:`fpstore.lsh.repair`."""
-    manifest, whole = read_index_manifest(path), RepairReport()
-    try:
-        with Target(target, False, is_index, DOCUMENTS) as folder:
-            for name in (DOCUMENTS, KEYS):
-                lost = target.with_name(f"{target.name}.{name}.lost.tsv")
-                _add_report(whole, repair_store(path / name, folder / name, False, lost, resources))
-                if not (folder / name).exists():
-                    with Store(path / name) as sound:
-                        sound.backup(folder / name)
-            identities = {name: read_manifest(folder / name).identity.hex() for name in (DOCUMENTS, KEYS)}
-            put_manifest(folder, manifest._replace(**identities))
-            with LshStore(folder) as index:
-                whole.fingerprints = whole.ids = len(index)
-                counts, _ = keys_of_documents(index._state(), None)
-            if lacking := int(np.count_nonzero(counts == 0)):
-                whole.losses.append(f"all keys of {counted(lacking, 'document')}: insert the items again")
-            if not whole.faults:
-                raise _SoundError
-    except _SoundError:
-        whole.sound = True
-    whole.output = None if whole.sound else str(target)
-    return whole
-
-
-class _SoundError(Exception):
-    """Nothing is to be written."""
-
-
-def _add_report(whole: RepairReport, part: RepairReport) -> None:
-    whole.faults += part.faults
-    whole.actions += part.actions
-    whole.losses += part.losses
-    whole.lost_file = part.lost_file or whole.lost_file
+        put_manifest(folder, manifest())

@@ -99,15 +99,15 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
             lims = groups.lims.view(np.uint64)
             left = sets.link_groups(documents.rows, groups.members, lims, grouping.radius, MOST_COMPARED)
             for group in np.flatnonzero(left).tolist():
-                members = groups.members[groups.lims[group] : groups.lims[group + 1]]
-                _join_group(sets, documents.rows, members, grouping.radius, resources)
+                some = groups.members[groups.lims[group] : groups.lims[group + 1]]
+                _join_group(sets, documents.rows, some, grouping.radius, resources)
     resources.report("grouping", 0)
-    members, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
+    connected, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
 
     def ids_of(places: Words) -> Words | list[str]:
         return names_of(state.documents, documents.id_numbers[places.view(np.intp)])
 
-    members = grouped(members, grouping, lambda: documents.rows[members.documents.view(np.intp)], ids_of)
+    members = grouped(connected, grouping, lambda: documents.rows[connected.documents.view(np.intp)], ids_of)
     id_numbers = documents.id_numbers[members.documents.view(np.intp)]
     return Clusters(members.lims, state.documents, id_numbers, len(documents.numbers))
 

@@ -15,9 +15,8 @@ from fpstore.design.tables import TableSpec, identity
 
 DOCUMENT_WIDTH = Width(256)
 MOST_NUMBER_BITS = 32  # of a document; they stand before its signature
-LEAST_NUMBER_BITS = 16
+LEAST_NUMBER_BITS = 20
 KEY_BITS = 8  # of a key beyond the bits of the numbers of documents and bands
-GROWTH_BITS = 2  # by which numbers may become longer
 MOST_SIGNATURE_BYTES = DOCUMENT_WIDTH.bytes - MOST_NUMBER_BITS // 8
 MOST_DOCUMENTS = 1 << MOST_NUMBER_BITS
 
@@ -28,7 +27,7 @@ def band_keys(sketches: Counts, bands: int, rows: int) -> Words:
 
 
 class EntryLayout(NamedTuple):
-    """The bits of an entry of the store of keys: zeros, then ``key_bits`` of a key, then ``number_bits`` of a document's number."""
+    """The bits of an entry of the store of keys: zeros, ``key_bits`` of a key, and ``number_bits`` of a document's number."""
 
     key_bits: int
     number_bits: int
@@ -54,12 +53,12 @@ class EntryLayout(NamedTuple):
     def of_size(count: int, bands: int) -> EntryLayout:
         """Return the layout for a number of documents: numbers for twice as many, and keys that few others have by chance.
 
-        A key finds ``count * bands / 2^key_bits`` other documents by chance, which their signatures reject. There is room for
-        four times as many documents.
+        A key finds ``count * bands / 2^key_bits`` other documents by chance, which their signatures reject. Numbers
+        may become wider where keys and numbers leave room.
         """
-        bits = max(count - 1, 1).bit_length()
-        key_bits = min(bits + KEY_BITS + (bands - 1).bit_length(), WORD_BITS - GROWTH_BITS - bits)
-        return EntryLayout(key_bits, min(max(bits + 1, LEAST_NUMBER_BITS), MOST_NUMBER_BITS))
+        bits = max(count - 1, 0).bit_length()
+        number_bits = min(max(bits + 1, LEAST_NUMBER_BITS), MOST_NUMBER_BITS)
+        return EntryLayout(min(bits + KEY_BITS + (bands - 1).bit_length(), WORD_BITS - number_bits), number_bits)
 
     def is_narrow_for(self, count: int) -> bool:
         """Whether numbers should become wider at a merge: for so many documents, and as many again."""

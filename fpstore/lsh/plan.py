@@ -9,22 +9,19 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from fpstore.base.arguments import check_whole
-from fpstore.base.width import WORD_BITS
 from fpstore.errors import InputError, show
 from fpstore.families.base import Family
 from fpstore.families.registry import as_family
 from fpstore.hashing.binomial import binomial_cdf
+from fpstore.lsh.keys import MOST_DOCUMENTS, EntryLayout
 
 MOST_BANDS = 256
 MOST_ROWS = 256
 MOST_PROBES = 1024
-MOST_DOCUMENTS = 1 << 32
-_LEAST_NUMBER_BITS, _MOST_NUMBER_BITS = 20, 32
-_SPARE_BITS = 8  # of a key: one look-up in 256 meets a key that is the same by chance
-_MOST_KEY_BITS = 44
 _CODING_BITS = 2.0  # of an entry, above the least that a set of entries can take
 _SIGNATURE_BYTES = 28.4
 _ID_BYTES = 5.0  # of an integer
+_OF_SIGNATURE = 0.99  # of the near pairs that bands find which were given
 _LEAST_LOST = 0.1  # of what recall lets be lost: the share that the signature may lose at least
 _SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
 _DISTANCES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  # times the threshold
@@ -134,6 +131,14 @@ class _Request(NamedTuple):
             chance = self.family.band_collision(self.background, rows, self.probes)
             yield _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
 
+    def given_bands(self, bands: object) -> _Bands:
+        """Return a number of bands and rows that a caller wants."""
+        if not isinstance(bands, tuple) or len(bands) != 2:
+            raise InputError(f"bands must be two numbers, of bands and of rows, such as (8, 5), got {show(bands)}", got=bands)
+        number, rows = check_whole(bands[0], 1, MOST_BANDS, "bands"), check_whole(bands[1], 1, MOST_ROWS, "rows")
+        near, chance = (self.family.band_collision(x, rows, self.probes) for x in (self.threshold, self.background))
+        return _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
+
     def best_bands(self, recall: float) -> _Bands | None:
         """Return the fewest bands, of these the longest, that suffice; None if there are none."""
         fit = [
@@ -163,7 +168,7 @@ class _Request(NamedTuple):
 
 def plan(
     n: int, family: object, threshold: float, recall: float = 0.95, *, background: float | None = None, candidates: float = 32,
-    probes: int = 1,
+    probes: int = 1, bands: tuple[int, int] | None = None, radius: int | None = None,
 ) -> LshPlan:  # fmt: skip
     """Return the smallest index that finds a share of the pairs at a similarity.
 
@@ -187,6 +192,11 @@ def plan(
         The most unrelated documents whose signatures a look-up may compare, on average.
     probes : int
         Look-ups in a band: more find the pairs with fewer bands, if the family has probes.
+    bands : (int, int), optional
+        Take this number of bands and of rows. The plan says what they find, and recall and candidates do not count.
+    radius : int, optional
+        Take this radius of signatures; by default the least that finds 99% of the pairs at the threshold, or, without
+        ``bands``, that reaches the recall.
 
     Returns
     -------
@@ -214,33 +224,30 @@ def plan(
     request = _checked(n, family, threshold, background, candidates, probes)
     if isinstance(recall, bool) or not isinstance(recall, Real) or not 0 < float(recall) < 1:
         raise InputError(f"recall must be a number between 0 and 1, such as 0.95, got {show(recall)}", got=recall)
-    bands = request.best_bands(of_bands(recall))
-    if bands is None:
+    chosen = request.best_bands(of_bands(recall)) if bands is None else request.given_bands(bands)
+    if chosen is None:
         raise _out_of_reach(request, recall)
-    share = family.differing(request.threshold)
-    radius = next(
-        radius for radius in range(family.width + 1) if bands.recall * binomial_cdf(radius, family.width, share) >= recall
-    )
+    if radius is None:
+        share, needed = family.differing(request.threshold), _OF_SIGNATURE if bands is not None else recall / chosen.recall
+        radius = next(r for r in range(family.width + 1) if binomial_cdf(r, family.width, share) >= needed)
+    radius = check_whole(radius, 0, family.width, "radius")
     form = LshPlan(
-        documents=n, threshold=request.threshold, recall=float(recall), measure=family.measure, bands=bands.number,
-        rows=bands.rows, probes=probes, key_bits=0, number_bits=0, radius=radius, width=family.width, bytes_per_document=0.0,
-        unrelated=bands.unrelated, false_candidates=0.0, recalls=(),
+        documents=n, threshold=request.threshold, recall=float(recall), measure=family.measure, bands=chosen.number,
+        rows=chosen.rows, probes=probes, key_bits=0, number_bits=0, radius=radius, width=family.width, bytes_per_document=0.0,
+        unrelated=chosen.unrelated, false_candidates=0.0, recalls=(),
     )  # fmt: skip
     recalls = tuple((value, recall_at(form, family, value)) for value in _shown_values(request))
-    return replace(sized(form, n), recalls=recalls)
+    found = recall if bands is None else recall_at(form, family, request.threshold)
+    return replace(sized(form, n), recall=float(found), recalls=recalls)
 
 
 def sized(form: LshPlan, n: int) -> LshPlan:
     """Return a plan with its bands and its radius for another number of documents."""
-    n = max(n, 1)
-    number_bits = min(max(math.ceil(math.log2(2 * n)), _LEAST_NUMBER_BITS), _MOST_NUMBER_BITS)
-    key_bits = _key_bits(n, form.bands, number_bits)
-    entry_bits = key_bits + number_bits - math.log2(n * form.bands) + _CODING_BITS
+    layout = EntryLayout.of_size(n, form.bands)
+    entry_bits = sum(layout) - math.log2(max(n, 1) * form.bands) + _CODING_BITS
     taken = form.bands * entry_bits / 8 + form.width * _SIGNATURE_BYTES / 224 + _ID_BYTES
     found = false_candidates(n, form.bands, form.probes, form.unrelated)
-    return replace(
-        form, documents=n, number_bits=number_bits, key_bits=key_bits, bytes_per_document=taken, false_candidates=found
-    )
+    return replace(form, documents=n, **layout._asdict(), bytes_per_document=taken, false_candidates=found)
 
 
 def recall_at(form: LshPlan, family: Family[Any], value: float) -> float:
@@ -256,13 +263,8 @@ def of_bands(recall: float) -> float:
 
 def false_candidates(n: int, bands: int, probes: int, unrelated: float) -> float:
     """Return how many of n unrelated documents a look-up meets: by equal values, and by keys that are the same when cut."""
-    number_bits = min(max(math.ceil(math.log2(2 * n)), _LEAST_NUMBER_BITS), _MOST_NUMBER_BITS)
-    same = bands / 2.0 ** _key_bits(n, bands, number_bits)
+    same = bands / 2.0 ** EntryLayout.of_size(n, bands).key_bits
     return n * (unrelated + bands * probes * same)
-
-
-def _key_bits(n: int, bands: int, number_bits: int) -> int:
-    return min(WORD_BITS - number_bits, math.ceil(math.log2(n)) + _SPARE_BITS + math.ceil(math.log2(bands)), _MOST_KEY_BITS)
 
 
 def _fewest(probability: float, recall: float, most: int) -> int:

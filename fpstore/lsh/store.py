@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from fpstore.jobs.clusters import Clusters
     from fpstore.lsh.groups import Pairs
 
-_NO_NUMBER = np.zeros(1, np.uint64)
 TextsOf = Callable[[list[Any]], Iterable[Any]]
 
 
@@ -211,8 +210,8 @@ class LshStore:
         radius : int, optional
             The bits in which signatures may differ; by default that of the index.
         verify : callable, optional
-            Called with a list of ids; returns their items, in this order. The similarities are then exact, and below the threshold
-            there are no matches.
+            Called with a list of ids; returns their items, in this order. The similarities are then exact, and none is below
+            the threshold.
 
         Returns
         -------
@@ -225,8 +224,7 @@ class LshStore:
         made = next(iter(self._family.sketched([item], self._manifest.values)))
         if not made.known[0]:
             raise InputError(f"the item is empty, and so has no sketch: {show(item)}", got=item)
-        row = document_rows(_NO_NUMBER, made.signatures[:1])[0]
-        found = self._state().find_one(made.sketches[0], row, self.bands, radius)
+        found = self._state().find_one(made.sketches[0], made.signatures[0], self.bands, radius)
         return [Match(name, self._estimates[distance]) for name, distance in found]
 
     @cached_property
@@ -241,13 +239,12 @@ class LshStore:
         """Find the documents that are similar to each of many items; the arguments are as for :meth:`probe`."""
         threads = parse_threads(threads)
         radius = self._checked_radius(radius)
-        if verify is not None:
-            items = list(items)
-        state = self._state()
+        given: list[Any] = [] if verify is None else list(items)
+        items, state = items if verify is None else given, self._state()
         found = self._matches(state, state.find(self._all_asked(items, threads), radius, threads))
         if verify is None:
             return found
-        return found.verified(partial(self._exact, items, verify), self.threshold, self._family.is_distance)
+        return found.verified(partial(self._exact, given, verify), self.threshold, self._family.is_distance)
 
     def _checked_radius(self, radius: int | None) -> int:
         return self.radius if radius is None else check_whole(radius, 0, self._family.width, "radius")
@@ -395,9 +392,7 @@ class LshStore:
 
     # The whole index
 
-    def merge(
-        self, *, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None
-    ) -> None:
+    def merge(self, *, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None) -> None:
         """Fold all changes into new tables, and drop the keys of documents that are gone. Readers and inserts go on meanwhile."""
         self._changing()
         resources = checked_resources(memory, threads, progress)
@@ -450,7 +445,7 @@ class LshStore:
         self, radius: int | None = None, *, memory: int | str | None = None, threads: int | None = None,
         progress: Progress | None = None,
     ) -> Iterator[Pairs]:  # fmt: skip
-        """Yield every pair of documents that share a key and lie within the radius, once, in batches, as of the moment of the call.
+        """Yield every pair of documents that share a key and lie within the radius, once, as of the moment of the call.
 
         Every two documents of a key are compared: for families of many thousand copies, take :meth:`clusters`.
 
@@ -492,9 +487,8 @@ class LshStore:
         memory, threads, progress : optional
             As for :meth:`pairs`.
         """
-        from fpstore.lsh.groups import clusters_of
-
         from fpstore.jobs.clusters import grouping_of
+        from fpstore.lsh.groups import clusters_of
 
         grouping = grouping_of(self._checked_radius(radius), group, keep, None)
         return clusters_of(self._state(), grouping, checked_resources(memory, threads, progress)).held()
@@ -516,4 +510,5 @@ class LshStore:
         """Copy the index as of one moment, even while other processes insert and merge; see :meth:`fpstore.Store.backup`."""
         from fpstore.lsh.care import back_up_index
 
-        back_up_index(self, check_path(path), check_flag(overwrite, "overwrite"), progress)
+        manifest = partial(read_index_manifest, self.path, self._folder)
+        back_up_index(self._documents, self._keys, manifest, check_path(path), check_flag(overwrite, "overwrite"), progress)

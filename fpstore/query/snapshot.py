@@ -225,9 +225,7 @@ class Snapshot:
     def sharing(
         self, queries: Words, bits: int, most: int | None = None, stop: _kernel.Stop | None = None
     ) -> MatchColumns | None:
-        """Return the columns of all that has the leading bits of each query, at any distance; None if the tables have more than
-        ``most``. The first table is one of blocks.
-        """
+        """Return the columns of what has the leading bits of each query; None if the tables have more than ``most``."""
         found = self.generation.sharing(queries, bits, most, stop)
         if found is None or self._delta_kernel is None:
             return found

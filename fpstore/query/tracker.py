@@ -397,7 +397,7 @@ def new_delta(generation: Generation, header: LogHeader, before: Snapshot | None
     if before is not None and 2 * before.generation.count >= generation.count:
         bits = before.delta.bits
     else:
-        prefix = generation.design.key_bits
-        bits = led_by_key(prefix, generation.design.width) if prefix else deal_bits(
-            generation.sample(DELTA_SAMPLE), generation.design.width)
+        design = generation.design
+        sampled = not design.key_bits
+        bits = deal_bits(generation.sample(DELTA_SAMPLE), design.width) if sampled else led_by_key(design.key_bits, design.width)
     return Delta(generation.design.radius, bits, generation.identity, header.first_string, generation.folder / LOG_FILE)

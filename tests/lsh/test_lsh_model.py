@@ -4,21 +4,20 @@ import random
 
 import numpy as np
 import pytest
-
-from fpstore import lsh
-from fpstore.lsh.plan import LshPlan
 from letters import Letters, some_words
 from reference_lsh import Model
+
+from fpstore import lsh
 
 FAMILY = Letters()
 
 
-def bands_of(bands, rows, radius):
-    return LshPlan.of(FAMILY, bands, rows, radius)
+def form_of(bands, rows, radius):
+    return lsh.plan(1000, FAMILY, 0.8, bands=(bands, rows), radius=radius)
 
 
 def new_index(path, words, ids, bands=6, rows=3, radius=8, **options):
-    index = lsh.build(path, words, ids, family=FAMILY, bands=bands_of(bands, rows, radius), **options)
+    index = lsh.build(path, words, ids, family=FAMILY, form=form_of(bands, rows, radius), **options)
     model = Model(bands, rows, index.stats()["key_bits"], radius)
     add(model, words, ids)
     return index, model
@@ -77,7 +76,7 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
     index.close()
     reader = lsh.open(tmp_path / "i.lsh", family=FAMILY)
     index = lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY)
-    for step in range(40):
+    for _ in range(40):
         change = rng.choice(["insert", "upsert", "delete", "probe_insert", "merge", "reopen"])
         some = some_words(rng, rng.randrange(1, 8))
         if change == "insert":
@@ -125,7 +124,7 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
 def new_row_index(path, words, ids):
     index, model = new_index(path, words, None) if not words else (None, None)
     if index is None:
-        index = lsh.build(path, words, family=FAMILY, bands=bands_of(6, 3, 8))
+        index = lsh.build(path, words, family=FAMILY, form=form_of(6, 3, 8))
         model = Model(6, 3, index.stats()["key_bits"], 8)
         add(model, words, ids)
     return index, model

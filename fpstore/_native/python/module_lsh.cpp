@@ -47,9 +47,13 @@ class ItemProber {
   }
 
   // (row, distance) of the documents that share a key and whose signatures are within the radius, by distance and number.
-  nb::list probe(Counts sketch, Words row, size_t bands, size_t rows, unsigned radius) const {
+  nb::list probe(Counts sketch, Bytes signature, size_t bands, size_t rows, unsigned radius) const {
     need(bands > 0 && bands <= kMostBands && bands * rows <= sketch.size(), "a sketch has a value for each row of a band");
-    need(row.size() == kDocumentBits / 64, "a document has 4 words");
+    need(signature.size() <= (kDocumentBits - kNumberBits) / 8, "a signature has at most 28 bytes");
+    uint8_t bytes[kDocumentBits / 8] = {};
+    std::copy_n(signature.data(), signature.size(), bytes + kNumberBits / 8);
+    Document row;
+    for (unsigned i = 0; i < kDocumentBits / 64; ++i) row.word[i] = load64be(bytes + 8 * i);
     uint64_t prefixes[kMostBands];
     band_keys(sketch.data(), bands, rows, prefixes);
     for (size_t i = 0; i < bands; ++i) prefixes[i] = prefixes[i] >> (64 - key_bits_) << number_bits_;
@@ -58,7 +62,7 @@ class ItemProber {
     const std::vector<Document> wanted = documents_of(entries.sink);
     if (!wanted.empty())
       collect<Document>(*documents_, documents_changes_, {wanted[0].word, wanted.size()}, kNumberBits, kDocumentBits, &found.sink);
-    return near(&found.sink, *fpstore::rows<Document>(row.data()), radius);
+    return near(&found.sink, row, radius);
   }
 
  private:
@@ -141,7 +145,7 @@ void bind_lsh(nb::module_& m) {
   nb::class_<ItemProber>(m, "ItemProber")
       .def(nb::init<nb::object, nb::object, nb::object, uint32_t, nb::object, uint32_t, unsigned, unsigned>(), "keys"_a, "documents"_a,
            "keys_changes"_a.none(), "keys_version"_a, "documents_changes"_a.none(), "documents_version"_a, "key_bits"_a, "number_bits"_a)
-      .def("probe", &ItemProber::probe, "sketch"_array, "row"_array, "bands"_a, "rows"_a, "radius"_a);
+      .def("probe", &ItemProber::probe, "sketch"_array, "signature"_array, "bands"_a, "rows"_a, "radius"_a);
 }
 
 }  // namespace fpstore

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fpstore.lsh.answers import Match, Matches
 from fpstore.lsh.api import build, open, repair  # noqa: A004 - as fpstore.open
+from fpstore.lsh.check import check_family
 from fpstore.lsh.plan import LshPlan, plan
 from fpstore.lsh.store import LshStore
 
-__all__ = ["LshPlan", "LshStore", "Match", "Matches", "build", "open", "plan", "repair"]
+__all__ = ["LshPlan", "LshStore", "Match", "Matches", "build", "check_family", "open", "plan", "repair"]

@@ -209,7 +209,7 @@ class Runs:
     They are cut by bounds that are evenly chosen among their keys, so that a part fits however the keys lie.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self._file = SpillFile(folder)
         self._places: list[list[tuple[int, np.dtype[Any]]]] = []  # of each run: where its arrays are
         self._sizes: list[int] = []
@@ -281,7 +281,7 @@ class Sorter:
     """
 
     def __init__(
-        self, memory: int, folder: Path, rows: int | None = None, words: int = 1, threads: int = 1,
+        self, memory: int, folder: Path | None, rows: int | None = None, words: int = 1, threads: int = 1,
         stop: _kernel.Stop | None = None,
     ) -> None:  # fmt: skip
         self._folder, self._threads, self._stop = folder, threads, stop

@@ -108,7 +108,7 @@ class Removals(ABC):
         documents, lims = self._connected(places, radius)
         grouping = Grouping(radius, self._wish.group, "first")
         members = Members(lims, documents.astype(np.uint64))
-        members = grouped(members, grouping, lambda: self._rows[documents], lambda ids: ids)
+        members = grouped(members, grouping, lambda here: self._rows[documents[here]], lambda ids: ids)
         kept, documents = np.arange(len(self._rows)), members.documents.view(np.intp)
         kept[documents] = documents[members.lims[:-1]][lists_of(members.lims)]
         return kept

@@ -191,9 +191,9 @@ def clusters_of(snapshot: Snapshot, grouping: Grouping, resources: Resources, ch
             )
     members, members_at = members_of(documents.sets, documents.numbers)
 
-    def rows_of_members() -> Words:
+    def rows_of_members(here: slice) -> Words:
         assert fingerprints is not None
-        places = members_at.view(np.intp)
+        places = members_at[here].view(np.intp)
         return fingerprints[places if documents.owners is None else documents.owners[places]]
 
     members = grouped(members, grouping, rows_of_members, lambda numbers: names_of(snapshot, numbers))

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fpstore.base.aliases import Flags, Words
 from fpstore.base.resources import Resources
+from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.bands import Bands, with_bands
 from fpstore.hashing.base import Fingerprinter
@@ -26,9 +28,13 @@ READ = "rows were read"
 
 
 class ComparedRows(NamedTuple):
-    """The rows of a corpus that can be compared: a value for each in every column but ``known``, which has all rows."""
+    """The rows of a corpus that can be compared: a value for each in every column but ``known``, which has all rows.
+
+    With keys of bands, fingerprints and the numbers of rows lie in temporary files.
+    """
 
     known: Flags
+    rows: npt.NDArray[np.intp]  # their numbers among all
     fingerprints: Words
     ids: SpooledIds | None
     scores: Words | None  # keys of `fpstore.io.scores`
@@ -43,16 +49,17 @@ def compared_rows(
 
     If unknown rows are refused, one without text, fingerprint or id is an InputError.
     """
-    keys, words = None if bands is None else BandKeys(bands.number), projection.width.words
+    keys = spilled = None
     if bands is not None:
-        fingerprinter = with_bands(fingerprinter, bands)
+        fingerprinter, keys, spilled = with_bands(fingerprinter, bands), BandKeys(bands.number), SpilledNumbers(np.uint64)
+    words = projection.width.words
 
     def read(skipped: int = 0) -> Iterator[Batch]:
         if fingerprinter is None:
             return corpus.batches(projection, skipped=skipped)
         return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
 
-    flags, fingerprints, scores = list[Flags](), list[Words](), list[Words]()
+    flags, held, scores = list[Flags](), list[Words](), list[Words]()
     ids, done = SpooledIds(), 0
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         known = batch.flags
@@ -61,25 +68,36 @@ def compared_rows(
         done += len(known)
         ids.add(batch.ids)
         flags.append(known)
-        if keys is None:
-            fingerprints.append(batch.fingerprints)
+        if keys is None or spilled is None:
+            held.append(batch.fingerprints)
         else:
-            fingerprints.append(np.ascontiguousarray(batch.fingerprints[:, 0 if words == 1 else slice(0, words)]))
+            spilled.append(np.ascontiguousarray(batch.fingerprints[:, :words]).reshape(-1))
             keys.add(batch.fingerprints[:, words:])
         scores.extend([] if batch.scores is None else [batch.scores])
         resources.report("reading", done)
     if not done:
         raise InputError(f"{corpus.label}: no rows")
     ids.finish()
+    known = np.concatenate(flags)
     if keys is not None:
         keys.finish()
+    fingerprints = np.concatenate(held) if spilled is None else spilled.finish()
     return ComparedRows(
-        np.concatenate(flags),
-        np.concatenate(fingerprints),
+        known,
+        np.flatnonzero(known) if keys is None else _places_on_disk(known),
+        fingerprints if words == 1 else fingerprints.reshape(-1, words),
         None if projection.id is None else ids if corpus.typed else decided(ids),
         joined_keys(scores) if projection.score is not None else None,
         keys,
     )
+
+
+def _places_on_disk(flags: Flags) -> npt.NDArray[np.intp]:
+    """Return the places of flags that are set, in a temporary file."""
+    places = SpilledNumbers(np.intp)
+    for start in range(0, len(flags), PART_ROWS):
+        places.append(start + np.flatnonzero(flags[start : start + PART_ROWS]))
+    return places.finish()
 
 
 def _checkpointed_rows(checkpoint: Checkpoint, read: Callable[[int], Iterator[Batch]]) -> Iterator[Batch]:

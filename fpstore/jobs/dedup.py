@@ -25,7 +25,7 @@ from fpstore.jobs.checkpoint import Checkpoint, JobIdentity, checkpoint_in, was_
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.compared import ComparedRows, compared_rows
 from fpstore.jobs.dedup_job import DedupJob
-from fpstore.jobs.grouping import Members, Numbers, grouped, members_of, ranks_of
+from fpstore.jobs.grouping import Members, Numbers, grouped, members_of, ranks_of, rows_at
 from fpstore.jobs.joining import connected
 from fpstore.jobs.outputs import Listing, Outputs, check_outside, share_a_file
 from fpstore.jobs.pairs import join_design
@@ -148,7 +148,7 @@ def find_duplicates(
     )
     near = None if reference is None else _near(reference, corpus, documents, job, resources, checkpoint, resumed)
     members = _grouped(corpus, job, documents, near, resources, checkpoint)
-    rows = np.flatnonzero(documents.known)
+    rows = documents.rows
     flags = np.full(len(documents.known), job.unknown == "keep")
     flags[rows] = True
     members_at = rows[members.documents.view(np.intp)]
@@ -180,22 +180,22 @@ def _grouped(
     """Return the groups of the documents that are not near a reference, those that are kept first."""
     members = _connected(job, documents, near, resources, checkpoint)
 
-    def rows() -> Words:
-        return documents.fingerprints[members.documents.view(np.intp)]
+    def rows_of(here: slice) -> Words:
+        return rows_at(documents.fingerprints, members.documents[here])
 
     def ids_of(wanted: Words) -> Words | list[str]:
         return wanted if documents.ids is None else names_of(documents.ids, wanted)
 
     if job.least_similarity is None:
-        return grouped(members, job.grouping, rows, ids_of, documents.scores)
-    ranks = ranks_of(members, job.grouping.keep, rows, ids_of, documents.scores)
-    at = np.flatnonzero(documents.known)
+        return grouped(members, job.grouping, rows_of, ids_of, documents.scores)
+    ranks = ranks_of(members, job.grouping.keep, rows_of, ids_of, documents.scores)
+    at = documents.rows
     similar = _similarities([(corpus, np.sort(at[members.documents.view(np.intp)]))], job, resources)
 
     def alike(a: Words, b: Words) -> Flags:
         return similar(at[a.view(np.intp)], at[b.view(np.intp)])
 
-    return verified(members, ranks, rows(), job.grouping.radius, alike)
+    return verified(members, ranks, rows_of, job.grouping.radius, alike)
 
 
 def _connected(
@@ -203,17 +203,20 @@ def _connected(
 ) -> Members:
     """Return the groups of documents that pairs within the radius connect."""
     resources.report("grouping", 0)
-    apart = np.ones(len(documents.fingerprints), bool)
+    apart, radius, width = None, job.grouping.radius, job.projection.width
     if near is not None:
+        apart = np.ones(len(documents.fingerprints), bool)
         apart[near.places] = False
-    numbers, radius, width = np.flatnonzero(apart), job.grouping.radius, job.projection.width
-    fingerprints, places = distinct_places(documents.fingerprints if near is None else documents.fingerprints[apart])
-    sets: Numbers
-    if documents.bands is None:
-        sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
-    else:
-        sets = connected_by_bands(fingerprints, places, numbers, documents.bands, radius, width, resources)
+    if documents.bands is not None:
+        sets = connected_by_bands(documents.fingerprints, apart, documents.bands, radius, width, resources)
+        resources.report("grouping", 0)
+        return members_of(sets)[0]
+    fingerprints, places = distinct_places(documents.fingerprints if apart is None else documents.fingerprints[apart])
+    sets = connected(fingerprints, join_design(fingerprints, radius, width), resources, checkpoint)
     resources.report("grouping", 0)
+    if apart is None:
+        return members_of(sets[places])[0]
+    numbers = np.flatnonzero(apart)
     short: Numbers = numbers.astype(np.uint32) if len(apart) <= 1 << HALF_BITS else numbers.view(np.uint64)
     return members_of(sets[places], short)[0]
 
@@ -250,7 +253,7 @@ def _near_corpus(
     found = near_candidates(side, documents.fingerprints, job.grouping.radius, job.projection.width, resources, most)
     if not exact:
         return NearReference.of(found, side)
-    rows, other_rows = np.flatnonzero(documents.known), np.flatnonzero(theirs.known)
+    rows, other_rows = documents.rows, theirs.rows
     compared = other_rows[np.unique(found.numbers).view(np.intp)]
     similar = _similarities([(corpus, rows[found.documents()]), (other, compared)], job, resources)
     return NearReference.of(found, side, lambda a, b: similar(rows[a.view(np.intp)], other_rows[b.view(np.intp)] + SECOND))

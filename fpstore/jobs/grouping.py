@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Lims, Words
-from fpstore.base.arrays import lists_of, spans, stable_order
-from fpstore.base.width import WORD_BITS, words_of
+from fpstore.base.arrays import lims_of, lists_of, spans, stable_order
+from fpstore.base.width import WORD_BITS, rows_like
 from fpstore.io.scores import ranks_of_keys
+from fpstore.query.snapshot import slices
 
 Numbers = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
-PIECE = 1 << 20  # members of groups that are looked at together
+PIECE = 1 << 18  # members of groups that are looked at together
+RowsOf = Callable[[slice], Words]  # the fingerprints of some members
 
 
 class Members(NamedTuple):
@@ -29,10 +31,11 @@ class Members(NamedTuple):
     documents: Words
 
 
-def members_of(sets: Numbers, documents: Numbers) -> tuple[Members, Words]:
+def members_of(sets: Numbers, documents: Numbers | None = None) -> tuple[Members, Words]:
     """Return the members of the sets of two or more documents, and the places at which they were.
 
-    ``sets`` has a number for the set of each document. It takes about three bits of memory for each number up to the largest.
+    ``sets`` has a number for the set of each document. Without ``documents``, the number of a document is its place. It takes
+    about three bits of memory for each number up to the largest, and some 40 bytes for each member.
     """
     lims, members, places = _kernel.documents_in_sets(sets, documents)
     return Members(lims.view(np.int64), members), places
@@ -54,14 +57,22 @@ def represented(members: Members, ranks: npt.NDArray[Any]) -> Members:
     return Members(members.lims, documents)
 
 
-def distances_to_majority(rows: Words, lims: Lims) -> npt.NDArray[np.int64]:
+def rows_at(fingerprints: Words, places: Words) -> Words:
+    """Return the fingerprints at some places of an array, which may lie in a file: it is read in order."""
+    order = stable_order(places)
+    rows = rows_like(fingerprints, len(places))
+    rows[order] = fingerprints[places[order].view(np.intp)]
+    return rows
+
+
+def distances_to_majority(fingerprints: RowsOf, lims: Lims) -> npt.NDArray[np.int64]:
     """Return the distance of each fingerprint from the majority of its group, bit by bit, where the sum of distances is least."""
-    distances = np.zeros(len(rows), np.int64)
+    distances = np.zeros(int(lims[-1]), np.int64)
     for groups in spans(lims, PIECE):
         some = lims[groups.start : groups.stop + 1]
         here = slice(int(some[0]), int(some[-1]))
-        words = rows[here].reshape(-1, words_of(rows))
-        for word in words.T:
+        rows = fingerprints(here)
+        for word in rows.reshape(len(rows), -1).T:
             distances[here] += _distances_of_words(word, some - some[0])
     return distances
 
@@ -76,21 +87,41 @@ def _distances_of_words(word: Words, lims: Lims) -> npt.NDArray[np.uint8]:
     return distances
 
 
-def without_chains(members: Members, rows: Words, ranks: npt.NDArray[Any], radius: int) -> Members:
+def without_chains(members: Members, fingerprints: RowsOf, ranks: npt.NDArray[Any], radius: int) -> Members:
     """Return groups in which each member is within the radius of its representative, which stands first.
 
     In each connected group, in the order of ranks, a member that is within the radius of no representative becomes one. The
-    others go to the nearest one, of several to the first. ``rows`` has the fingerprints of the members.
+    others go to the nearest one, of several to the first.
     """
     if not len(ranks):
         return members
-    order = stable_order(ranks)
-    order = order[stable_order(lists_of(members.lims)[order])]
-    chosen = _kernel.group_greedily(rows[order], members.lims.astype(np.uint64), radius)
-    representatives = np.empty(len(order), np.uint64)
-    representatives[order] = order[chosen.view(np.intp)]
-    new, places = members_of(representatives, members.documents)
-    return represented(new, representatives[places.view(np.intp)] != places)
+    pieces, leasts = list[Members](), list[Words]()
+    for groups in spans(members.lims, PIECE):
+        lims = members.lims[groups.start : groups.stop + 1]
+        here = slice(int(lims[0]), int(lims[-1]))
+        order = stable_order(ranks[here])
+        order = order[stable_order(lists_of(lims)[order])]
+        chosen = _kernel.group_greedily(fingerprints(here)[order], (lims - lims[0]).view(np.uint64), radius)
+        representatives = np.empty(len(order), np.uint64)
+        representatives[order] = order[chosen.view(np.intp)]
+        new, places = members_of(representatives, members.documents[here])
+        leasts.append(new.documents[new.lims[:-1]])
+        pieces.append(represented(new, representatives[places.view(np.intp)] != places))
+    return _in_order(pieces, np.concatenate(leasts))
+
+
+def _in_order(pieces: list[Members], leasts: Words) -> Members:
+    """Return the groups of all pieces in the order of their least members."""
+    lims = lims_of(np.concatenate([np.diff(some.lims) for some in pieces]))
+    documents = np.concatenate([some.documents for some in pieces])
+    if (leasts[1:] > leasts[:-1]).all():
+        return Members(lims, documents)
+    order = stable_order(leasts)
+    starts, sizes = lims[:-1][order], np.diff(lims)[order]
+    ordered, lims = np.empty_like(documents), lims_of(sizes)
+    for groups in spans(lims, PIECE):
+        ordered[lims[groups.start] : lims[groups.stop]] = slices(documents, starts[groups], sizes[groups])
+    return Members(lims, ordered)
 
 
 class Grouping(NamedTuple):
@@ -109,29 +140,30 @@ class Grouping(NamedTuple):
 def grouped(
     members: Members,
     grouping: Grouping,
-    fingerprints: Callable[[], Words],
+    fingerprints: RowsOf,
     ids: Callable[[Words], Words | list[str]],
     scores: Words | None = None,
 ) -> Members:
     """Return the groups that are wanted, of connected ones with ascending members; the representative of each stands first.
 
-    ``fingerprints`` returns the fingerprints of the members, ``ids`` the ids of documents by their numbers. ``scores``, for the
+    ``fingerprints`` returns those of some members, ``ids`` the ids of documents by their numbers. ``scores``, for the
     rule "highest", has the key (`fpstore.io.scores`) of each document.
     """
     if grouping.group == "connected" and grouping.keep == "first":
         return members
-    rows = fingerprints() if grouping.needs_fingerprints else members.documents[:0]
-    ranks = ranks_of(members, grouping.keep, lambda: rows, ids, scores)
-    return without_chains(members, rows, ranks, grouping.radius) if grouping.group == "greedy" else represented(members, ranks)
+    ranks = ranks_of(members, grouping.keep, fingerprints, ids, scores)
+    if grouping.group == "greedy":
+        return without_chains(members, fingerprints, ranks, grouping.radius)
+    return represented(members, ranks)
 
 
 def ranks_of(
-    members: Members, keep: str, fingerprints: Callable[[], Words], ids: Callable[[Words], Words | list[str]],
+    members: Members, keep: str, fingerprints: RowsOf, ids: Callable[[Words], Words | list[str]],
     scores: Words | None = None,
 ) -> npt.NDArray[Any]:  # fmt: skip
     """Return ranks of the members by one of KEEP_RULES, by which the least represents a group; the rest is as for `grouped`."""
     if keep == "central":
-        return distances_to_majority(fingerprints(), members.lims)
+        return distances_to_majority(fingerprints, members.lims)
     if keep == "smallest":
         return _ranks_of_ids(ids(members.documents), members.lims)
     if keep == "highest":

@@ -120,8 +120,8 @@ class NearReference(NamedTuple):
 
 def side_of(documents: ComparedRows, width: Width) -> GivenRows:
     """Return the documents of a corpus as one side of a join; their ids are row numbers unless they have others."""
-    rows = np.flatnonzero(documents.known).astype(np.uint64)
-    return GivenRows(documents.fingerprints, HeldIds(rows) if documents.ids is None else documents.ids, width)
+    names = HeldIds(documents.rows.view(np.uint64)) if documents.ids is None else documents.ids
+    return GivenRows(documents.fingerprints, names, width)
 
 
 class Candidates(NamedTuple):

@@ -57,7 +57,7 @@ class Removed(Tabular):
         self.in_reference = (np.arange(len(documents)) >= count)[order]
         self.clusters, self.distances = clusters[order], distances[order]
         documents, kept = documents[order], kept[order]
-        row_numbers = rows.astype(np.uint64)
+        row_numbers = rows.view(np.uint64)
         self.rows = row_numbers[documents.view(np.intp)]
         self.kept_rows = row_numbers[np.where(self.in_reference, documents, kept).view(np.intp)]
         self._ids: tuple[Names, Words] = (names, documents)

@@ -19,7 +19,7 @@ from fpstore.disk.temporary import SpilledNumbers
 from fpstore.errors import InputError
 from fpstore.hashing.base import FeatureSets, Fingerprinter
 from fpstore.io.source import Projection, RowSource
-from fpstore.jobs.grouping import Members, members_of, represented
+from fpstore.jobs.grouping import Members, RowsOf, members_of, represented
 
 WAITING_BATCHES = 4  # for each thread
 SECOND = 1 << 62
@@ -67,17 +67,17 @@ def text_sets(
     return [TextSets(numbers, one.finish(), np.concatenate(each)) for one, each in zip(features, sizes, strict=True)]
 
 
-def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: Words, radius: int, alike: Alike) -> Members:
+def verified(every: Members, ranks: npt.NDArray[Any], fingerprints: RowsOf, radius: int, alike: Alike) -> Members:
     """Return groups in which every document is alike to the first one, and within the radius of it.
 
     In each connected group, in the order of ranks, a document goes to the nearest one that is kept, within the radius, and
     alike. If there is none among the nearest MOST_COMPARED, the document is kept: so the work grows with the documents, not with
     their square, where many are near and few are alike.
-    ``fingerprints`` has those of the documents in ``every``; ``alike`` takes some documents, and others to compare each with.
+    ``fingerprints`` returns those of some documents; ``alike`` takes some documents, and others to compare each with.
     """
     chosen = np.arange(len(every.documents))
     for start, end in pairwise(every.lims.tolist()):
-        rows = fingerprints[start:end]
+        rows = fingerprints(slice(start, end))
         kept, kept_rows = np.empty(end - start, np.intp), np.empty_like(rows)
         count = 0
         for place in stable_order(ranks[start:end]).tolist():

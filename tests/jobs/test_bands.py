@@ -10,7 +10,6 @@ from commandline import failure, run
 
 import fpstore
 from fpstore import InputError, MinHash, SimHash
-from fpstore.base.arrays import distinct_places
 from fpstore.base.resources import Resources
 from fpstore.base.width import Width
 from fpstore.hashing import Fields
@@ -69,48 +68,69 @@ def test_planned_bands_are_the_longest_that_suffice():
     assert planned_bands(0, 0.5) is None
 
 
+def connected_by_brute_force(rows, keys, searched, radius):
+    """Return the first document that is connected with each, by comparing all pairs."""
+    least = list(range(len(rows)))
+
+    def root(i):
+        return i if least[i] == i else root(least[i])
+
+    for i, j in itertools.combinations(np.flatnonzero(searched).tolist(), 2):
+        distance = np.bitwise_count(rows[i] ^ rows[j]).sum()
+        if distance == 0 or (distance <= radius and (keys[i] == keys[j]).any()):
+            a, b = sorted((root(i), root(j)))
+            least[b] = a
+    return [root(i) for i in range(len(rows))]
+
+
+@pytest.mark.parametrize("held", [1 << 20, 1 << 12])
 @pytest.mark.parametrize("most", [2, 5, 1 << 10])
 @pytest.mark.parametrize("width", [64, 128, 256])
-def test_all_pairs_that_share_a_key_are_connected(width, most, monkeypatch):
-    """By comparing all pairs; groups above the bound are joined."""
+def test_all_pairs_that_share_a_key_are_connected(width, most, held, monkeypatch):
+    """By comparing all pairs; groups above the bound are joined, and what does not fit into the budget is sorted in runs."""
     monkeypatch.setattr(bands_job, "MOST_COMPARED", most)
     monkeypatch.setattr(bands_job, "BLOCK_ROWS", 64)
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        n, number, words = int(rng.integers(0, 150)), int(rng.integers(1, 5)), width // 64
+        n, number, words = int(rng.integers(0, 220)), int(rng.integers(1, 5)), width // 64
         rows = rng.integers(0, 2**64, (n, words), dtype=np.uint64) & np.uint64(7)  # few bits differ, some rows are equal
         rows = rows[:, 0] if words == 1 else rows
         keys = rng.integers(0, 12, (n, number), dtype=np.uint64) << np.uint64(50)
+        searched = None if seed % 3 else rng.random(n) < 0.7
         spooled = BandKeys(number)
         for start in range(0, n, 40):
             spooled.add(keys[start : start + 40])
         spooled.finish()
-        distinct, places = distinct_places(rows)
-        found = connected_by_bands(distinct, places, np.arange(n), spooled, 2, Width(width), Resources(1 << 30, 1 + seed % 2))
-        least = list(range(len(distinct)))
+        found = connected_by_bands(rows, searched, spooled, 2, Width(width), Resources(held, 1 + seed % 2))
+        every = np.ones(n, bool) if searched is None else searched
+        assert found.tolist() == connected_by_brute_force(rows, keys, every, 2)
 
-        def root(i, least=least):
-            return i if least[i] == i else root(least[i])
 
-        for i, j in itertools.combinations(range(n), 2):
-            near = np.bitwise_count(rows[i] ^ rows[j]).sum() <= 2
-            if near and (keys[i] == keys[j]).any():
-                a, b = sorted((root(int(places[i])), root(int(places[j]))))
-                least[b] = a
-        assert found.tolist() == [root(i) for i in range(len(distinct))]
+def test_fingerprints_with_one_hash_are_told_apart(monkeypatch):
+    """Every two of them meet where equal ones are united, and only equal ones are."""
+    monkeypatch.setattr(bands_job, "_mixed", lambda rows: np.full(len(rows), 9, np.uint64))
+    rows = np.random.default_rng(1).integers(0, 4, (50, 4), np.uint64)
+    keys = BandKeys(1)
+    keys.add(np.arange(50, dtype=np.uint64)[:, None])
+    keys.finish()
+    found = connected_by_bands(rows, None, keys, 256, Width(256), Resources(1 << 20, 1))
+    assert found.tolist() == [next(j for j in range(50) if (rows[j] == rows[i]).all()) for i in range(50)]
+    assert len(set(found.tolist())) < 50
 
 
 def test_an_array_that_does_not_fit_is_refused():
     sets = fpstore._kernel.Sets(3)
-    rows, lims = np.arange(3, dtype=np.uint64), np.array([0, 2], np.uint64)
+    rows, lims = np.arange(2, dtype=np.uint64), np.array([0, 2], np.uint64)
     for some, members, bounds, error in (
-        (rows[:2], [0, 1], lims, ValueError),
+        (rows[:1], [0, 1], lims, ValueError),
         (rows, [0, 3], lims, IndexError),
         (rows, [0, 1], np.array([0, 3], np.uint64), ValueError),
         (rows, [0, 1], np.array([1, 0, 2], np.uint64), ValueError),
     ):
         with pytest.raises(error):
             sets.link_groups(some, np.array(members, np.uint64), bounds, 3, 10)
+    with pytest.raises(IndexError):
+        sets.least(np.array([0, 3], np.uint64))
     with pytest.raises(ValueError, match="bands of too many functions"):
         fpstore._kernel.minhash_features(rows, np.empty(0), 0, 1, 65536, 65537)
 

@@ -241,5 +241,5 @@ def test_the_nearest_are_compared_up_to_a_bound(monkeypatch, most, groups):
     monkeypatch.setattr("fpstore.jobs.verified.MOST_COMPARED", most)
     every = Members(np.array([0, 3]), np.arange(3, dtype=np.uint64))  # the last is near both, and alike to the farther one
     rows = np.array([0b0001, 0b0110, 0b0000], np.uint64)
-    found = verified(every, np.arange(3), rows, 3, lambda a, b: (a == 2) & (b == 1))
+    found = verified(every, np.arange(3), lambda here: rows[here], 3, lambda a, b: (a == 2) & (b == 1))
     assert [found.documents[start:end].tolist() for start, end in zip(found.lims[:-1], found.lims[1:], strict=True)] == groups

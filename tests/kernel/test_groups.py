@@ -39,6 +39,16 @@ def test_members_are_those_of_brute_force(kind, other, count):
     assert members.documents.tolist() == documents[places].tolist()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [0, 1, 64, 1000])
+def test_documents_may_be_their_places(kind, count):
+    sets = drawn_sets(np.random.default_rng(count), count).astype(kind)
+    members, places = members_of(sets)
+    expected, _ = members_of(sets, np.arange(count, dtype=np.uint64))
+    assert (members.lims == expected.lims).all()
+    assert members.documents.tolist() == expected.documents.tolist() == places.tolist()
+
+
 def test_the_kernel_refuses_other_columns():
     labels = np.zeros(3, np.uint32)
     with pytest.raises(ValueError, match="a label for each document"):

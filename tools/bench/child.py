@@ -13,11 +13,9 @@ from pathlib import Path
 import numpy as np
 
 import fpstore
-from bench import data
+from bench import banded, data
 from bench.data import Words
-from bench.harness import Result, status_bytes
-
-POLL_SECONDS = 0.02
+from bench.harness import Peak, Result, status_bytes
 
 
 class Chunks:
@@ -32,27 +30,6 @@ class Chunks:
         yield from data.chunks(self._seed, self._log2)
         if self._extra:
             yield data.random_words(np.random.default_rng([self._seed, self._salt]), self._extra)
-
-
-class Peak:
-    """Context manager: ``bytes`` is the most memory of its own that the process had (mapped files are not its own)."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-
-    def __enter__(self) -> Peak:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(POLL_SECONDS):
-            self.bytes = max(self.bytes, status_bytes("RssAnon"))
 
 
 def build(task: Result) -> Result:
@@ -166,5 +143,7 @@ def open_store(task: Result) -> Result:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
-    work = {"build": build, "open": open_store, "merge": merge, "change": change, "batches": batches}
+    work = {
+        "build": build, "open": open_store, "merge": merge, "change": change, "batches": batches, "bands": banded.one_size,
+    }  # fmt: skip
     print(json.dumps(work[given["do"]](given)))

@@ -102,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log2", type=int, help="log2 of the number of fingerprints (by default each operation's own, mostly 24)"
     )
+    parser.add_argument("--rows", type=int, help="of bands: so many rows, such as 100000000, in place of its own sizes")
     parser.add_argument("--width", type=int, help="of far and ranking: the cases of this width alone")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(

@@ -13,6 +13,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ from fpstore.store import snapshot_of
 Result = dict[str, Any]
 Queries = TypeVar("Queries", Words, npt.NDArray[np.uint8])
 
+POLL_SECONDS = 0.02  # between two looks at the memory
 RUN_SECONDS = 10.0  # a timed run takes fewer queries when it would take longer
 PILOT_QUERIES = 16
 SMOKE_LOG2 = 14
@@ -189,6 +191,27 @@ class Growth:
         # What was freed earlier goes back to the system, or it would be used again and not be seen to grow.
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
+
+
+class Peak:
+    """Context manager: ``bytes`` is the most memory of its own that the process had (mapped files are not its own)."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._done.wait(POLL_SECONDS):
+            self.bytes = max(self.bytes, status_bytes("RssAnon"))
 
 
 def run_child(task: Result, watched: Path | None = None) -> Result:

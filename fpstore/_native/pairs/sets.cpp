@@ -111,7 +111,7 @@ void group_items(const Number* labels, const Document* documents, uint64_t count
   }
   const std::unique_ptr<Item[]> items(new Item[found.count]), tmp(new Item[largest]);
   until_stopped(count, stop, [&](uint64_t i) {
-    if (found.shared.has(labels[i])) items[ends[found.shared.rank(labels[i])]++] = Item::of(documents[i], i);
+    if (found.shared.has(labels[i])) items[ends[found.shared.rank(labels[i])]++] = Item::of(documents ? documents[i] : i, i);
   });
   if (stop->ended) return;
   const std::unique_ptr<Item[]> order(new Item[sets]);  // of the labels: their least documents
@@ -128,7 +128,7 @@ void group_items(const Number* labels, const Document* documents, uint64_t count
     const uint64_t s = order[rank].place();
     for (uint64_t i = ends[s] - found.sizes[s]; i < ends[s]; ++i, ++done) {
       out.documents[done] = items[i].document();
-      out.places[done] = items[i].place();
+      if (out.places) out.places[done] = items[i].place();
     }
     out.lims[rank + 1] = done;
   });

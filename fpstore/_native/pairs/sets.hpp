@@ -51,7 +51,7 @@ struct RankedBits : Bits {
 struct SharedDocuments {
   uint64_t* lims;       // where each label begins, and the end; in the order of the least documents
   uint64_t* documents;  // ascending for each label
-  uint64_t* places;     // of the documents among all
+  uint64_t* places;     // of the documents among all; null if these are the documents
 };
 
 // Labels that two or more documents have.
@@ -63,7 +63,8 @@ struct SharedLabels {
 template <class Number>
 SharedLabels shared_labels(const Number* labels, uint64_t count, Stopper* stop);
 
-// Brings together the documents, all different, that share a label; `out` has room for found.count of them, and for one limit more than labels.
+// Brings together the documents, all different, or their places if they are null, that share a label; `out` has room for found.count of
+// them, and for one limit more than labels.
 template <class Number, class Document>
 void group_documents(const Number* labels, const Document* documents, uint64_t count, const SharedLabels& found, const SharedDocuments& out,
                      Stopper* stop);

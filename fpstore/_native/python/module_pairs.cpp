@@ -225,25 +225,43 @@ struct Sets {
   }
   bool is_small() const { return count <= UINT32_MAX; }
 
+  void check_numbers(const Words& numbers) const {
+    for (size_t i = 0; i < numbers.size(); ++i)
+      if (numbers.data()[i] >= count) throw nb::index_error("no such number");
+  }
+
   void unite_all(Words a, Words b) {
     const InUse used(busy);
     need(a.size() == b.size(), kUnequal);
-    for (size_t i = 0; i < a.size(); ++i)
-      if (a.data()[i] >= count || b.data()[i] >= count) throw nb::index_error("no such number");
+    check_numbers(a);
+    check_numbers(b);
     without_gil([&] {
       if (is_small()) unite(few.get(), a.data(), b.data(), a.size());
       else unite(many.get(), a.data(), b.data(), a.size());
     });
   }
 
-  // Unites the rows within a radius of each other in each group: group g has members[lims[g], lims[g + 1]), which are numbers of rows. A
-  // group of more than `most` members is left as it is, unless all are united already. Returns whether each group was left.
+  // The least number of the set that each of some numbers is in.
+  nb::object least(Words numbers) {
+    const InUse used(busy);
+    check_numbers(numbers);
+    Buffer<uint64_t> out(numbers.size());
+    without_gil([&] {
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        const uint64_t number = numbers.data()[i];
+        out.get()[i] = is_small() ? least_of_set(few.get(), static_cast<uint32_t>(number)) : least_of_set(many.get(), number);
+      }
+    });
+    return out.array(numbers.size());
+  }
+
+  // Unites the members within a radius of each other in each group: group g has members[lims[g], lims[g + 1]), and a row for each of them.
+  // A group of more than `most` members is left as it is, unless all are united already. Returns whether each group was left.
   nb::object link_groups(Rows rows, Words members, Words lims, unsigned radius, uint64_t most, const Stop* stop) {
     const InUse used(busy);
     check_starts(lims, members.size());
-    need(count_of(rows) == count, "a row for each number");
-    for (size_t i = 0; i < members.size(); ++i)
-      if (members.data()[i] >= count) throw nb::index_error("no such number");
+    need(count_of(rows) == members.size(), "a row for each member");
+    check_numbers(members);
     Buffer<uint8_t> left(lims.size() - 1);
     until_stopped(stop, [&](Stopper* stopping) {
       if (is_small()) link_all(few.get(), rows, members, lims, radius, most, left.get(), stopping);
@@ -272,7 +290,7 @@ struct Sets {
       links.resize(2 * n);
       firsts.clear();
       for (uint64_t i = 0; i < n; ++i) labels[i] = firsts.emplace(root(i), static_cast<uint32_t>(i)).first->second;
-      const uint64_t found = link(rows.data(), group, n, radius, labels.data(), links.data());
+      const uint64_t found = link(rows.data() + words_in(rows) * lims.data()[g], group, n, radius, labels.data(), links.data());
       for (uint64_t i = 0; i < found; ++i) unite(parents, &links[2 * i], &links[2 * i + 1], 1);
       if (should_stop(stop, n * n)) return;
     }
@@ -288,17 +306,20 @@ struct Sets {
   }
 };
 
-// The documents that share a label with another one: (where each label begins, and the end; the documents; their places).
+// The documents that share a label with another one: (where each label begins, and the end; the documents; their places). Without
+// documents, they are the places.
 template <class Number, class Document>
-nb::tuple documents_in_sets(Array<const Number> labels, Array<const Document> documents, const Stop* stop) {
-  need(labels.size() == documents.size(), "a label for each document");
+nb::tuple documents_in_sets(Array<const Number> labels, std::optional<Array<const Document>> documents, const Stop* stop) {
+  need(!documents || labels.size() == documents->size(), "a label for each document");
   const uint64_t all = labels.size();
   SharedLabels found = until_stopped(stop, [&](Stopper* stopping) { return shared_labels(labels.data(), all, stopping); });
   const size_t sets = found.sizes.size();
-  Buffer<uint64_t> lims(sets + 1), members(found.count), places(found.count);
-  const SharedDocuments out{lims.get(), members.get(), places.get()};
-  until_stopped(stop, [&](Stopper* stopping) { group_documents(labels.data(), documents.data(), all, found, out, stopping); });
-  return nb::make_tuple(lims.array(sets + 1), members.array(found.count), places.array(found.count));
+  Buffer<uint64_t> lims(sets + 1), members(found.count), places(documents ? found.count : 0);
+  const SharedDocuments out{lims.get(), members.get(), documents ? places.get() : nullptr};
+  const Document* const given = documents ? documents->data() : nullptr;
+  until_stopped(stop, [&](Stopper* stopping) { group_documents(labels.data(), given, all, found, out, stopping); });
+  const nb::object named = members.array(found.count);
+  return nb::make_tuple(lims.array(sets + 1), named, documents ? places.array(found.count) : named);
 }
 
 // Finds places among ascending rows.
@@ -359,9 +380,12 @@ void bind_pairs(nb::module_& m) {
   nb::class_<Sets>(m, "Sets")
       .def(nb::init<uint64_t>(), "count"_a)
       .def("unite", &Sets::unite_all, "a"_array, "b"_array)
+      .def("least", &Sets::least, "numbers"_array)
       .def("link_groups", &Sets::link_groups, "rows"_array, "members"_array, "lims"_array, "radius"_a, "most"_a, optional_stop())
       .def("names", &Sets::names, optional_stop());
-  const auto documents_in = [&m](auto function) { m.def("documents_in_sets", function, "sets"_array, "documents"_array, optional_stop()); };
+  const auto documents_in = [&m](auto function) {
+    m.def("documents_in_sets", function, "sets"_array, "documents"_array.none() = nb::none(), optional_stop());
+  };
   documents_in(&documents_in_sets<uint32_t, uint32_t>);
   documents_in(&documents_in_sets<uint32_t, uint64_t>);
   documents_in(&documents_in_sets<uint64_t, uint32_t>);

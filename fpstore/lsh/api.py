@@ -158,7 +158,7 @@ def repair(
     StorageError
         The disk is full or not writable; nothing was changed.
     """
-    from fpstore.lsh.repair import repair_index
+    from fpstore.lsh.repaired import repair_index
 
     source = check_path(path)
     target = source.with_name(source.name + ".repaired") if output is None else check_path(output, "output")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from fpstore.errors import CorruptStoreError, FpstoreError, counted
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import numbers_of_rows
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest
-from fpstore.store import Store, snapshot_of
+from fpstore.lsh.parts import IndexParts
+from fpstore.store import snapshot_of
 
 PHASE_CHECK = "comparing documents and keys"
 
@@ -79,16 +79,14 @@ def describe_index(state: State, manifest: IndexManifest, documents: dict[str, A
     }
 
 
-def back_up_index(
-    documents: Store, keys: Store, manifest: Callable[[], IndexManifest], target: Path, overwrite: bool, progress: Progress | None
-) -> None:
+def back_up_index(parts: IndexParts, target: Path, overwrite: bool, progress: Progress | None) -> None:
     """Copy an index as of one moment: see :meth:`fpstore.lsh.LshStore.backup`."""
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         while True:
             # The copied keys are those of all copied documents, and perhaps of later ones, unless a merge drops some meanwhile.
-            before = snapshot_of(keys).generation.record.number
-            documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
-            keys.backup(folder / KEYS, overwrite=True, progress=progress)
-            if snapshot_of(keys).generation.record.number == before:
+            before = snapshot_of(parts.keys).generation.record.number
+            parts.documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
+            parts.keys.backup(folder / KEYS, overwrite=True, progress=progress)
+            if snapshot_of(parts.keys).generation.record.number == before:
                 break
-        put_manifest(folder, manifest())
+        put_manifest(folder, parts.read_manifest())

@@ -60,10 +60,6 @@ class EntryLayout(NamedTuple):
         number_bits = min(max(bits + 1, LEAST_NUMBER_BITS), MOST_NUMBER_BITS)
         return EntryLayout(min(bits + KEY_BITS + (bands - 1).bit_length(), WORD_BITS - number_bits), number_bits)
 
-    def is_narrow_for(self, count: int) -> bool:
-        """Whether numbers should become wider at a merge: for so many documents, and as many again."""
-        return 2 * count > 1 << self.number_bits and self.widened(2 * count) is not None
-
     def widened(self, count: int) -> EntryLayout | None:
         """Return the layout with numbers for a number of documents; None if the keys leave no room."""
         bits = max(self.number_bits, (count - 1).bit_length())

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +104,9 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
     if version != VERSION:
         message = f"{file}: format version {version!r} is not known (this fpstore reads {VERSION}): upgrade fpstore to read it"
         raise FormatVersionError(message, path=file, expected=VERSION, got=version)
-    if (wrong := misfit(content, _SCHEMA)) is not None:
+    wrong = misfit(content, _SCHEMA)
+    if wrong is None and not (isfinite(content["threshold"]) and 0 <= content["recall"] <= 1):
+        wrong = "threshold or recall"
+    if wrong is not None:
         raise CorruptStoreError(f"{file}: malformed ({wrong}): {RUN_REPAIR}", path=file)
     return IndexManifest(**content)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -14,26 +13,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fpstore.base.aliases import Flags, Progress, Words
+from fpstore.base.aliases import Flags, Progress
 from fpstore.base.arguments import check_flag, check_path, check_whole
-from fpstore.base.resources import Resources, checked_resources, parse_threads
+from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.threads import cached_property
-from fpstore.base.width import WORD_BITS
 from fpstore.care.reports import Report
-from fpstore.change.decisions import Deleted, kind_with, numbered
-from fpstore.disk.files import open_folder
+from fpstore.change.decisions import Deleted
 from fpstore.disk.folders import temporary_folder
-from fpstore.errors import ClosedStoreError, CorruptStoreError, InputError, ReadOnlyError, StorageError, show
+from fpstore.errors import ClosedStoreError, InputError, ReadOnlyError, show
 from fpstore.families import Family, as_family, from_description
 from fpstore.io.check import check_id, check_ids
 from fpstore.lsh.answers import Asked, Found, Match, Matches, State, first_of_similar
 from fpstore.lsh.building import at_places
-from fpstore.lsh.keys import DOCUMENT_DESIGN, MOST_DOCUMENTS, EntryLayout, band_keys, document_rows, numbers_of_rows
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, read_index_manifest, write_index_manifest
-from fpstore.lsh.merging import MergeOfKeys
+from fpstore.lsh.keys import band_keys, document_rows
+from fpstore.lsh.parts import IndexParts
+from fpstore.lsh.writer import IndexWriter
 from fpstore.query.ids import IdLookup, Ids
-from fpstore.query.snapshot import Snapshot
-from fpstore.store import Store, snapshot_of
+from fpstore.store import Store
 
 if TYPE_CHECKING:
     from fpstore.jobs.clusters import Clusters
@@ -60,61 +56,25 @@ class LshStore:
 
     def __init__(self, path: Path, mode: str = "r", sync: str = "commit", family: Any = None) -> None:
         self.path = path
-        self._manifest = read_index_manifest(path)
-        self._family: Family[Any] = from_description(self._manifest.family) if family is None else as_family(family)
-        if self._family.describe() != self._manifest.family:
-            raise InputError(f"{path}: is of another family: {self._manifest.family}", got=self._family.describe())
-        self._last: State | None = None  # of which the last question was asked
-        self._turn = threading.RLock()  # held during a change
-        self._writing = mode == "r+"
-        with ExitStack() as opened:
-            self._folder = open_folder(path)
-            opened.callback(os.close, self._folder)
-            self._keys = opened.enter_context(Store(path / KEYS, mode, sync))
-            self._documents = opened.enter_context(Store(path / DOCUMENTS, mode, sync))
-            self._check_stores()
-            if self._writing:
-                assert self._documents._writer is not None
-                self._documents._writer.committer.before_flush = self._flush_keys
-                self._next = self._first_free()
-            self._opened = opened.pop_all()  # closed in reverse: what the documents wait for is flushed before
+        self._parts = IndexParts(path, mode, sync)
+        try:
+            described = self._parts.manifest.family
+            self._family: Family[Any] = from_description(described) if family is None else as_family(family)
+            if self._family.describe() != described:
+                raise InputError(f"{path}: is of another family: {show(described)}", got=self._family.describe())
+            self._writer = IndexWriter(self._parts) if mode == "r+" else None
+        except BaseException:
+            self._parts.close()
+            raise
 
-    def _check_stores(self) -> None:
-        for name, store in ((DOCUMENTS, self._documents), (KEYS, self._keys)):
-            wanted, got = getattr(self._manifest, name), snapshot_of(store).generation.manifest.identity.hex()
-            if wanted != got:
-                raise CorruptStoreError(f"{store.path}: belongs to another index", path=store.path, expected=wanted, got=got)
-        if snapshot_of(self._documents).generation.design.tables != DOCUMENT_DESIGN.tables:
-            raise CorruptStoreError(f"{self._documents.path}: is not the store of an index", path=self._documents.path)
-        self._layout_of(snapshot_of(self._keys))
-
-    def _layout_of(self, keys: Snapshot) -> EntryLayout:
-        layout = EntryLayout(self._manifest.key_bits, WORD_BITS - keys.generation.design.tables[0].prefix_bits)
-        if keys.generation.design.tables != layout.design.tables or sum(layout) > WORD_BITS:
-            raise CorruptStoreError(f"{self._keys.path}: is not the store of keys of an index", path=self._keys.path)
-        return layout
-
-    def _first_free(self) -> int:
-        """Return a number that is greater than those of all documents, also of one whose insert has left its keys alone."""
-        documents, keys = snapshot_of(self._documents), snapshot_of(self._keys)
-        used = [np.empty(0, np.uint64)]
-        block_keys = documents.generation.tables[0].block_keys
-        used += [numbers_of_rows(block_keys[-1:])] if len(block_keys) else []
-        if documents.version:
-            used.append(numbers_of_rows(documents.delta.kernel.export(documents.version)[0]))
-        if keys.version:
-            used.append(self._layout_of(keys).numbers(keys.delta.kernel.export(keys.version)[0]))
-        largest = np.concatenate(used)
-        return max(self._manifest.next_number, int(largest.max()) + 1 if len(largest) else 0)
-
-    def __reduce__(self) -> tuple[type[LshStore], tuple[Path]]:
-        """Pickle the path; unpickling opens the index for reading."""
-        return type(self), (self.path,)
+    def __reduce__(self) -> tuple[type[LshStore], tuple[Path, str, str, Family[Any]]]:
+        """Pickle the path and the family; unpickling opens the index for reading."""
+        return type(self), (self.path, "r", "commit", self._family)
 
     def close(self) -> None:
         """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed."""
-        with self._turn:
-            self._opened.close()
+        with nullcontext() if self._writer is None else self._writer.turn:
+            self._parts.close()
 
     def __enter__(self) -> Self:
         return self
@@ -132,22 +92,22 @@ class LshStore:
     @property
     def bands(self) -> tuple[int, int]:
         """The number of bands, and the values of a sketch in each."""
-        return self._manifest.bands, self._manifest.rows
+        return self._parts.manifest.bands, self._parts.manifest.rows
 
     @property
     def radius(self) -> int:
         """The bits in which the signature of a match may differ."""
-        return self._manifest.radius
+        return self._parts.manifest.radius
 
     @property
     def threshold(self) -> float:
         """The similarity at which :attr:`recall` of the documents are found; of some families, a distance."""
-        return self._manifest.threshold
+        return self._parts.manifest.threshold
 
     @property
     def recall(self) -> float:
         """The computed share of the documents of the threshold's similarity that are found."""
-        return self._manifest.recall
+        return self._parts.manifest.recall
 
     @property
     def ids(self) -> Ids:
@@ -168,23 +128,9 @@ class LshStore:
 
     # Questions
 
-    def _state(self) -> State:
-        """Return both stores as of one moment.
-
-        An insert adds keys first, and a merge removes keys of documents that are gone. So while no document comes or goes, the
-        store of keys has those of all documents.
-        """
-        state = self._last
-        while True:
-            documents, keys = snapshot_of(self._documents), snapshot_of(self._keys)
-            if snapshot_of(self._documents) is documents:
-                if state is None or state.documents is not documents or state.keys is not keys:
-                    self._last = state = State(documents, keys, self._layout_of(keys))
-                return state
-
     def _asked(self, items: Iterable[Any], threads: int) -> tuple[Asked, Flags]:
         """Return what is known of items: rows without numbers, keys, and which of the items are not empty."""
-        manifest = self._manifest
+        manifest = self._parts.manifest
         rows, keys, known = [np.empty((0, 4), np.uint64)], [np.empty((0, manifest.bands), np.uint64)], [np.empty(0, bool)]
         for some in self._family.sketched(items, manifest.values, threads):
             here = some.known
@@ -221,10 +167,10 @@ class LshStore:
         if verify is not None:
             return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
         radius = self._checked_radius(radius)
-        made = next(iter(self._family.sketched([item], self._manifest.values)))
+        made = next(iter(self._family.sketched([item], self._parts.manifest.values)))
         if not made.known[0]:
             raise InputError(f"the item is empty, and so has no sketch: {show(item)}", got=item)
-        found = self._state().find_one(made.sketches[0], made.signatures[0], self.bands, radius)
+        found = self._parts.state().find_one(made.sketches[0], made.signatures[0], self.bands, radius)
         return [Match(name, self._estimates[distance]) for name, distance in found]
 
     @cached_property
@@ -240,7 +186,7 @@ class LshStore:
         threads = parse_threads(threads)
         radius = self._checked_radius(radius)
         given: list[Any] = [] if verify is None else list(items)
-        items, state = items if verify is None else given, self._state()
+        items, state = items if verify is None else given, self._parts.state()
         found = self._matches(state, state.find(self._all_asked(items, threads), radius, threads))
         if verify is None:
             return found
@@ -262,37 +208,15 @@ class LshStore:
 
     # Changes
 
-    def _flush_keys(self) -> None:
-        """Make keys durable before the documents that they are of."""
-        writer = self._keys._writer
-        if writer is not None and not self._keys._closed:
-            writer.flush()
-
-    def _changing(self) -> None:
+    def _changing(self) -> IndexWriter:
         self._documents._check()
-        if not self._writing:
+        if self._writer is None:
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
+        return self._writer
 
-    def _with_numbers(self, asked: Asked) -> tuple[Words, Words]:
-        """Return the rows and the entries of new documents, with the next numbers."""
-        count = len(asked.rows)
-        if self._next + count > MOST_DOCUMENTS:
-            raise StorageError(f"{self.path}: an index has at most {MOST_DOCUMENTS:,} documents", path=self.path)
-        numbers = np.arange(self._next, self._next + count, dtype=np.uint64)
-        self._make_room(self._next + count)
-        rows = asked.rows.copy()
-        rows[:, 0] |= numbers << np.uint64(32)
-        layout = self._layout_of(snapshot_of(self._keys))
-        return rows, layout.entries(asked.keys, numbers)
-
-    def _add(self, asked: Asked, sync: str | None, add: Callable[[Words], Any]) -> Any:
-        """Add the keys of new documents, and then the documents, which is the commit: keys without a document mean nothing."""
-        rows, entries = self._with_numbers(asked)
-        try:
-            self._keys.insert(entries, np.zeros(len(entries), np.uint64), sync=sync)
-            return add(rows)
-        finally:
-            self._next += len(rows)  # also of documents that were refused: their keys may be there
+    @property
+    def _documents(self) -> Store:
+        return self._parts.documents
 
     def insert(self, items: Iterable[Any], ids: Any = None, *, sync: str | None = None, threads: int | None = None) -> int:
         """Add documents. All of a call are one change.
@@ -314,23 +238,23 @@ class LshStore:
         int
             The number of documents.
         """
-        self._changing()
+        writer = self._changing()
         asked = self._all_asked(items, parse_threads(threads))
         checked = None if ids is None else check_ids(ids, len(asked.rows))
-        with self._turn:
-            self._check_kind(checked)
-            return int(self._add(asked, sync, lambda rows: self._documents.insert(rows, checked, sync=sync)))
+        with writer.turn:
+            writer.check_kind(checked)
+            return writer.add(asked, sync, lambda rows: self._documents.insert(rows, checked, sync=sync))
 
     def upsert(self, items: Iterable[Any], ids: Any, *, sync: str | None = None, threads: int | None = None) -> int:
         """Add documents, and take away those that had their ids. Returns how many ids are new or changed; see :meth:`insert`."""
-        self._changing()
+        writer = self._changing()
         if ids is None:
             raise InputError("upsert needs an id for each item")
         asked = self._all_asked(items, parse_threads(threads))
         checked = check_ids(ids, len(asked.rows))
-        with self._turn:
-            self._check_kind(checked)
-            return int(self._add(asked, sync, lambda rows: self._documents.upsert(rows, checked, sync=sync)))
+        with writer.turn:
+            writer.check_kind(checked)
+            return writer.add(asked, sync, lambda rows: self._documents.upsert(rows, checked, sync=sync))
 
     def delete(self, ids: Any, *, sync: str | None = None) -> Deleted:
         """Remove the documents with some ids. Their keys stay until the next :meth:`merge`, and find nothing.
@@ -340,9 +264,9 @@ class LshStore:
         Deleted
             How many documents were removed, and how many ids were not stored.
         """
-        self._changing()
-        with self._turn:
-            self._flush_keys()  # a commit makes documents durable that came before
+        writer = self._changing()
+        with writer.turn:
+            writer.flush_keys()  # a commit makes documents durable that came before
             return self._documents.delete(ids=ids, sync=sync)
 
     def probe_insert(self, item: Any, id: int | str, *, radius: int | None = None, sync: str | None = None) -> list[Match]:  # noqa: A002
@@ -360,30 +284,21 @@ class LshStore:
         Matches
             The matches of each item; ``inserted`` has the items that were inserted.
         """
-        self._changing()
-        threads = parse_threads(threads)
+        writer, threads = self._changing(), parse_threads(threads)
         radius = self._checked_radius(radius)
         asked = self._all_asked(items, threads)
         checked = None if ids is None else check_ids(ids, len(asked.rows))
-        with self._turn:
-            self._check_kind(checked)
-            state, first = self._state(), self._next
+        with writer.turn:
+            writer.check_kind(checked)
+            state, first = self._parts.state(), writer.next
             known = np.diff(state.find(asked, radius, threads).lims) > 0
             inserted = first_of_similar(asked, state.layout, radius, known)
             places = np.flatnonzero(inserted)
             if len(places):
                 new_ids = None if checked is None else at_places(checked, places)
-                self._add(asked.part(places), sync, lambda rows: self._documents.insert(rows, new_ids, sync=sync))
-                state = self._state()
+                writer.add(asked.part(places), sync, lambda rows: self._documents.insert(rows, new_ids, sync=sync))
+                state = self._parts.state()
             return self._matches(state, state.find(asked, radius, threads).before(first, places), inserted)
-
-    def _check_kind(self, ids: Words | list[str] | None) -> None:
-        """Refuse ids of another kind than those of the index, before anything is changed."""
-        snapshot = snapshot_of(self._documents)
-        if ids is not None:
-            kind_with(snapshot, self.path, ids)
-        else:
-            numbered(snapshot, self.path, snapshot.width.empty(0), None, lambda number: None)
 
     def flush(self) -> None:
         """Make the changes of ``sync="batch"`` and ``"none"`` durable, and show them to other processes."""
@@ -394,52 +309,7 @@ class LshStore:
 
     def merge(self, *, memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None) -> None:
         """Fold all changes into new tables, and drop the keys of documents that are gone. Readers and inserts go on meanwhile."""
-        self._changing()
-        resources = checked_resources(memory, threads, progress)
-        with self._turn:
-            self._note_numbers()
-            layout, free = self._layout_of(snapshot_of(self._keys)), self._next
-            if not layout.is_narrow_for(free):
-                stored = self._stored(free)
-        if layout.is_narrow_for(free):
-            with self._turn:  # numbers become wider: nothing is inserted meanwhile
-                self._merge_keys(self._next, resources)
-        else:
-            self._merge_keys_to(layout, stored, resources)
-        self._documents.merge(memory=resources.memory, threads=resources.threads, progress=progress)
-
-    def _note_numbers(self) -> None:
-        """Remember the numbers that were given, of which merged stores may have lost the last."""
-        if self._manifest.next_number != self._next:
-            self._manifest = self._manifest._replace(next_number=self._next)
-            write_index_manifest(self._folder, self._manifest)
-
-    def _stored(self, free: int) -> Flags:
-        """Return which of the numbers up to the first free one documents have."""
-        stored = np.zeros(free, bool)
-        for rows in snapshot_of(self._documents).fingerprints():
-            stored[numbers_of_rows(rows)] = True
-        return stored
-
-    def _make_room(self, count: int) -> None:
-        """Widen the numbers in the store of keys if some number of documents needs that."""
-        if count > 1 << self._layout_of(snapshot_of(self._keys)).number_bits:
-            self._note_numbers()
-            self._merge_keys(count, checked_resources(None, None, None))
-
-    def _merge_keys(self, count: int, resources: Resources) -> None:
-        layout = self._layout_of(snapshot_of(self._keys)).widened(count)
-        if layout is None:
-            raise StorageError(
-                f"{self.path}: the keys of this index leave no room for {count:,} documents: build it again", path=self.path
-            )
-        self._merge_keys_to(layout, self._stored(self._next), resources)
-
-    def _merge_keys_to(self, new: EntryLayout, stored: Flags, resources: Resources) -> None:
-        writer = self._keys._writer
-        assert writer is not None
-        layout = self._layout_of(snapshot_of(self._keys))
-        writer._run(lambda: MergeOfKeys(writer.committer, resources, stored, layout, new))
+        self._changing().merge(checked_resources(memory, threads, progress))
 
     def pairs(
         self, radius: int | None = None, *, memory: int | str | None = None, threads: int | None = None,
@@ -463,7 +333,7 @@ class LshStore:
         """
         from fpstore.lsh.groups import pairs_of
 
-        radius, state = self._checked_radius(radius), self._state()
+        radius, state = self._checked_radius(radius), self._parts.state()
         resources = checked_resources(memory, threads, progress)
         estimates = np.asarray(self._family.estimate(np.arange(radius + 1)), np.float64)
         with temporary_folder(Path(gettempdir()), "fpstore-pairs-") as folder:
@@ -491,24 +361,23 @@ class LshStore:
         from fpstore.lsh.groups import clusters_of
 
         grouping = grouping_of(self._checked_radius(radius), group, keep, None)
-        return clusters_of(self._state(), grouping, checked_resources(memory, threads, progress)).held()
+        return clusters_of(self._parts.state(), grouping, checked_resources(memory, threads, progress)).held()
 
     def stats(self) -> dict[str, Any]:
         """Return the contents and sizes of the index, and under ``stores`` those of its two stores."""
         from fpstore.lsh.care import describe_index
 
-        return describe_index(self._state(), self._manifest, self._documents.stats(), self._keys.stats())
+        return describe_index(self._parts.state(), self._parts.manifest, self._documents.stats(), self._parts.keys.stats())
 
     def verify(self, *, progress: Progress | None = None) -> Report:
         """Read and check every byte that is used, and that every document has keys; the report is as of a store."""
         from fpstore.lsh.care import verify_index
 
-        documents, keys = self._documents.verify(progress=progress), self._keys.verify(progress=progress)
-        return verify_index(self.path, documents, keys, self._state(), progress)
+        documents, keys = self._documents.verify(progress=progress), self._parts.keys.verify(progress=progress)
+        return verify_index(self.path, documents, keys, self._parts.state(), progress)
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None) -> None:
         """Copy the index as of one moment, even while other processes insert and merge; see :meth:`fpstore.Store.backup`."""
         from fpstore.lsh.care import back_up_index
 
-        manifest = partial(read_index_manifest, self.path, self._folder)
-        back_up_index(self._documents, self._keys, manifest, check_path(path), check_flag(overwrite, "overwrite"), progress)
+        back_up_index(self._parts, check_path(path), check_flag(overwrite, "overwrite"), progress)

@@ -14,7 +14,7 @@ from fpstore.errors import counted
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import keys_of_documents
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, is_index, put_manifest, read_index_manifest
-from fpstore.lsh.store import LshStore
+from fpstore.lsh.parts import IndexParts
 from fpstore.store import Store
 
 
@@ -31,9 +31,10 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
                         sound.backup(folder / name)
             documents, keys = identities_in(folder)
             put_manifest(folder, manifest._replace(documents=documents, keys=keys))
-            with LshStore(folder) as index:
-                whole.fingerprints = whole.ids = len(index)
-                counts, _ = keys_of_documents(index._state(), None)
+            parts = IndexParts(folder, "r", "commit")
+            whole.fingerprints = whole.ids = len(parts.documents)
+            counts, _ = keys_of_documents(parts.state(), None)
+            parts.close()
             if lacking := int(np.count_nonzero(counts == 0)):
                 whole.losses.append(f"all keys of {counted(lacking, 'document')}: insert the items again")
             if not whole.faults:

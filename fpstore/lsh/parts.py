@@ -1,0 +1,86 @@
+"""The open parts of an index: its manifest and its two stores, and both as of one moment."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+from fpstore.base.width import WORD_BITS
+from fpstore.disk.files import open_folder
+from fpstore.errors import CorruptStoreError
+from fpstore.lsh.answers import State
+from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, read_index_manifest
+from fpstore.query.snapshot import Snapshot
+from fpstore.store import Store, snapshot_of
+
+ATTEMPTS = 3  # to open an index that is replaced meanwhile
+
+
+class IndexParts:
+    """The manifest and the stores of an index that is open; ``folder`` is a descriptor."""
+
+    def __init__(self, path: Path, mode: str, sync: str) -> None:
+        self.path = path
+        self._last: State | None = None  # of which the last question was asked
+        for attempt in range(ATTEMPTS):
+            self.manifest = read_index_manifest(path)
+            try:
+                self._open(mode, sync)
+                return
+            except CorruptStoreError:
+                if attempt + 1 == ATTEMPTS or read_index_manifest(path) == self.manifest:
+                    raise
+
+    def _open(self, mode: str, sync: str) -> None:
+        path = self.path
+        with ExitStack() as opened:
+            self.folder = open_folder(path)
+            opened.callback(os.close, self.folder)
+            # Closed in reverse: the documents flush first, and their keys before them.
+            self.keys = opened.enter_context(Store(path / KEYS, mode, sync))
+            self.documents = opened.enter_context(Store(path / DOCUMENTS, mode, sync))
+            for name, store in ((DOCUMENTS, self.documents), (KEYS, self.keys)):
+                wanted, got = getattr(self.manifest, name), snapshot_of(store).generation.manifest.identity.hex()
+                if wanted != got:
+                    message = f"{store.path}: belongs to another index"
+                    raise CorruptStoreError(message, path=store.path, expected=wanted, got=got)
+            if snapshot_of(self.documents).generation.design.tables != DOCUMENT_DESIGN.tables:
+                raise CorruptStoreError(f"{path / DOCUMENTS}: is not the store of documents of an index", path=path)
+            self._layout_of(snapshot_of(self.keys))
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Close all files; closing twice is allowed."""
+        self._opened.close()
+
+    def _layout_of(self, keys: Snapshot) -> EntryLayout:
+        tables = keys.generation.design.tables
+        layout = EntryLayout(self.manifest.key_bits, WORD_BITS - tables[0].prefix_bits)
+        if sum(layout) > WORD_BITS or tables != layout.design.tables:
+            raise CorruptStoreError(f"{self.path / KEYS}: is not the store of keys of an index", path=self.path)
+        return layout
+
+    @property
+    def layout(self) -> EntryLayout:
+        """How the entries of keys are made now."""
+        return self._layout_of(snapshot_of(self.keys))
+
+    def state(self) -> State:
+        """Return both stores as of one moment.
+
+        An insert adds keys first, and a merge removes keys of documents that are gone. So while no document comes or goes, the
+        store of keys has those of all documents.
+        """
+        state = self._last
+        while True:
+            documents, keys = snapshot_of(self.documents), snapshot_of(self.keys)
+            if snapshot_of(self.documents) is documents:
+                if state is None or state.documents is not documents or state.keys is not keys:
+                    self._last = state = State(documents, keys, self._layout_of(keys))
+                return state
+
+    def read_manifest(self) -> IndexManifest:
+        """Return the manifest as it is now."""
+        return read_index_manifest(self.path, self.folder)

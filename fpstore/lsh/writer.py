@@ -1,0 +1,126 @@
+"""The one writer of an index: numbers for documents, the order of the two stores, and merges.
+
+The keys of a document come first, and then the document, which is the commit: keys without a document find nothing. A number is
+never given again while the store of keys may have it. So a writer that was killed leaves at most keys that mean nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TypeVar
+
+import numpy as np
+
+from fpstore.base.aliases import Flags, Words
+from fpstore.base.resources import Resources, checked_resources
+from fpstore.change.decisions import kind_with, numbered
+from fpstore.disk.refusals import NOTHING_CHANGED, refusing
+from fpstore.errors import StorageError
+from fpstore.lsh.answers import Asked
+from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout, numbers_of_rows
+from fpstore.lsh.manifest import write_index_manifest
+from fpstore.lsh.merging import MergeOfKeys
+from fpstore.lsh.parts import IndexParts
+from fpstore.store import snapshot_of
+
+T = TypeVar("T")
+
+
+class IndexWriter:
+    """Changes the two stores of an index, in step. Only the thread that holds :attr:`turn` may change anything."""
+
+    def __init__(self, parts: IndexParts) -> None:
+        self.turn = threading.RLock()
+        self._parts = parts
+        assert parts.documents._writer is not None
+        parts.documents._writer.committer.before_flush = self.flush_keys
+        self.next = self._first_free()  # the number of the next document
+
+    def _first_free(self) -> int:
+        """Return a number that is greater than those of all documents, also of one whose insert has left its keys alone."""
+        documents, keys = snapshot_of(self._parts.documents), snapshot_of(self._parts.keys)
+        last = documents.generation.tables[0].block_keys[-1:]
+        used = [numbers_of_rows(last)] if len(last) else []
+        if documents.version:
+            used.append(numbers_of_rows(documents.delta.kernel.export(documents.version)[0]))
+        if keys.version:
+            used.append(self._parts.layout.numbers(keys.delta.kernel.export(keys.version)[0]))
+        return max([self._parts.manifest.next_number, *(int(numbers.max()) + 1 for numbers in used if len(numbers))])
+
+    def flush_keys(self) -> None:
+        """Make keys durable before the documents that they are of."""
+        writer = self._parts.keys._writer
+        if writer is not None and not self._parts.keys._closed:
+            writer.flush()
+
+    def check_kind(self, ids: Words | list[str] | None) -> None:
+        """Refuse ids of another kind than those of the index, before anything is changed."""
+        snapshot, path = snapshot_of(self._parts.documents), self._parts.path
+        if ids is not None:
+            kind_with(snapshot, path, ids)
+        else:
+            numbered(snapshot, path, snapshot.width.empty(0), None, lambda number: None)
+
+    def add(self, asked: Asked, sync: str | None, add: Callable[[Words], T]) -> T:
+        """Add the keys of new documents, and call ``add`` with the rows of the documents."""
+        first, count = self.next, len(asked.rows)
+        self._make_room(first + count)
+        numbers = np.arange(first, first + count, dtype=np.uint64)
+        entries = self._parts.layout.entries(asked.keys, numbers)
+        rows = asked.rows.copy()
+        rows[:, 0] |= numbers << np.uint64(MOST_NUMBER_BITS)
+        try:
+            self._parts.keys.insert(entries, np.zeros(len(entries), np.uint64), sync=sync)
+            return add(rows)
+        finally:
+            self.next = first + count  # also of documents that were refused: their keys may be there
+
+    def merge(self, resources: Resources) -> None:
+        """Merge the keys, without those of documents that are gone, and then the documents; widen numbers if it is time."""
+        with self.turn:
+            self._note_numbers()
+            stored, layout = self._stored(), self._parts.layout
+            new = layout.widened(2 * self.next) or layout
+        # While entries become others, nothing may be inserted.
+        with self.turn if new != layout else nullcontext():
+            if new != layout:
+                self._note_numbers()
+                stored = self._stored()
+            self._merge_keys(new, stored, resources)
+        self._parts.documents.merge(memory=resources.memory, threads=resources.threads, progress=resources.progress)
+
+    def _make_room(self, count: int) -> None:
+        """Widen the numbers in the store of keys if so many documents need that."""
+        path, layout = self._parts.path, self._parts.layout
+        if count > MOST_DOCUMENTS:
+            raise StorageError(f"{path}: an index has at most {MOST_DOCUMENTS:,} documents", path=path)
+        if count > 1 << layout.number_bits:
+            new = layout.widened(2 * count) or layout.widened(count)
+            if new is None:
+                message = f"{path}: the keys of this index leave no room for {count:,} documents: build it again"
+                raise StorageError(message, path=path)
+            self._note_numbers()
+            self._merge_keys(new, self._stored(), checked_resources(None, None, None))
+
+    def _note_numbers(self) -> None:
+        """Remember the numbers that were given, of which merged stores may have lost the last."""
+        parts = self._parts
+        if parts.manifest.next_number != self.next:
+            noted = parts.manifest._replace(next_number=self.next)
+            with refusing(parts.path, NOTHING_CHANGED):
+                write_index_manifest(parts.folder, noted)
+            parts.manifest = noted
+
+    def _stored(self) -> Flags:
+        """Return which of the numbers that were given documents have."""
+        stored = np.zeros(self.next, bool)
+        for rows in snapshot_of(self._parts.documents).fingerprints():
+            stored[numbers_of_rows(rows)] = True
+        return stored
+
+    def _merge_keys(self, new: EntryLayout, stored: Flags, resources: Resources) -> None:
+        writer, layout = self._parts.keys._writer, self._parts.layout
+        assert writer is not None
+        writer._run(lambda: MergeOfKeys(writer.committer, resources, stored, layout, new))

@@ -97,17 +97,21 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
     for groups in groups_of_keys(state, documents, resources, PHASE_GROUPS):
         if len(groups.members):
             lims = groups.lims.view(np.uint64)
-            left = sets.link_groups(documents.rows, groups.members, lims, grouping.radius, MOST_COMPARED)
+            rows = documents.rows[groups.members.view(np.intp)]
+            left = sets.link_groups(rows, groups.members, lims, grouping.radius, MOST_COMPARED)
             for group in np.flatnonzero(left).tolist():
                 some = groups.members[groups.lims[group] : groups.lims[group + 1]]
                 _join_group(sets, documents.rows, some, grouping.radius, resources)
     resources.report("grouping", 0)
-    connected, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
+    connected, _ = members_of(sets.names())
 
     def ids_of(places: Words) -> Words | list[str]:
         return names_of(state.documents, documents.id_numbers[places.view(np.intp)])
 
-    members = grouped(connected, grouping, lambda: documents.rows[connected.documents.view(np.intp)], ids_of)
+    def rows_of(here: slice) -> Words:
+        return documents.rows[connected.documents[here].view(np.intp)]
+
+    members = grouped(connected, grouping, rows_of, ids_of)
     id_numbers = documents.id_numbers[members.documents.view(np.intp)]
     return Clusters(members.lims, state.documents, id_numbers, len(documents.numbers))
 

@@ -32,6 +32,16 @@ if TYPE_CHECKING:
     from fpstore.change.decisions import Deleted
     from fpstore.design.estimates import Plan
     from fpstore.design.planner import plan
+    from fpstore.families import (
+        BitSampling,
+        GivenSketches,
+        MinHashFamily,
+        PStable,
+        RandomHyperplanes,
+        RandomProjection,
+        SimMinHash,
+        UnarySampling,
+    )
     from fpstore.hashing import BitSample, HyperplaneHash, ImageHash, LongestSentences, MinHash, SimHash, Unary
     from fpstore.jobs.boilerplate import Boilerplate, RemovedPieces
     from fpstore.jobs.clusters import Clusters
@@ -44,12 +54,13 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = [
-    "BitSample", "Boilerplate", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination", "Deduplication",
-    "Deleted", "Design", "FormatVersionError", "FpstoreError", "Hits", "HyperplaneHash", "Ids", "ImageHash", "InputError",
-    "LongestSentences", "Match", "MatchList", "Matches", "MemoryLimitError", "MinHash", "MissingExtraError",
-    "NotStoredError", "Pair", "Pairs", "Plan", "ReadOnlyError", "Removed", "RemovedPieces", "RepairReport", "Report",
-    "ScanWarning", "SimHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError",
-    "TableSpec", "Unary", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
+    "BitSample", "BitSampling", "Boilerplate", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination",
+    "Deduplication", "Deleted", "Design", "FormatVersionError", "FpstoreError", "GivenSketches", "Hits", "HyperplaneHash",
+    "Ids", "ImageHash", "InputError", "LongestSentences", "Match", "MatchList", "Matches", "MemoryLimitError", "MinHash",
+    "MinHashFamily", "MissingExtraError", "NotStoredError", "PStable", "Pair", "Pairs", "Plan", "RandomHyperplanes",
+    "RandomProjection", "ReadOnlyError", "Removed", "RemovedPieces", "RepairReport", "Report", "ScanWarning", "SimHash",
+    "SimMinHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec", "Unary",
+    "UnarySampling", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
 ]  # fmt: skip
 
 _LATER = {
@@ -57,6 +68,16 @@ _LATER = {
     "change.decisions": ("Deleted",),
     "design.estimates": ("Plan",),
     "design.planner": ("plan",),
+    "families": (
+        "BitSampling",
+        "GivenSketches",
+        "MinHashFamily",
+        "PStable",
+        "RandomHyperplanes",
+        "RandomProjection",
+        "SimMinHash",
+        "UnarySampling",
+    ),
     "hashing": ("BitSample", "HyperplaneHash", "ImageHash", "LongestSentences", "MinHash", "SimHash", "Unary"),
     "jobs.boilerplate": ("Boilerplate", "RemovedPieces"),
     "jobs.clusters": ("Clusters",),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, NoReturn, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fpstore.base.aliases import Array, Bytes, Counts, Flags
+from fpstore.base.aliases import Array, Bytes, Counts, Flags, Words
 from fpstore.base.arguments import check_whole, is_iterable
 from fpstore.base.resources import parse_threads
 from fpstore.base.threads import cached_property, in_order
@@ -335,7 +335,7 @@ def check_many(items: object, kind: str) -> None:
         raise InputError(reason, got=type(items))
 
 
-def bits_of(values: Counts) -> Flags:
+def bits_of(values: Counts | Words) -> Flags:
     """Return a mixed bit of each hash value: of two values that are not the same, it differs in half of the columns."""
     columns = np.arange(1, values.shape[1] + 1, dtype=np.uint64) * STEP
     found: Flags = mix(values + columns) >> np.uint64(63) != 0

@@ -110,12 +110,12 @@ class MinHashFamily(Family[Any]):
     def signed(self, items: Sequence[Any]) -> Signed:
         """Return the first bits of fingerprints."""
         found = self.fingerprinter.hashed(items)
-        return Signed(_signature(found.rows), found.known)
+        return Signed(signature_of(found.rows), found.known)
 
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures by one reading of the texts."""
         found = self._keyed(range(count)).hashed(items)
-        return Sketched(_lower_halves(found.rows), _signature(found.rows), found.known)
+        return Sketched(_lower_halves(found.rows), signature_of(found.rows), found.known)
 
     def collision(self, similarity: float) -> float:
         """Return the similarity."""
@@ -179,7 +179,8 @@ def _of_width(maker: Any, width: int) -> Any:
     return replace(maker, width=width)
 
 
-def _signature(rows: Words) -> Bytes:
+def signature_of(rows: Words) -> Bytes:
+    """Return the first bits of rows of 256 bits, which keys may follow."""
     words = rows[:, : _SIGNATURE.words].astype(">u8")
     return np.ascontiguousarray(words.view(np.uint8).reshape(len(rows), _SIGNATURE.bytes)[:, : MOST_WIDTH // 8])
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Any
 
 from fpstore.errors import FormatVersionError, InputError, show
 from fpstore.families.base import Family
+from fpstore.families.given import GivenSketches
 from fpstore.families.minhash import MinHashFamily
+from fpstore.families.pstable import PStable
+from fpstore.families.sampling import BitSampling, UnarySampling, family_of
+from fpstore.families.simminhash import SimMinHash
+from fpstore.families.vectors import RandomHyperplanes
 from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.codes import BitSample, Unary
+from fpstore.hashing.simhash import SimHash
+from fpstore.hashing.vectors import HyperplaneHash
 
 GROUP = "fpstore.families"
-_KNOWN = {"minhash": ("minhash", "MinHashFamily")}
+_KNOWN: dict[str, type[Family[Any]]] = {
+    kind.name: kind for kind in (MinHashFamily, SimMinHash, RandomHyperplanes, PStable, BitSampling, UnarySampling, GivenSketches)
+}
 
 
 def as_family(value: object) -> Family[Any]:
@@ -22,7 +32,7 @@ def as_family(value: object) -> Family[Any]:
     Parameters
     ----------
     value : Family or Fingerprinter
-        Of fingerprinters, a `MinHash` or one that passes texts to it.
+        Of fingerprinters, a `MinHash` or one that passes texts to it, a `HyperplaneHash`, a `BitSample` or a `Unary`.
 
     Returns
     -------
@@ -44,7 +54,13 @@ def as_family(value: object) -> Family[Any]:
         return value
     if isinstance(value, Fingerprinter) and minhash_in(value) is not None:
         return MinHashFamily(fingerprinter=value)
-    raise InputError(f"expected a family of hash functions, or a MinHash, got {show(value)}", got=value)
+    if isinstance(value, HyperplaneHash):
+        return RandomHyperplanes(dimension=value.dimension, seed=value.seed)
+    if isinstance(value, (BitSample, Unary)):
+        return family_of(value)
+    advice = "; the bits of a simhash are no hash values: take SimMinHash" if isinstance(value, SimHash) else ""
+    reason = f"expected a family of hash functions, or a MinHash or a HyperplaneHash, got {show(value)}{advice}"
+    raise InputError(reason, got=value)
 
 
 def from_description(description: Mapping[str, Any]) -> Family[Any]:
@@ -98,9 +114,7 @@ def _checked(description: object) -> tuple[str, int, Mapping[str, Any]]:
 
 def _kind(name: str) -> type[Family[Any]]:
     if name in _KNOWN:
-        module, kind = _KNOWN[name]
-        found: Any = getattr(import_module(f"fpstore.families.{module}"), kind)
-        return found  # type: ignore[no-any-return]
+        return _KNOWN[name]
     points = metadata.entry_points(group=GROUP, name=name)
     if not points:
         raise FormatVersionError(

@@ -88,15 +88,20 @@ class BitSample(VectorFingerprinter):
         )
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
-        values, places = block.values, _places(self.dimension, self.width, self.seed)
-        if values.shape[1] == self.dimension:
-            if values.dtype.kind != "b" and (wrong := (values != 0) & (values != 1)).any():
-                place, column = map(int, np.argwhere(wrong)[0])
-                raise block.error_at(place, f"component {column} is {values[place, column]}: bits are 0 or 1")
-            bits = values[:, places] != 0
-        else:
-            bits = values[:, places >> 3] & (0x80 >> (places & 7)).astype(np.uint8) != 0
-        return packed(bits), np.ones(len(values), np.bool_)
+        bits = self.bits(block, _places(self.dimension, self.width, self.seed))
+        return packed(bits), np.ones(len(bits), np.bool_)
+
+    def bits(self, block: Block, places: npt.NDArray[np.int64]) -> Flags:
+        """Return the bits of vectors at some positions, shape (n, positions); InputError for a component that is no bit."""
+        values = block.values
+        if values.shape[1] != self.dimension:
+            found: Flags = values[:, places >> 3] & (0x80 >> (places & 7)).astype(np.uint8) != 0
+            return found
+        if values.dtype.kind != "b" and (wrong := (values != 0) & (values != 1)).any():
+            place, column = map(int, np.argwhere(wrong)[0])
+            raise block.error_at(place, f"component {column} is {values[place, column]}: bits are 0 or 1")
+        nonzero: Flags = values[:, places] != 0
+        return nonzero
 
 
 @lru_cache(maxsize=8)
@@ -170,15 +175,20 @@ class Unary(VectorFingerprinter):
         return ""
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
+        columns, steps = _thresholds(self)
+        bits = np.zeros((len(block), self.width), np.bool_)
+        bits[:, : len(columns)] = self.exceed(block, columns, steps)
+        return packed(bits), np.ones(len(bits), np.bool_)
+
+    def exceed(self, block: Block, columns: npt.NDArray[np.int64], steps: npt.NDArray[np.int64]) -> Flags:
+        """Return whether components of vectors exceed numbers, shape (n, columns); InputError for one that is out of range."""
         values = block.values
         if len(values) and (values.min() < self.low or values.max() > self.high):
             place, column = map(int, np.argwhere((values < self.low) | (values > self.high))[0])
             reason = f"component {column} is {values[place, column]}, out of the range from {self.low} to {self.high}"
             raise block.error_at(place, reason)
-        columns, steps = _thresholds(self)
-        bits = np.zeros((len(values), self.width), np.bool_)
-        bits[:, : len(columns)] = values[:, columns].astype(np.int64) > steps
-        return packed(bits), np.ones(len(values), np.bool_)
+        found: Flags = values[:, columns].astype(np.int64) > steps
+        return found
 
 
 @lru_cache(maxsize=8)

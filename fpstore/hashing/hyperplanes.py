@@ -52,7 +52,7 @@ def weights(dimension: int, width: int, seed: int) -> npt.NDArray[np.float32]:
     return found.reshape(width, dimension)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def hyperplanes(dimension: int, width: int, seed: int) -> Hyperplanes:
     """Return the hyperplanes of a seed, and keep them."""
     return Hyperplanes(weights(dimension, width, seed))
@@ -62,7 +62,7 @@ class Hyperplanes:
     """Hyperplanes through the origin; their normal vectors, shape (width, dimension), have whole numbers below 2^24."""
 
     def __init__(self, normals: npt.NDArray[np.float32]) -> None:
-        self._normals = normals
+        self.normals = normals
         self._dimension = normals.shape[1]
         longest = math.sqrt(float(np.vecdot(normals.astype(np.float64), normals.astype(np.float64)).max())) * (1 + 1e-9)
         roundings = min(self._dimension, _PIECE) + -(-self._dimension // _PIECE) + 2
@@ -75,26 +75,26 @@ class Hyperplanes:
         ``singles`` are the values rounded to float32, and ``squares`` their squared lengths as computed in float32, infinite
         where they overflow. The sides of vectors that are not ``known`` are of no interest.
         """
-        shape = (len(values), len(self._normals))
+        shape = (len(values), len(self.normals))
         found, sure = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         with np.errstate(all="ignore"):
             lengths = np.sqrt(squares.astype(np.float64) * _LENGTH_SLACK + self._dimension * _LEAST_SINGLE)
             # Rounded up: the comparison is one of float32.
             slack = np.nextafter((lengths * self._single_slack).astype(np.float32), np.float32(np.inf))
             slack[~known] = -1
-            at_once = max(_SUMS // len(self._normals), 1)  # stay in the cache
+            at_once = max(_SUMS // len(self.normals), 1)  # stay in the cache
             for start in range(0, len(values), at_once):
                 part = slice(start, start + at_once)
-                sums: npt.NDArray[np.float32] = singles[part, :_PIECE] @ self._normals[:, :_PIECE].T
+                sums: npt.NDArray[np.float32] = singles[part, :_PIECE] @ self.normals[:, :_PIECE].T
                 for column in range(_PIECE, self._dimension, _PIECE):
-                    sums += singles[part, column : column + _PIECE] @ self._normals[:, column : column + _PIECE].T
+                    sums += singles[part, column : column + _PIECE] @ self.normals[:, column : column + _PIECE].T
                 np.greater(sums, 0, out=found[part])
                 np.greater(np.abs(sums, out=sums), slack[part, None], out=sure[part])  # not if it is NaN
-        rows, bits = np.divmod(np.flatnonzero(~sure), len(self._normals))
+        rows, bits = np.divmod(np.flatnonzero(~sure), len(self.normals))
         at_once = max(_PAIRS // self._dimension, 1)
         for start in range(0, len(rows), at_once):
             part = slice(start, start + at_once)
-            found[rows[part], bits[part]] = self._sides_of_pairs(values[rows[part]], self._normals[bits[part]])
+            found[rows[part], bits[part]] = self._sides_of_pairs(values[rows[part]], self.normals[bits[part]])
         return found
 
     def _sides_of_pairs(self, vectors: Floats, normals: npt.NDArray[np.float32]) -> Sides:

@@ -146,6 +146,11 @@ class HyperplaneHash(VectorFingerprinter):
         return ""
 
     def _hash(self, block: Block) -> tuple[npt.NDArray[np.uint8], Flags]:
+        sides, known = self.sides(block, self.width)
+        return packed(sides), known
+
+    def sides(self, block: Block, planes: int) -> tuple[Flags, Flags]:
+        """Return on which sides of the first hyperplanes vectors lie, shape (n, planes), and which vectors have a direction."""
         kind, size = block.values.dtype.kind, block.values.dtype.itemsize
         short = size <= (4 if kind == "f" else 2)  # float32 holds all of them
         values = np.ascontiguousarray(block.values, np.float32 if short else np.float64)
@@ -159,9 +164,9 @@ class HyperplaneHash(VectorFingerprinter):
         known = squares > _SMALL
         for place in np.flatnonzero(~known).tolist():
             known[place] = values[place].any()
-        sides = hyperplanes(self.dimension, self.width, self.seed).sides(values, singles, squares, known)
+        sides = hyperplanes(self.dimension, planes, self.seed).sides(values, singles, squares, known)
         sides[~known] = False
-        return packed(sides), known
+        return sides, known
 
 
 def share_of_bits(cosine: object) -> float:

@@ -50,7 +50,7 @@ def test_another_size_keeps_bands_and_radius():
 @pytest.mark.parametrize(("threshold", "similarity"), [(0.6, 0.6), (0.8, 0.7), (0.8, 0.8)])
 def test_the_recall_that_a_plan_tells_is_measured_on_sets(threshold, similarity):
     found = plan(10**6, FAMILY, threshold, 0.9)
-    pairs, common, size = 2000, round(300 * 2 * similarity / (1 + similarity)), 300
+    pairs, common, size = 700, round(120 * 2 * similarity / (1 + similarity)), 120
     sets = [[f"{pair}-{i}" for i in range(2 * size - common)] for pair in range(pairs)]
     (a,), (b,) = (
         list(FAMILY.sketched(some, found.bands * found.rows))

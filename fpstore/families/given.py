@@ -1,0 +1,151 @@
+"""Sketches that another package has made: minima of hash functions, one row for each document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fpstore.base.aliases import Array, Words
+from fpstore.base.arguments import check_whole
+from fpstore.errors import InputError, show
+from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Values, bits_of, check_many
+from fpstore.hashing.base import batched
+from fpstore.hashing.vector_base import mix, packed
+
+_LEAST, _MOST = 8, 1 << 14
+_BATCH_NUMBERS = 1 << 20
+_NOTHING = (2**32 - 1, 2**64 - 1)  # what the minima of an empty set are
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenSketches(Family[Any]):
+    """MinHash signatures of other packages: an index of them without hashing the texts again.
+
+    An item is an array of `count` least values, uint64 or uint32: `hashvalues` of a `MinHash` of datasketch, or what `digest`
+    of a MinHash of rensa gives. Many are the rows of an array. Items must have been made with the same functions. An item whose
+    values are all the largest one, 2^32 - 1 or 2^64 - 1, is an empty set, and has no content.
+
+    A hash value is 32 bits of the mixed least value. The signature has a bit of each of the last values, up to 224 of them. With
+    fewer than 224 values more than the keys take, some values serve both. Then pairs that share a key differ in slightly fewer
+    bits, so a plan finds no less than it says, and slightly more false candidates are near.
+
+    Parameters
+    ----------
+    count : int
+        Least values of an item, 8 to 16,384. The signature has as many bits, up to 224 and a multiple of 8.
+
+    Raises
+    ------
+    InputError
+        The count has the wrong type or is out of range.
+
+    Notes
+    -----
+    A. Broder, *On the resemblance and containment of documents*, SEQUENCES 1997. P. Li, A. C. König, *b-Bit minwise hashing*, WWW
+    2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fpstore.families import GivenSketches
+    >>> family = GivenSketches(count=128)
+    >>> minima = np.random.default_rng(1).integers(0, 2**32, (2, 128), np.uint64)  # of two documents
+    >>> family.sketches(minima, count=40).shape, family.width
+    ((2, 40), 128)
+    """
+
+    name: ClassVar[str] = "given-sketches"
+    version: ClassVar[int] = 1
+    items: ClassVar[str] = "sketches"
+    measure: ClassVar[str] = "Jaccard similarity"
+
+    count: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", check_whole(self.count, _LEAST, _MOST, "count"))
+
+    @property
+    def width(self) -> int:
+        """Bits of a signature."""
+        return min(self.count // 8 * 8, MOST_WIDTH)
+
+    @property
+    def background(self) -> float:
+        """0.02, as of unrelated texts with shingles of three words."""
+        return 0.02
+
+    @property
+    def most_values(self) -> int:
+        """All that there are."""
+        return self.count
+
+    def batches(self, items: Iterable[Any]) -> Iterator[Sequence[Any]]:
+        """Cut sketches into arrays of about a million numbers."""
+        check_many(items, self.items)
+        rows, done = max(_BATCH_NUMBERS // self.count, 1), 0
+        if isinstance(items, np.ndarray):
+            parts: Iterator[Any] = (items[start : start + rows] for start in range(0, len(items), rows))
+        else:
+            parts = batched(items, lambda _: 1, rows)
+        for part in parts:
+            yield self._checked_rows(part, done)  # type: ignore[misc]  # an array is no Sequence to a type checker
+            done += len(part)
+
+    def values(self, items: Sequence[Any], functions: range) -> Values:
+        """Return some of the values, mixed."""
+        minima = self._minima(items)
+        return Values(mix(minima[:, functions.start : functions.stop]).astype(np.uint32), self._known(minima))
+
+    def signed(self, items: Sequence[Any]) -> Signed:
+        """Return a bit of each of the last values."""
+        minima = self._minima(items)
+        return Signed(packed(bits_of(minima[:, self.count - self.width :])), self._known(minima))
+
+    def collision(self, similarity: float) -> float:
+        """Return the similarity."""
+        return similarity
+
+    def estimate(self, distances: Any) -> Reals:
+        """Return the similarities that distances of signatures stand for."""
+        return np.maximum(1 - 2 * np.asarray(distances, np.float64) / self.width, 0.0)
+
+    def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
+        """Return the shares of equal values: the best estimates of Jaccard similarities that sketches allow."""
+        (one,) = self.batches([item])
+        parts = [self._minima(part) == self._minima(one) for part in self.batches(others)]
+        return np.concatenate([np.empty(0), *(part.mean(1) for part in parts)])
+
+    def _minima(self, items: Any) -> Words:
+        rows: Words = items if isinstance(items, np.ndarray) and items.dtype == np.uint64 else self._checked_rows(items, 0)
+        return rows
+
+    def _known(self, minima: Words) -> Any:
+        return ~np.logical_or.reduce([(minima == one).all(1) for one in _NOTHING])
+
+    def _checked_rows(self, rows: Any, first: int) -> Words:
+        array = _array_of(rows)
+        if array is not None and not self._problem(array):
+            return array.astype(np.uint64, copy=False)
+        for place, row in enumerate(rows):
+            one = _array_of([row])
+            problem = "no array of whole numbers" if one is None else self._problem(one)
+            if problem:
+                raise InputError(f"item {first + place}: {problem}; got {show(row)}", got=first + place)
+        raise InputError(f"items {first} to {first + len(rows) - 1} have different types: make them one array", got=first)
+
+    def _problem(self, rows: Array) -> str:
+        if rows.ndim != 2 or rows.shape[1] != self.count:
+            return f"has shape {rows.shape[1:]}, and the family is for sketches of {self.count} values"
+        if rows.dtype.kind == "u" or (rows.dtype.kind == "i" and (rows >= 0).all()):
+            return ""
+        return f"has numbers of type {rows.dtype}, least values are whole numbers from 0: uint64 or uint32"
+
+
+def _array_of(rows: Any) -> Array | None:
+    try:
+        return np.asarray(rows)
+    except (ValueError, TypeError, OverflowError):
+        return None

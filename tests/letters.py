@@ -23,6 +23,7 @@ class Letters(Family[str]):
     name: ClassVar[str] = "letters"
     version: ClassVar[int] = 1
     items: ClassVar[str] = "words"
+    has_probes: ClassVar[bool] = True
     measure: ClassVar[str] = "share of equal letters"
 
     width: int = 2 * LENGTH  # type: ignore[assignment]
@@ -36,6 +37,19 @@ class Letters(Family[str]):
         letters = _numbers(items).astype(np.uint8)
         bits = np.stack([letters >> 1, letters & 1], axis=2).reshape(len(letters), -1)
         return Signed(np.packbits(bits, axis=1), _known(items))
+
+    def probes(self, item: str, bands: int, rows: int, count: int) -> Any:
+        own = self.values([item], range(bands * rows)).values[0].reshape(bands, rows)
+        found = np.repeat(own[:, None, :], count, axis=1)
+        for probe in range(1, count):  # another letter at one place
+            row, step = (probe - 1) % rows, 1 + (probe - 1) // rows % 3
+            letters = own[:, row] % 1000
+            found[:, probe, row] += (letters + step) % 4 - letters
+        return found
+
+    def band_collision(self, similarity: float, rows: int, probes: int = 1) -> float:
+        other = min((probes - 1) / rows, 3) * similarity ** (rows - 1) * (1 - similarity) / 3 * rows
+        return min(similarity**rows + other, 1.0)
 
     def collision(self, similarity: float) -> float:
         return similarity

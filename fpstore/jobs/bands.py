@@ -178,10 +178,10 @@ def _link(sets: _kernel.Sets, fingerprints: Words, groups: _Groups, radius: int,
     left = sets.link_groups(rows, groups.members, groups.lims.view(np.uint64), radius, MOST_COMPARED)
     for group in np.flatnonzero(left).tolist():
         some = slice(*groups.lims[group : group + 2].tolist())
-        _join_group(sets, rows[some], groups.members[some], radius, width, resources)
+        join_group(sets, rows[some], groups.members[some], radius, width, resources)
 
 
-def _join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, width: Width, resources: Resources) -> None:
+def join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, width: Width, resources: Resources) -> None:
     """Unite the members of a large group that are connected; their fingerprints are different."""
     ascending, places = distinct_places(rows)
     ordered, index = np.empty_like(members), _kernel.RowIndex(ascending)

@@ -42,14 +42,18 @@ class Match(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Items that are looked up: rows of document number 0 with their signatures, and the keys of each, shape (n, bands)."""
+    """Items: rows of document number 0 with their signatures, and the keys of each.
+
+    ``keys`` are those of its bands, shape (n, bands), and ``looked_up`` those that it is looked up by, of which it may have more.
+    """
 
     rows: Words
     keys: Words
+    looked_up: Words
 
     def part(self, items: slice | npt.NDArray[np.intp]) -> Asked:
         """Return some of them."""
-        return Asked(self.rows[items], self.keys[items])
+        return Asked(self.rows[items], self.keys[items], self.looked_up[items])
 
 
 class Found(NamedTuple):
@@ -99,7 +103,7 @@ class State:
         return [(self.documents.probe(value, 0)[0].ids[0], distance) for value, distance in found]
 
     def _part(self, asked: Asked, radius: int, items: slice, stop: _kernel.Stop | None) -> Found:
-        (rows, keys), layout = asked.part(items), self.layout
+        (rows, _, keys), layout = asked.part(items), self.layout
         most = MOST_CANDIDATES if len(rows) > 1 else None
         entries = self.keys.sharing(layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop)
         if entries is None:  # some keys have many documents
@@ -135,14 +139,13 @@ def first_of_similar(asked: Asked, layout: EntryLayout, radius: int, known: Flag
     """Return which items are to be inserted, in order: those that are not known, and not similar to one that is to be."""
     inserted = np.zeros(len(known), bool)
     holders: dict[int, list[int]] = {}  # the items to be inserted, by key
-    for item, keys in enumerate(layout.prefixes(asked.keys).tolist()):
-        if known[item]:
-            continue
-        others = sorted({other for key in keys for other in holders.get(key, ())})
+    own, looked_up = (layout.prefixes(keys).tolist() for keys in (asked.keys, asked.looked_up))
+    for item in np.flatnonzero(~known).tolist():
+        others = sorted({other for key in looked_up[item] for other in holders.get(key, ())})
         if others and (signature_distances(asked.rows[others], asked.rows[item]) <= radius).any():
             continue
         inserted[item] = True
-        for key in keys:
+        for key in own[item]:
             holders.setdefault(key, []).append(item)
     return inserted
 

@@ -109,7 +109,7 @@ def build_index(
     layout = EntryLayout.of_size(pieces.count, plan.bands)
     _write_store(folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources)
     pieces.keys.close()
-    form = pieces.family.describe(), plan.threshold, plan.recall, plan.bands, plan.rows, layout.key_bits, plan.radius
+    form = pieces.family.describe(), plan.threshold, plan.recall, plan.bands, plan.rows, plan.probes, layout.key_bits, plan.radius
     put_manifest(folder, IndexManifest(*form, *identities_in(folder), pieces.count))
 
 

@@ -69,6 +69,7 @@ def describe_index(state: State, manifest: IndexManifest, documents: dict[str, A
         "recall": manifest.recall,
         "bands": manifest.bands,
         "rows": manifest.rows,
+        "probes": manifest.probes,
         "radius": manifest.radius,
         "key_bits": state.layout.key_bits,
         "number_bits": state.layout.number_bits,

@@ -16,15 +16,14 @@ from fpstore.base.width import WORD_BITS
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.io.tables import Tabular, arrow_table
+from fpstore.jobs.bands import MOST_COMPARED, join_group
 from fpstore.jobs.clusters import Clusters
-from fpstore.jobs.grouping import Grouping, grouped, members_of
-from fpstore.jobs.joining import pairs_within
-from fpstore.jobs.pairs import combinations, join_design
+from fpstore.jobs.grouping import Grouping, grouped, members_of, rows_at
+from fpstore.jobs.pairs import combinations
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import DOCUMENT_WIDTH, MOST_NUMBER_BITS, numbers_of_rows, signature_distances
 from fpstore.query.names import names_of
 
-MOST_COMPARED = 1 << 10  # documents of a key of which every two are compared for clusters: of more, a join finds links
 PAIRS_AT_ONCE = 1 << 20
 YIELDED_PAIRS = 1 << 16
 PHASE_PAIRS, PHASE_GROUPS = "comparing documents of a key", "connecting documents of a key"
@@ -95,21 +94,21 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
     documents = Documents.of(state, resources)
     sets = _kernel.Sets(len(documents.numbers))
     for groups in groups_of_keys(state, documents, resources, PHASE_GROUPS):
-        if len(groups.members):
-            lims = groups.lims.view(np.uint64)
-            rows = documents.rows[groups.members.view(np.intp)]
-            left = sets.link_groups(rows, groups.members, lims, grouping.radius, MOST_COMPARED)
-            for group in np.flatnonzero(left).tolist():
-                some = groups.members[groups.lims[group] : groups.lims[group + 1]]
-                _join_group(sets, documents.rows, some, grouping.radius, resources)
+        if not len(groups.members):
+            continue
+        rows = rows_at(documents.rows, groups.members)
+        left = sets.link_groups(rows, groups.members, groups.lims.view(np.uint64), grouping.radius, MOST_COMPARED)
+        for group in np.flatnonzero(left).tolist():
+            some = slice(*groups.lims[group : group + 2].tolist())
+            _join_group(sets, rows[some], groups.members[some], grouping.radius, resources)
     resources.report("grouping", 0)
-    connected, _ = members_of(sets.names())
+    connected, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
 
     def ids_of(places: Words) -> Words | list[str]:
         return names_of(state.documents, documents.id_numbers[places.view(np.intp)])
 
-    def rows_of(here: slice) -> Words:
-        return documents.rows[connected.documents[here].view(np.intp)]
+    def rows_of(some: slice) -> Words:
+        return rows_at(documents.rows, connected.documents[some])
 
     members = grouped(connected, grouping, rows_of, ids_of)
     id_numbers = documents.id_numbers[members.documents.view(np.intp)]
@@ -117,16 +116,12 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
 
 
 def _join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, resources: Resources) -> None:
-    """Unite the documents of a key that are connected: first those of one signature, then these by a join."""
-    distinct, which = distinct_places(rows[members.view(np.intp)])
+    """Unite the documents of a key that are connected: those of one signature, and these by a join."""
+    distinct, which = distinct_places(rows)
     first = np.empty(len(distinct), np.intp)
     first[which[::-1]] = np.arange(len(which))[::-1]
-    holders = members[first]
-    sets.unite(members, holders[which])
-    index = _kernel.RowIndex(distinct)
-    design = join_design(distinct, radius, DOCUMENT_WIDTH)
-    for links in pairs_within(distinct, design, resources._replace(progress=None), linked=True):
-        sets.unite(*(holders[index.places(some).view(np.intp)] for some in (links.a, links.b)))
+    sets.unite(members, members[first[which]])
+    join_group(sets, distinct, members[first], radius, DOCUMENT_WIDTH, resources)
 
 
 # Pairs

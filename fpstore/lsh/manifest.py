@@ -25,6 +25,7 @@ _SCHEMA: dict[str, Any] = {
     "recall": float,
     "bands": range(1, 257),
     "rows": range(1, 257),
+    "probes": range(1, 1025),
     "key_bits": range(1, 64),
     "radius": range(8 * MOST_SIGNATURE_BYTES + 1),
     "documents": _IDENTITY,
@@ -41,11 +42,17 @@ class IndexManifest(NamedTuple):
     recall: float
     bands: int
     rows: int  # values of a sketch in a band
+    probes: int  # keys of each band that an item is looked up by
     key_bits: int
     radius: int  # of signatures
     documents: str  # the identity of the store of documents
     keys: str  # the identity of the store of keys
     next_number: int  # no document that was ever merged has this number or a greater one
+
+    @property
+    def form(self) -> tuple[int, int, int]:
+        """The number of bands, the values of each, and the keys of each that an item is looked up by."""
+        return self.bands, self.rows, self.probes
 
     @property
     def values(self) -> int:

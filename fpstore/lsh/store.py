@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fpstore.base.aliases import Flags, Progress
+from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.arguments import check_flag, check_path, check_whole
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.threads import cached_property
@@ -129,15 +129,27 @@ class LshStore:
     # Questions
 
     def _asked(self, items: Iterable[Any], threads: int) -> tuple[Asked, Flags]:
-        """Return what is known of items: rows without numbers, keys, and which of the items are not empty."""
+        """Return what is known of items: their rows and keys, and which of them are not empty."""
         manifest = self._parts.manifest
+        given: list[Any] = [] if manifest.probes == 1 else list(items)
         rows, keys, known = [np.empty((0, 4), np.uint64)], [np.empty((0, manifest.bands), np.uint64)], [np.empty(0, bool)]
-        for some in self._family.sketched(items, manifest.values, threads):
+        for some in self._family.sketched(given or items, manifest.values, threads):
             here = some.known
             rows.append(document_rows(np.zeros(int(here.sum()), np.uint64), some.signatures[here]))
             keys.append(band_keys(some.sketches[here], manifest.bands, manifest.rows))
             known.append(here)
-        return Asked(np.concatenate(rows), np.concatenate(keys)), np.concatenate(known)
+        own, flags = np.concatenate(keys), np.concatenate(known)
+        looked_up = own if manifest.probes == 1 else self._probed([given[place] for place in np.flatnonzero(flags).tolist()])
+        return Asked(np.concatenate(rows), own, looked_up), flags
+
+    def _probed(self, items: list[Any]) -> Words:
+        """Return the keys that each item is looked up by: those of its bands, and of others that a near item may have."""
+        bands, rows, probes = self._parts.manifest.form
+        found = np.empty((len(items), probes * bands), np.uint64)
+        for place, item in enumerate(items):
+            values = self._family.probes(item, bands, rows, probes).transpose(1, 0, 2).reshape(probes, bands * rows)
+            found[place] = band_keys(values, bands, rows).reshape(-1)
+        return found
 
     def _all_asked(self, items: Iterable[Any], threads: int) -> Asked:
         asked, known = self._asked(items, threads)
@@ -164,7 +176,7 @@ class LshStore:
         list of Match
             The most similar first.
         """
-        if verify is not None:
+        if verify is not None or self._parts.manifest.probes > 1:
             return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
         radius = self._checked_radius(radius)
         made = next(iter(self._family.sketched([item], self._parts.manifest.values)))

@@ -141,6 +141,37 @@ def test_any_bands_and_sizes(tmp_path, bands, rows, count):
     assert index.verify().ok
 
 
+@pytest.mark.parametrize("probes", [2, 7])
+def test_look_ups_by_further_keys(tmp_path, probes):
+    form = lsh.plan(1000, FAMILY, 0.8, bands=(3, 5), radius=10, probes=probes)
+    words, rng = some_words(random.Random(8), 300), random.Random(9)
+    index = lsh.build(tmp_path / "i.lsh", words, family=FAMILY, form=form)
+    model = Model(3, 5, index.stats()["key_bits"], 10)
+    add(model, words, range(300))
+    estimates, more = FAMILY.estimate(np.arange(FAMILY.width + 1)), 0
+
+    def wanted(word):
+        asked = described(model, [word], [None])[0]
+        values = FAMILY.probes(word, 3, 5, probes)
+        sketches = [values[:, probe].reshape(-1).tolist() for probe in range(probes)]
+        keys = frozenset().union(*(model.document(sketch, b"", None).keys for sketch in sketches))
+        assert keys > asked.keys
+        return [(name, estimates[distance]) for distance, name in model.find(asked._replace(keys=keys))], len(model.find(asked))
+
+    for word in words[:30] + some_words(rng, 30):
+        found, alone = wanted(word)
+        more += len(found) - alone
+        assert answers([index.probe(word)]) == [found]
+    assert more > 0
+    index.close()
+    with lsh.open(tmp_path / "i.lsh", "r+", family=FAMILY) as index:
+        for word in some_words(rng, 20):
+            found = index.probe_insert_many([word, word])
+            assert list(found.inserted) == [not wanted(word)[0], False]
+            if found.inserted[0]:
+                add(model, [word], [len(model.documents)])
+
+
 def test_pairs_and_clusters(tmp_path):
     words = some_words(random.Random(5), 400)
     index, model = new_index(tmp_path / "i.lsh", words, [f"w{i}" for i in range(400)])

@@ -32,10 +32,12 @@ _HASHES = {
     "difference": ("dhash", 8),
     "difference-vertical": ("dhash_vertical", 8),
     "perceptual": ("phash", 10),
+    "perceptual-mean": ("phash_simple", 10),
     "wavelet": ("whash", 4),
     "color": ("colorhash", 2),
 }
 METHODS = (*_HASHES, "pdq")
+_ALONG_LINES = ("difference", "difference-vertical", "perceptual-mean")  # compare what differs within a row, or a column
 FRAMES = ("first", "all")
 PDQ_QUALITY = 50  # the least quality that the authors of PDQ recommend
 DETAIL = 4  # grey levels; docs/images.md measures it on gradients, icons and photographs
@@ -86,6 +88,7 @@ class ImageHash(Fingerprinter["Picture"]):
     difference             64, 256     a brightness is above that to its left
     difference-vertical    64, 256     a brightness is above that over it
     perceptual             64, 256     a coefficient of the cosine transform is above the median of the lowest ones
+    perceptual-mean        64, 256     a coefficient of the cosine transform of a row is above the mean of the lowest ones
     wavelet                64, 256     a coefficient of the Haar transform is above the median of the lowest ones
     color                  64          not compared: 14 shares of colours, 4 binary digits each, after 8 bits that are 0
     pdq                    256         a coefficient of the cosine transform is above the median: the PDQ of Facebook
@@ -226,16 +229,22 @@ class ImageHash(Fingerprinter["Picture"]):
         return int(str(function(scaled, hash_size=size)), 16)
 
     def _scaled(self, size: int) -> tuple[int, int]:
-        shapes = {"perceptual": (4 * size, 4 * size), "difference": (size + 1, size), "difference-vertical": (size, size + 1)}
+        large = (4 * size, 4 * size)
+        shapes = {
+            "perceptual": large,
+            "perceptual-mean": large,
+            "difference": (size + 1, size),
+            "difference-vertical": (size, size + 1),
+        }
         return shapes.get(self.method, (size, size))
 
     def _is_blank(self, grey: Image) -> bool:
         """Whether all values that the method compares are equal, of a picture as it compares them."""
-        if not self.method.startswith("difference"):
+        if self.method not in _ALONG_LINES:
             low, high = grey.getextrema()
             return low == high
         values: Bytes = np.asarray(grey)
-        values = values if self.method == "difference" else values.T
+        values = values.T if self.method == "difference-vertical" else values
         return bool((values[:, 1:] == values[:, :-1]).all())
 
     def _pdq(self, image: Image) -> int | Lack:

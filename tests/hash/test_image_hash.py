@@ -21,6 +21,7 @@ FUNCTIONS = {
     "difference": imagehash.dhash,
     "difference-vertical": imagehash.dhash_vertical,
     "perceptual": imagehash.phash,
+    "perceptual-mean": imagehash.phash_simple,
     "wavelet": imagehash.whash,
 }
 CASES = [(method, width) for method in FUNCTIONS for width in (64, 256)] + [("color", 64), ("pdq", 256)]
@@ -154,11 +155,12 @@ def test_stripes_are_blank_to_methods_that_compare_neighbours_along_them():
     stripes = np.repeat(np.random.default_rng(5).integers(0, 256, (60, 1)).astype(np.uint8), 60, 1)
     found = {
         method: [ImageHash(method=method, min_quality=0).is_empty(Image.fromarray(picture)) for picture in (stripes, stripes.T)]
-        for method in ("average", "perceptual", "difference", "difference-vertical")
+        for method in ("average", "perceptual", "perceptual-mean", "difference", "difference-vertical")
     }
     neither = [False, False]
     assert found == {
-        "average": neither, "perceptual": neither, "difference": [True, False], "difference-vertical": [False, True],
+        "average": neither, "perceptual": neither, "perceptual-mean": [True, False], "difference": [True, False],
+        "difference-vertical": [False, True],
     }  # fmt: skip
 
 

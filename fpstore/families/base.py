@@ -272,7 +272,7 @@ class Family(ABC, Generic[Item]):
         -------
         ndarray of uint32, shape (bands, count, rows)
             The first of each band are the item's own values. The others follow in the order in which they are likely to be those
-            of a near item.
+            of a near item; where a band has fewer possible ones, the item's own come again.
 
         Raises
         ------

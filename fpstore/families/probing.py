@@ -58,8 +58,9 @@ def met(probabilities: Reals, sequence: Choices) -> float:
     return float(np.exp(logarithms @ happened.T.astype(np.float64)).sum(1).mean())
 
 
-def changes_of(sequence: Choices, costs: Reals) -> Choices:
-    """Return the changes of each band, shape (bands, sets, rows), by the costs of their first changes, shape (bands, rows)."""
+def changes_of(sequence: Choices, costs: Reals, count: int) -> Choices:
+    """Return the changes of each band, shape (bands, count, rows), by the costs of their first changes; no change where sets end."""
+    sequence = np.concatenate([sequence, np.zeros((count - len(sequence), sequence.shape[1]), np.int8)])
     ranks = np.argsort(np.argsort(costs, axis=1, kind="stable"), axis=1)
     return np.moveaxis(sequence[:, ranks], 0, 1)
 

@@ -143,7 +143,7 @@ class PStable(VectorFamily):
     def probes(self, item: Any, bands: int, rows: int, count: int) -> Counts:
         """Return the slots of each band, and those with neighbours of slots whose bounds are near: see `Family.probes`."""
         slots, inside = (found.reshape(bands, 1, rows) for found in self._slots(self.one(item), range(bands * rows)))
-        changes = changes_of(_sequence(rows, count), np.minimum(inside, 1 - inside)[:, 0])
+        changes = changes_of(_sequence(rows, count), np.minimum(inside, 1 - inside)[:, 0], count)
         nearer = np.where(inside < 0.5, -1, 1)
         found: Counts = (slots + nearer * np.choose(changes, (0, 1, -1))).astype(np.uint32)
         return found

@@ -176,7 +176,7 @@ class RandomHyperplanes(VectorFamily):
             raise InputError(self.lack(item), got=show(item))
         normals = hyperplanes(self.dimension, _rounded(bands * rows), self.seed).normals[: bands * rows]
         sums = np.abs(normals.astype(np.float64) @ block.values[0].astype(np.float64)).reshape(bands, rows)
-        changes = changes_of(_sequence(rows, count), sums)
+        changes = changes_of(_sequence(rows, count), sums, count)
         return found.values.reshape(bands, 1, rows) ^ changes.astype(np.uint32)
 
 

@@ -123,6 +123,10 @@ def test_page_about_minhash_prints_what_is_shown(tmp_path):
         assert run_python(code, tmp_path) == shown
 
 
+def test_page_about_families_prints_what_is_shown(tmp_path):
+    assert run_python("".join(blocks("docs/families.md", "python")), tmp_path) == "".join(blocks("docs/families.md", "text"))
+
+
 def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
     code, (shown,) = blocks("docs/crawler.md", "python"), blocks("docs/crawler.md", "text")
     assert len(code) == 4

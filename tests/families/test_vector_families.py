@@ -102,9 +102,13 @@ def test_probes_meet_near_vectors_as_often_as_told(family, value, pairs, rows, c
     assert count == 1 or told > 1.5 * family.band_collision(value, rows)
 
 
-def test_probes_are_few_where_a_band_has_few_values():
-    assert RandomHyperplanes(dimension=3).probes([1, 2, 3], 4, 2, 100).shape == (4, 4, 2)
-    assert PStable(dimension=3, radius=1).probes([1, 2, 3], 4, 2, 100).shape == (4, 9, 2)
+@pytest.mark.parametrize(("family", "values"), [(RandomHyperplanes(dimension=3), 4), (PStable(dimension=3, radius=1), 9)])
+def test_probes_come_again_where_a_band_has_few_values(family, values):
+    found = family.probes([1, 2, 3], 4, 2, 20)
+    assert found.shape == (4, 20, 2)
+    for band in found:
+        assert len(np.unique(band, axis=0)) == values
+        assert (band[values:] == band[0]).all()
 
 
 def test_the_probing_sequence_is_that_of_all_sets_sorted():

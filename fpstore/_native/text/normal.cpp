@@ -139,7 +139,7 @@ void NormalText::set(const CharMap& map, const uint8_t* text, uint64_t start, ui
     const uint32_t point = code_point(p, end, &size);
     const int32_t page = map.pages[point / kPagePoints];
     if (page < 0) {
-      unknown->pages[point / kPagePoints] = true;
+      unknown->miss(point / kPagePoints);
       p += size;
       continue;
     }

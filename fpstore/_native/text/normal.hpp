@@ -33,7 +33,12 @@ struct CharMap {
 
 // What the map does not say of texts.
 struct UnknownForms {
-  std::vector<bool> pages = std::vector<bool>(kCodePoints / kPagePoints);  // those that are missing
+  void miss(uint32_t page) {
+    if (pages.empty()) pages.resize(kCodePoints / kPagePoints);
+    pages[page] = true;
+  }
+
+  std::vector<bool> pages;      // those that are missing; empty if none is
   std::vector<uint64_t> lines;  // where those begin and end whose form depends on neighbours of characters, ascending
 };
 

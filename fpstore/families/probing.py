@@ -59,10 +59,10 @@ def met(probabilities: Reals, sequence: Choices) -> float:
 
 
 def changes_of(sequence: Choices, costs: Reals, count: int) -> Choices:
-    """Return the changes of each band, shape (bands, count, rows), by the costs of their first changes; no change where sets end."""
+    """Return the changes of each band, shape (bands, count, rows), by the costs of first changes; none where the sets end."""
     sequence = np.concatenate([sequence, np.zeros((count - len(sequence), sequence.shape[1]), np.int8)])
     ranks = np.argsort(np.argsort(costs, axis=1, kind="stable"), axis=1)
-    return np.moveaxis(sequence[:, ranks], 0, 1)
+    return np.ascontiguousarray(np.moveaxis(sequence[:, ranks], 0, 1))
 
 
 def stratified(rows: int) -> Reals:

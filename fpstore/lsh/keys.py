@@ -23,7 +23,7 @@ MOST_DOCUMENTS = 1 << MOST_NUMBER_BITS
 
 def band_keys(sketches: Counts, bands: int, rows: int) -> Words:
     """Return one hash of 64 bits of each band, shape (n, bands): of its number and of ``rows`` successive values of a sketch."""
-    return _kernel.band_keys(sketches, bands, rows).reshape(-1, bands)
+    return _kernel.band_keys(np.ascontiguousarray(sketches), bands, rows).reshape(-1, bands)
 
 
 class EntryLayout(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from fpstore.base.arguments import is_iterable, printable
 from fpstore.base.threads import in_order
 from fpstore.errors import InputError
-from fpstore.hashing.base import Fingerprinter
+from fpstore.hashing.base import Fingerprinter, Hashed
 from fpstore.hashing.documents import DocumentFiles, Notice, Walk
 from fpstore.hashing.fields import length_of
 from fpstore.hashing.html import MainText, are_pages
@@ -27,6 +27,8 @@ from fpstore.io.shards import Shards
 from fpstore.io.source import FIELD_FORMATS, Batch, IdRule, Projection, RowSource, some_ids
 
 _SUFFIXES = tuple(f".{name}" for name in FIELD_FORMATS)
+HashedTexts = Callable[[Sequence[Any]], Hashed]  # makes rows of texts
+
 WAITING_BATCHES = 4  # for each thread: what is read while others are hashed
 
 
@@ -139,10 +141,11 @@ def hashed_rows(
     threads: int,
     rule: IdRule | None = None,
     skipped: int = 0,
+    hashed: HashedTexts | None = None,
 ) -> Iterator[Batch]:
     """Yield rows with the fingerprints of their texts in place of the texts; a row whose text has no words is not known.
 
-    The projection names one column of texts, or several.
+    The projection names one column of texts, or several. ``hashed`` makes other rows of texts than the fingerprinter.
     """
     batches = source.batches(projection, rule, skipped)
     first = next(batches, None)
@@ -150,15 +153,16 @@ def hashed_rows(
         source.tagged = are_pages(first.texts or ())
     batches = batches if first is None else chain([first], batches)
     # Rows that are wanted as they come do not wait for others.
-    for _, batch in in_order(partial(_hashed, fingerprinter), batches, 1 if source.unbuffered else threads, WAITING_BATCHES):
+    work = partial(_hashed, hashed or fingerprinter.hashed)
+    for _, batch in in_order(work, batches, 1 if source.unbuffered else threads, WAITING_BATCHES):
         yield batch
 
 
-def _hashed(fingerprinter: Fingerprinter[Any], batch: Batch) -> Batch:
+def _hashed(hashed: HashedTexts, batch: Batch) -> Batch:
     assert batch.texts is not None
     assert batch.known is not None
     chars = sum(map(length_of, batch.texts))
-    rows, filled = fingerprinter.hashed(batch.texts)
+    rows, filled = hashed(batch.texts)
     if batch.text_of_row is not None:
         rows, filled = rows[batch.text_of_row], filled[batch.text_of_row]
     batch = batch._replace(fingerprints=rows, texts=None, text_of_row=None, given=batch.known, chars=chars)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from fpstore.base.threads import in_order
 from fpstore.base.width import Width
 from fpstore.errors import InputError, show
 from fpstore.hashing.base import Fingerprinter
-from fpstore.hashing.corpora import hashed_rows, open_source
+from fpstore.hashing.corpora import HashedTexts, hashed_rows, open_source
 from fpstore.hashing.documents import SENTENCES, DocumentFiles, File, Notice, Paths, Walk, id_of, reason_of
 from fpstore.hashing.fields import TextColumns, maker_of_columns
 from fpstore.hashing.html import MainText, of_pages
@@ -45,6 +46,8 @@ class HashingReader(Reader):
         What makes the fingerprints: as it was given or, for pages of HTML, a `MainText`, and for several columns, `Fields`.
     rows : None
         Not known before the items are read, since some may have no fingerprint.
+    rows_of_input : int or None
+        The number with those that have none, if it is known before.
     left_out : Counter
         How many files, rows or frames were left out so far, by reason.
     row_numbers : bool
@@ -53,6 +56,7 @@ class HashingReader(Reader):
 
     row_numbers = False
     _first_row = 0
+    _hashed: HashedTexts | None = None
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class HashingReader(Reader):
     ) -> None:
         super().__init__(sources, projection, id_type, chunk_rows)
         self.fingerprinter: Any = fingerprinter
-        self.rows = None
+        self.rows_of_input, self.rows = self.rows, None
         self.left_out: Counter[str] = Counter()
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (row or path, reason), got {show(on_notice)}")
@@ -102,6 +106,12 @@ class HashingReader(Reader):
         """Files that were not read, or are no texts or pictures."""
         return sum(self.left_out[reason] for reason in ("binary", "large", "damaged", "encoding", "rows", "other"))
 
+    def making(self, hashed: HashedTexts) -> Self:
+        """Return a reader of the same texts, of which ``hashed`` makes other rows than fingerprints: :meth:`columns` has them."""
+        other = copy(self)
+        other._hashed = hashed
+        return other
+
     def columns(self) -> Iterator[Batch]:
         """Yield rows of words, with strings in columns."""
         self.left_out.clear()
@@ -120,7 +130,7 @@ class HashingReader(Reader):
 
     def _hashed_rows(self, source: RowSource, projection: Projection, threads: int, rule: IdRule | None) -> Iterator[Batch]:
         """Yield rows with the fingerprints of their texts, after notices of those that have none."""
-        for batch in hashed_rows(source, projection, self.fingerprinter, threads, rule):
+        for batch in hashed_rows(source, projection, self.fingerprinter, threads, rule, hashed=self._hashed):
             assert batch.given is not None
             lack = "html" if isinstance(self.fingerprinter, MainText) else "empty"
             for place in np.flatnonzero(~batch.flags).tolist():

@@ -12,8 +12,10 @@ from fpstore.base.resources import checked_resources
 from fpstore.building.target import Target
 from fpstore.care.reports import RepairReport
 from fpstore.errors import InputError
-from fpstore.families import as_family
+from fpstore.families import Family
+from fpstore.hashing.readers import HashingReader
 from fpstore.lsh.building import DocumentPieces, build_index
+from fpstore.lsh.given import GivenItems, GivenTexts, family_of
 from fpstore.lsh.manifest import DOCUMENTS, is_index
 from fpstore.lsh.plan import LshPlan, plan
 from fpstore.lsh.store import LshStore
@@ -22,7 +24,7 @@ UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the nu
 
 
 def build(
-    path: str | PathLike[str], items: Iterable[Any], ids: Any = None, *, family: Any, threshold: float | None = None,
+    path: str | PathLike[str], items: Iterable[Any], ids: Any = None, *, family: Any = None, threshold: float | None = None,
     recall: float = 0.95, form: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
 ) -> LshStore:  # fmt: skip
@@ -32,12 +34,14 @@ def build(
     ----------
     path : path-like
         The folder to create.
-    items : iterable
-        Texts, vectors or what else the family takes. An empty one has no sketch, and is not in the index.
+    items : iterable or reader
+        Texts, vectors or what else the family takes. An empty one has no sketch, and is not in the index. Or a
+        `fpstore.hashing.TextReader` or `DocumentReader`, which has ids too: rows of Parquet, JSON lines, CSV, tables, or files.
     ids : iterable, optional
         One per item: non-negative integers below 2^64, or non-empty strings. By default the place of the item.
     family : Family or Fingerprinter
-        What makes hash values of items: a family of ``fpstore.families``, or :class:`fpstore.MinHash`.
+        What makes hash values of items: a family of ``fpstore.families``, or :class:`fpstore.MinHash`. By default that of a
+        reader.
     threshold : float
         The similarity at which documents are found with the probability ``recall``; for families of distances, the distance.
     recall : float
@@ -74,19 +78,37 @@ def build(
     >>> index = fpstore.lsh.build(path, texts, ["dickens", "melville"], family=fpstore.MinHash(), threshold=0.7)
     >>> index.probe("It was the best of times, it was the worst of times.")
     [Match(id='dickens', similarity=1.0)]
+
+    Of a file, with its ids, in bounded memory:
+
+    >>> from fpstore.hashing import TextReader
+    >>> rows = os.path.join(tempfile.mkdtemp(), "rows.csv")
+    >>> with open(rows, "w") as file:
+    ...     _ = file.write("url,text" + chr(10) + "a.org,it was the best of times it was the worst of times" + chr(10))
+    >>> reader = TextReader(rows, fpstore.MinHash(), text="text", id="url")
+    >>> len(fpstore.lsh.build(path, reader, threshold=0.7, overwrite=True))
+    1
     """
-    target, overwrite, made = check_path(path), check_flag(overwrite, "overwrite"), as_family(family)
+    target, overwrite, made = check_path(path), check_flag(overwrite, "overwrite"), family_of(family, items)
     if (threshold is None) == (form is None):
         raise InputError("give a threshold, or form= as fpstore.lsh.plan returns it")
     if form is None:
         assert threshold is not None
-        count = len(items) if isinstance(items, Sized) else UNKNOWN_COUNT
-        form = plan(max(count, 1), made, threshold, recall)
+        count = items.rows_of_input if isinstance(items, HashingReader) else len(items) if isinstance(items, Sized) else None
+        form = plan(UNKNOWN_COUNT if count is None else max(count, 1), made, threshold, recall)
     resources = checked_resources(memory, threads, progress)
-    pieces = DocumentPieces(items, ids, made, form, resources)
+    pieces = DocumentPieces(_given(items, ids, made, (form.bands, form.rows), resources.threads), made, form)
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         build_index(folder, pieces, form, check_flag(index_ids, "index_ids"), resources)
     return LshStore(target, family=made)
+
+
+def _given(items: Any, ids: Any, family: Family[Any], bands: tuple[int, int], threads: int) -> GivenItems | GivenTexts:
+    if not isinstance(items, HashingReader):
+        return GivenItems(items, ids, family, bands, threads)
+    if ids is not None:
+        raise InputError("ids come with the reader; do not pass them as well")
+    return GivenTexts(items, family, bands)
 
 
 def open(  # noqa: A001 - as fpstore.open

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fpstore.base.aliases import Words
-from fpstore.base.arguments import is_iterable
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
 from fpstore.building.builder import Options, build_into
 from fpstore.design.blocks import ELIAS_FANO
 from fpstore.disk.temporary import SpillFile
 from fpstore.errors import InputError
-from fpstore.families import Family, Sketched
+from fpstore.families import Family
 from fpstore.format.manifest import read_manifest
-from fpstore.io.check import check_ids
-from fpstore.lsh.keys import DOCUMENT_DESIGN, DOCUMENT_WIDTH, MOST_DOCUMENTS, EntryLayout, band_keys, document_rows
+from fpstore.lsh.given import GivenItems, GivenTexts
+from fpstore.lsh.keys import DOCUMENT_DESIGN, DOCUMENT_WIDTH, MOST_DOCUMENTS, MOST_NUMBER_BITS, EntryLayout
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, put_manifest
 from fpstore.lsh.plan import LshPlan
 
@@ -36,39 +34,31 @@ class Piece(NamedTuple):
 
 
 class DocumentPieces:
-    """The documents of items, in pieces, each known one with the next number; their keys go to a file meanwhile.
+    """The documents that are given, in pieces, each with the next number; their keys go to a file meanwhile.
 
-    ``row_numbers`` and ``next_row`` are for the builder: without ids, an item's id is its place, and empty items have none.
+    ``row_numbers`` and ``next_row`` are for the builder.
     """
 
-    def __init__(self, items: Iterable[Any], ids: Any, family: Family[Any], plan: LshPlan, resources: Resources) -> None:
-        self._items, self._ids, self.family, self._plan, self._resources = items, ids, family, plan, resources
-        self.row_numbers = ids is None
-        self.next_row = 0  # items so far
+    def __init__(self, given: GivenItems | GivenTexts, family: Family[Any], plan: LshPlan) -> None:
+        self._given, self.family, self._plan = given, family, plan
+        self.row_numbers = given.row_numbers
         self.count = 0  # documents so far
         self.keys = SpillFile(None)
 
-    def __iter__(self) -> Iterator[Piece]:
-        plan, left = self._plan, None if self._ids is None else ids_in_order(self._ids)
-        for sketched in self.family.sketched(self._items, plan.bands * plan.rows, self._resources.threads):
-            known = np.flatnonzero(sketched.known)
-            first, count = self.next_row, len(sketched.known)
-            ids = np.arange(first, first + count, dtype=np.uint64) if left is None else taken_ids(left, count, first)
-            self.next_row += count
-            if len(known):
-                yield Piece(self._rows(sketched, known), at_places(ids, known))
-        if left is not None and next(left, None) is not None:
-            raise InputError(f"there are more ids than items ({self.next_row})")
+    @property
+    def next_row(self) -> int:
+        """The number of the item after those read so far."""
+        return self._given.next_row
 
-    def _rows(self, sketched: Sketched, known: Any) -> Words:
-        plan = self._plan
-        keys = band_keys(sketched.sketches[known], plan.bands, plan.rows)
-        self.keys.append(keys.reshape(-1).view(np.uint8))
-        numbers = np.arange(self.count, self.count + len(keys), dtype=np.uint64)
-        self.count += len(keys)
-        if self.count > MOST_DOCUMENTS:
-            raise InputError(f"an index has at most {MOST_DOCUMENTS:,} documents")
-        return document_rows(numbers, sketched.signatures[known])
+    def __iter__(self) -> Iterator[Piece]:
+        for (rows, keys, _), ids in self._given:
+            self.keys.append(np.ascontiguousarray(keys).reshape(-1).view(np.uint8))
+            first, self.count = self.count, self.count + len(rows)
+            if self.count > MOST_DOCUMENTS:
+                raise InputError(f"an index has at most {MOST_DOCUMENTS:,} documents")
+            if len(rows):
+                rows[:, 0] |= np.arange(first, self.count, dtype=np.uint64) << np.uint64(MOST_NUMBER_BITS)
+                yield Piece(rows, ids)
 
     def entries(self, layout: EntryLayout) -> Iterator[Piece]:
         """Yield the entries of the store of keys, whose ids are all 0."""
@@ -79,26 +69,6 @@ class DocumentPieces:
             self.keys.read(8 * bands * first, keys.reshape(-1).view(np.uint8))
             entries = layout.entries(keys, np.arange(first, first + some, dtype=np.uint64))
             yield Piece(entries, np.zeros(len(entries), np.uint64))
-
-
-def at_places(ids: Any, places: Any) -> Any:
-    """Return the ids at some places."""
-    return [ids[place] for place in places.tolist()] if isinstance(ids, list) else ids[places]
-
-
-def ids_in_order(ids: Any) -> Iterator[Any]:
-    """Return an iterator over ids; InputError for what cannot be many ids."""
-    if not is_iterable(ids, str):
-        raise InputError(f"ids must be one for each item, got {type(ids).__name__}")
-    return iter(ids.tolist() if hasattr(ids, "tolist") else ids.to_pylist() if hasattr(ids, "to_pylist") else ids)
-
-
-def taken_ids(left: Iterator[Any], count: int, before: int) -> Words | list[str]:
-    """Return the ids of the next items."""
-    some = list(islice(left, count))
-    if len(some) < count:
-        raise InputError(f"there are fewer ids ({before + len(some)}) than items")
-    return check_ids(some, count)
 
 
 def build_index(

@@ -24,8 +24,8 @@ from fpstore.errors import ClosedStoreError, InputError, ReadOnlyError, show
 from fpstore.families import Family, as_family, from_description
 from fpstore.io.check import check_id, check_ids
 from fpstore.lsh.answers import Asked, Found, Match, Matches, State, first_of_similar
-from fpstore.lsh.building import at_places
-from fpstore.lsh.keys import band_keys, document_rows
+from fpstore.lsh.given import asked_of, at_places
+from fpstore.lsh.keys import band_keys
 from fpstore.lsh.parts import IndexParts
 from fpstore.lsh.writer import IndexWriter
 from fpstore.query.ids import IdLookup, Ids
@@ -134,10 +134,10 @@ class LshStore:
         given: list[Any] = [] if manifest.probes == 1 else list(items)
         rows, keys, known = [np.empty((0, 4), np.uint64)], [np.empty((0, manifest.bands), np.uint64)], [np.empty(0, bool)]
         for some in self._family.sketched(given or items, manifest.values, threads):
-            here = some.known
-            rows.append(document_rows(np.zeros(int(here.sum()), np.uint64), some.signatures[here]))
-            keys.append(band_keys(some.sketches[here], manifest.bands, manifest.rows))
-            known.append(here)
+            asked = asked_of(some, self.bands)
+            rows.append(asked.rows)
+            keys.append(asked.keys)
+            known.append(some.known)
         own, flags = np.concatenate(keys), np.concatenate(known)
         looked_up = own if manifest.probes == 1 else self._probed([given[place] for place in np.flatnonzero(flags).tolist()])
         return Asked(np.concatenate(rows), own, looked_up), flags
@@ -152,6 +152,8 @@ class LshStore:
         return found
 
     def _all_asked(self, items: Iterable[Any], threads: int) -> Asked:
+        if isinstance(items, Asked):  # of texts that a reader has hashed
+            return items
         asked, known = self._asked(items, threads)
         if not known.all():
             place = int(np.argmin(known))

@@ -1,0 +1,129 @@
+"""What a caller gives to an index: items with their ids, or a reader of texts, as rows and keys without numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import is_iterable
+from fpstore.base.strings import StringColumn
+from fpstore.errors import InputError
+from fpstore.families import Family, MinHashFamily, Sketched, as_family
+from fpstore.hashing.base import Hashed, Wrapper
+from fpstore.hashing.readers import HashingReader
+from fpstore.io.check import check_ids
+from fpstore.lsh.answers import Asked
+from fpstore.lsh.keys import DOCUMENT_WIDTH, band_keys, document_rows
+
+
+class Given(NamedTuple):
+    """Some items that are not empty, and their ids."""
+
+    asked: Asked
+    ids: Words | list[str] | StringColumn
+
+
+def asked_of(sketched: Sketched, bands: tuple[int, int]) -> Asked:
+    """Return the rows and the keys of the items that are not empty."""
+    known = sketched.known
+    signatures = sketched.signatures[known]
+    keys = band_keys(sketched.sketches[known], *bands)
+    return Asked(document_rows(np.zeros(len(signatures), np.uint64), signatures), keys, keys)
+
+
+class GivenItems:
+    """Items with ids, in pieces. Without ids, an item's id is its place.
+
+    ``bands`` are their number and the values of each.
+    """
+
+    def __init__(self, items: Iterable[Any], ids: Any, family: Family[Any], bands: tuple[int, int], threads: int) -> None:
+        self._items, self._ids, self._family, self._bands, self._threads = items, ids, family, bands, threads
+        self.row_numbers = ids is None
+        self.next_row = 0  # items so far, with empty ones
+
+    def __iter__(self) -> Iterator[Given]:
+        left, (number, rows) = None if self._ids is None else _ids_in_order(self._ids), self._bands
+        for sketched in self._family.sketched(self._items, number * rows, self._threads):
+            first, count = self.next_row, len(sketched.known)
+            ids = np.arange(first, first + count, dtype=np.uint64) if left is None else _taken_ids(left, count, first)
+            self.next_row += count
+            yield Given(asked_of(sketched, self._bands), at_places(ids, np.flatnonzero(sketched.known)))
+        if left is not None and next(left, None) is not None:
+            raise InputError(f"there are more ids than items ({self.next_row})")
+
+
+class GivenTexts:
+    """The texts of a reader, with the ids that it has, in pieces. Rows and keys are made by its threads, as it reads."""
+
+    def __init__(self, reader: HashingReader, family: Family[Any], bands: tuple[int, int]) -> None:
+        self._reader, self._family, self._bands = reader.making(self._hashed), family, bands
+        self.row_numbers = reader.row_numbers
+
+    @property
+    def next_row(self) -> int:
+        """The number of the row after those read so far, with those that are left out."""
+        return self._reader.next_row
+
+    def __iter__(self) -> Iterator[Given]:
+        words = DOCUMENT_WIDTH.words
+        for batch in self._reader.columns():
+            rows = batch.fingerprints
+            if len(rows):
+                assert batch.ids is not None
+                keys = rows[:, words:]
+                yield Given(Asked(np.ascontiguousarray(rows[:, :words]), keys, keys), batch.ids)
+
+    def asked(self, text: str) -> Asked:
+        """Return what is known of one text; nothing if it is empty."""
+        rows, known = self._hashed([text])
+        return Asked(rows[known, : DOCUMENT_WIDTH.words], rows[known, DOCUMENT_WIDTH.words :])
+
+    def _hashed(self, texts: Sequence[Any]) -> Hashed:
+        """Return rows with keys behind them."""
+        number, rows_of_band = self._bands
+        # A MinHash takes texts as readers have them: of several columns, as tuples.
+        batches = [texts] if isinstance(self._family, MinHashFamily) else self._family.batches(texts)
+        made = [self._family.both(batch, number * rows_of_band) for batch in batches]
+        known = np.concatenate([sketched.known for sketched in made])
+        rows = np.zeros((len(known), DOCUMENT_WIDTH.words + number), np.uint64)
+        rows[known] = np.concatenate([np.hstack(asked_of(sketched, self._bands)[:2]) for sketched in made])
+        return Hashed(rows, known)
+
+
+def family_of(family: Any, items: Any) -> Family[Any]:
+    """Return the family that a caller gives; of a reader, by default, the MinHash that it has."""
+    if not isinstance(items, HashingReader):
+        return as_family(family)
+    maker = items.fingerprinter
+    if maker.items not in ("texts", "rows"):
+        raise InputError(f"an index is built of a reader of texts, TextReader or DocumentReader, got {type(items).__name__}")
+    if family is None:
+        return as_family(maker)
+    if isinstance(maker, Wrapper) and as_family(family) != as_family(maker):
+        raise InputError(f"the reader makes its texts ready by {maker.name}: leave family out, which is then that of the reader")
+    return as_family(family)
+
+
+def at_places(ids: Any, places: Any) -> Any:
+    """Return the ids at some places."""
+    return [ids[place] for place in places.tolist()] if isinstance(ids, list) else ids[places]
+
+
+def _ids_in_order(ids: Any) -> Iterator[Any]:
+    """Return an iterator over ids; InputError for what cannot be many ids."""
+    if not is_iterable(ids, str):
+        raise InputError(f"ids must be one for each item, got {type(ids).__name__}")
+    return iter(ids.tolist() if hasattr(ids, "tolist") else ids.to_pylist() if hasattr(ids, "to_pylist") else ids)
+
+
+def _taken_ids(left: Iterator[Any], count: int, before: int) -> Words | list[str]:
+    """Return the ids of the next items."""
+    some = list(islice(left, count))
+    if len(some) < count:
+        raise InputError(f"there are fewer ids ({before + len(some)}) than items")
+    return check_ids(some, count)

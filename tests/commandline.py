@@ -21,7 +21,7 @@ from fpstore.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-P", "-m", "fpstore"]
-SEARCHES = ("probe", "scan", "nearest")
+SEARCHES = ("probe", "scan", "nearest", "lsh probe")
 NEAR, FAR = 0x00FF00FF00FF00FF, 0xAAAA5555AAAA5555
 FINGERPRINTS = np.array([NEAR, NEAR ^ 1, NEAR ^ 0b111, FAR, 42, 0, 2**64 - 1, NEAR], dtype=np.uint64)
 IDS = ["a", "b", "c", "far", "small", "zero", "ones", "a again"]
@@ -54,11 +54,11 @@ def failure(*arguments: object, code: int | None = None, stdin: str | None = Non
 
 def failure_of(arguments: Sequence[object]) -> int:
     """Return the exit code of an error."""
-    return 2 if arguments[0] in SEARCHES else 1
+    return 2 if arguments[0] in SEARCHES or " ".join(map(str, arguments[:2])) in SEARCHES else 1
 
 
 def verbs() -> list[tuple[str, click.Command]]:
-    return list(main.verbs().items())
+    return list(main.all_verbs().items())
 
 
 @pytest.fixture(scope="session")
@@ -130,6 +130,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fields = ("--text-field", "title=4", "--text-field", "text", "--id-field", "id")
         assert run("build", "titled.fps", "corpus.parquet", *fields, "-q").exit_code == 0
         assert run("weights", "corpus.parquet", "--text-field", "text", "-o", "weights.json", "-q").exit_code == 0
+        for name, *inputs in (
+            ("pages", "pages.jsonl", "--text-field", "text"),
+            ("notes", "notes", "--text"),
+            ("titled", "corpus.parquet", "--text-field", "text", "--id-field", "id"),
+        ):
+            assert run("lsh", "build", f"{name}.lsh", *inputs, "--threshold", "0.5", "-q").exit_code == 0
         assert run("build", "photos.fps", "photos", "--image", "-q").exit_code == 0
         assert run("build", "site.fps", "site", "--text", "--html", "-q").exit_code == 0
     return folder

@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import traceback
-from importlib import import_module
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,8 +18,9 @@ from fpstore.base import diagnostics
 from fpstore.cli.options import argument
 from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_is_closed
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
-from fpstore.cli.verb import LINE_WIDTH, Given, Verb, verb
-from fpstore.errors import CorruptStoreError, FpstoreError
+from fpstore.cli.verb import LINE_WIDTH, Given, Verbs, no_such_verb, verb
+from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
+from fpstore.format.manifest import INDEX_FILE, is_store
 from fpstore.start import ENDINGS
 
 EXIT_USAGE = 2
@@ -33,42 +34,19 @@ _VERBS = {  # by their purpose; the modules of the others are not imported
     "Ask": dict.fromkeys(("probe", "scan", "nearest", "ids"), "questions"),
     "Change": dict.fromkeys(("insert", "delete", "merge", "absorb", "redesign", "split"), "changes"),
     "Clean a corpus": {"dedup": "dedup", "decontaminate": "decontaminate", "pairs": "jobs", "cluster": "jobs", "join": "jobs"},
+    "Low thresholds, other measures": {"lsh": "lsh"},
     "Take care": dict.fromkeys(("stats", "report", "verify", "repair", "backup", "export"), "care"),
     "Begin": {"demo": "demo", "help": "app"},
 }  # fmt: skip
-_MODULES = {name: module for verbs in _VERBS.values() for name, module in verbs.items()}
 
 
-class Program(Verb, click.Group):
+class Program(Verbs):
     """A group that reports a failure as one line on standard error and an exit code, never as a traceback.
 
     Its ``failure`` is the exit code of the verb that runs.
     """
 
-    sections: ClassVar = {title: list(verbs) for title, verbs in _VERBS.items()}
-
-    def verbs(self) -> dict[str, Verb]:
-        """Return all verbs."""
-        return {name: self.get_command(None, name) for name in _MODULES}  # type: ignore[misc]
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the verbs."""
-        return list(_MODULES)
-
-    def get_command(self, ctx: click.Context | None, cmd_name: str) -> Verb | None:
-        """Return a verb; None if there is none of this name."""
-        if cmd_name not in _MODULES:
-            return None
-        module = import_module(f"fpstore.cli.{_MODULES[cmd_name]}")
-        found: Verb = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs with their whole summaries, by their purpose."""
-        verbs, width = self.verbs(), max(map(len, _MODULES))
-        for title, names in self.sections.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), verbs[name].get_short_help_str(LINE_WIDTH)) for name in names])
+    modules = _VERBS
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run the command line, and exit unless ``standalone_mode`` is false."""
@@ -81,7 +59,7 @@ class Program(Verb, click.Group):
         sys.exit(code)
 
     def _run(self, *args: Any, **extra: Any) -> int:
-        self.failure = 1
+        self.failure, self.running = 1, ""
         try:
             result = super().main(*args, **{**extra, "prog_name": "fpstore", "standalone_mode": False})
             if sys.stdout is not None:
@@ -100,7 +78,7 @@ class Program(Verb, click.Group):
             complain(f"{error.format_message()} (see {path} --help)")
             return EXIT_USAGE
         except (FpstoreError, click.ClickException, MemoryError, OSError) as error:
-            complain(_describe(error))
+            complain(_describe(error, self.running))
             _flush_or_drop_output()
             return self.failure
         except Exception as error:
@@ -110,15 +88,6 @@ class Program(Verb, click.Group):
             complain(f"internal error ({kind}: {error}); please report it: FPSTORE_TRACEBACK=1 shows where it is")
             return self.failure
         return result if isinstance(result, int) else 0
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, and note the exit code of its errors."""
-        if args[0] not in _MODULES and not args[0].startswith("-"):
-            raise _no_such_verb(args[0], ctx)
-        name, command, rest = super().resolve_command(ctx, args)
-        if isinstance(command, Verb):
-            self.failure = command.failure
-        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; pass on unchanged the exceptions that click would handle in its own way."""
@@ -132,7 +101,11 @@ class Program(Verb, click.Group):
             raise click.exceptions.Exit(_reader_is_gone()) from None
 
 
-def _describe(error: BaseException) -> str:
+def _describe(error: BaseException, running: str) -> str:
+    if isinstance(error, StoreNotFoundError) and error.path is not None:
+        return f"{error}{_other_door(Path(str(error.path)), running)}"
+    if isinstance(error, FpstoreError) and running.startswith("lsh"):
+        return str(error).replace("fpstore repair", "fpstore lsh repair")
     if isinstance(error, FpstoreError):
         advise = isinstance(error, CorruptStoreError) and "repair" not in str(error)
         return f"{error}{': fpstore repair keeps what is intact' if advise else ''}"
@@ -145,6 +118,16 @@ def _describe(error: BaseException) -> str:
         return CLOSED
     place = "standard output" if error.filename is None else os.fsdecode(error.filename)
     return f"{place}: {error.strerror or error}"
+
+
+def _other_door(path: Path, running: str) -> str:
+    """Return the command that takes what a path is, which a verb does not take: a store or an LSH index."""
+    of_index = main.verbs()["lsh"].verbs()  # type: ignore[attr-defined]
+    if (path / INDEX_FILE).is_file() and not running.startswith("lsh"):
+        return f": it is an LSH index: use fpstore lsh {running if running in of_index else '--help'}"
+    if is_store(path) and running.startswith("lsh "):
+        return f": it is a store of fingerprints: use fpstore {running.removeprefix('lsh ').replace('upsert', 'insert --upsert')}"
+    return ""
 
 
 def _interrupted(number: signal.Signals, then: str = "") -> int:
@@ -184,7 +167,7 @@ def main() -> None:
 
     Exit code 0 means success. 1 means an error, which has one line on standard error, or a fault that verify found. 2 means
     a wrong command line. 130 follows Ctrl-C, 143 follows SIGTERM, and 141 a pipe that its reader has closed. The exit codes
-    of probe, scan and nearest are the exit codes of grep: 0 means that a query has a match, 1 that none has, 2 any error.
+    of probe, scan, nearest and lsh probe are those of grep: 0 means that a query has a match, 1 that none has, 2 any error.
 
     $ fpstore build crawl.fps crawl.tsv
     $ fpstore probe crawl.fps 9d3a5b1c00f7e642
@@ -192,15 +175,8 @@ def main() -> None:
     """
 
 
-def _no_such_verb(word: str, ctx: click.Context) -> click.UsageError:
-    from difflib import get_close_matches
-
-    meant = "".join(f". Did you mean {name!r}?" for name in get_close_matches(word, _MODULES, 1))
-    return click.UsageError(f"No such command {word!r}{meant}", ctx)
-
-
 def _names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in _MODULES if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in main.verbs() if name.startswith(incomplete)]
 
 
 @verb(argument("words", "[VERB]", nargs=-1, shell_complete=_names))
@@ -221,6 +197,6 @@ def help_(given: Given) -> None:
     for word in given.words:
         command = shown.command.get_command(shown, word) if isinstance(shown.command, click.Group) else None
         if command is None:
-            raise _no_such_verb(word, ctx)
+            raise no_such_verb(word, shown)
         shown = click.Context(command, parent=shown, info_name=word)
     click.echo(shown.get_help())

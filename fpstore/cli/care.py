@@ -190,6 +190,13 @@ def verify(given: Given) -> None:
         report = fpstore.Report()
         report.note(error)
         unread = "; it cannot be opened, so the rest was not read"
+    printed_report(given, report, unread)
+
+
+def printed_report(
+    given: Given, report: fpstore.Report, unread: str, noun: str = "fingerprint", repair: str = "fpstore repair"
+) -> None:
+    """Print what verify found; exit code 1 if something is wrong."""
     if given.as_json:
         names = ("ok", "tables", "blocks", "fingerprints", "ids", "faults")
         print_json({name: getattr(report, name) for name in names})
@@ -198,9 +205,9 @@ def verify(given: Given) -> None:
             click.echo(printable(_described(fault)))
         if report.ok and not given.quiet:
             parts = (counted(report.tables, "table"), counted(report.blocks, "block"), counted(report.ids, "id"))
-            click.echo(f"{printable(given.store)}: sound: {counted(report.fingerprints, 'fingerprint')}, {', '.join(parts)}")
+            click.echo(f"{printable(given.store)}: sound: {counted(report.fingerprints, noun)}, {', '.join(parts)}")
     if not report.ok:
-        complain(f"{given.store}: {counted(len(report.faults), 'fault')}{unread}: fpstore repair keeps what is intact")
+        complain(f"{given.store}: {counted(len(report.faults), 'fault')}{unread}: {repair} keeps what is intact")
         raise click.exceptions.Exit(1)
 
 
@@ -260,6 +267,12 @@ def repair(given: Given) -> None:
         report = fpstore.repair(
             store, given.output, in_place=given.yes, lost=given.lost, memory=given.memory, threads=given.threads, progress=bars
         )
+    printed_repair(given, report, moves=not given.yes)
+
+
+def printed_repair(given: Given, report: fpstore.RepairReport, moves: bool) -> None:
+    """Print what repair found and did; exit code 1 if something is lost. The caller may have to move the new store."""
+    store = given.store
     if given.as_json:
         print_json({**dataclasses.asdict(report), "complete": report.complete})
     elif not given.quiet:
@@ -269,8 +282,8 @@ def repair(given: Given) -> None:
         for heading, lines in {"fault": faults, "done": report.actions, "lost": report.losses}.items():
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
-        if report.output is not None and not given.yes:
-            click.echo(printable(f"next: to use the new store, move {store} away and rename {report.output} to {store}"))
+        if report.output is not None and moves:
+            click.echo(printable(f"next: to use the new one, move {store} away and rename {report.output} to {store}"))
     if not report.complete:
         complain(f"{store}: repaired, but not all could be recovered")
         raise click.exceptions.Exit(1)

@@ -226,7 +226,7 @@ def features_maker(given: Given, method: str = "simhash") -> TextHash:
     weighted = is_weighted(getattr(given, "text_field", None)) or given.tokenizer == "jieba"
     others = {"size": given.shingle_size, "weighting": given.weighting, "width": own_width(given)}
     return text_fingerprinter(
-        given.method or method, weighted, shingle=given.shingle, hash=given.feature_hash, digits=given.digits,
+        getattr(given, "method", None) or method, weighted, shingle=given.shingle, hash=given.feature_hash, digits=given.digits,
         stop_words=words, tokenizer=given.tokenizer, **{name: value for name, value in others.items() if value is not None},
     )  # fmt: skip
 
@@ -271,10 +271,14 @@ class Notices:
     """Counts the files, rows or vectors that are left out, to name the first of them once at the end."""
 
     def __init__(self, kind: str) -> None:
-        self._what = {ROWS: "row", VECTORS: "vector"}.get(kind, "file")
+        self.of(kind)
         self.source: Any = None  # what is read, if it may lack columns
         self._seen: Counter[str] = Counter()
         self._first: dict[str, list[str]] = {}
+
+    def of(self, kind: str) -> None:
+        """Say what the inputs hold, where that is known late."""
+        self._what = {ROWS: "row", VECTORS: "vector"}.get(kind, "file")
 
     def __call__(self, which: Path | str | int, reason: str | int) -> None:
         """Count the file with a path, the row with a number, or the vector of a path and a number."""

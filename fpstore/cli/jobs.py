@@ -33,12 +33,13 @@ JOB = (options.OUTPUT, options.RENAME, *options.LIMITS, RESUME, *options.RESULT)
 def _written(given: Given, job: StoreJob[Any], columns: tuple[str, ...], width: int = 64) -> Iterator[tuple[Any, Writer]]:
     folder = resume_folder(given)
     if folder is not None:
-        _open_output(given, columns, width).abort()  # an error of the output comes before a folder is made
-    with resuming(given, folder, job.identity) as checkpoint, _open_output(given, columns, width) as writer:
+        open_output(given, columns, width).abort()  # an error of the output comes before a folder is made
+    with resuming(given, folder, job.identity) as checkpoint, open_output(given, columns, width) as writer:
         yield job.run(checkpoint), writer
 
 
-def _open_output(given: Given, columns: tuple[str, ...], width: int = 64) -> Writer:
+def open_output(given: Given, columns: Any, width: int = 64) -> Writer:
+    """Open the output of a job."""
     with usage_errors():
         form = "jsonl" if given.as_json else None
         return open_writer(given.output, format=form, columns=columns, width=width, names=given.names)

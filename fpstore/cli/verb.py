@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -124,6 +125,78 @@ class Verb(click.Command):
             if not names_output(self) or not error.message.startswith(_EXTRA):
                 raise
             raise click.UsageError(f"{error.message}: --output names what to write", ctx) from None
+
+
+class Verbs(Verb, click.Group):
+    """A group of verbs, by what they are for; the modules of those that do not run are not imported.
+
+    ``modules`` has, under the title of each section, the verbs with the module in `fpstore.cli` that has them.
+    """
+
+    modules: Mapping[str, Mapping[str, str]]
+
+    def __init__(self, *args: Any, modules: Mapping[str, Mapping[str, str]] | None = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        if modules is not None:
+            self.modules = modules
+        self._modules = {name: module for verbs in self.modules.values() for name, module in verbs.items()}
+
+    @property
+    def sections(self) -> dict[str, list[str]]:
+        """The names of the verbs, by what they are for."""
+        return {title: list(verbs) for title, verbs in self.modules.items()}
+
+    def verbs(self) -> dict[str, Verb]:
+        """Return all verbs."""
+        return {name: self.get_command(None, name) for name in self._modules}  # type: ignore[misc]
+
+    def all_verbs(self) -> dict[str, Verb]:
+        """Return all verbs, with those of groups, under their full names."""
+        found: dict[str, Verb] = {}
+        for name, command in self.verbs().items():
+            found[name] = command
+            if isinstance(command, Verbs):
+                found |= {f"{name} {inner}": each for inner, each in command.all_verbs().items()}
+        return found
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the verbs."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context | None, cmd_name: str) -> Verb | None:
+        """Return a verb; None if there is none of this name."""
+        if cmd_name not in self._modules:
+            return None
+        module = import_module(f"fpstore.cli.{self._modules[cmd_name]}")
+        found: Verb = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs with their whole summaries, by their purpose."""
+        verbs, width = self.verbs(), max(map(len, self._modules))
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), verbs[name].get_short_help_str(LINE_WIDTH)) for name in names])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, and note at the program which it is, and the exit code of its errors."""
+        if args[0] not in self._modules and not args[0].startswith("-"):
+            raise no_such_verb(args[0], ctx)
+        name, command, rest = super().resolve_command(ctx, args)
+        program: Any = ctx.find_root().command
+        if isinstance(command, Verb):
+            program.failure = command.failure
+            program.running = " ".join([*ctx.command_path.split()[1:], command.name or ""])
+        return name, command, rest
+
+
+def no_such_verb(word: str, ctx: click.Context) -> click.UsageError:
+    """Return the error for a word that is no verb of a group."""
+    from difflib import get_close_matches
+
+    known = ctx.command.list_commands(ctx) if isinstance(ctx.command, click.Group) else []
+    meant = "".join(f". Did you mean {name!r}?" for name in get_close_matches(word, known, 1))
+    return click.UsageError(f"No such command {word!r}{meant}", ctx)
 
 
 def verb(*options: Decorator, **settings: Any) -> Callable[[Callable[[Given], Any]], Verb]:

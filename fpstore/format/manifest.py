@@ -25,6 +25,7 @@ from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, 
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
+INDEX_FILE = "lsh.json"  # of an LSH index, a folder with two stores
 TEMPORARY = ".tmp"
 COMING_MANIFEST = MANIFEST_FILE + TEMPORARY
 ABSORBING = ".joined"  # ends the name of a folder for the strings of other stores

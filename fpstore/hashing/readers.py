@@ -46,8 +46,6 @@ class HashingReader(Reader):
         What makes the fingerprints: as it was given or, for pages of HTML, a `MainText`, and for several columns, `Fields`.
     rows : None
         Not known before the items are read, since some may have no fingerprint.
-    rows_of_input : int or None
-        The number with those that have none, if it is known before.
     left_out : Counter
         How many files, rows or frames were left out so far, by reason.
     row_numbers : bool
@@ -69,12 +67,18 @@ class HashingReader(Reader):
     ) -> None:
         super().__init__(sources, projection, id_type, chunk_rows)
         self.fingerprinter: Any = fingerprinter
-        self.rows_of_input, self.rows = self.rows, None
+        self.rows = None
         self.left_out: Counter[str] = Counter()
         if on_notice is not None and not callable(on_notice):
             raise InputError(f"on_notice must be a function of (row or path, reason), got {show(on_notice)}")
         self._on_notice = on_notice
         self._done = 0  # rows of all sources
+
+    @property
+    def rows_of_input(self) -> int | None:
+        """The rows with those that have no fingerprint, if their number is known before they are read."""
+        rows = [source.rows for source in self._sources]
+        return None if None in rows else sum(rows)  # type: ignore[arg-type]
 
     @property
     def has_ids(self) -> bool:
@@ -392,6 +396,11 @@ class DocumentReader(HashingReader):
         files = DocumentFiles(walk, self._leave_out, self._notify, isinstance(maker, MainText))
         projection = Projection(text="text", id="id", width=Width(maker.width), strict=True)
         super().__init__([files], projection, maker, chunk_documents, on_notice)
+
+    @property
+    def rows_of_input(self) -> int:
+        """The number of files, from a walk."""
+        return len(self._sources[0].paths)
 
     def _read(self, source: RowSource, projection: Projection, rule: IdRule) -> Iterator[Batch]:
         rule.has_ids, rule.kind = True, "str"

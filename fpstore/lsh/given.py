@@ -78,11 +78,6 @@ class GivenTexts:
                 keys = rows[:, words:]
                 yield Given(Asked(np.ascontiguousarray(rows[:, :words]), keys, keys), batch.ids)
 
-    def asked(self, text: str) -> Asked:
-        """Return what is known of one text; nothing if it is empty."""
-        rows, known = self._hashed([text])
-        return Asked(rows[known, : DOCUMENT_WIDTH.words], rows[known, DOCUMENT_WIDTH.words :])
-
     def _hashed(self, texts: Sequence[Any]) -> Hashed:
         """Return rows with keys behind them."""
         number, rows_of_band = self._bands

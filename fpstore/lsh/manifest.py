@@ -10,14 +10,14 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fpstore.disk.files import RUN_REPAIR, open_folder, opened, read_at, write_anew
+from fpstore.disk.files import open_folder, opened, read_at, write_anew
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
-from fpstore.format.manifest import IDENTITY_BYTES, MOST_MANIFEST_BYTES, TEMPORARY, checksum_of, misfit
+from fpstore.format.manifest import IDENTITY_BYTES, INDEX_FILE, MOST_MANIFEST_BYTES, TEMPORARY, checksum_of, misfit
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
 
-INDEX_FILE = "lsh.json"
 DOCUMENTS, KEYS = "documents", "keys"  # the folders of the stores
 VERSION = 1
+LOST = "take it from a backup, or build the index again"
 _IDENTITY = re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}")
 _SCHEMA: dict[str, Any] = {
     "family": {"name": str, "version": int, "parameters": dict},
@@ -104,9 +104,9 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
         recorded = content.pop("checksum")
         got = checksum_of(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
+        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {LOST}", path=file) from error
     if recorded != got:
-        raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=recorded, got=got)
+        raise CorruptStoreError(f"{file}: damaged (checksum differs): {LOST}", path=file, expected=recorded, got=got)
     version = content.pop("format_version", None)
     if version != VERSION:
         message = f"{file}: format version {version!r} is not known (this fpstore reads {VERSION}): upgrade fpstore to read it"
@@ -115,5 +115,5 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
     if wrong is None and not (isfinite(content["threshold"]) and 0 <= content["recall"] <= 1):
         wrong = "threshold or recall"
     if wrong is not None:
-        raise CorruptStoreError(f"{file}: malformed ({wrong}): {RUN_REPAIR}", path=file)
+        raise CorruptStoreError(f"{file}: malformed ({wrong}): {LOST}", path=file)
     return IndexManifest(**content)

@@ -153,8 +153,9 @@ def texts_of(given: Given, index: LshStore, notices: Notices, **more: Any) -> An
     """Return the reader of the texts of the inputs, which hashes them as the index does."""
     family = index.family
     maker: Any = family.fingerprinter if isinstance(family, MinHashFamily) else MinHash()
-    if family.items != "texts":
-        raise InputError(f"{index.path}: an index of {family.items}, which the command line does not read: use fpstore.lsh.open")
+    if family.items != "texts" or index.stats()["probes"] > 1:
+        of = family.items if family.items != "texts" else "several look-ups in a band"
+        raise InputError(f"{index.path}: an index of {of}, which the command line does not ask: use fpstore.lsh.open in Python")
     columns = given.text_field
     if maker.items == "rows" and columns is None:
         columns = tuple(maker.weights)

@@ -81,10 +81,10 @@ def build(
 
     Of a file, with its ids, in bounded memory:
 
+    >>> import pathlib
     >>> from fpstore.hashing import TextReader
-    >>> rows = os.path.join(tempfile.mkdtemp(), "rows.csv")
-    >>> with open(rows, "w") as file:
-    ...     _ = file.write("url,text" + chr(10) + "a.org,it was the best of times it was the worst of times" + chr(10))
+    >>> rows = pathlib.Path(tempfile.mkdtemp(), "rows.csv")
+    >>> _ = rows.write_text("url,text" + chr(10) + "a.org,it was the best of times it was the worst of times" + chr(10))
     >>> reader = TextReader(rows, fpstore.MinHash(), text="text", id="url")
     >>> len(fpstore.lsh.build(path, reader, threshold=0.7, overwrite=True))
     1

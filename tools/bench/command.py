@@ -39,7 +39,9 @@ from bench import (
     jobs,
     kernel,
     living,
+    lsh,
     naming,
+    near_vectors,
     planning,
     plots,
     probing,
@@ -81,6 +83,8 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "ranking": planning.ranking,
     "hash": hashing.hash_,
     "images": images.images,
+    "lsh": lsh.lsh,
+    "p-stable": near_vectors.p_stable,
     "hyperplanes": vectors.hyperplanes,
     "billion": billion.billion,
     "plots": plots.plots,
@@ -107,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
         "--processor-time", action="store_true",
-        help="least processor time, not median time: for a machine that others use too, and one thread only",
+        help="least processor time, not median time: for a machine that others use too, and one thread only (lsh and p-stable always take it)",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where to put the stores (in a temporary folder that is removed)")
@@ -120,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--queries", type=int, default=1 << 22, help="most queries of a timed run")
     parser.add_argument("--memory", help="memory budget of the builds, such as 1GiB")
     parser.add_argument("--texts", type=Path, help="of copies: a folder of texts; by default the documentation of this machine")
+    parser.add_argument("--large", action="store_true", help="of lsh: one index of 2^26 sketches alone; takes 20 GB of disk")
     parser.add_argument("--json-in", type=Path, action="append", default=[], help="of plots: an earlier report (repeatable)")
     parser.add_argument("--plots-to", type=Path, default=Path(), help="of plots: the folder of the pictures")
     return parser

@@ -125,6 +125,15 @@ class Bench:
             times.append(clock() - start)
         return typical(times)
 
+    def processor_seconds(self, work: Callable[[], object], repeats: int | None = None) -> float:
+        """Least processor time of some runs of the work: for figures that other work on the machine shall not change."""
+        times = []
+        for _ in range(1 if self.smoke else repeats or self.repeats):
+            start = time.process_time()
+            work()
+            times.append(time.process_time() - start)
+        return min(times)
+
     def fitting(self, work: Callable[[Queries], object], queries: Queries) -> Queries:
         """Return as many of the queries as a timed run can take."""
         count = PILOT_QUERIES
@@ -256,6 +265,7 @@ def versions() -> Result:
         "simhash",
         "rensa",
         "datasketch",
+        "pylance",
         "matplotlib",
         "pillow",
         "ImageHash",

@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument(
         "--processor-time", action="store_true",
-        help="least processor time, not median time: for a machine that others use too, and one thread only (lsh and p-stable always take it)",
+        help="least processor time, not median time: for a machine that others use too, and one thread only",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where to put the stores (in a temporary folder that is removed)")

@@ -127,6 +127,12 @@ def test_page_about_families_prints_what_is_shown(tmp_path):
     assert run_python("".join(blocks("docs/families.md", "python")), tmp_path) == "".join(blocks("docs/families.md", "text"))
 
 
+def test_page_about_lsh_prints_what_is_shown(tmp_path):
+    assert run_session("docs/lsh.md", tmp_path) == 5
+    (code,), (shown,) = blocks("docs/lsh.md", "python"), blocks("docs/lsh.md", "text")
+    assert run_python(code, tmp_path) == shown
+
+
 def test_page_about_a_crawler_prints_what_is_shown(tmp_path):
     code, (shown,) = blocks("docs/crawler.md", "python"), blocks("docs/crawler.md", "text")
     assert len(code) == 4

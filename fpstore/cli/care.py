@@ -270,7 +270,7 @@ def repair(given: Given) -> None:
     printed_repair(given, report, moves=not given.yes)
 
 
-def printed_repair(given: Given, report: fpstore.RepairReport, moves: bool) -> None:
+def printed_repair(given: Given, report: fpstore.RepairReport, moves: bool, noun: str = "store") -> None:
     """Print what repair found and did; exit code 1 if something is lost. The caller may have to move the new store."""
     store = given.store
     if given.as_json:
@@ -283,7 +283,7 @@ def printed_repair(given: Given, report: fpstore.RepairReport, moves: bool) -> N
             for line in lines:
                 click.echo(printable(f"{heading}: {line}"))
         if report.output is not None and moves:
-            click.echo(printable(f"next: to use the new one, move {store} away and rename {report.output} to {store}"))
+            click.echo(printable(f"next: to use the new {noun}, move {store} away and rename {report.output} to {store}"))
     if not report.complete:
         complain(f"{store}: repaired, but not all could be recovered")
         raise click.exceptions.Exit(1)

@@ -274,4 +274,4 @@ def repair(given: Given) -> None:
     """
     with given.bars() as bars:
         report = indexes.repair(given.store, given.output, memory=given.memory, threads=given.threads, progress=bars)
-    printed_repair(given, report, moves=True)
+    printed_repair(given, report, moves=True, noun="index")

@@ -431,6 +431,7 @@ class Trial {
       REQUIRE(take(probe.sink, asked.size()) == probed);
     }
     check_nearest(fuzz::words(asked), probed, radius, end);
+    check_shared(all, asked, end);
     // A scan walks over every bucket, mostly empty ones: now and then.
     if (random_.below(small() ? 64 : 4)) return;
     REQUIRE(select_kernels(sets[random_.below(static_cast<unsigned>(sets.size()))]->name));
@@ -438,6 +439,18 @@ class Trial {
     REQUIRE(delta_->scan(fuzz::words(asked), few, wide, end, &scan.sink, kOn));
     REQUIRE(take(scan.sink, few) == scanned);
     check_nearest(fuzz::words(asked), scanned, wide, end);
+  }
+
+  // What has the leading bits of each query, at any distance.
+  void check_shared(const State& all, const Rows& asked, uint32_t end) {
+    const unsigned bits = random_.below(std::min(W::kBits, 64u) + 1);
+    std::pmr::vector<Near> shared(asked.size());
+    for (size_t i = 0; i < asked.size(); ++i)
+      for (const auto& near : within_radius(model_, all, asked[i], W::kBits))
+        if (!((leading_word(near.first) ^ leading_word(asked[i])) & top_mask(bits))) shared[i].push_back(near);
+    Guard share;
+    REQUIRE(delta_->share(fuzz::words(asked), asked.size(), bits, end, &share.sink, kOn));
+    REQUIRE(take(share.sink, asked.size()) == shared);
   }
 
   // The nearest of each query are the first of all its matches by distance and fingerprint.

@@ -12,6 +12,10 @@ import numpy.typing as npt
 
 import fpstore
 from fpstore import Matches, Store, _kernel
+from fpstore.base.width import leading_words
+from fpstore.design.tables import BLOCKS
+from fpstore.io.check import check_fingerprints
+from fpstore.store import snapshot_of
 from sweep import corpora
 from sweep.cases import QUESTIONS, STATES, Case, Question
 from sweep.data import Words
@@ -24,6 +28,7 @@ MOST_MATCHES = 1 << 20  # of one question: its batch is cut
 MOST_IDS = 5_000  # of one question about ids
 SCAN_MATCHES = 1 << 15
 MOST_SCANNED = 1 << 19  # pairs of query and row
+SHARING = 500  # queries of a batch that ask for what has the same leading bits
 SINGLE = 6  # queries of a batch that are asked one at a time
 LISTED = 200  # fingerprints and ids that are looked up
 
@@ -80,6 +85,7 @@ class Asker:
         self.columns(call, queries, parts, expected)
         self.same(call, all(len(p) == 1 or len(p.fingerprints) <= most for p in parts), "a part that is too large")
         self.wide(store, question, where)
+        self.sharing(store, question, where)
         for query in queries[:: max(len(queries) // SINGLE, 1)][:SINGLE]:
             self.one(store, query[None], radius, where)
 
@@ -101,6 +107,32 @@ class Asker:
         if radius > store.radius:
             self.columns(call, queries, [store.probe_many(given, radius, threads=question.threads)], expected)
         self.few(store, question, queries, expected, where)
+
+    def sharing(self, store: Store, question: Question, where: str) -> None:
+        """Ask for what has the leading bits of each query, which LSH indexes do, where the first table is one of blocks."""
+        snapshot = snapshot_of(store)
+        if snapshot.generation.design.tables[0].kind != BLOCKS:
+            return
+        bits = min(question.scan_radius % 65, self.shape.bits)
+        asked = question.queries[: min(MOST_SCANNED // (len(self.now) + 1), SHARING)]
+        call = f"{where}: sharing({len(asked)} queries, {bits} bits)"
+        self.note(call)
+        now, queries = (check_fingerprints(self.shape.given(rows), snapshot.width) for rows in (self.now, asked))
+        leading, own = (leading_words(rows) >> np.uint64(64 - bits) if bits else np.zeros(len(rows)) for rows in (now, queries))
+        alike = own[:, None] == leading[None]
+        for most in (None, question.part_matches):
+            found = snapshot.sharing(queries, bits, most)
+            if found is None:
+                self.same(call, most is not None and alike.any(), "None", "columns")
+                continue
+            lims, rows, distances = found
+            away = self.shape.distances(asked, self.now)
+            query, place = np.nonzero(alike)
+            order = np.lexsort((place, away[query, place], query))
+            expected = now[place[order]], away[query, place][order]
+            self.same(call, np.array_equal(np.diff(lims), alike.sum(1)), np.diff(lims), alike.sum(1))
+            self.same(call, np.array_equal(rows, expected[0]), rows, expected[0], 0)
+            self.same(call, np.array_equal(distances, expected[1]), distances, expected[1], len(asked))
 
     def few(self, store: Store, question: Question, queries: Words, expected: MatchColumns, where: str) -> None:
         """Ask for the nearest matches, as many as a limit allows."""

@@ -99,7 +99,8 @@ class State:
 
     def find_one(self, sketch: Counts, signature: Bytes, bands: tuple[int, int], radius: int) -> list[tuple[int | str, int]]:
         """Return the ids and the distances of what one item finds; see :meth:`find`."""
-        found = self._item_prober.probe(sketch, signature, *bands, radius)
+        arrays = np.ascontiguousarray(sketch, np.uint32), np.ascontiguousarray(signature, np.uint8)
+        found = self._item_prober.probe(*arrays, *bands, radius)
         return [(self.documents.probe(value, 0)[0].ids[0], distance) for value, distance in found]
 
     def _part(self, asked: Asked, radius: int, items: slice, stop: _kernel.Stop | None) -> Found:

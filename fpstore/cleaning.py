@@ -36,7 +36,8 @@ def dedup(
 ) -> Deduplication:  # fmt: skip
     r"""Find the near-duplicates of a corpus, and keep one of each group.
 
-    All fingerprints are in memory, and ids if there are any; texts and other columns are not.
+    All fingerprints are in memory, unless bands are searched (`search`), and ids if there are any; texts and other columns are
+    not.
 
     Parameters
     ----------
@@ -90,8 +91,9 @@ def dedup(
     search : {"auto", "exact", "bands"}
         "exact" compares all fingerprints: every pair within the radius is found. "bands", with MinHash, compares only texts that
         share a band: the minima of some successive hash functions. It takes far less time for many rows. The bands and the radius
-        are such that 98% of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with MinHash of more
-        than 1,048,576 rows, unless a `radius` is given, and otherwise "exact".
+        are such that 98% of the pairs of the threshold's similarity are found. "auto" is "bands" for texts with MinHash, unless a
+        `radius` is given, of more than 1,048,576 rows; or of fewer if the radius is so large that unrelated texts would be within
+        it by chance, a thousandth of the rows or more: at a threshold of 0.4, from some hundred rows on. Otherwise it is "exact".
     against : Store, path, iterable of paths, or table, optional
         A reference: rows that are near one of its documents are removed, and its documents stay as they are. A store, open or by
         its path; or files or a table with the same columns as the corpus. `verify` needs a reference with texts: files or a
@@ -116,7 +118,8 @@ def dedup(
         whose extractor a str names.
     memory : int or str, optional
         For the tables that are sorted to find near-duplicates, as for :meth:`fpstore.Store.pairs`. Fingerprints and ids
-        are held besides.
+        are held besides. With bands, fingerprints lie in a temporary file: 6 bytes for each row are held, ids, and about 100
+        bytes for each row that is in a group.
     threads, progress : optional
         As for :func:`build`.
     overwrite : bool

@@ -23,7 +23,6 @@ from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_store
 from fpstore.hashing.bands import minhash_in
-from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import Projection, RowSource
 from fpstore.io.tables import renamed
@@ -74,7 +73,8 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
     ),
     option(
         "--search", "exact: compare all rows. bands: compare only texts that share some minima of MinHash, which is faster for "
-        "many rows. auto: bands for more than 1,048,576 rows, unless you give --radius.", SEARCHES, "auto",
+        "many rows, and better for a low --threshold. auto: bands for more than 1,048,576 rows, or if unrelated texts would be "
+        "near each other by chance, unless you give --radius.", SEARCHES, "auto",
     ),
     option(
         "--against REFERENCE", "Also remove rows that are near a document of REFERENCE, a store or a file with the same columns, "
@@ -278,7 +278,7 @@ def _piece_listings(given: Given) -> list[Listing]:
 def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
     """Note a radius at which unrelated texts are near each other."""
     radius, width = job.grouping.radius, job.projection.width.bits
-    expected = binomial_cdf(radius, width, 0.5) * (documents - 1) / 2
+    expected = job.chance(documents)
     if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.least_similarity is None and job.bands is None:
         given.note(
             f"at radius {radius} of {width} bits, unrelated texts are near each other by chance: in this corpus "

@@ -12,6 +12,7 @@ from fpstore.design.families import check_radius
 from fpstore.errors import InputError, show
 from fpstore.hashing.bands import Bands, can_have_bands, minhash_in, planned_bands
 from fpstore.hashing.base import USUAL_BITS, Fingerprinter
+from fpstore.hashing.binomial import binomial_cdf
 from fpstore.hashing.documents import DocumentFiles
 from fpstore.hashing.fields import is_weighted, maker_of_columns
 from fpstore.hashing.html import extractor_of, of_pages
@@ -25,6 +26,7 @@ from fpstore.jobs.grouping import Grouping
 from fpstore.jobs.reference import Reference
 
 EXACT_ROWS = 1 << 20  # of which all are compared, unless a caller says how to search
+MOST_CHANCE = 0.001  # texts within the radius of a text by chance, on average: of more, bands keep most apart
 BANDS_RECALL = 0.995
 DEDUP_METHOD = "minhash"  # unless a caller names another
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
@@ -51,10 +53,12 @@ class DedupJob(NamedTuple):
     def planned(self, corpus: RowSource) -> DedupJob:
         """Return the job with the bands that are searched, if that is asked for, or better for as many rows as a corpus has.
 
-        The radius leaves enough of the recall to the bands, unless it is fixed.
+        Of many rows, they take less time. At a large radius, they keep texts apart that are near each other by chance alone. The
+        radius leaves enough of the recall to the bands, unless it is fixed.
         """
         minhash = minhash_in(self.fingerprinter)
-        auto = self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter) and self._has_many(corpus)
+        auto = self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
+        auto = auto and ((rows := _rows_of(corpus, self.projection)) > EXACT_ROWS or self.chance(rows) > MOST_CHANCE)
         if minhash is None or self.jaccard is None or not (auto or self.search == "bands"):
             return self
         bands = planned_bands(self.jaccard, BANDS_RECALL)
@@ -67,15 +71,9 @@ class DedupJob(NamedTuple):
         radius = minhash.radius(self.jaccard, USUAL_RECALL / bands.recall(self.jaccard))
         return self._replace(bands=bands, grouping=self.grouping._replace(radius=radius))
 
-    def _has_many(self, corpus: RowSource) -> bool:
-        """Whether a corpus has more rows than are compared exactly, as far as its first rows tell."""
-        if isinstance(corpus, DocumentFiles):
-            return len(corpus.paths) > EXACT_ROWS
-        if corpus.rows is not None or corpus.bytes_total is None:
-            return (corpus.rows or 0) > EXACT_ROWS
-        with closing(corpus.batches(self.projection)) as batches:  # type: ignore[type-var]  # they are generators
-            first = next(batches, None)
-        return first is not None and len(first.flags) * corpus.bytes_total > EXACT_ROWS * max(corpus.bytes_done, 1)
+    def chance(self, rows: float) -> float:
+        """Return how many of so many rows are within the radius of an earlier one by chance alone, on average for each."""
+        return binomial_cdf(self.grouping.radius, self.projection.width.bits, 0.5) * max(rows - 1, 0) / 2
 
     @property
     def stored_radius(self) -> int:
@@ -103,6 +101,17 @@ class DedupJob(NamedTuple):
         told = {} if reference is None else reference.identity()
         facts = {"job": "dedup", "encoding": corpus.encoding, "least_similarity": self.least_similarity}
         return {**facts, **asked, **maker, **files, **told}
+
+
+def _rows_of(corpus: RowSource, projection: Projection) -> float:
+    """Return how many rows a corpus has, as far as its first rows tell."""
+    if isinstance(corpus, DocumentFiles):
+        return len(corpus.paths)
+    if corpus.rows is not None or corpus.bytes_total is None:
+        return corpus.rows or 0
+    with closing(corpus.batches(projection)) as batches:  # type: ignore[type-var]  # they are generators
+        first = next(batches, None)
+    return 0 if first is None else len(first.flags) * corpus.bytes_total / max(corpus.bytes_done, 1)
 
 
 class Likeness(NamedTuple):

@@ -5,6 +5,7 @@ import json
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from commandline import failure, run
 
@@ -180,6 +181,48 @@ def test_many_rows_are_searched_by_bands_and_a_note_tells_the_law(tmp_path, monk
     found, notes = told("fixed.jsonl", "--radius", "30", "--search", "bands")
     assert (found["radius"], found["removed"]) == (30, 40)
     assert told("titles.jsonl", "--text-field", "title", "--search", "bands")[0]["removed"] == 40
+
+
+def sharing(pairs, words, rng):
+    """Return texts of words of their own, each with a copy behind it of a similarity from 0.1 to 1, and the similarities."""
+    texts, similarities, number = [], [], 0
+    for kept in rng.integers(words // 5 + 2, words, pairs).tolist():
+        own, new = range(number, number + words), range(number + words, number + 2 * words - kept)
+        number += 2 * words
+        texts += [" ".join(map(str, own)), " ".join(map(str, (*own[:kept], *new)))]
+        similarities.append((kept - 2) / (2 * (words - 2) - (kept - 2)))  # of runs of three
+    return texts, np.array(similarities)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.4, 0.5])
+def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
+    """At the radius for 0.3, a text is within it of 1 in 400 unrelated ones: to compare all would bring strangers together."""
+    pairs = 600
+    texts, similarities = sharing(pairs, 60, np.random.default_rng(5))
+    table, alike = pa.table({"text": texts}), similarities >= threshold
+    for search in ("auto", "bands"):
+        for verify in (False, True):
+            found = fpstore.dedup(table, text="text", threshold=threshold, search=search, verify=verify)
+            rows, kept = found.removed.rows // 2, found.removed.kept_rows // 2
+            assert (rows == kept).all()
+            removed = np.zeros(pairs, bool)
+            removed[rows] = True
+            assert removed[alike].mean() >= 0.98 - 5 * math.sqrt(0.02 * 0.98 / alike.sum())
+            assert not verify or not removed[~alike].any()
+    strangers = fpstore.dedup(table, text="text", threshold=threshold, search="exact").removed
+    assert ((strangers.rows // 2 != strangers.kept_rows // 2).sum() > 100) == (threshold == 0.3)
+
+
+def test_few_rows_are_searched_by_bands_where_strangers_are_near_by_chance(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = planted(tmp_path / "c.jsonl", 300, np.random.default_rng(3), 0.01)
+    for options, how in (
+        (["--threshold", "0.5"], "exact"), (["--threshold", "0.4"], "bands"),
+        (["--threshold", "0.4", "--search", "exact"], "exact"), (["--threshold", "0.01"], "exact"),
+        (["--width", "64"], "bands"), (["--width", "64", "--radius", "16"], "exact"),
+    ):  # fmt: skip
+        result = run("dedup", "c.jsonl", "d.jsonl", "--text-field", "text", "--json", "--force", *options)
+        assert (json.loads(result.stdout)["search"], rows) == (how, 600), options
 
 
 def test_a_job_that_is_resumed_searches_in_the_same_way(tmp_path, monkeypatch):

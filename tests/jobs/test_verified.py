@@ -138,7 +138,8 @@ def test_a_radius_at_which_unrelated_texts_are_near_is_noted(tmp_path, monkeypat
     texts = [" ".join(f"w{rng.randrange(10**6)}" for _ in range(20)) for _ in range(300)]
     Path("c.jsonl").write_text("".join(json.dumps({"t": text}) + "\n" for text in texts))
     told = "unrelated texts are near each other by chance"
-    for options, noted in (([], False), (["--threshold", "0.3"], True), (["--threshold", "0.3", "--verify"], False),
+    exact = ["--threshold", "0.3", "--search", "exact"]
+    for options, noted in (([], False), (["--threshold", "0.3"], False), (exact, True), ([*exact, "--verify"], False),
                            (["--width", "32"], True), (["--method", "simhash", "--radius", "24"], True)):  # fmt: skip
         result = run("dedup", "c.jsonl", "o.jsonl", "--text-field", "t", "--force", "--no-progress", *options)
         assert result.exit_code == 0

@@ -38,7 +38,7 @@ def bands(bench: Bench) -> Result:
     memory = MEMORY if bench.options.memory is None else parse_memory(bench.options.memory)
     out: Result = {"bands": found._asdict(), "radius": _radius(), "hashing_microseconds_per_text": round(hashing * 1e6, 2)}
     out |= {"memory_bytes": memory, "limit_bytes": LIMIT}
-    sizes = {f"2^{log2}": 1 << log2 for log2 in bench.sizes(18, 20, 22, 24)}
+    sizes = {f"2^{log2}": 1 << log2 for log2 in bench.sizes(18, 20, 22)}
     if bench.options.rows is not None:
         sizes = {f"{bench.options.rows:,}": bench.options.rows}
     for name, count in sizes.items():

@@ -46,6 +46,7 @@ from bench import (
     plots,
     probing,
     single,
+    thresholds,
     vectors,
 )
 from bench.harness import Bench, Result, machine, versions
@@ -70,6 +71,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "dedup": cleaning.dedup,
     "copies": cleaning.copies,
     "bands": banded.bands,
+    "thresholds": thresholds.thresholds,
     "jobs": jobs.jobs,
     "insert": living.insert,
     "probe-insert": living.probe_insert,

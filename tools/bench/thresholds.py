@@ -1,0 +1,69 @@
+"""The operation thresholds: what `dedup` finds of planted copies of a known Jaccard similarity, and what it removes wrongly."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+import fpstore
+from bench.harness import Bench, Result, ratio
+
+WORDS, SIZE = 200, 3  # of a text, all different, and of a piece of it
+PAIRS, SMOKE_PAIRS = 5000, 100
+LEAST = 0.1  # similarity of a planted copy: from here to 1, evenly
+WITHIN = 0.1  # below the threshold, a removed row is not counted as wrong
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+Floats = npt.NDArray[np.float64]
+
+
+def thresholds(bench: Bench) -> Result:
+    """Deduplicate texts with planted copies, at many thresholds, by both searches, and with exact verification."""
+    texts, similarities = _texts(bench.seed, SMOKE_PAIRS if bench.smoke else PAIRS)
+    table = pa.table({"text": texts})
+    out: Result = {"texts": len(texts), "similarities": [LEAST, 1]}
+    for threshold in THRESHOLDS:
+        row: Result = {}
+        for search in ("exact", "bands"):
+            for verify in (False, True):
+                start = time.process_time()
+                found = fpstore.dedup(table, text="text", threshold=threshold, search=search, verify=verify, threads=1)
+                seconds = time.process_time() - start
+                row[search + (", verified" if verify else "")] = _judged(found, similarities, threshold) | {
+                    "processor_seconds": round(seconds, 2)
+                }
+        out[str(threshold)] = row
+    return out
+
+
+def _texts(seed: int, pairs: int) -> tuple[list[str], Floats]:
+    """Return texts of words that no other text has, each with a copy behind it, and the Jaccard similarity of both."""
+    rng, pieces = np.random.default_rng(seed), WORDS - SIZE + 1
+    wanted = rng.uniform(LEAST, 1, pairs)
+    common = np.round(2 * pieces * wanted / (1 + wanted)).astype(int)
+    texts, number = list[str](), 0
+    for kept in (common + SIZE - 1).tolist():
+        own, new = range(number, number + WORDS), range(number + WORDS, number + 2 * WORDS - kept)
+        number += 2 * WORDS
+        texts += [" ".join(f"w{n}" for n in own), " ".join(f"w{n}" for n in (*own[:kept], *new))]
+    return texts, common / (2 * pieces - common)
+
+
+def _judged(found: fpstore.Deduplication, similarities: Floats, threshold: float) -> Result:
+    """Return the share of copies of at least the threshold that were removed, and the share of removed rows that are alike."""
+    rows, kept = found.removed.rows.astype(np.int64), found.removed.kept_rows.astype(np.int64)
+    is_pair = rows // 2 == kept // 2
+    removed = np.zeros(len(similarities), bool)
+    removed[rows[is_pair] // 2] = True
+    right = is_pair & (similarities[rows // 2] >= threshold - WITHIN)
+    alike = similarities >= threshold
+    just = alike & (similarities < threshold + WITHIN)
+    return {
+        "recall": ratio(float(removed[alike].sum()), float(alike.sum()), 4),
+        "recall_up_to_a_tenth_above": ratio(float(removed[just].sum()), float(just.sum()), 4),
+        "precision": ratio(float(right.sum()), float(len(rows)), 4),
+        "strangers_removed": int((~is_pair).sum()),
+        "removed": len(rows),
+    }

@@ -17,6 +17,7 @@ DIMENSION, COUNT, MEMBERS = 96, 200_000, 20
 RADIUS, RECALL = 4.4, 0.95
 LEAST_NOISE, MOST_NOISE = 0.1, 0.6  # of a component, in a cluster: its members are 1.4 to 8.3 apart
 QUERIES = 2000
+ROUNDING = 0.1  # of a squared distance by a product of float32, at most
 NEAREST = 2 * MEMBERS  # that indexes without a search by distance are asked for
 IVF_LISTS, IVF_PROBES, HNSW_LINKS, HNSW_EF, LSH_BITS = 1024, 4, 32, 16, 256
 Vectors = npt.NDArray[np.float32]
@@ -64,12 +65,13 @@ def _case(seed: int, count: int) -> Case:
 
     stored, chosen = members(np.arange(count) % clusters), rng.integers(0, clusters, min(QUERIES, clusters))
     asked = members(chosen)
-    near = []
-    for query, vector in enumerate(asked):
-        rows = np.flatnonzero(np.linalg.norm(stored - vector, axis=1) <= RADIUS)
-        near.append(query * count + rows)
     unrelated = np.linalg.norm(stored[: len(asked)] - np.roll(asked, 1, axis=0), axis=1).mean()
-    return Case(stored, asked, np.concatenate(near), float(unrelated))
+    case = Case(stored, asked, np.empty(0, np.int64), float(unrelated))
+    squares, near = np.vecdot(stored, stored), []
+    for query, vector in enumerate(asked):
+        rows = np.flatnonzero(squares - 2 * (stored @ vector) + vector @ vector <= RADIUS**2 + ROUNDING)
+        near.append(case.near_of(np.full(len(rows), query), rows))
+    return case._replace(near=np.concatenate(near))
 
 
 def _own(bench: Bench, case: Case) -> Result:

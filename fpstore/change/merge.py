@@ -107,6 +107,7 @@ class Merge:
         progress = resources.progress
         self._work = Work(None if progress is None else partial(self._tell, progress))
         self._design = design
+        self._left_out = 0, 0  # fingerprints and ids of the frozen state that the new tables do not have
         self._old_manifest_file = self._manifest_file()
 
     def _tell(self, progress: Progress, phase: str, done: int, total: int | None) -> None:
@@ -157,6 +158,8 @@ class Merge:
             remove_generation(folder)
             temporary.mkdir()
             written = self._write(frozen, to_write, temporary)
+            had, has = frozen.snapshot.totals, written.totals
+            self._left_out = had.fingerprints - has.fingerprints, had.ids - has.ids
             while True:
                 try:
                     self._finish(frozen, to_write, written, temporary, folder, number)
@@ -301,7 +304,9 @@ class Merge:
         for records in self._committer.log.read(copied.place, copied.number + 1, max(end, copied.place)):
             change = records.change
             kinds = (change.kinds & np.uint8(KIND_MASK)) + np.uint8(IN_BASE) * in_base(change.fingerprints)
-            change = change._replace(kinds=kinds)
+            totals = change.totals  # which count what the new tables leave out
+            fingerprints, ids = totals.fingerprints - self._left_out[0], totals.ids - self._left_out[1]
+            change = change._replace(kinds=kinds, totals=totals._replace(fingerprints=fingerprints, ids=ids))
             log.append(pack_change(change))
             apply(change)
             copied = _Copied(records.end, records.last, change.totals)

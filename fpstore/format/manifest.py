@@ -21,7 +21,7 @@ from fpstore.design.families import MAX_TABLES, Design
 from fpstore.design.tables import COPIES, REFERENCES, ROWS, TAG_BITS
 from fpstore.disk.files import RUN_REPAIR, open_file, opened, read_at, write_anew
 from fpstore.disk.refusals import refusing
-from fpstore.errors import CorruptStoreError, FormatVersionError, StorageError, StoreNotFoundError
+from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StorageError, StoreNotFoundError
 from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
@@ -123,6 +123,17 @@ def checksum_of(content: dict[str, Any]) -> str:
     return f"{xxhash.xxh64_intdigest(body):016x}"
 
 
+def manifest_data(content: dict[str, Any]) -> bytes:
+    """Return the bytes of a manifest, with its checksum; InputError if nobody could read so many."""
+    data = (json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n").encode()
+    if len(data) > MOST_MANIFEST_BYTES:
+        raise InputError(
+            f"the parameters of the fingerprinter or family take {len(data):,} bytes, and a manifest has at most "
+            f"{MOST_MANIFEST_BYTES:,}: give fewer stop words or weights", expected=MOST_MANIFEST_BYTES, got=len(data),
+        )  # fmt: skip
+    return data
+
+
 def write_manifest(folder: int, manifest: Manifest) -> None:
     """Write the manifest of a store whose folder is open, in one durable step; after an OSError the old one stays.
 
@@ -134,10 +145,9 @@ def write_manifest(folder: int, manifest: Manifest) -> None:
 
 def prepare_manifest(folder: int, manifest: Manifest) -> None:
     """Write the coming manifest of a store, durably, beside the current one; after an OSError there is none."""
-    content = manifest.to_json()
-    text = json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n"
+    data = manifest_data(manifest.to_json())
     try:
-        write_anew(COMING_MANIFEST, text.encode(), folder)
+        write_anew(COMING_MANIFEST, data, folder)
     except BaseException:
         drop_coming_manifest(folder)
         raise

@@ -17,7 +17,7 @@ from fpstore.hashing.readers import HashingReader
 from fpstore.lsh.building import DocumentPieces, build_index
 from fpstore.lsh.given import GivenItems, GivenTexts, family_of
 from fpstore.lsh.manifest import DOCUMENTS, is_index
-from fpstore.lsh.plan import LshPlan, plan
+from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
 from fpstore.lsh.store import LshStore
 
 UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the number of items is not known
@@ -25,7 +25,7 @@ UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the nu
 
 def build(
     path: str | PathLike[str], items: Iterable[Any], ids: Any = None, *, family: Any = None, threshold: float | None = None,
-    recall: float = 0.95, form: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
+    recall: float | None = None, form: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
 ) -> LshStore:  # fmt: skip
     """Build an LSH index of items, which are read once, and open it. It appears complete or not at all.
@@ -44,11 +44,12 @@ def build(
         reader.
     threshold : float
         The similarity at which documents are found with the probability ``recall``; for families of distances, the distance.
-    recall : float
-        Between 0 and 1. More similar documents are found more often.
+    recall : float, optional
+        Between 0 and 1, by default 0.95. More similar documents are found more often.
     form : LshPlan, optional
-        What :func:`plan` returned, in place of threshold and recall. Without it the bands are planned for as many documents as
-        there are items, or for 10 million if that is not known.
+        What :func:`plan` returned, in place of threshold and recall: for an index that will grow, planned for as many documents
+        as it will have, since the length of keys never changes. Without it the bands are planned for as many documents as there
+        are items, or for 10 million if that is not known, or if there are none yet.
     index_ids : bool
         Index integer ids too, as strings always are: ``delete`` and ``upsert`` then take microseconds per id, not a pass over
         all.
@@ -90,16 +91,21 @@ def build(
     1
     """
     target, overwrite, made = check_path(path), check_flag(overwrite, "overwrite"), family_of(family, items)
-    if (threshold is None) == (form is None):
-        raise InputError("give a threshold, or form= as fpstore.lsh.plan returns it")
-    if form is None:
+    if (threshold is None) == (form is None) or (form is not None and recall is not None):
+        raise InputError("give a threshold, and perhaps a recall, or form= as fpstore.lsh.plan returns it")
+    if form is not None:
+        check_plan(form, made)
+        expected = form.documents
+    else:
         assert threshold is not None
         count = items.rows_of_input if isinstance(items, HashingReader) else len(items) if isinstance(items, Sized) else None
-        form = plan(UNKNOWN_COUNT if count is None else max(count, 1), made, threshold, recall)
+        wanted = USUAL_RECALL if recall is None else recall
+        form = plan(count or UNKNOWN_COUNT, made, threshold, wanted)
+        expected = UNKNOWN_COUNT if count == 0 else 0
     resources = checked_resources(memory, threads, progress)
     pieces = DocumentPieces(_given(items, ids, made, (form.bands, form.rows), resources.threads), made, form)
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
-        build_index(folder, pieces, form, check_flag(index_ids, "index_ids"), resources)
+        build_index(folder, pieces, form, expected, check_flag(index_ids, "index_ids"), resources)
     return LshStore(target, family=made)
 
 
@@ -132,9 +138,9 @@ def open(  # noqa: A001 - as fpstore.open
     StoreNotFoundError
         The path does not exist or is not an index.
     CorruptStoreError, FormatVersionError
-        The index is damaged, or newer than this fpstore.
+        The index is damaged, or newer than this fpstore, or its family is not installed.
     InputError
-        Its family is not installed, or the one that is given is another.
+        The family that is given is another.
     StoreLockedError
         Another process is the writer; the message names it.
     ReadOnlyError
@@ -151,7 +157,7 @@ def repair(
     """Make a sound index of the intact parts of a damaged one, and report what was done and what is lost.
 
     The damaged index is never changed. If nothing is wrong, nothing is written. A document that has lost some of its keys is
-    found less often; one that has lost all is found no more until its item is inserted again.
+    found less often; one that has lost most of them is left out, and its id listed: insert its item again.
 
     Parameters
     ----------

@@ -72,15 +72,18 @@ class DocumentPieces:
 
 
 def build_index(
-    folder: Path, pieces: DocumentPieces, plan: LshPlan, index_ids: bool, resources: Resources
-) -> None:  # fmt: skip
-    """Write an index into an empty folder: the documents while items are read, then their keys, the manifest last."""
+    folder: Path, pieces: DocumentPieces, plan: LshPlan, expected: int, index_ids: bool, resources: Resources
+) -> None:
+    """Write an index into an empty folder: the documents while items are read, then their keys, the manifest last.
+
+    Keys are long enough for as many documents as are ``expected``.
+    """
     _write_store(folder / DOCUMENTS, pieces, DOCUMENT_DESIGN, DOCUMENT_WIDTH.bits, resources, index_ids)
-    layout = EntryLayout.of_size(pieces.count, plan.bands)
+    layout = EntryLayout.of_size(max(pieces.count, expected), plan.bands)
     _write_store(folder / KEYS, pieces.entries(layout), layout.design, WORD_BITS, resources)
     pieces.keys.close()
     form = pieces.family.describe(), plan.threshold, plan.recall, plan.bands, plan.rows, plan.probes, layout.key_bits, plan.radius
-    put_manifest(folder, IndexManifest(*form, *identities_in(folder), pieces.count))
+    put_manifest(folder, IndexManifest(*form, *identities_in(folder), pieces.count, 1))
 
 
 def identities_in(folder: Path) -> tuple[str, str]:
@@ -92,8 +95,7 @@ def identities_in(folder: Path) -> tuple[str, str]:
 def _write_store(folder: Path, source: Any, design: Any, width: int, resources: Resources, index_ids: bool = False) -> None:
     folder.mkdir()
     options = Options(
-        radius=0, width=width, design=design, memory=resources.memory, threads=resources.threads,
-        block_bytes=BLOCK_BYTES,
+        radius=0, width=width, design=design, memory=resources.memory, threads=resources.threads, block_bytes=BLOCK_BYTES,
         codec=ELIAS_FANO, filter=False, index_ids=index_ids, progress=resources.progress,
     )  # fmt: skip
     build_into(folder, source, None, options.checked())

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fpstore.base.aliases import Progress
-from fpstore.building.target import Target
+from fpstore.base.aliases import Counts, Progress, Words
+from fpstore.building.target import Target, lies_inside
 from fpstore.care.reports import Report
-from fpstore.errors import CorruptStoreError, FpstoreError, counted
+from fpstore.errors import CorruptStoreError, FpstoreError, InputError, counted
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import numbers_of_rows
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest
@@ -20,11 +20,11 @@ from fpstore.store import snapshot_of
 PHASE_CHECK = "comparing documents and keys"
 
 
-def keys_of_documents(state: State, progress: Progress | None) -> tuple[np.ndarray[Any, Any], int]:
-    """Return how many keys each stored document has, in the order of the numbers, and how many are of documents that are gone."""
+def keys_of_documents(state: State, progress: Progress | None) -> tuple[Words, Counts]:
+    """Return the numbers of all documents, ascending, and how many keys each has."""
     parts = [numbers_of_rows(rows) for rows in state.documents.fingerprints()]
     numbers = np.concatenate([np.empty(0, np.uint64), *parts])
-    counts, gone, done, total = np.zeros(len(numbers), np.uint16), 0, 0, state.keys.totals.fingerprints
+    counts, done, total = np.zeros(len(numbers), np.uint32), 0, state.keys.totals.fingerprints
     for entries in state.keys.fingerprints():
         if progress is not None:
             progress(PHASE_CHECK, done, total)
@@ -33,22 +33,24 @@ def keys_of_documents(state: State, progress: Progress | None) -> tuple[np.ndarr
         places = np.searchsorted(numbers, owners)
         stored = places < len(numbers)
         stored[stored] = numbers[places[stored]] == owners[stored]
-        gone += len(entries) - int(np.count_nonzero(stored))
-        counts += np.bincount(places[stored], minlength=len(numbers)).astype(np.uint16)
-    return counts, gone
+        np.add.at(counts, places[stored], 1)
+    return numbers, counts
 
 
-def verify_index(path: Path, documents: Report, keys: Report, state: State, progress: Progress | None) -> Report:
+def verify_index(path: Path, documents: Report, keys: Report, state: State, bands: int, progress: Progress | None) -> Report:
     """Return one report of both stores, and of whether every document has keys."""
     report = Report(
         documents.tables + keys.tables, documents.blocks + keys.blocks, documents.fingerprints, documents.ids,
         [*documents.faults, *keys.faults],
     )  # fmt: skip
     try:
-        counts, _ = keys_of_documents(state, progress)
+        _, counts = keys_of_documents(state, progress)
     except FpstoreError as error:
         report.note(error)
         return report
+    if more := int(np.count_nonzero(counts > bands)):
+        message = f"{path}: {counted(more, 'document')} with more than {bands} keys: some are of other documents; build it again"
+        report.note(CorruptStoreError(message, path=path))
     if lacking := int(np.count_nonzero(counts == 0)):
         message = f"{path}: {counted(lacking, 'document')} {'has' if lacking == 1 else 'have'} no keys: insert the items again"
         report.note(CorruptStoreError(message, path=path))
@@ -82,12 +84,15 @@ def describe_index(state: State, manifest: IndexManifest, documents: dict[str, A
 
 def back_up_index(parts: IndexParts, target: Path, overwrite: bool, progress: Progress | None) -> None:
     """Copy an index as of one moment: see :meth:`fpstore.lsh.LshStore.backup`."""
+    if lies_inside(target, parts.path):
+        raise InputError(f"{target}: would lie inside the index {parts.path}: choose a path outside it", path=target)
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
         while True:
             # The copied keys are those of all copied documents, and perhaps of later ones, unless a merge drops some meanwhile.
             before = snapshot_of(parts.keys).generation.record.number
             parts.documents.backup(folder / DOCUMENTS, overwrite=True, progress=progress)
             parts.keys.backup(folder / KEYS, overwrite=True, progress=progress)
+            manifest = parts.read_manifest()
             if snapshot_of(parts.keys).generation.record.number == before:
                 break
-        put_manifest(folder, parts.read_manifest())
+        put_manifest(folder, manifest)

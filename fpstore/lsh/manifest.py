@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fpstore.disk.files import open_folder, opened, read_at, write_anew
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
-from fpstore.format.manifest import IDENTITY_BYTES, INDEX_FILE, MOST_MANIFEST_BYTES, TEMPORARY, checksum_of, misfit
+from fpstore.format.manifest import IDENTITY_BYTES, INDEX_FILE, MOST_MANIFEST_BYTES, TEMPORARY, checksum_of, manifest_data, misfit
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
 
 DOCUMENTS, KEYS = "documents", "keys"  # the folders of the stores
@@ -31,6 +31,7 @@ _SCHEMA: dict[str, Any] = {
     "documents": _IDENTITY,
     "keys": _IDENTITY,
     "next_number": range(MOST_DOCUMENTS + 1),
+    "keys_generation": range(1, 2**63),
 }
 
 
@@ -48,6 +49,7 @@ class IndexManifest(NamedTuple):
     documents: str  # the identity of the store of documents
     keys: str  # the identity of the store of keys
     next_number: int  # no document that was ever merged has this number or a greater one
+    keys_generation: int  # of the store of keys after the last merge, which may have failed
 
     @property
     def form(self) -> tuple[int, int, int]:
@@ -67,11 +69,9 @@ def is_index(path: Path) -> bool:
 
 def write_index_manifest(folder: int, manifest: IndexManifest) -> None:
     """Write the manifest of an index whose folder is open, in one durable step; after an OSError the old one stays."""
-    content = {"format_version": VERSION, **manifest._asdict()}
-    text = json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n"
-    coming = INDEX_FILE + TEMPORARY
+    data, coming = manifest_data({"format_version": VERSION, **manifest._asdict()}), INDEX_FILE + TEMPORARY
     try:
-        write_anew(coming, text.encode(), folder)
+        write_anew(coming, data, folder)
         os.rename(coming, INDEX_FILE, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):

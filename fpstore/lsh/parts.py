@@ -9,6 +9,7 @@ from pathlib import Path
 from fpstore.base.width import WORD_BITS
 from fpstore.disk.files import open_folder
 from fpstore.errors import CorruptStoreError
+from fpstore.format.manifest import INDEX_FILE
 from fpstore.lsh.answers import State
 from fpstore.lsh.keys import DOCUMENT_DESIGN, EntryLayout
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, read_index_manifest
@@ -16,6 +17,15 @@ from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
 
 ATTEMPTS = 3  # to open an index that is replaced meanwhile
+
+
+def layout_of(path: Path, manifest: IndexManifest, keys: Snapshot) -> EntryLayout:
+    """Return how the entries of a snapshot of keys are made; CorruptStoreError if they cannot be."""
+    tables = keys.generation.design.tables
+    layout = EntryLayout(manifest.key_bits, WORD_BITS - tables[0].prefix_bits)
+    if sum(layout) > WORD_BITS or tables != layout.design.tables:
+        raise CorruptStoreError(f"{path / KEYS}: is not the store of keys of an index", path=path)
+    return layout
 
 
 class IndexParts:
@@ -48,24 +58,27 @@ class IndexParts:
                     raise CorruptStoreError(message, path=store.path, expected=wanted, got=got)
             if snapshot_of(self.documents).generation.design.tables != DOCUMENT_DESIGN.tables:
                 raise CorruptStoreError(f"{path / DOCUMENTS}: is not the store of documents of an index", path=path)
-            self._layout_of(snapshot_of(self.keys))
+            self._check_age()
             self._opened = opened.pop_all()
+
+    def _check_age(self) -> None:
+        """Refuse stores that do not belong together any more, such as one of an older copy."""
+        state, manifest = self.state(), self.manifest
+        generation = state.keys.generation.record.number
+        few = 2 * state.keys.totals.fingerprints < manifest.bands * state.documents.totals.fingerprints
+        if few or generation not in (manifest.keys_generation - 1, manifest.keys_generation):
+            other = "older" if few or generation < manifest.keys_generation else "newer"
+            message = f"{self.path / KEYS}: is {other} than the documents or {INDEX_FILE}: restore all of them from one copy"
+            raise CorruptStoreError(message, path=self.path, expected=manifest.keys_generation, got=generation)
 
     def close(self) -> None:
         """Close all files; closing twice is allowed."""
         self._opened.close()
 
-    def _layout_of(self, keys: Snapshot) -> EntryLayout:
-        tables = keys.generation.design.tables
-        layout = EntryLayout(self.manifest.key_bits, WORD_BITS - tables[0].prefix_bits)
-        if sum(layout) > WORD_BITS or tables != layout.design.tables:
-            raise CorruptStoreError(f"{self.path / KEYS}: is not the store of keys of an index", path=self.path)
-        return layout
-
     @property
     def layout(self) -> EntryLayout:
         """How the entries of keys are made now."""
-        return self._layout_of(snapshot_of(self.keys))
+        return layout_of(self.path, self.manifest, snapshot_of(self.keys))
 
     def state(self) -> State:
         """Return both stores as of one moment.
@@ -78,7 +91,7 @@ class IndexParts:
             documents, keys = snapshot_of(self.documents), snapshot_of(self.keys)
             if snapshot_of(self.documents) is documents:
                 if state is None or state.documents is not documents or state.keys is not keys:
-                    self._last = state = State(documents, keys, self._layout_of(keys))
+                    self._last = state = State(documents, keys, layout_of(self.path, self.manifest, keys))
                 return state
 
     def read_manifest(self) -> IndexManifest:

@@ -15,6 +15,7 @@ from fpstore.families.registry import as_family
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.lsh.keys import MOST_DOCUMENTS, EntryLayout
 
+USUAL_RECALL = 0.95
 MOST_BANDS = 256
 MOST_ROWS = 256
 MOST_PROBES = 1024
@@ -136,6 +137,11 @@ class _Request(NamedTuple):
         if not isinstance(bands, tuple) or len(bands) != 2:
             raise InputError(f"bands must be two numbers, of bands and of rows, such as (8, 5), got {show(bands)}", got=bands)
         number, rows = check_whole(bands[0], 1, MOST_BANDS, "bands"), check_whole(bands[1], 1, MOST_ROWS, "rows")
+        if number * rows > self.family.most_values:
+            raise InputError(
+                f"{number} bands of {rows} take {number * rows} hash values, and the family {self.family.name} has "
+                f"{self.family.most_values}", got=bands,
+            )  # fmt: skip
         near, chance = (self.family.band_collision(x, rows, self.probes) for x in (self.threshold, self.background))
         return _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
 
@@ -167,8 +173,8 @@ class _Request(NamedTuple):
 
 
 def plan(
-    n: int, family: object, threshold: float, recall: float = 0.95, *, background: float | None = None, candidates: float = 32,
-    probes: int = 1, bands: tuple[int, int] | None = None, radius: int | None = None,
+    n: int, family: object, threshold: float, recall: float = USUAL_RECALL, *, background: float | None = None,
+    candidates: float = 32, probes: int = 1, bands: tuple[int, int] | None = None, radius: int | None = None,
 ) -> LshPlan:  # fmt: skip
     """Return the smallest index that finds a share of the pairs at a similarity.
 
@@ -232,13 +238,27 @@ def plan(
         radius = next(r for r in range(family.width + 1) if binomial_cdf(r, family.width, share) >= needed)
     radius = check_whole(radius, 0, family.width, "radius")
     form = LshPlan(
-        documents=n, threshold=request.threshold, recall=float(recall), measure=family.measure, bands=chosen.number,
-        rows=chosen.rows, probes=probes, key_bits=0, number_bits=0, radius=radius, width=family.width, bytes_per_document=0.0,
-        unrelated=chosen.unrelated, false_candidates=0.0, recalls=(),
+        documents=request.documents, threshold=request.threshold, recall=float(recall), measure=family.measure,
+        bands=chosen.number, rows=chosen.rows, probes=request.probes, key_bits=0, number_bits=0, radius=radius,
+        width=family.width, bytes_per_document=0.0, unrelated=chosen.unrelated, false_candidates=0.0, recalls=(),
     )  # fmt: skip
     recalls = tuple((value, recall_at(form, family, value)) for value in _shown_values(request))
     found = recall if bands is None else recall_at(form, family, request.threshold)
-    return replace(sized(form, n), recall=float(found), recalls=recalls)
+    return replace(sized(form, request.documents), recall=float(found), recalls=recalls)
+
+
+def check_plan(form: object, family: Family[Any]) -> None:
+    """Raise InputError for what is no plan, or one of another family."""
+    if not isinstance(form, LshPlan):
+        raise InputError(f"form must be what fpstore.lsh.plan returns, got {show(form)}", got=form)
+    for what, own, planned in (
+        ("measure", family.measure, form.measure), ("bits of a signature", family.width, form.width),
+        ("probes", family.has_probes or 1, form.probes if not family.has_probes else True),
+    ):  # fmt: skip
+        if own != planned:
+            raise InputError(f"form: was planned for another family: {what} {planned}, and here {own}", expected=own, got=planned)
+    if form.bands * form.rows > family.most_values:
+        raise InputError(f"form: takes {form.bands * form.rows} hash values, and the family has {family.most_values}", got=form)
 
 
 def sized(form: LshPlan, n: int) -> LshPlan:

@@ -6,16 +6,24 @@ from pathlib import Path
 
 import numpy as np
 
+from fpstore.base.aliases import Words
 from fpstore.base.resources import Resources
 from fpstore.building.target import Target
 from fpstore.care.repair import repair_store
 from fpstore.care.reports import RepairReport
 from fpstore.errors import counted
+from fpstore.format.manifest import read_manifest
+from fpstore.lsh.answers import State, documents_of
 from fpstore.lsh.building import identities_in
 from fpstore.lsh.care import keys_of_documents
-from fpstore.lsh.manifest import DOCUMENTS, KEYS, is_index, put_manifest, read_index_manifest
-from fpstore.lsh.parts import IndexParts
-from fpstore.store import Store
+from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest, read_index_manifest
+from fpstore.lsh.parts import layout_of
+from fpstore.query.names import names_of
+from fpstore.store import Store, snapshot_of
+
+
+class _SoundError(Exception):
+    """Nothing is to be written."""
 
 
 def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport:
@@ -29,24 +37,16 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
                 if not (folder / name).exists():
                     with Store(path / name) as sound:
                         sound.backup(folder / name)
-            documents, keys = identities_in(folder)
-            put_manifest(folder, manifest._replace(documents=documents, keys=keys))
-            parts = IndexParts(folder, "r", "commit")
-            whole.fingerprints = whole.ids = len(parts.documents)
-            counts, _ = keys_of_documents(parts.state(), None)
-            parts.close()
-            if lacking := int(np.count_nonzero(counts == 0)):
-                whole.losses.append(f"all keys of {counted(lacking, 'document')}: insert the items again")
+            _drop_documents(path, folder, manifest, target.with_name(f"{target.name}.lost.tsv"), whole)
             if not whole.faults:
                 raise _SoundError
+            documents, keys = identities_in(folder)
+            generation = read_manifest(folder / KEYS).generation.number
+            put_manifest(folder, manifest._replace(documents=documents, keys=keys, keys_generation=generation))
     except _SoundError:
         whole.sound = True
     whole.output = None if whole.sound else str(target)
     return whole
-
-
-class _SoundError(Exception):
-    """Nothing is to be written."""
 
 
 def _add_report(whole: RepairReport, part: RepairReport) -> None:
@@ -54,3 +54,26 @@ def _add_report(whole: RepairReport, part: RepairReport) -> None:
     whole.actions += part.actions
     whole.losses += part.losses
     whole.lost_file = part.lost_file or whole.lost_file
+
+
+def _drop_documents(path: Path, folder: Path, manifest: IndexManifest, lost: Path, whole: RepairReport) -> None:
+    """Drop the documents that have lost most of their keys, and list their ids."""
+    with Store(folder / KEYS) as keys, Store(folder / DOCUMENTS, "r+") as documents:
+        state = State(snapshot_of(documents), snapshot_of(keys), layout_of(folder, manifest, snapshot_of(keys)))
+        numbers, counts = keys_of_documents(state, None)
+        few = numbers[2 * counts < manifest.bands]
+        if len(few):
+            message = f"{path}: {counted(len(few), 'document')} without most of their keys"
+            whole.faults.append({"message": message, "path": str(path), "block": None})
+            whole.losses.append(f"{counted(len(few), 'document')}, whose keys are lost: insert the items again")
+            _, rows = documents_of(state.documents, few)
+            lost.write_text("".join(_lines(state, rows)), encoding="utf-8", errors="surrogateescape")
+            whole.lost_file = str(lost)
+            documents.delete(fingerprints=rows)
+            documents.merge()
+        whole.fingerprints = whole.ids = len(documents)
+
+
+def _lines(state: State, rows: Words) -> list[str]:
+    ids = names_of(state.documents, state.documents.stored_id_numbers(rows)[1])
+    return [f"document\t\t{name}\n" for name in (ids.tolist() if isinstance(ids, np.ndarray) else ids)]

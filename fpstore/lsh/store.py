@@ -20,8 +20,9 @@ from fpstore.base.threads import cached_property
 from fpstore.care.reports import Report
 from fpstore.change.decisions import Deleted
 from fpstore.disk.folders import temporary_folder
-from fpstore.errors import ClosedStoreError, InputError, ReadOnlyError, show
+from fpstore.errors import ClosedStoreError, CorruptStoreError, InputError, ReadOnlyError, show
 from fpstore.families import Family, as_family, from_description
+from fpstore.families.base import check_many
 from fpstore.io.check import check_id, check_ids
 from fpstore.lsh.answers import Asked, Found, Match, Matches, State, first_of_similar
 from fpstore.lsh.given import asked_of, at_places
@@ -62,6 +63,8 @@ class LshStore:
             self._family: Family[Any] = from_description(described) if family is None else as_family(family)
             if self._family.describe() != described:
                 raise InputError(f"{path}: is of another family: {show(described)}", got=self._family.describe())
+            if self.radius > self._family.width:
+                raise CorruptStoreError(f"{path}: its radius is greater than the bits of a signature", path=path)
             self._writer = IndexWriter(self._parts) if mode == "r+" else None
         except BaseException:
             self._parts.close()
@@ -131,7 +134,7 @@ class LshStore:
     def _asked(self, items: Iterable[Any], threads: int) -> tuple[Asked, Flags]:
         """Return what is known of items: their rows and keys, and which of them are not empty."""
         manifest = self._parts.manifest
-        given: list[Any] = [] if manifest.probes == 1 else list(items)
+        given = [] if manifest.probes == 1 else self._listed(items)
         rows, keys, known = [np.empty((0, 4), np.uint64)], [np.empty((0, manifest.bands), np.uint64)], [np.empty(0, bool)]
         for some in self._family.sketched(given or items, manifest.values, threads):
             asked = asked_of(some, self.bands)
@@ -141,6 +144,10 @@ class LshStore:
         own, flags = np.concatenate(keys), np.concatenate(known)
         looked_up = own if manifest.probes == 1 else self._probed([given[place] for place in np.flatnonzero(flags).tolist()])
         return Asked(np.concatenate(rows), own, looked_up), flags
+
+    def _listed(self, items: Iterable[Any]) -> list[Any]:
+        check_many(items, self._family.items)
+        return list(items)
 
     def _probed(self, items: list[Any]) -> Words:
         """Return the keys that each item is looked up by: those of its bands, and of others that a near item may have."""
@@ -178,6 +185,8 @@ class LshStore:
         list of Match
             The most similar first.
         """
+        if verify is not None and not callable(verify):
+            raise InputError(f"verify must be a function that returns the items of ids, got {show(verify)}", got=verify)
         if verify is not None or self._parts.manifest.probes > 1:
             return self.probe_many([item], radius=radius, verify=verify, threads=1)[0]
         radius = self._checked_radius(radius)
@@ -199,7 +208,7 @@ class LshStore:
         """Find the documents that are similar to each of many items; the arguments are as for :meth:`probe`."""
         threads = parse_threads(threads)
         radius = self._checked_radius(radius)
-        given: list[Any] = [] if verify is None else list(items)
+        given = [] if verify is None else self._listed(items)
         items, state = items if verify is None else given, self._parts.state()
         found = self._matches(state, state.find(self._all_asked(items, threads), radius, threads))
         if verify is None:
@@ -226,6 +235,7 @@ class LshStore:
         self._documents._check()
         if self._writer is None:
             raise ReadOnlyError(f"{self.path}: open for reading; to change it, open it with mode='r+'", path=self.path)
+        self._writer.check()
         return self._writer
 
     @property
@@ -388,7 +398,7 @@ class LshStore:
         from fpstore.lsh.care import verify_index
 
         documents, keys = self._documents.verify(progress=progress), self._parts.keys.verify(progress=progress)
-        return verify_index(self.path, documents, keys, self._parts.state(), progress)
+        return verify_index(self.path, documents, keys, self._parts.state(), self.bands[0], progress)
 
     def backup(self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None) -> None:
         """Copy the index as of one moment, even while other processes insert and merge; see :meth:`fpstore.Store.backup`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ class IndexWriter:
 
     def __init__(self, parts: IndexParts) -> None:
         self.turn = threading.RLock()
+        self._merging = threading.RLock()  # held while keys are merged
         self._parts = parts
         assert parts.documents._writer is not None
         parts.documents._writer.committer.before_flush = self.flush_keys
@@ -79,48 +80,54 @@ class IndexWriter:
 
     def merge(self, resources: Resources) -> None:
         """Merge the keys, without those of documents that are gone, and then the documents; widen numbers if it is time."""
-        with self.turn:
-            self._note_numbers()
-            stored, layout = self._stored(), self._parts.layout
-            new = layout.widened(2 * self.next) or layout
-        # While entries become others, nothing may be inserted.
-        with self.turn if new != layout else nullcontext():
-            if new != layout:
-                self._note_numbers()
-                stored = self._stored()
-            self._merge_keys(new, stored, resources)
+        with ExitStack() as merging:
+            with self.turn:
+                merging.enter_context(self._merging)  # after the turn, always: nobody who has it wants the turn
+                layout = self._parts.layout
+                new, stored = layout.widened(2 * self.next) or layout, self._prepare()
+                if new != layout:  # entries become others: nothing may be inserted meanwhile
+                    self._merge_keys(layout, new, stored, resources)
+            if new == layout:
+                self._merge_keys(layout, new, stored, resources)
         self._parts.documents.merge(memory=resources.memory, threads=resources.threads, progress=resources.progress)
 
     def _make_room(self, count: int) -> None:
         """Widen the numbers in the store of keys if so many documents need that."""
-        path, layout = self._parts.path, self._parts.layout
+        path = self._parts.path
         if count > MOST_DOCUMENTS:
             raise StorageError(f"{path}: an index has at most {MOST_DOCUMENTS:,} documents", path=path)
-        if count > 1 << layout.number_bits:
+        if count <= 1 << self._parts.layout.number_bits:
+            return
+        with self._merging:
+            layout = self._parts.layout
             new = layout.widened(2 * count) or layout.widened(count)
             if new is None:
                 message = f"{path}: the keys of this index leave no room for {count:,} documents: build it again"
                 raise StorageError(message, path=path)
-            self._note_numbers()
-            self._merge_keys(new, self._stored(), checked_resources(None, None, None))
+            self._merge_keys(layout, new, self._prepare(), checked_resources(None, None, None))
 
-    def _note_numbers(self) -> None:
-        """Remember the numbers that were given, of which merged stores may have lost the last."""
-        parts = self._parts
-        if parts.manifest.next_number != self.next:
-            noted = parts.manifest._replace(next_number=self.next)
+    def check(self) -> None:
+        """Refuse changes of a process that is not the writer, as after a fork, before anything is written."""
+        self._parts.keys._changing()
+        self._parts.documents._changing()
+
+    def _prepare(self) -> Flags:
+        """Note the numbers that were given, and that the keys will be merged; return which numbers documents have.
+
+        Merged stores may have lost the last numbers.
+        """
+        parts, generation = self._parts, snapshot_of(self._parts.keys).generation.record.number
+        noted = parts.manifest._replace(next_number=self.next, keys_generation=generation + 1)
+        if noted != parts.manifest:
             with refusing(parts.path, NOTHING_CHANGED):
                 write_index_manifest(parts.folder, noted)
             parts.manifest = noted
-
-    def _stored(self) -> Flags:
-        """Return which of the numbers that were given documents have."""
         stored = np.zeros(self.next, bool)
-        for rows in snapshot_of(self._parts.documents).fingerprints():
+        for rows in snapshot_of(parts.documents).fingerprints():
             stored[numbers_of_rows(rows)] = True
         return stored
 
-    def _merge_keys(self, new: EntryLayout, stored: Flags, resources: Resources) -> None:
-        writer, layout = self._parts.keys._writer, self._parts.layout
+    def _merge_keys(self, layout: EntryLayout, new: EntryLayout, stored: Flags, resources: Resources) -> None:
+        writer = self._parts.keys._writer
         assert writer is not None
         writer._run(lambda: MergeOfKeys(writer.committer, resources, stored, layout, new))

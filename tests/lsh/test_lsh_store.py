@@ -77,7 +77,9 @@ def test_exact_verification(tmp_path):
 @pytest.mark.parametrize("growth", ["insert", "merge"])
 def test_numbers_become_wider(tmp_path, monkeypatch, growth):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
-    model = Model(6, 3, built(tmp_path / "i.lsh", WORDS[:5]).stats()["key_bits"], 8)
+    form = lsh.plan(5, FAMILY, 0.8, bands=(6, 3), radius=8)
+    index = lsh.build(tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], family=FAMILY, form=form)
+    model = Model(6, 3, index.stats()["key_bits"], 8)
     sketches, signatures = FAMILY.sketches(WORDS, 18), FAMILY.signatures(WORDS)
     model.documents = [model.document(s, bytes(g), f"w{i}") for i, (s, g) in enumerate(zip(sketches, signatures, strict=True))]
     reader, bits = opened(tmp_path / "i.lsh"), []

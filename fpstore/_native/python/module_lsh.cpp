@@ -43,12 +43,13 @@ class ItemProber {
         documents_(nb::cast<const AnyProber*>(documents)), keys_changes_(keys_changed, keys_version),
         documents_changes_(documents_changed, documents_version), key_bits_(key_bits), number_bits_(number_bits) {
     need(keys_->width() == 64 && documents_->width() == kDocumentBits, "keys of 64 bits, and documents of 256");
-    need(key_bits > 0 && number_bits > 0 && number_bits <= kNumberBits && key_bits + number_bits <= 64, "an entry has at most 64 bits");
+    need(key_bits > 0 && key_bits < 64 && number_bits > 0 && number_bits <= kNumberBits && key_bits + number_bits <= 64, "an entry has at most 64 bits");
   }
 
   // (row, distance) of the documents that share a key and whose signatures are within the radius, by distance and number.
   nb::list probe(Counts sketch, Bytes signature, size_t bands, size_t rows, unsigned radius) const {
-    need(bands > 0 && bands <= kMostBands && bands * rows <= sketch.size(), "a sketch has a value for each row of a band");
+    need(bands > 0 && bands <= kMostBands && rows > 0 && rows <= kMostBands && bands * rows <= sketch.size(),
+         "bands and rows are 1 to 256, and a sketch has a value for each row");
     need(signature.size() <= (kDocumentBits - kNumberBits) / 8, "a signature has at most 28 bytes");
     uint8_t bytes[kDocumentBits / 8] = {};
     std::copy_n(signature.data(), signature.size(), bytes + kNumberBits / 8);

@@ -24,6 +24,7 @@ from fpstore.hashing.html import of_pages
 from fpstore.lsh import LshPlan, LshStore
 from fpstore.lsh.api import UNKNOWN_COUNT
 from fpstore.lsh.given import GivenTexts
+from fpstore.lsh.plan import sized
 from fpstore.store import snapshot_of
 
 CHANGING, ASKING = "lsh", "lsh_asking"  # the modules
@@ -129,9 +130,11 @@ def build(given: Given) -> None:
     source = content.open_inputs(given, kind, given.inputs, maker, notices)
     documents = given.documents or source.rows_of_input
     if documents is None:
-        documents = UNKNOWN_COUNT
-        given.note(f"bands are planned for {documents:,} documents: --documents says how many there are")
-    form = indexes.plan(max(documents, 1), source.fingerprinter, given.threshold, given.recall, candidates=given.candidates)
+        given.note(f"bands are planned for {UNKNOWN_COUNT:,} documents: --documents says how many there are or will be")
+    wanted = source.fingerprinter, given.threshold, given.recall
+    form = indexes.plan(documents or UNKNOWN_COUNT, *wanted, candidates=given.candidates)
+    if documents is None:
+        form = sized(form, 1)  # keys for those that will be read
     with given.bars(source) as bars:
         made = indexes.build(
             given.store, source, form=form, index_ids=given.index_ids, overwrite=given.force, progress=bars,

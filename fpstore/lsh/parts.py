@@ -73,6 +73,7 @@ class IndexParts:
 
     def close(self) -> None:
         """Close all files; closing twice is allowed."""
+        self._last = None
         self._opened.close()
 
     @property

@@ -78,6 +78,8 @@ class LshStore:
         """Make all changes durable, release the writer's lock, and close all files. Closing twice is allowed."""
         with nullcontext() if self._writer is None else self._writer.turn:
             self._parts.close()
+            if self._writer is not None:
+                self._writer.let_go()
 
     def __enter__(self) -> Self:
         return self

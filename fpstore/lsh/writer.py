@@ -56,6 +56,11 @@ class IndexWriter:
         if writer is not None and not self._parts.keys._closed:
             writer.flush()
 
+    def let_go(self) -> None:
+        """Forget the stores, which are closed."""
+        if self._parts.documents._writer is not None:
+            self._parts.documents._writer.committer.before_flush = None
+
     def check_kind(self, ids: Words | list[str] | None) -> None:
         """Refuse ids of another kind than those of the index, before anything is changed."""
         snapshot, path = snapshot_of(self._parts.documents), self._parts.path

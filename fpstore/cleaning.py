@@ -28,7 +28,7 @@ def dedup(
     source: Any, output: PathLike | None = None, *, text: Any = None, fingerprint: str | None = None,
     id: str | None = None, score: str | None = None, method: str | None = None,  # noqa: A002 - the word that users know
     threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
-    group: str | None = None, unknown: str = "keep", verify: bool = False, search: str = "auto", against: Any = None,
+    group: str | None = None, unknown: str = "keep", verify: bool | None = None, search: str = "auto", against: Any = None,
     add: bool = False, fingerprinter: Any = None,
     decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
     memory: int | str | None = None, threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
@@ -83,11 +83,13 @@ def dedup(
         is within the radius of the one that is kept, which is the default with MinHash.
     unknown : {"keep", "drop", "refuse"}
         What becomes of a row that is not compared, because its text is null or has no words, or its fingerprint or id is null.
-    verify : bool
+    verify : bool, optional
         Read the texts of groups again, and remove a row only if its Jaccard similarity to the row that is kept is at least the
         threshold. A row goes to the nearest kept one that reaches it, of the 256 nearest, so groups have no chains. Similarities
         are counted exactly, on the sets of features: weights do not count, and features are compared by 32 bits of their hashes.
-        The sets lie in a temporary file.
+        The sets lie in a temporary file. By default, that is done at a threshold below 0.5, if one in 10,000 unrelated texts that
+        share a twentieth of their pieces would be within the radius: with MinHash of 256 bits, up to 0.4. It is not done with a
+        `radius`, chains of `group`, weights, or a store as reference, where False is the default.
     search : {"auto", "exact", "bands"}
         "exact" compares all fingerprints: every pair within the radius is found. "bands", with MinHash, compares only texts that
         share a band: the minima of some successive hash functions. It takes far less time for many rows. The bands and the radius

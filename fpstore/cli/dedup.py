@@ -68,8 +68,9 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "radius of the kept one. By default greedy for minhash, otherwise connected.", GROUPINGS,
     ),
     option(
-        "--verify", "Read the texts of clusters again, and remove one only if it has the share --threshold of its pieces in "
-        "common with the text that is kept, counted exactly.",
+        "--verify/--no-verify", "Read the texts of clusters again, and remove one only if it has the share --threshold of its "
+        "pieces in common with the text that is kept, counted exactly; or do not. By default, that is done where the threshold "
+        "is below 0.5 and unrelated texts with a common line would be removed: with minhash of 256 bits, up to 0.4.",
     ),
     option(
         "--search", "exact: compare all rows. bands: compare only texts that share some minima of MinHash, which is faster for "
@@ -180,7 +181,7 @@ def dedup(given: Given) -> None:
     if reference is not None:
         summary["near_reference"] = int(found.removed.in_reference.sum())
         _note_reference(given, reference, job, found)
-    _note_chance(given, job, summary["documents"])
+    _note_chance(given, job, summary["documents"], reference)
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)
@@ -219,6 +220,12 @@ def _planned(given: Given, job: DedupJob, corpus: RowSource) -> DedupJob:
     if job.bands is not None:
         found = f"{job.recall:.1%} of the pairs of similarity {job.jaccard:.3g} are found"
         given.note(f"texts are compared if they share one of {job.bands.number} bands of {job.bands.size} minima: {found}")
+    if job.can_verify and job.least_similarity is not None:
+        given.note(
+            "at so low a threshold, unrelated texts with a line in common are near each other by chance: texts of clusters are "
+            f"read again and compared exactly, and removed from a similarity of {job.least_similarity:.3g} on; that takes up to "
+            "about as long again, or longer if many texts are near each other; --no-verify leaves it out"
+        )
     return job
 
 
@@ -275,15 +282,30 @@ def _piece_listings(given: Given) -> list[Listing]:
     return [Listing(given.removed, partial(open_list, given, PIECE_COLUMNS), lambda edit: edit.pieces().batches())]
 
 
-def _note_chance(given: Given, job: DedupJob, documents: int) -> None:
-    """Note a radius at which unrelated texts are near each other."""
-    radius, width = job.grouping.radius, job.projection.width.bits
-    expected = job.chance(documents)
-    if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.least_similarity is None and job.bands is None:
-        given.note(
-            f"at radius {radius} of {width} bits, unrelated texts are near each other by chance: in this corpus "
-            f"{min(expected, 1):.0%} of the texts or more; raise --threshold or --width, or --verify"
-        )
+def _note_chance(given: Given, job: DedupJob, documents: int, reference: Reference | None) -> None:
+    """Note a radius at which unrelated texts are near each other, unless texts are compared."""
+    if job.least_similarity is not None:
+        return
+    at = f"at radius {job.grouping.radius} of {job.projection.width.bits} bits, unrelated texts"
+    expected, advice = job.chance(documents), _advice(job, reference)
+    if expected >= NOTED_CHANCE and job.fingerprinter is not None and job.bands is None:
+        share = f"{min(expected, 1):.0%} of the texts or more"
+        given.note(f"{at} are near each other by chance: in this corpus {share}; {advice}")
+    elif (
+        given.verify is None
+        and job.strangers(documents) >= NOTED_CHANCE
+        and (job.fingerprinter is None or minhash_in(job.fingerprinter) is not None)
+    ):
+        given.note(f"{at} with a line in common may be near each other, and are removed then; {advice}")
+
+
+def _advice(job: DedupJob, reference: Reference | None) -> str:
+    """Return what keeps unrelated texts apart."""
+    if job.fingerprinter is None:
+        return "fingerprints cannot be verified: lower --radius"
+    if reference is not None and reference.corpus is None:
+        return "a store has no texts to verify with: raise --threshold or --width"
+    return "raise --threshold or --width, or --verify"
 
 
 def _check_columns(given: Given) -> None:

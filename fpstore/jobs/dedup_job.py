@@ -28,6 +28,9 @@ from fpstore.jobs.reference import Reference
 EXACT_ROWS = 1 << 20  # of which all are compared, unless a caller says how to search
 MOST_CHANCE = 0.001  # texts within the radius of a text by chance, on average: of more, bands keep most apart
 BANDS_RECALL = 0.995
+UNRELATED = 0.05  # the most that unrelated texts have in common: a line of their page, or phrases
+MOST_UNRELATED = 1e-4  # of them within the radius: of more, texts are compared, too
+VERIFIED_BELOW = 0.5  # a threshold, unless a caller says whether texts are compared
 DEDUP_METHOD = "minhash"  # unless a caller names another
 PATHS_TEXT, PATHS_ID = "text", "id"  # where each file is a document
 
@@ -37,7 +40,8 @@ class DedupJob(NamedTuple):
 
     ``unknown`` says what becomes of a row without a text, a fingerprint or an id, which is not compared. ``least_similarity`` is
     a bound: a row is removed if its Jaccard similarity to the kept row is at least this. None: fingerprints decide. ``search`` is
-    one of SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash.
+    one of SEARCHES; ``jaccard`` is the similarity at which pairs are to be found, None without MinHash. ``can_verify``: texts may
+    be compared where the radius asks for it, which `planned` decides.
     """
 
     projection: Projection
@@ -49,13 +53,22 @@ class DedupJob(NamedTuple):
     jaccard: float | None = None
     fixed_radius: bool = False
     bands: Bands | None = None
+    can_verify: bool = False
 
     def planned(self, corpus: RowSource) -> DedupJob:
         """Return the job with the bands that are searched, if that is asked for, or better for as many rows as a corpus has.
 
         Of many rows, they take less time. At a large radius, they keep texts apart that are near each other by chance alone. The
-        radius leaves enough of the recall to the bands, unless it is fixed.
+        radius leaves enough of the recall to the bands, unless it is fixed. Texts are compared if the radius does not keep
+        unrelated ones apart: bands do not either, where texts have a line in common.
         """
+        job = self._with_bands(corpus)
+        if not job.can_verify or job.unrelated < MOST_UNRELATED:
+            return job
+        return job._replace(least_similarity=job.jaccard)
+
+    def _with_bands(self, corpus: RowSource) -> DedupJob:
+        """Return the job with the bands that are searched, and their radius."""
         minhash = minhash_in(self.fingerprinter)
         auto = self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
         auto = auto and ((rows := _rows_of(corpus, self.projection)) > EXACT_ROWS or self.chance(rows) > MOST_CHANCE)
@@ -74,6 +87,16 @@ class DedupJob(NamedTuple):
     def chance(self, rows: float) -> float:
         """Return how many of so many rows are within the radius of an earlier one by chance alone, on average for each."""
         return binomial_cdf(self.grouping.radius, self.projection.width.bits, 0.5) * max(rows - 1, 0) / 2
+
+    @property
+    def unrelated(self) -> float:
+        """The share of the pairs of unrelated texts that are within the radius: of those with a similarity of UNRELATED."""
+        return binomial_cdf(self.grouping.radius, self.projection.width.bits, (1 - UNRELATED) / 2)
+
+    def strangers(self, rows: float) -> float:
+        """Return how many of so many rows, all of them unrelated, would be found near an earlier one, on average for each."""
+        shared = 1 if self.bands is None else self.bands.recall(UNRELATED)
+        return shared * self.unrelated * max(rows - 1, 0) / 2
 
     @property
     def stored_radius(self) -> int:
@@ -126,7 +149,7 @@ class Likeness(NamedTuple):
     threshold: float | None = None
     group: str | None = None
     keep: str = "first"
-    verify: bool = False
+    verify: bool | None = None
     search: str = "auto"
 
     def maker(self, text: Any) -> Fingerprinter[Any]:
@@ -137,7 +160,7 @@ class Likeness(NamedTuple):
     def grouping(self, maker: Fingerprinter[Any] | None, width: Width) -> Grouping:
         """Return the radius and the groups that are wanted; InputError for a wrong value."""
         minhash = minhash_in(maker)
-        if check_flag(self.verify, "verify") and self.group == "connected":
+        if self.verify is not None and check_flag(self.verify, "verify") and self.group == "connected":
             raise InputError("verify (--verify) makes groups without chains: leave group='connected' (--group connected) out")
         if self.threshold is not None and not self.verify:
             if minhash is None:
@@ -163,6 +186,13 @@ class Likeness(NamedTuple):
         if minhash is None or self.radius is None:
             return None if minhash is None else USUAL_JACCARD if self.threshold is None else self.threshold
         return least_jaccard(minhash, radius)
+
+    def can_verify(self, maker: Fingerprinter[Any] | None, jaccard: float | None) -> bool:
+        """Return whether texts may be compared unasked: sets of MinHash at a low threshold, in groups without chains."""
+        minhash = minhash_in(maker)
+        if minhash is None or minhash.takes_field_weights or self.verify is not None or self.radius is not None:
+            return False
+        return self.group != "connected" and jaccard is not None and jaccard < VERIFIED_BELOW
 
 
 def dedup_job(
@@ -202,7 +232,9 @@ def dedup_job(
         fingerprinter.feature_sets([])  # an error comes before the work
         least = USUAL_JACCARD if likeness.threshold is None else check_number(likeness.threshold, 0, 1, "threshold")
     jaccard = likeness.jaccard(fingerprinter, grouping.radius)
-    return DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard, likeness.radius is not None)
+    job = DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard, likeness.radius is not None)
+    of_store = reference is not None and reference.corpus is None
+    return job._replace(can_verify=not of_store and likeness.can_verify(fingerprinter, jaccard))
 
 
 def _checked_maker(maker: Any, projection: Projection, width: int | None) -> Fingerprinter[Any]:

@@ -209,7 +209,7 @@ def test_a_low_threshold_finds_its_share_and_no_strangers(threshold):
             removed[rows] = True
             assert removed[alike].mean() >= 0.98 - 5 * math.sqrt(0.02 * 0.98 / alike.sum())
             assert not verify or not removed[~alike].any()
-    strangers = fpstore.dedup(table, text="text", threshold=threshold, search="exact").removed
+    strangers = fpstore.dedup(table, text="text", threshold=threshold, search="exact", verify=False).removed
     assert ((strangers.rows // 2 != strangers.kept_rows // 2).sum() > 100) == (threshold == 0.3)
 
 

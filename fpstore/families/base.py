@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
@@ -299,7 +300,8 @@ class Family(ABC, Generic[Item]):
         except (TypeError, ValueError, OverflowError):
             number = float("nan")
         if not least <= number <= most:
-            raise InputError(f"{what} must be a {self.measure}, from {least:g} to {most:g}, got {show(value)}", got=value)
+            reason = f"{what} must be {with_article(self.measure)}, from {least:g} to {most:g}, got {show(value)}"
+            raise InputError(reason, got=value)
         return number
 
     @cached_property
@@ -326,6 +328,11 @@ class Family(ABC, Generic[Item]):
                 raise InputError(f"item {done + place}: {self.lack(batch[place])}", got=done + place)
             done += len(batch)
             yield rows
+
+
+def with_article(measure: str) -> str:
+    """Return a measure with the article that it is spoken with: "an L2 distance"."""
+    return f"{'an' if re.match('[AEIOaeio]|L[0-9]', measure) else 'a'} {measure}"
 
 
 def check_many(items: object, kind: str) -> None:

@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError
+from fpstore.families.vectors import DEVIATION
 from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.vectors import HyperplaneHash
-
-_DEVIATION = (64 * (2**32 - 1) / 12) ** 0.5  # of a weight, the sum of 64 uniform numbers of 16 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,7 @@ class RandomProjection:
             A vector has another dimension, or a component that is no finite number; the message has its position.
         """
         reader = HyperplaneHash(dimension=self.dimension, seed=self.seed)
-        matrix = hyperplanes(self.dimension, self.to, self.seed).normals * np.float32(1 / (_DEVIATION * self.to**0.5))
+        matrix = hyperplanes(self.dimension, self.to, self.seed).normals * np.float32(1 / (DEVIATION * self.to**0.5))
         parts = [np.empty((0, self.to), np.float32)]
         for block in reader.batches(vectors):
             with np.errstate(all="ignore"):

@@ -16,12 +16,11 @@ from fpstore.base.arguments import check_number, check_whole
 from fpstore.base.threads import cached_property
 from fpstore.families.base import MOST_VALUES, Reals, Values
 from fpstore.families.probing import Choices, changes_of, met, normal_cdf, probing_sequence, stratified
-from fpstore.families.vectors import VectorFamily, derived_seed
+from fpstore.families.vectors import DEVIATION, VectorFamily, derived_seed
 from fpstore.hashing.hyperplanes import weights
 from fpstore.hashing.vector_base import Block, draws
 from fpstore.hashing.vectors import HyperplaneHash
 
-_DEVIATION = math.sqrt(64 * (2**32 - 1) / 12)  # of a weight, the sum of 64 uniform numbers of 16 bits
 _MOST_RADII = 100.0  # up to which distances are estimated
 _BACKGROUND = 4.0
 _AT_ONCE = 64
@@ -186,12 +185,12 @@ def _settle(sums: Reals, unsure: Flags, vectors: Reals, lines: Reals, starts: Re
 def _all_lines(dimension: int, count: int, seed: int, p: int) -> tuple[Reals, Reals, npt.NDArray[np.int64]]:
     """Return the directions of lines, shape (count, dimension), where slots begin on them, 0 to 1, and numbers of first slots."""
     other = derived_seed(seed)
-    lines = weights(dimension, count, seed).astype(np.float64) / _DEVIATION
+    lines = weights(dimension, count, seed).astype(np.float64) / DEVIATION
     if p == 1:  # the quotient of two normal numbers is a Cauchy number
-        divisors = weights(dimension, count, other).astype(np.float64) / _DEVIATION
-        lines /= np.where(divisors == 0, 0.5 / _DEVIATION, divisors)
+        divisors = weights(dimension, count, other).astype(np.float64) / DEVIATION
+        lines /= np.where(divisors == 0, 0.5 / DEVIATION, divisors)
     words = draws(derived_seed(other), np.arange(2 * count, dtype=np.uint64)).reshape(count, 2)
-    starts = (words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    starts = (words[:, 0] >> np.uint64(11)).astype(np.float64) * _UNIT
     return lines, starts, (words[:, 1] >> np.uint64(32)).astype(np.int64)
 
 

@@ -41,7 +41,7 @@ def as_family(value: object) -> Family[Any]:
     Raises
     ------
     InputError
-        The value is neither.
+        The value is neither, or a family with the name of another one of fpstore.
 
     Examples
     --------
@@ -51,6 +51,10 @@ def as_family(value: object) -> Family[Any]:
     'Jaccard similarity'
     """
     if isinstance(value, Family):
+        kind = _KNOWN.get(value.name)
+        if kind not in (None, type(value)):
+            reason = f"the family {type(value).__name__} has the name {show(value.name)}, which is of another: {kind.__name__}"
+            raise InputError(f"{reason}; an index would be opened with that one", got=value)
         return value
     if isinstance(value, Fingerprinter) and minhash_in(value) is not None:
         return MinHashFamily(fingerprinter=value)

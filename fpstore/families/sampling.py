@@ -93,8 +93,10 @@ class BitSampling(BitFamily):
     InputError
         A parameter has the wrong type or is out of range.
 
-    Notes ----- P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of dimensionality*, STOC
-    1998, section 4.2.
+    Notes
+    -----
+    P. Indyk and R. Motwani, *Approximate nearest neighbors: towards removing the curse of dimensionality*, STOC 1998, section
+    4.2.
 
     Examples
     --------

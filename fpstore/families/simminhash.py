@@ -11,7 +11,7 @@ import numpy as np
 
 from fpstore.base.threads import cached_property
 from fpstore.errors import InputError
-from fpstore.families.base import Reals, Signed, Sketched
+from fpstore.families.base import Family, Reals, Signed, Sketched
 from fpstore.families.minhash import MinHashFamily, signature_of
 from fpstore.hashing.minhash import MinHash
 from fpstore.hashing.simhash import SimHash
@@ -74,8 +74,7 @@ class SimMinHash(MinHashFamily):
 
     def both(self, items: Sequence[Any], count: int) -> Sketched:
         """Return sketches and signatures, by two readings of the texts."""
-        values, signed = self.values(items, range(count)), self.signed(items)
-        return Sketched(values.values, signed.signatures, values.known)
+        return Family.both(self, items, count)
 
     def differing(self, similarity: float) -> float:
         """Return the most that bits differ at a similarity."""

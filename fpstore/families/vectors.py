@@ -21,6 +21,7 @@ from fpstore.hashing.hyperplanes import hyperplanes
 from fpstore.hashing.vector_base import Block, VectorFingerprinter, draws
 from fpstore.hashing.vectors import HyperplaneHash, share_of_bits
 
+DEVIATION = math.sqrt(64 * (2**32 - 1) / 12)  # of a weight, the sum of 64 uniform numbers of 16 bits
 _AT_ONCE = 64  # functions, so that few counts make matrices of their own
 _NORMAL = NormalDist()
 
@@ -88,9 +89,11 @@ class RandomHyperplanes(VectorFamily):
     InputError
         A parameter has the wrong type or is out of range.
 
-    Notes ----- M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002, section 3. Probes: Q. Lv,
-    W. Josephson, Z. Wang, M. Charikar, K. Li, *Multi-probe LSH*, VLDB 2007, sections 4.4 and 4.5; the recall with probes is a
-    mean over 1,024 drawn bands, within 0.02.
+    Notes
+    -----
+    M. Charikar, *Similarity estimation techniques from rounding algorithms*, STOC 2002, section 3. Probes: Q. Lv, W. Josephson,
+    Z. Wang, M. Charikar, K. Li, *Multi-probe LSH*, VLDB 2007, sections 4.4 and 4.5; the recall with probes is a mean over 1,024
+    drawn bands, within 0.02.
 
     Examples
     --------

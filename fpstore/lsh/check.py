@@ -13,14 +13,17 @@ import numpy.typing as npt
 
 from fpstore.base.aliases import Flags
 from fpstore.errors import InputError, counted
-from fpstore.families.base import MOST_WIDTH, Family, Reals, Sketched
+from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Sketched, Values
+from fpstore.families.registry import as_family
 
 LEAST_ITEMS = 8
 MOST_ITEMS = 64  # whose pairs are compared
-_FUNCTIONS = 1024  # that measure the law
+_FUNCTIONS = 4096  # that measure the law
+_PROBED = 1024  # that measure probes
 _FEW, _MORE = 20, 50
 _GRID = 33  # values of the measure at which laws are computed
-_GROUPS = 4  # of pairs that are alike to the same degree
+_NEAR = 0.75  # the probability of a hash value of near pairs, of which keys are made
+_BOUNDS = (0.25, 0.5, _NEAR, 0.9)  # of the probabilities of groups of pairs, which are cut into quarters of all pairs too
 _ERRORS = 5.5  # standard errors that a mean may be off
 _TOLERANCE = 0.01  # by which the law may be an approximation
 _ROWS, _PROBES = 2, 3
@@ -52,10 +55,11 @@ def check_family(family: Family[Any], items: Sequence[Any]) -> list[Law]:
     """Check that a family does what an index relies on, and return the law as it was measured.
 
     Values and signatures must have the shapes and types of the interface, and depend on an item and the number of a function
-    only: not on the count, the order, the batch, or threads. Over all pairs of the items, hash values must agree and bits must
-    differ as often as the laws say, within 5.5 standard errors and a tolerance of 0.01. `estimate` must be the inverse of
-    `differing`, the description must be JSON and rebuild the family, and wrong arguments must be refused with InputError. If the
-    family has probes, the probability that one of them meets a near item is measured too.
+    only: not on the count, the order, the batch, or threads. Over the pairs of the items, in groups of about the same similarity,
+    hash values must agree and bits must differ as often as the laws say, within 5.5 standard errors and a tolerance of 0.01. Some
+    pairs must be near: by the law, they agree in 0.75 of the hash values or more, and are not equal. `estimate` must be the
+    inverse of `differing`, the description must be JSON and rebuild the family, and wrong arguments must be refused with
+    InputError. If the family has probes, the probability that one of them meets a near item is measured too.
 
     Parameters
     ----------
@@ -67,12 +71,13 @@ def check_family(family: Family[Any], items: Sequence[Any]) -> list[Law]:
     Returns
     -------
     list of Law
-        Of the pairs, in four groups, the least similar first.
+        Of the pairs, in four to eight groups, the least similar first: the quarters of all pairs, cut where values agree, by the
+        law, with a probability of 0.25, 0.5, 0.75 and 0.9.
 
     Raises
     ------
     InputError
-        The message says what the family does wrong, the first such thing.
+        The message says what the family does wrong, the first such thing, or that no two items are near.
 
     Examples
     --------
@@ -143,6 +148,7 @@ class _Checked:
                 )
         self.need(family.version >= 1, "versions count from 1")
         self.need(family.width % 8 == 0 and 8 <= family.width <= MOST_WIDTH, f"the width is no multiple of 8 up to {MOST_WIDTH}")
+        as_family(family)
         least, most = family.limits
         self.need(least < most, "the limits of the measure do not ascend")
         self.need(least <= family.background <= most, "the background is not within the limits of the measure")
@@ -152,8 +158,7 @@ class _Checked:
         family, n = self.family, len(self.items)
         count = min(_MORE, family.most_values)
         batch = next(family.batches(self.items))
-        values = family.values(batch, range(count)).values
-        self.need(values.dtype == np.uint32, f"values() gives {values.dtype}, not uint32")
+        self.results(batch, count)
         found = self.sketched(self.items, count)
         self.need(found.known.dtype == np.bool_ and found.known.shape == (n,), "known is no array of bool, one for each item")
         self.need(found.known.all(), f"item {int(np.argmin(found.known))} of the check has no content")
@@ -167,6 +172,22 @@ class _Checked:
             self.need(
                 array.dtype == dtype and array.shape == shape, f"{what} gives {array.dtype} of shape {array.shape}, not {shape}"
             )
+
+    def results(self, batch: Sequence[Any], count: int) -> None:
+        """Check what an author's own methods return."""
+        values = self.family.values(batch, range(count))
+        self.result(values, Values, "values()")
+        self.need(values.values.dtype == np.uint32, f"values() gives {values.values.dtype}, not uint32")
+        self.result(self.family.signed(batch), Signed, "signed()")
+
+    def result(self, found: object, kind: type[Values | Signed], call: str) -> None:
+        """Check that something is the pair of arrays that it should be."""
+        given = type(found).__name__
+        if isinstance(found, kind):
+            given = f"{kind.__name__}({', '.join(type(part).__name__ for part in found)})"
+        wanted = f"{kind.__name__}({kind._fields[0]}, known), two arrays of NumPy"
+        right = isinstance(found, kind) and all(isinstance(part, np.ndarray) for part in found)
+        self.need(right, f"{call} must return {wanted}, and gives {given}")
 
     def functions_of_the_item(self) -> None:
         """Check that values depend on the item and the number of the function only."""
@@ -257,12 +278,29 @@ class _Checked:
         bits = np.unpackbits(found.signatures, axis=1)
         differ = bits[pairs.a] != bits[pairs.b]
         laws = []
-        for group in np.array_split(np.arange(len(pairs.a)), _GROUPS):
+        for group in self.groups(pairs):
             values = pairs.similarities[group].tolist()
             agreed = self.mean(agree[group], [family.collision(value) for value in values], "hash values agree", values)
             differed = self.mean(differ[group], [family.differing(value) for value in values], "bits differ", values)
             laws.append(Law(len(group), float(np.mean(values)), *agreed, *differed))
+        self.nearness(pairs)
         return laws
+
+    def groups(self, pairs: _Pairs) -> list[npt.NDArray[np.intp]]:
+        """Return the places of pairs whose hash values agree, by the law, with about the same probability."""
+        told = np.array([self.family.collision(value) for value in pairs.similarities.tolist()])
+        quarters = len(told) * np.arange(1, 4) // 4
+        parts = np.split(np.arange(len(told)), np.unique([*np.searchsorted(told, _BOUNDS), *quarters]))
+        return [part for part in parts if len(part)]
+
+    def nearness(self, pairs: _Pairs) -> None:
+        """Check that some pairs are near: a law that holds for far ones only makes wrong plans."""
+        family = self.family
+        nearest = family.limits[not family.is_distance]
+        told = [family.collision(value) for value in pairs.similarities.tolist() if value != nearest]
+        most = max(told, default=0.0)
+        reason = f"no two items of the check are near: by the law, the nearest unequal ones agree in {most:.2f} of the values"
+        self.need(most >= _NEAR, f"{reason}; add some pairs that agree in {_NEAR} or more")
 
     def pairs(self) -> _Pairs:
         """Return all pairs of the items."""
@@ -302,7 +340,7 @@ class _Checked:
     def probes(self) -> None:
         """Check the form of probes, and how often one meets the band of another item."""
         family, pairs = self.family, self.pairs()
-        bands = min(_FUNCTIONS, family.most_values) // _ROWS
+        bands = min(_PROBED, family.most_values) // _ROWS
         sketches = family.sketches(self.items, bands * _ROWS).reshape(-1, bands, _ROWS)
         probed = np.stack([family.probes(item, bands, _ROWS, _PROBES) for item in self.items])
         self.need(
@@ -313,7 +351,7 @@ class _Checked:
         for a in range(_PROBES):
             for b in range(a):
                 self.need((probed[:, :, a] != probed[:, :, b]).any(-1).all(), "two probes of a band are the same")
-        for group in np.array_split(np.arange(len(pairs.a)), _GROUPS):
+        for group in self.groups(pairs):
             values = pairs.similarities[group].tolist()
             met = (probed[pairs.a[group]] == sketches[pairs.b[group]][:, :, None]).all(-1).any(-1)
             told = [family.band_collision(value, _ROWS, _PROBES) for value in values]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fpstore import FormatVersionError, InputError
-from fpstore.families import Family, Values, from_description
+from fpstore.families import Family, Values, as_family, from_description
 from fpstore.families import registry as registry_module
 from fpstore.lsh.check import check_family
 from fpstore.lsh.plan import plan, recall_at
@@ -56,12 +56,14 @@ class LetterSets(Family):
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-ITEMS = [LETTERS[first : first + size] for first in range(0, 12, 2) for size in (5, 8, 12)]
+ITEMS = [LETTERS[first : first + size] for first in range(0, 12, 2) for size in (5, 8, 12, 13)]
 
 
 def test_a_family_of_another_author_passes_and_its_laws_are_told():
     laws = check_family(LetterSets(), ITEMS)
-    assert [law.pairs for law in laws] == [39, 38, 38, 38]
+    assert sum(law.pairs for law in laws) == len(ITEMS) * (len(ITEMS) - 1) // 2
+    assert 4 <= len(laws) <= 8
+    assert laws[-1].similarity > 0.75
     assert [law.similarity for law in laws] == sorted(law.similarity for law in laws)
     for law in laws:
         assert law.collision == pytest.approx(law.similarity)
@@ -93,6 +95,26 @@ class Signed64(LetterSets):
         return Values(found.values.astype(np.int64), found.known)
 
 
+class BareArray(LetterSets):
+    def values(self, items, functions):
+        return super().values(items, functions).values
+
+
+class Lists(LetterSets):
+    def values(self, items, functions):
+        found = super().values(items, functions)
+        return Values(found.values, found.known.tolist())
+
+
+class BareSignatures(LetterSets):
+    def signed(self, items):
+        return super().signed(items).signatures
+
+
+class TakenName(LetterSets):
+    name = "minhash"
+
+
 class Forgetful(LetterSets):
     def values(self, items, functions):
         found = super().values(items, functions)
@@ -121,6 +143,11 @@ class OneFunction(LetterSets):
 class OtherLaw(LetterSets):
     def collision(self, similarity):
         return similarity**1.3
+
+
+class FivePercentTooHigh(LetterSets):
+    def collision(self, similarity):
+        return min(1.05 * similarity, 1.0)
 
 
 class NeverSure(LetterSets):
@@ -197,6 +224,11 @@ class OneProbe(LetterSets):
         (NoVersion(), "has no version"),
         (FarBackground(), "the background is not within the limits"),
         (Signed64(), r"values\(\) gives int64, not uint32"),
+        (BareArray(), r"values\(\) must return Values\(values, known\), two arrays of NumPy, and gives ndarray$"),
+        (Lists(), r"values\(\) must return .*, and gives Values\(ndarray, list\)$"),
+        (BareSignatures(), r"signed\(\) must return Signed\(signatures, known\), two arrays of NumPy, and gives ndarray$"),
+        (TakenName(), "the family TakenName has the name 'minhash', which is of another: MinHashFamily"),
+        (FivePercentTooHigh(), "hash values agree with a share of"),
         (Forgetful(), "the same items have other values when they come again"),
         (OfTheCount(), "the first values of 50 are not those of 20"),
         (OfThePlace(), "values depend on the order of the items"),
@@ -228,12 +260,21 @@ def test_a_broken_family_fails_for_its_reason(family, message):
     [
         ((LetterSets, ITEMS), "expected a family"),
         ((LetterSets(), ITEMS[:7]), "8 items or more, got 7"),
+        ((LetterSets(), [LETTERS[a : a + 8] for a in range(0, 18, 2)]), r"no two items .* near: .* agree in 0\.60 of the values"),
+        ((LetterSets(), [LETTERS] * 8), r"no two items .* are near: .* agree in 0\.00 of the values"),
         ((LetterSets(), [*ITEMS[:8], ""]), "item 8 of the check has no content"),
     ],
 )
 def test_what_cannot_be_checked(arguments, message):
     with pytest.raises(InputError, match=message):
         check_family(*arguments)
+
+
+def test_a_family_with_the_name_of_another_is_refused():
+    for call in (lambda: as_family(TakenName()), lambda: plan(100, TakenName(), 0.8)):
+        with pytest.raises(InputError, match="has the name 'minhash'"):
+            call()
+    assert as_family(LetterSets()) == LetterSets()
 
 
 def offered(monkeypatch, value, name="letter-sets"):

@@ -178,9 +178,12 @@ def test_estimates_are_told_in_the_measure():
 
 
 CHECKED = [
-    (RandomHyperplanes(dimension=64, seed=2), np.concatenate([pairs_with_cosine(cosine, 6)[1] for cosine in (0.99, 0.9, 0.5)])),
+    (
+        RandomHyperplanes(dimension=64, seed=2),
+        np.concatenate([one for cosine in (0.99, 0.9, 0.5) for one in pairs_with_cosine(cosine, 6)]),
+    ),
     (PStable(dimension=16, radius=3.0), np.cumsum(RANDOM.normal(size=(30, 16)), axis=0)),
-    (PStable(dimension=16, radius=9.0, p=1), np.cumsum(RANDOM.normal(size=(30, 16)), axis=0)),
+    (PStable(dimension=16, radius=18.0, p=1), np.cumsum(RANDOM.normal(size=(30, 16)), axis=0)),
     (BitSampling(dimension=512), np.concatenate([pairs_of_bits(distance, 1)[1] for distance in range(20)] * 2)[:20]),
     (UnarySampling(dimension=32, low=0, high=255), np.clip(np.cumsum(RANDOM.integers(-9, 10, (20, 32)), axis=0) + 128, 0, 255)),
 ]
@@ -191,7 +194,7 @@ def test_families_do_what_an_index_relies_on(family, items):
     if isinstance(family, BitSampling):
         bits = np.cumsum(RANDOM.random((20, 512)) < 0.05, axis=0) & 1
         items = np.packbits(bits.astype(bool), axis=1)
-    assert len(check_family(family, list(items))) == 4
+    assert len(check_family(family, list(items))) >= 4
     assert from_description(json.loads(json.dumps(family.describe()))) == family
 
 
@@ -243,7 +246,7 @@ VECTOR = [1.0, 2.0, 3.0]
         (lambda: PStable(dimension=3, radius=1, p=3), "p must be a whole number from 1 to 2"),
         (lambda: PStable(dimension=0, radius=1), "dimension must be a whole number"),
         (lambda: PStable(dimension=3, radius=1, slot=0), "slot must be a number"),
-        (lambda: PStable(dimension=3, radius=1).check_measure(-1, "threshold"), "threshold must be a L2 distance, from 0 to 100"),
+        (lambda: PStable(dimension=3, radius=1).check_measure(-1, "threshold"), "must be an L2 distance, from 0 to 100"),
         (lambda: BitSampling(dimension=128), "dimension must be a whole number from 256"),
         (lambda: BitSampling(dimension=256).sketches(np.zeros((2, 33), np.uint8), 4), "vector 0: 33 numbers of type uint8"),
         (lambda: BitSampling(dimension=256).sketches(np.full((1, 256), 2), 4), "vector 0: component 0 is 2: bits are 0 or 1"),

@@ -51,7 +51,8 @@ class Target:
         self._put_back()
         if path.is_symlink() or path.exists():
             if not self._is_own(path):
-                raise StoreExistsError(f"{path} exists and is not an fpstore store: choose another path", path=path)
+                kind = "an fpstore store" if self._is_own is is_store else "an LSH index"
+                raise StoreExistsError(f"{path} exists and is not {kind}: choose another path", path=path)
             if not self._overwrite:
                 advice = "choose another path, or replace it with overwrite=True (--force)"
                 raise StoreExistsError(f"{path} exists: {advice}", path=path)

@@ -124,7 +124,7 @@ def _other_door(path: Path, running: str) -> str:
     """Return the command that takes what a path is, which a verb does not take: a store or an LSH index."""
     of_index = main.verbs()["lsh"].verbs()  # type: ignore[attr-defined]
     if (path / INDEX_FILE).is_file() and not running.startswith("lsh"):
-        return f": it is an LSH index: use fpstore lsh {running if running in of_index else '--help'}"
+        return f": use fpstore lsh {running if running in of_index else '--help'}"
     if is_store(path) and running.startswith("lsh "):
         return f": it is a store of fingerprints: use fpstore {running.removeprefix('lsh ').replace('upsert', 'insert --upsert')}"
     return ""

@@ -287,6 +287,8 @@ def not_a_store(path: Path) -> StoreNotFoundError:
     with suppress(StorageError):  # it may be removed just now
         if looks_like_store(path):
             return StoreNotFoundError(f"{path}: {MANIFEST_FILE} is missing: {RUN_REPAIR}", path=path)
+        if (path / INDEX_FILE).is_file():
+            return StoreNotFoundError(f"{path}: is an LSH index, which fpstore.lsh.open opens", path=path)
     return StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
 
 

@@ -20,7 +20,7 @@ from fpstore.base.threads import cached_property
 from fpstore.care.reports import Report
 from fpstore.change.decisions import Deleted
 from fpstore.disk.folders import temporary_folder
-from fpstore.errors import ClosedStoreError, CorruptStoreError, InputError, ReadOnlyError, show
+from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, InputError, ReadOnlyError, show
 from fpstore.families import Family, as_family, from_description
 from fpstore.families.base import check_many
 from fpstore.io.check import check_id, check_ids
@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from fpstore.lsh.groups import Pairs
 
 TextsOf = Callable[[list[Any]], Iterable[Any]]
+
+
+def _installed(path: Path, described: dict[str, Any]) -> Family[Any]:
+    """Return the family that an index remembers."""
+    try:
+        return from_description(described)
+    except FormatVersionError as error:
+        raise FormatVersionError(f"{path}: {error}, or open it with family=", path=path, got=error.got) from error
 
 
 class LshStore:
@@ -60,7 +68,7 @@ class LshStore:
         self._parts = IndexParts(path, mode, sync)
         try:
             described = self._parts.manifest.family
-            self._family: Family[Any] = from_description(described) if family is None else as_family(family)
+            self._family: Family[Any] = _installed(path, described) if family is None else as_family(family)
             if self._family.describe() != described:
                 raise InputError(f"{path}: is of another family: {show(described)}", got=self._family.describe())
             if self.radius > self._family.width:

@@ -132,7 +132,7 @@ def test_bad_input_is_one_line(folder: Path) -> None:
         ((*build, "corpus.parquet", "--threshold", "0.5"), "--text-field NAME names the column of texts", 2),
         ((*build, "corpus.parquet", "--text-field", "text"), "Missing option '--threshold'", 2),
         ((*build, "corpus.parquet", "--text-field", "text", "--threshold", "2"), "2.0 is not in the range", 2),
-        (("lsh", "build", "notes.fps", "notes", "--text", "--threshold", "0.5", "--force"), "is not an fpstore store", 1),
+        (("lsh", "build", "notes.fps", "notes", "--text", "--threshold", "0.5", "--force"), "is not an LSH index", 1),
         (("lsh", "build", "notes.lsh", "notes", "--text", "--threshold", "0.5"), "exists: choose another path", 1),
         (("lsh", "delete", "notes.lsh"), "give ids, or --input FILE", 2),
         (("lsh", "probe", "notes.lsh", "-"), "standard input: no words", 2),

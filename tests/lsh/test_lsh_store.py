@@ -256,6 +256,10 @@ def test_what_is_refused(tmp_path):
     index = built(tmp_path / "i.lsh")
     with pytest.raises(fpstore.FormatVersionError, match="'letters' is not installed"):
         lsh.open(tmp_path / "i.lsh")
+    with pytest.raises(fpstore.StoreNotFoundError, match="is an LSH index, which"):
+        fpstore.open(tmp_path / "i.lsh")
+    with pytest.raises(fpstore.StoreExistsError, match="is not an LSH index"):
+        built(tmp_path, overwrite=True)
     with pytest.raises(fpstore.ReadOnlyError):
         index.insert(WORDS[:1], ["x"])
     for radius in (-1, 49, 1.5, "8"):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
-from fpstore.families.base import Family
+from fpstore.families.base import Family, with_article
 from fpstore.families.registry import as_family
 from fpstore.hashing.binomial import binomial_cdf
 from fpstore.lsh.keys import MOST_DOCUMENTS, EntryLayout
@@ -305,7 +305,7 @@ def _checked(
     far = family.background if background is None else family.check_measure(background, "background")
     if family.collision(near) <= family.collision(far):
         raise InputError(
-            f"a {family.measure} of {near:g} is no nearer than the one of unrelated items, {far:g}: take another threshold, or "
+            f"{with_article(family.measure)} of {near:g} is no nearer than the one of unrelated items, {far:g}: take another threshold, or "
             "pass background",
             got=threshold,
         )
@@ -337,7 +337,7 @@ def _out_of_reach(request: _Request, recall: float) -> InputError:
     if request.family.has_probes:
         advice.append("more probes")
     return InputError(
-        f"no number of bands up to {MOST_BANDS} finds {recall:g} of the pairs at a {request.family.measure} of "
+        f"no number of bands up to {MOST_BANDS} finds {recall:g} of the pairs at {with_article(request.family.measure)} of "
         f"{request.threshold:g} among {request.documents:,} documents with at most {request.candidates:g} false candidates: take "
         + " or ".join(advice),
         got=request.threshold,

@@ -102,7 +102,7 @@ def test_what_is_asked_of_no_index(folder: Path) -> None:
         (("delete", "notes.lsh", "a"), "delete"),
         (("scan", "notes.lsh", "draft.txt", "-r", "3"), "--help"),
     ):
-        assert failure(*words).endswith(f"it is an LSH index: use fpstore lsh {door}\n")
+        assert failure(*words).endswith(f"is an LSH index, which fpstore.lsh.open opens: use fpstore lsh {door}\n")
     for words, door in (
         (("probe", "notes.fps", "draft.txt"), "probe"),
         (("upsert", "notes.fps", "draft.txt"), "insert --upsert"),

@@ -194,14 +194,15 @@ bool minhash_texts(const Texts& texts, const TextOptions& options, const TextRes
 }
 
 void minhash_features(const uint64_t* hashes, const double* weights, size_t n, const TextOptions& options, uint64_t* row) {
+  // Both are larger than a stack may be.
   if (!weights) {
-    SetMinima minima(options);
-    for (size_t i = 0; i < n; ++i) minima.add(hashes[i]);
-    minima.finish(row);
+    const auto minima = std::make_unique<SetMinima>(options);
+    for (size_t i = 0; i < n; ++i) minima->add(hashes[i]);
+    minima->finish(row);
   } else {
-    WeightedMinima minima(options);
-    for (size_t i = 0; i < n; ++i) minima.add(hashes[i], weights[i]);
-    minima.finish(row);
+    const auto minima = std::make_unique<WeightedMinima>(options);
+    for (size_t i = 0; i < n; ++i) minima->add(hashes[i], weights[i]);
+    minima->finish(row);
   }
 }
 

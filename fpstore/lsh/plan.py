@@ -305,8 +305,8 @@ def _checked(
     far = family.background if background is None else family.check_measure(background, "background")
     if family.collision(near) <= family.collision(far):
         raise InputError(
-            f"{with_article(family.measure)} of {near:g} is no nearer than the one of unrelated items, {far:g}: take another threshold, or "
-            "pass background",
+            f"{with_article(family.measure)} of {near:g} is no nearer than the one of unrelated items, {far:g}: take another "
+            "threshold, or pass background",
             got=threshold,
         )
     if isinstance(candidates, bool) or not isinstance(candidates, Real) or not 0 < float(candidates) < math.inf:

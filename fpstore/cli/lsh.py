@@ -137,7 +137,7 @@ def build(given: Given) -> None:
         form = sized(form, 1)  # keys for those that will be read
     with given.bars(source) as bars:
         made = indexes.build(
-            given.store, source, form=form, index_ids=given.index_ids, overwrite=given.force, progress=bars,
+            given.store, source, plan=form, index_ids=given.index_ids, overwrite=given.force, progress=bars,
             memory=given.memory, threads=given.threads,
         )  # fmt: skip
     with made:

@@ -330,6 +330,20 @@ class Family(ABC, Generic[Item]):
             yield rows
 
 
+class JaccardFamily(Family[Item]):
+    """The common part of MinHashes: two sets agree in a value with their Jaccard similarity as the probability."""
+
+    measure: ClassVar[str] = "Jaccard similarity"
+
+    def collision(self, similarity: float) -> float:
+        """Return the similarity."""
+        return similarity
+
+    def estimate(self, distances: Any) -> Reals:
+        """Return the similarities that distances of signatures stand for."""
+        return np.maximum(1 - 2 * np.asarray(distances, np.float64) / self.width, 0.0)
+
+
 def with_article(measure: str) -> str:
     """Return a measure with the article that it is spoken with: "an L2 distance"."""
     return f"{'an' if re.match('[AEIOaeio]|L[0-9]', measure) else 'a'} {measure}"

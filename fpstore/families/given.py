@@ -11,7 +11,7 @@ import numpy as np
 from fpstore.base.aliases import Array, Words
 from fpstore.base.arguments import check_whole
 from fpstore.errors import InputError, show
-from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Values, bits_of, check_many
+from fpstore.families.base import MOST_WIDTH, JaccardFamily, Reals, Signed, Values, bits_of, check_many
 from fpstore.hashing.base import batched
 from fpstore.hashing.vector_base import mix, packed
 
@@ -21,7 +21,7 @@ _NOTHING = (2**32 - 1, 2**64 - 1)  # what the minima of an empty set are
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenSketches(Family[Any]):
+class GivenSketches(JaccardFamily[Any]):
     """MinHash signatures of other packages: an index of them without hashing the texts again.
 
     An item is an array of `count` least values, uint64 or uint32: `hashvalues` of a `MinHash` of datasketch, or what `digest`
@@ -60,7 +60,6 @@ class GivenSketches(Family[Any]):
     name: ClassVar[str] = "given-sketches"
     version: ClassVar[int] = 1
     items: ClassVar[str] = "sketches"
-    measure: ClassVar[str] = "Jaccard similarity"
 
     count: int
 
@@ -103,14 +102,6 @@ class GivenSketches(Family[Any]):
         """Return a bit of each of the last values."""
         minima = self._minima(items)
         return Signed(packed(bits_of(minima[:, self.count - self.width :])), self._known(minima))
-
-    def collision(self, similarity: float) -> float:
-        """Return the similarity."""
-        return similarity
-
-    def estimate(self, distances: Any) -> Reals:
-        """Return the similarities that distances of signatures stand for."""
-        return np.maximum(1 - 2 * np.asarray(distances, np.float64) / self.width, 0.0)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the shares of equal values: the best estimates of Jaccard similarities that sketches allow."""

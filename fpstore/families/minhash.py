@@ -14,7 +14,7 @@ from fpstore.base.arrays import lims_of
 from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.errors import InputError, show
-from fpstore.families.base import MOST_WIDTH, Family, Reals, Signed, Sketched, Values, check_many
+from fpstore.families.base import MOST_WIDTH, JaccardFamily, Reals, Signed, Sketched, Values, check_many
 from fpstore.hashing.bands import Bands, minhash_in, with_bands
 from fpstore.hashing.base import Fingerprinter, Wrapper
 from fpstore.hashing.minhash import MinHash
@@ -27,7 +27,7 @@ _OF_WORDS, _OF_CHARS = (0.2, 0.04, 0.02, 0.015, 0.01), (0.87, 0.57, 0.31, 0.17, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinHashFamily(Family[Any]):
+class MinHashFamily(JaccardFamily[Any]):
     """MinHash: the hash values are least values of hash functions on the shingles of a text, or on any set of features.
 
     Two texts agree in a value with the probability J, their Jaccard similarity. The signature is the first 224 bits of the
@@ -65,7 +65,6 @@ class MinHashFamily(Family[Any]):
     name: ClassVar[str] = "minhash"
     version: ClassVar[int] = 1
     items: ClassVar[str] = "texts"
-    measure: ClassVar[str] = "Jaccard similarity"
 
     fingerprinter: Any = field(default_factory=MinHash)
 
@@ -116,14 +115,6 @@ class MinHashFamily(Family[Any]):
         """Return sketches and signatures by one reading of the texts."""
         found = self._keyed(range(count)).hashed(items)
         return Sketched(_lower_halves(found.rows), signature_of(found.rows), found.known)
-
-    def collision(self, similarity: float) -> float:
-        """Return the similarity."""
-        return similarity
-
-    def estimate(self, distances: Any) -> Reals:
-        """Return the similarities that distances of signatures stand for."""
-        return np.maximum(1 - 2 * np.asarray(distances, np.float64) / self.width, 0.0)
 
     def similarities(self, item: Any, others: Sequence[Any]) -> Reals:
         """Return the Jaccard similarities of an item and others; 0 where one has no features.

@@ -183,16 +183,22 @@ def read_manifest(path: Path, folder: int | None = None, name: str = MANIFEST_FI
     return parse_manifest(data, file)
 
 
-def parse_manifest(data: bytes, file: Path) -> Manifest:
-    """Check and parse the bytes of a manifest."""
+def manifest_content(data: bytes, file: Path, advice: str) -> dict[str, Any]:
+    """Return the content of a manifest without its checksum; CorruptStoreError, with advice, if it is damaged."""
     try:
-        content = json.loads(data)
+        content: dict[str, Any] = json.loads(data)
         recorded = content.pop("checksum")
         got = checksum_of(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {RUN_REPAIR}", path=file) from error
+        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {advice}", path=file) from error
     if recorded != got:
-        raise CorruptStoreError(f"{file}: damaged (checksum differs): {RUN_REPAIR}", path=file, expected=recorded, got=got)
+        raise CorruptStoreError(f"{file}: damaged (checksum differs): {advice}", path=file, expected=recorded, got=got)
+    return content
+
+
+def parse_manifest(data: bytes, file: Path) -> Manifest:
+    """Check and parse the bytes of a manifest."""
+    content = manifest_content(data, file, RUN_REPAIR)
     width: Any = content.get("width")
     for key, known in _KNOWN:
         value = content.pop(key, None)

@@ -67,14 +67,14 @@ class BandKeys:
             start += 8 * self.bands * size
 
 
-class _Groups(NamedTuple):
+class Groups(NamedTuple):
     """Documents that share a key: group g has ``members[lims[g]:lims[g + 1]]``, two or more, ascending."""
 
     members: Words
     lims: Lims
 
     @classmethod
-    def of(cls, members: Words, owners: npt.NDArray[np.intp]) -> _Groups:
+    def of(cls, members: Words, owners: npt.NDArray[np.intp]) -> Groups:
         """Return groups of members whose groups have the numbers ``owners``, ascending; those of one member are left out."""
         sizes = np.bincount(owners)
         return cls(members[(sizes > 1)[owners]], lims_of(sizes[sizes > 1]))
@@ -84,13 +84,13 @@ class _Groups(NamedTuple):
         """For each member the place of the first one of its group."""
         return self.lims[lists_of(self.lims)]
 
-    def apart(self, sets: _kernel.Sets) -> _Groups:
+    def apart(self, sets: _kernel.Sets) -> Groups:
         """Return the groups that are not within one set."""
         owners, roots = lists_of(self.lims), sets.least(self.members)
         mixed = np.zeros(len(self.lims) - 1, bool)
         mixed[owners[roots != roots[self.firsts]]] = True
         kept = mixed[owners]
-        return _Groups.of(self.members[kept], owners[kept])
+        return Groups.of(self.members[kept], owners[kept])
 
 
 def connected_by_bands(
@@ -108,7 +108,7 @@ def connected_by_bands(
         resources.report("searching bands", band, keys.bands)
         rows = _searched(keys.column(band), firsts, searched)
         for groups in _groups(rows, len(fingerprints), resources):
-            _link(sets, fingerprints, groups.apart(sets), radius, width, resources)
+            link(sets, fingerprints, groups.apart(sets), radius, width, resources)
     resources.report("searching bands", keys.bands, keys.bands)
     return sets.names()
 
@@ -123,7 +123,7 @@ def _searched(pieces: Iterable[Words], numbers: Numbers | None, searched: Flags 
         start = some.stop
 
 
-def _groups(rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resources) -> Iterator[_Groups]:
+def _groups(rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resources) -> Iterator[Groups]:
     """Yield the different numbers that share a key, of at most ``count`` rows of a key and a number."""
     sorter = Sorter(resources.memory * 3 // 4, None, count, threads=resources.threads)
     most = max(resources.memory // 4 // MEMBER_BYTES, 1)
@@ -139,7 +139,7 @@ def _groups(rows: Iterator[tuple[Words, Numbers]], count: int, resources: Resour
             members, lims = part.ids[start:end][np.repeat(sizes > 1, sizes)], lims_of(sizes[sizes > 1])
             for some in spans(lims, most):
                 within = lims[some.start : some.stop + 1]
-                yield _Groups(members[within[0] : within[-1]].astype(np.uint64), within - within[0])
+                yield Groups(members[within[0] : within[-1]].astype(np.uint64), within - within[0])
 
 
 def _unite_equal(sets: _kernel.Sets, fingerprints: Words, searched: Flags | None, resources: Resources) -> None:
@@ -150,7 +150,7 @@ def _unite_equal(sets: _kernel.Sets, fingerprints: Words, searched: Flags | None
             rows, firsts = rows_at(fingerprints, groups.members), groups.firsts
             same = equal(rows, rows[firsts])
             sets.unite(groups.members[same], groups.members[firsts[same]])
-            groups = _Groups.of(groups.members[~same], lists_of(groups.lims)[~same])  # what has only the hash in common
+            groups = Groups.of(groups.members[~same], lists_of(groups.lims)[~same])  # what has only the hash in common
 
 
 def _mixed(rows: Words) -> Words:
@@ -170,7 +170,7 @@ def _firsts(sets: _kernel.Sets, count: int) -> Numbers:
     return numbers.finish()
 
 
-def _link(sets: _kernel.Sets, fingerprints: Words, groups: _Groups, radius: int, width: Width, resources: Resources) -> None:
+def link(sets: _kernel.Sets, fingerprints: Words, groups: Groups, radius: int, width: Width, resources: Resources) -> None:
     """Unite the members of groups that are within the radius of each other."""
     if not len(groups.members):
         return
@@ -178,13 +178,14 @@ def _link(sets: _kernel.Sets, fingerprints: Words, groups: _Groups, radius: int,
     left = sets.link_groups(rows, groups.members, groups.lims.view(np.uint64), radius, MOST_COMPARED)
     for group in np.flatnonzero(left).tolist():
         some = slice(*groups.lims[group : group + 2].tolist())
-        join_group(sets, rows[some], groups.members[some], radius, width, resources)
+        _join_group(sets, rows[some], groups.members[some], radius, width, resources)
 
 
-def join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, width: Width, resources: Resources) -> None:
-    """Unite the members of a large group that are connected; their fingerprints are different."""
-    ascending, places = distinct_places(rows)
-    ordered, index = np.empty_like(members), _kernel.RowIndex(ascending)
-    ordered[places] = members
-    for links in pairs_within(ascending, join_design(ascending, radius, width), resources._replace(progress=None), linked=True):
-        sets.unite(*(ordered[index.places(some).view(np.intp)] for some in (links.a, links.b)))
+def _join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, width: Width, resources: Resources) -> None:
+    """Unite the members of a large group that are connected: those of one fingerprint, and the first of each by a join."""
+    distinct, which = distinct_places(rows)
+    firsts, index = np.empty_like(members, shape=len(distinct)), _kernel.RowIndex(distinct)
+    firsts[which[::-1]] = members[::-1]
+    sets.unite(members, firsts[which])
+    for links in pairs_within(distinct, join_design(distinct, radius, width), resources._replace(progress=None), linked=True):
+        sets.unite(*(firsts[index.places(some).view(np.intp)] for some in (links.a, links.b)))

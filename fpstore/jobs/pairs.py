@@ -189,7 +189,7 @@ class Pairs(Tabular):
             first, second = inside // sizes_b[pair], inside % sizes_b[pair]
             if shared.any():
                 among = shared[pair]
-                first[among], second[among] = combinations(inside[among], sizes_a[pair[among]])
+                first[among], second[among] = nth_combinations(inside[among], sizes_a[pair[among]])
             columns = PairColumns(*(column[pair] for column in self._columns))
             numbers = (side.numbers[side.lims[side.places[pair]] + within] for side, within in ((a, first), (b, second)))
             for rows, (ids_a, ids_b) in names_in_slices(list(zip(self._sides, numbers, strict=True))):
@@ -271,7 +271,7 @@ def join_design(rows: Words, radius: int, width: Width) -> JoinDesign:
     return plan_join(len(rows), radius, width.bits, sample, bits=varying_bits(rows, width))
 
 
-def combinations(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
+def nth_combinations(numbers: Lims, sizes: Lims) -> tuple[Lims, Lims]:
     """Return i and j of the pairs with these numbers: all i < j < size are numbered by i and then by j, from 0."""
     left = sizes * (sizes - 1) // 2 - 1 - numbers
     rest = ((1 + np.sqrt(8.0 * left + 1)) / 2).astype(np.int64)  # the pairs of i and later ones; it may be off by one

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Counts, Flags, Lims, NamedColumns, Words
+from fpstore.base.aliases import Bytes, Counts, Flags, NamedColumns, Words
 from fpstore.base.arrays import lims_of, lists_of
 from fpstore.base.threads import cached_property
+from fpstore.base.width import Distances
 from fpstore.io.check import check_ids
 from fpstore.io.tables import Tabular, arrow_table, values_at
 from fpstore.lsh.keys import MOST_NUMBER_BITS, EntryLayout, numbers_of_rows, prefixes_of_documents, signature_distances
-from fpstore.query.batches import cut, run
+from fpstore.query.batches import MatchColumns, joined, no_matches, run
 from fpstore.query.names import StoredIds, names_in_slices, names_of
 from fpstore.query.snapshot import Snapshot
 
@@ -56,20 +57,18 @@ class Asked(NamedTuple):
         return Asked(self.rows[items], self.keys[items], self.looked_up[items])
 
 
-class Found(NamedTuple):
-    """The documents that items found: those of item i are at ``lims[i]:lims[i + 1]``, the nearest first."""
+def found_before(
+    found: MatchColumns, items: npt.NDArray[np.intp], first: int, inserted: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.intp], Words, Distances]:
+    """Return what was there before the items that found it, as items, rows and distances.
 
-    lims: Lims
-    rows: Words
-    distances: npt.NDArray[np.uint16]
-
-    def before(self, first: int, inserted: npt.NDArray[np.intp]) -> Found:
-        """Return what was there before the items that found it; numbers from ``first`` on are those of the inserted items."""
-        numbers, owners = numbers_of_rows(self.rows), lists_of(self.lims)
-        there = numbers < first
-        there[~there] = inserted[(numbers[~there] - np.uint64(first)).view(np.intp)] < owners[~there]
-        sizes = np.bincount(owners[there], minlength=len(self.lims) - 1)
-        return Found(lims_of(sizes), self.rows[there], self.distances[there])
+    Documents with numbers from ``first`` on are those of the inserted items, in order.
+    """
+    lims, rows, distances = found
+    owners, numbers = items[lists_of(lims)], numbers_of_rows(rows)
+    there = numbers < first
+    there[~there] = inserted[(numbers[~there] - np.uint64(first)).view(np.intp)] < owners[~there]
+    return owners[there], rows[there], distances[there]
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,15 @@ class State:
     keys: Snapshot
     layout: EntryLayout
 
-    def find(self, asked: Asked, radius: int, threads: int) -> Found:
-        """Return all documents that share a key with an item and whose signature is within the radius."""
-        work = partial(self._part, asked, radius)
+    def find(self, asked: Asked, radius: int, threads: int) -> MatchColumns:
+        """Return all documents that share a key with an item and whose signature is within the radius, the nearest first.
+
+        They are columns of matches, by the rows of the documents.
+        """
         count = len(asked.rows)
-        parts = cut(np.arange(count, dtype=np.uint64), threads, ITEMS_AT_ONCE) if count else []
-        found = run(work, [slice(int(part[0]), int(part[-1]) + 1) for part in parts], threads)
-        return _joined(found) if found else Found(np.zeros(1, np.int64), self.documents.width.empty(0), np.empty(0, np.uint16))
+        step = min(ITEMS_AT_ONCE, -(-count // threads)) or 1
+        parts = [asked.part(slice(start, start + step)) for start in range(0, count, step)]
+        return joined(run(partial(self._part, radius=radius), parts, threads) or [no_matches(asked.rows)])
 
     @cached_property
     def _item_prober(self) -> _kernel.ItemProber:
@@ -103,20 +104,19 @@ class State:
         found = self._item_prober.probe(*arrays, *bands, radius)
         return [(self.documents.probe(value, 0)[0].ids[0], distance) for value, distance in found]
 
-    def _part(self, asked: Asked, radius: int, items: slice, stop: _kernel.Stop | None) -> Found:
-        (rows, _, keys), layout = asked.part(items), self.layout
-        most = MOST_CANDIDATES if len(rows) > 1 else None
+    def _part(self, asked: Asked, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
+        (rows, _, keys), layout, count = asked, self.layout, len(asked.rows)
+        most = MOST_CANDIDATES if count > 1 else None
         entries = self.keys.sharing(layout.prefixes(keys.reshape(-1)), layout.prefix_bits, most, stop)
         if entries is None:  # some keys have many documents
-            half = (items.start + items.stop) // 2
-            parts = slice(items.start, half), slice(half, items.stop)
-            return _joined([self._part(asked, radius, part, stop) for part in parts])
+            halves = slice(0, count // 2), slice(count // 2, count)
+            return joined([self._part(asked.part(half), radius, stop) for half in halves])
         lims, found, _ = entries
-        owners = np.repeat(np.arange(len(rows) * keys.shape[1]) // keys.shape[1], np.diff(lims))
+        owners = np.repeat(np.arange(count * keys.shape[1]) // keys.shape[1], np.diff(lims))
         candidates = np.unique((owners.astype(np.uint64) << np.uint64(MOST_NUMBER_BITS)) | layout.numbers(found))
         return self._near(rows, candidates, radius, stop)
 
-    def _near(self, rows: Words, candidates: Words, radius: int, stop: _kernel.Stop | None) -> Found:
+    def _near(self, rows: Words, candidates: Words, radius: int, stop: _kernel.Stop | None) -> MatchColumns:
         """Return which candidates, items' places before the numbers of documents, are within the radius."""
         owners = (candidates >> np.uint64(MOST_NUMBER_BITS)).astype(np.intp)
         stored, documents = documents_of(self.documents, candidates & np.uint64((1 << MOST_NUMBER_BITS) - 1), stop)
@@ -125,7 +125,7 @@ class State:
         near = distances <= radius
         owners, documents, distances = owners[near], documents[near], distances[near]
         order = np.lexsort((distances, owners))
-        return Found(lims_of(np.bincount(owners, minlength=len(rows))), documents[order], distances[order])
+        return lims_of(np.bincount(owners, minlength=len(rows))), documents[order], distances[order]
 
 
 def documents_of(documents: Snapshot, numbers: Words, stop: _kernel.Stop | None = None) -> tuple[Flags, Words]:
@@ -151,13 +151,6 @@ def first_of_similar(asked: Asked, layout: EntryLayout, radius: int, known: Flag
     return inserted
 
 
-def _joined(parts: list[Found]) -> Found:
-    if len(parts) == 1:
-        return parts[0]
-    sizes = [np.diff(part.lims) for part in parts]
-    return Found(lims_of(np.concatenate(sizes)), *(np.concatenate(column) for column in list(zip(*parts, strict=True))[1:]))
-
-
 class Matches(Tabular):
     """The matches of many items. As a sequence, it has one list of :class:`Match` per item, the most similar first.
 
@@ -173,7 +166,7 @@ class Matches(Tabular):
     """
 
     def __init__(
-        self, found: Found, similarities: npt.NDArray[np.float64], stored: StoredIds, inserted: Flags | None = None
+        self, found: MatchColumns, similarities: npt.NDArray[np.float64], stored: StoredIds, inserted: Flags | None = None
     ) -> None:
         self.lims, self._rows, self.distances = found
         self.similarities = similarities
@@ -204,7 +197,7 @@ class Matches(Tabular):
             similar.append(sign * values[order])
             sizes.append(len(order))
         at = np.concatenate(places)
-        found = Found(lims_of(np.array(sizes, np.int64)), self._rows[at], self.distances[at])
+        found = lims_of(np.array(sizes, np.int64)), self._rows[at], self.distances[at]
         return Matches(found, np.concatenate(similar), self._stored)
 
     def to_arrow(self, *, query_ids: Any = None, names: Mapping[str, str] | None = None) -> Any:
@@ -247,7 +240,7 @@ class Matches(Tabular):
         """Return the matches of one item; IndexError if there are fewer items."""
         item = range(len(self))[index(item)]
         at = slice(*self.lims[item : item + 2].tolist())
-        found = Found(np.array([0, at.stop - at.start]), self._rows[at], self.distances[at])
+        found = np.array([0, at.stop - at.start]), self._rows[at], self.distances[at]
         return next(iter(Matches(found, self.similarities[at], self._stored)))
 
     def __repr__(self) -> str:

@@ -17,7 +17,8 @@ from fpstore.hashing.readers import HashingReader
 from fpstore.lsh.building import DocumentPieces, build_index
 from fpstore.lsh.given import GivenItems, GivenTexts, family_of
 from fpstore.lsh.manifest import DOCUMENTS, is_index
-from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan, plan
+from fpstore.lsh.plan import USUAL_RECALL, LshPlan, check_plan
+from fpstore.lsh.plan import plan as make_plan
 from fpstore.lsh.store import LshStore
 
 UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the number of items is not known
@@ -25,7 +26,7 @@ UNKNOWN_COUNT = 10_000_000  # documents for which bands are planned where the nu
 
 def build(
     path: str | PathLike[str], items: Iterable[Any], ids: Any = None, *, family: Any = None, threshold: float | None = None,
-    recall: float | None = None, form: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
+    recall: float | None = None, plan: LshPlan | None = None, index_ids: bool = False, memory: int | str | None = None,
     threads: int | None = None, progress: Progress | None = None, overwrite: bool = False,
 ) -> LshStore:  # fmt: skip
     """Build an LSH index of items, which are read once, and open it. It appears complete or not at all.
@@ -46,10 +47,10 @@ def build(
         The similarity at which documents are found with the probability ``recall``; for families of distances, the distance.
     recall : float, optional
         Between 0 and 1, by default 0.95. More similar documents are found more often.
-    form : LshPlan, optional
-        What :func:`plan` returned, in place of threshold and recall: for an index that will grow, planned for as many documents
-        as it will have, since the length of keys never changes. Without it the bands are planned for as many documents as there
-        are items, or for 10 million if that is not known, or if there are none yet.
+    plan : LshPlan, optional
+        What :func:`fpstore.lsh.plan` returned, in place of threshold and recall: for an index that will grow, planned for as many
+        documents as it will have, since the length of keys never changes. Without it the bands are planned for as many documents
+        as there are items, or for 10 million if that is not known, or if there are none yet.
     index_ids : bool
         Index integer ids too, as strings always are: ``delete`` and ``upsert`` then take microseconds per id, not a pass over
         all.
@@ -91,21 +92,20 @@ def build(
     1
     """
     target, overwrite, made = check_path(path), check_flag(overwrite, "overwrite"), family_of(family, items)
-    if (threshold is None) == (form is None) or (form is not None and recall is not None):
-        raise InputError("give a threshold, and perhaps a recall, or form= as fpstore.lsh.plan returns it")
-    if form is not None:
-        check_plan(form, made)
-        expected = form.documents
+    if (threshold is None) == (plan is None) or (plan is not None and recall is not None):
+        raise InputError("give a threshold, and perhaps a recall, or plan= as fpstore.lsh.plan returns it")
+    if plan is not None:
+        check_plan(plan, made)
+        expected = plan.documents
     else:
         assert threshold is not None
         count = items.rows_of_input if isinstance(items, HashingReader) else len(items) if isinstance(items, Sized) else None
-        wanted = USUAL_RECALL if recall is None else recall
-        form = plan(count or UNKNOWN_COUNT, made, threshold, wanted)
+        plan = make_plan(count or UNKNOWN_COUNT, made, threshold, USUAL_RECALL if recall is None else recall)
         expected = UNKNOWN_COUNT if count == 0 else 0
     resources = checked_resources(memory, threads, progress)
-    pieces = DocumentPieces(_given(items, ids, made, (form.bands, form.rows), resources.threads), made, form)
+    pieces = DocumentPieces(_given(items, ids, made, (plan.bands, plan.rows), resources.threads), made, plan)
     with Target(target, overwrite, is_index, DOCUMENTS) as folder:
-        build_index(folder, pieces, form, expected, check_flag(index_ids, "index_ids"), resources)
+        build_index(folder, pieces, plan, expected, check_flag(index_ids, "index_ids"), resources)
     return LshStore(target, family=made)
 
 

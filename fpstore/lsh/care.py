@@ -12,7 +12,7 @@ from fpstore.building.target import Target, lies_inside
 from fpstore.care.reports import Report
 from fpstore.errors import CorruptStoreError, FpstoreError, InputError, counted
 from fpstore.lsh.answers import State
-from fpstore.lsh.keys import numbers_of_rows
+from fpstore.lsh.keys import numbers_of_rows, places_of_numbers
 from fpstore.lsh.manifest import DOCUMENTS, KEYS, IndexManifest, is_index, put_manifest
 from fpstore.lsh.parts import IndexParts
 from fpstore.store import snapshot_of
@@ -29,11 +29,7 @@ def keys_of_documents(state: State, progress: Progress | None) -> tuple[Words, C
         if progress is not None:
             progress(PHASE_CHECK, done, total)
         done += len(entries)
-        owners = state.layout.numbers(entries)
-        places = np.searchsorted(numbers, owners)
-        stored = places < len(numbers)
-        stored[stored] = numbers[places[stored]] == owners[stored]
-        np.add.at(counts, places[stored], 1)
+        np.add.at(counts, places_of_numbers(numbers, state.layout.numbers(entries))[1], 1)
     return numbers, counts
 
 

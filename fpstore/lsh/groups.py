@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Lims, NamedColumns, Words
-from fpstore.base.arrays import differs, distinct_places, lims_of
+from fpstore.base.aliases import NamedColumns, Words
+from fpstore.base.arrays import differs, lims_of
 from fpstore.base.resources import Resources
 from fpstore.base.width import WORD_BITS
 from fpstore.building.external_sort import Sorter
 from fpstore.disk.temporary import SpilledNumbers
 from fpstore.io.tables import Tabular, arrow_table
-from fpstore.jobs.bands import MOST_COMPARED, join_group
+from fpstore.jobs.bands import Groups, link
 from fpstore.jobs.clusters import Clusters
 from fpstore.jobs.grouping import Grouping, grouped, members_of, rows_at
-from fpstore.jobs.pairs import combinations
+from fpstore.jobs.pairs import nth_combinations
 from fpstore.lsh.answers import State
-from fpstore.lsh.keys import DOCUMENT_WIDTH, MOST_NUMBER_BITS, numbers_of_rows, signature_distances
+from fpstore.lsh.keys import DOCUMENT_WIDTH, MOST_NUMBER_BITS, numbers_of_rows, places_of_numbers, signature_distances
 from fpstore.query.names import names_of
 
 PAIRS_AT_ONCE = 1 << 20
@@ -52,14 +52,7 @@ class Documents(NamedTuple):
         return cls(numbers.finish(), rows.finish().reshape(-1, DOCUMENT_WIDTH.words), ids.finish())
 
 
-class KeyGroups(NamedTuple):
-    """Documents that share a key: those of group g are at ``members[lims[g]:lims[g + 1]]``, two or more places that ascend."""
-
-    members: Words
-    lims: Lims
-
-
-def groups_of_keys(state: State, documents: Documents, resources: Resources, phase: str) -> Iterator[KeyGroups]:
+def groups_of_keys(state: State, documents: Documents, resources: Resources, phase: str) -> Iterator[Groups]:
     """Yield the documents that share a key, some keys at a time; all of one key are held."""
     total, done = state.keys.totals.fingerprints, 0
     waiting = np.empty(0, np.uint64)  # entries of the last key
@@ -75,15 +68,10 @@ def groups_of_keys(state: State, documents: Documents, resources: Resources, pha
     resources.report(phase, done, total)
 
 
-def _groups(state: State, documents: Documents, entries: Words) -> KeyGroups:
-    numbers = state.layout.numbers(entries)
-    places = np.searchsorted(documents.numbers, numbers)
-    stored = places < len(documents.numbers)
-    stored[stored] = documents.numbers[places[stored]] == numbers[stored]
-    keys, members = entries[stored] >> np.uint64(state.layout.number_bits), places[stored].astype(np.uint64)
-    sizes = np.diff(np.flatnonzero(differs(keys)), append=len(keys))
-    shared = sizes > 1
-    return KeyGroups(members[np.repeat(shared, sizes)], lims_of(sizes[shared]))
+def _groups(state: State, documents: Documents, entries: Words) -> Groups:
+    stored, places = places_of_numbers(documents.numbers, state.layout.numbers(entries))
+    keys = entries[stored] >> np.uint64(state.layout.number_bits)
+    return Groups.of(places.astype(np.uint64), np.cumsum(differs(keys)) - 1)
 
 
 # Clusters
@@ -94,13 +82,7 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
     documents = Documents.of(state, resources)
     sets = _kernel.Sets(len(documents.numbers))
     for groups in groups_of_keys(state, documents, resources, PHASE_GROUPS):
-        if not len(groups.members):
-            continue
-        rows = rows_at(documents.rows, groups.members)
-        left = sets.link_groups(rows, groups.members, groups.lims.view(np.uint64), grouping.radius, MOST_COMPARED)
-        for group in np.flatnonzero(left).tolist():
-            some = slice(*groups.lims[group : group + 2].tolist())
-            _join_group(sets, rows[some], groups.members[some], grouping.radius, resources)
+        link(sets, documents.rows, groups, grouping.radius, DOCUMENT_WIDTH, resources)
     resources.report("grouping", 0)
     connected, _ = members_of(sets.names(), np.arange(len(documents.numbers), dtype=np.uint32))
 
@@ -113,15 +95,6 @@ def clusters_of(state: State, grouping: Grouping, resources: Resources) -> Clust
     members = grouped(connected, grouping, rows_of, ids_of)
     id_numbers = documents.id_numbers[members.documents.view(np.intp)]
     return Clusters(members.lims, state.documents, id_numbers, len(documents.numbers))
-
-
-def _join_group(sets: _kernel.Sets, rows: Words, members: Words, radius: int, resources: Resources) -> None:
-    """Unite the documents of a key that are connected: those of one signature, and these by a join."""
-    distinct, which = distinct_places(rows)
-    first = np.empty(len(distinct), np.intp)
-    first[which[::-1]] = np.arange(len(which))[::-1]
-    sets.unite(members, members[first[which]])
-    join_group(sets, distinct, members[first], radius, DOCUMENT_WIDTH, resources)
 
 
 # Pairs
@@ -163,10 +136,10 @@ class Pairs(Tabular):
         return f"<fpstore.lsh.Pairs: {len(self):,} pairs>"
 
 
-def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], folder: Any, resources: Resources) -> Iterator[Pairs]:
+def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], resources: Resources) -> Iterator[Pairs]:
     """Yield each pair of documents that share a key and lie within the radius once; see :meth:`fpstore.lsh.LshStore.pairs`."""
     documents = Documents.of(state, resources)
-    sorter = Sorter(resources.memory // 2, folder, threads=resources.threads)
+    sorter = Sorter(resources.memory // 2, None, threads=resources.threads)
     for groups in groups_of_keys(state, documents, resources, PHASE_PAIRS):
         for a, b in _pairs_in(groups):
             distances = signature_distances(documents.rows[a], documents.rows[b])
@@ -182,7 +155,7 @@ def pairs_of(state: State, radius: int, estimates: npt.NDArray[np.float64], fold
             yield Pairs(state, numbers, estimates[distances[start : start + YIELDED_PAIRS].astype(np.intp)])
 
 
-def _pairs_in(groups: KeyGroups) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+def _pairs_in(groups: Groups) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
     """Yield all pairs of documents of a group, some at a time."""
     sizes = np.diff(groups.lims)
     before = lims_of(sizes * (sizes - 1) // 2)
@@ -190,6 +163,6 @@ def _pairs_in(groups: KeyGroups) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDA
     for start in range(0, int(before[-1]), PAIRS_AT_ONCE):
         numbers = np.arange(start, min(start + PAIRS_AT_ONCE, int(before[-1])))
         group = np.searchsorted(before, numbers, side="right") - 1
-        i, j = combinations(numbers - before[group], sizes[group])
+        i, j = nth_combinations(numbers - before[group], sizes[group])
         first = groups.lims[:-1][group]
         yield members[first + i], members[first + j]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.base.aliases import Bytes, Counts, Words
+from fpstore.base.aliases import Bytes, Counts, Flags, Words
 from fpstore.base.width import WORD_BITS, Width
 from fpstore.design.families import Design
 from fpstore.design.tables import TableSpec, identity
@@ -91,6 +91,14 @@ def document_rows(numbers: Words, signatures: Bytes) -> Words:
 def numbers_of_rows(rows: Words) -> Words:
     """Return the numbers of documents."""
     return rows[:, 0] >> np.uint64(MOST_NUMBER_BITS)
+
+
+def places_of_numbers(numbers: Words, wanted: Words) -> tuple[Flags, npt.NDArray[np.intp]]:
+    """Return which wanted numbers are among some that ascend, and the places of those."""
+    places = np.searchsorted(numbers, wanted)
+    there = places < len(numbers)
+    there[there] = numbers[places[there]] == wanted[there]
+    return there, places[there]
 
 
 def prefixes_of_documents(numbers: Words) -> Words:

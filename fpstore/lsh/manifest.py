@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from contextlib import suppress
@@ -12,7 +11,15 @@ from typing import Any, NamedTuple
 
 from fpstore.disk.files import open_folder, opened, read_at, write_anew
 from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
-from fpstore.format.manifest import IDENTITY_BYTES, INDEX_FILE, MOST_MANIFEST_BYTES, TEMPORARY, checksum_of, manifest_data, misfit
+from fpstore.format.manifest import (
+    IDENTITY_BYTES,
+    INDEX_FILE,
+    MOST_MANIFEST_BYTES,
+    TEMPORARY,
+    manifest_content,
+    manifest_data,
+    misfit,
+)
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
 
 DOCUMENTS, KEYS = "documents", "keys"  # the folders of the stores
@@ -99,14 +106,7 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
             data = read_at(descriptor, file, 0, MOST_MANIFEST_BYTES)
     except StoreNotFoundError as error:
         raise StoreNotFoundError(f"{path}: not an LSH index (no {INDEX_FILE} in it)", path=path) from error
-    try:
-        content = json.loads(data)
-        recorded = content.pop("checksum")
-        got = checksum_of(content)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptStoreError(f"{file}: damaged ({type(error).__name__}): {LOST}", path=file) from error
-    if recorded != got:
-        raise CorruptStoreError(f"{file}: damaged (checksum differs): {LOST}", path=file, expected=recorded, got=got)
+    content = manifest_content(data, file, LOST)
     version = content.pop("format_version", None)
     if version != VERSION:
         message = f"{file}: format version {version!r} is not known (this fpstore reads {VERSION}): upgrade fpstore to read it"

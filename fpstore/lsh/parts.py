@@ -51,15 +51,19 @@ class IndexParts:
             # Closed in reverse: the documents flush first, and their keys before them.
             self.keys = opened.enter_context(Store(path / KEYS, mode, sync))
             self.documents = opened.enter_context(Store(path / DOCUMENTS, mode, sync))
-            for name, store in ((DOCUMENTS, self.documents), (KEYS, self.keys)):
-                wanted, got = getattr(self.manifest, name), snapshot_of(store).generation.manifest.identity.hex()
-                if wanted != got:
-                    message = f"{store.path}: belongs to another index"
-                    raise CorruptStoreError(message, path=store.path, expected=wanted, got=got)
-            if snapshot_of(self.documents).generation.design.tables != DOCUMENT_DESIGN.tables:
-                raise CorruptStoreError(f"{path / DOCUMENTS}: is not the store of documents of an index", path=path)
+            self._check_identities()
             self._check_age()
             self._opened = opened.pop_all()
+
+    def _check_identities(self) -> None:
+        """Refuse stores that the manifest does not name."""
+        for name, store in ((DOCUMENTS, self.documents), (KEYS, self.keys)):
+            wanted, got = getattr(self.manifest, name), snapshot_of(store).generation.manifest.identity.hex()
+            if wanted != got:
+                message = f"{store.path}: belongs to another index"
+                raise CorruptStoreError(message, path=store.path, expected=wanted, got=got)
+        if snapshot_of(self.documents).generation.design.tables != DOCUMENT_DESIGN.tables:
+            raise CorruptStoreError(f"{self.path / DOCUMENTS}: is not the store of documents of an index", path=self.path)
 
     def _check_age(self) -> None:
         """Refuse stores that do not belong together any more, such as one of an older copy."""

@@ -137,11 +137,7 @@ class _Request(NamedTuple):
         if not isinstance(bands, tuple) or len(bands) != 2:
             raise InputError(f"bands must be two numbers, of bands and of rows, such as (8, 5), got {show(bands)}", got=bands)
         number, rows = check_whole(bands[0], 1, MOST_BANDS, "bands"), check_whole(bands[1], 1, MOST_ROWS, "rows")
-        if number * rows > self.family.most_values:
-            raise InputError(
-                f"{number} bands of {rows} take {number * rows} hash values, and the family {self.family.name} has "
-                f"{self.family.most_values}", got=bands,
-            )  # fmt: skip
+        check_values(self.family, number, rows)
         near, chance = (self.family.band_collision(x, rows, self.probes) for x in (self.threshold, self.background))
         return _Bands(number, rows, 1 - (1 - near) ** number, number * chance)
 
@@ -247,18 +243,25 @@ def plan(
     return replace(sized(form, request.documents), recall=float(found), recalls=recalls)
 
 
-def check_plan(form: object, family: Family[Any]) -> None:
+def check_plan(given: object, family: Family[Any]) -> None:
     """Raise InputError for what is no plan, or one of another family."""
-    if not isinstance(form, LshPlan):
-        raise InputError(f"form must be what fpstore.lsh.plan returns, got {show(form)}", got=form)
-    for what, own, planned in (
-        ("measure", family.measure, form.measure), ("bits of a signature", family.width, form.width),
-        ("probes", family.has_probes or 1, form.probes if not family.has_probes else True),
-    ):  # fmt: skip
-        if own != planned:
-            raise InputError(f"form: was planned for another family: {what} {planned}, and here {own}", expected=own, got=planned)
-    if form.bands * form.rows > family.most_values:
-        raise InputError(f"form: takes {form.bands * form.rows} hash values, and the family has {family.most_values}", got=form)
+    if not isinstance(given, LshPlan):
+        raise InputError(f"plan must be what fpstore.lsh.plan returns, got {show(given)}", got=given)
+    planned, own = f"{given.measure} and signatures of {given.width} bits", f"{family.measure} and {family.width} bits"
+    if (given.measure, given.width) != (family.measure, family.width):
+        raise InputError(f"plan: is for another family, of {planned}, and this one has {own}", expected=own, got=planned)
+    if given.probes > 1 and not family.has_probes:
+        raise InputError(f"plan: has {given.probes} probes, and the family {family.name} has none", got=given.probes)
+    check_values(family, given.bands, given.rows)
+
+
+def check_values(family: Family[Any], bands: int, rows: int) -> None:
+    """Raise InputError where bands take more hash values than a family has."""
+    if bands * rows > family.most_values:
+        raise InputError(
+            f"{bands} bands of {rows} take {bands * rows} hash values, and the family {family.name} has {family.most_values}",
+            expected=family.most_values, got=bands * rows,
+        )  # fmt: skip
 
 
 def sized(form: LshPlan, n: int) -> LshPlan:

@@ -33,10 +33,7 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
         with Target(target, False, is_index, DOCUMENTS) as folder:
             for name in (DOCUMENTS, KEYS):
                 lost = target.with_name(f"{target.name}.{name}.lost.tsv")
-                _add_report(whole, repair_store(path / name, folder / name, False, lost, resources))
-                if not (folder / name).exists():
-                    with Store(path / name) as sound:
-                        sound.backup(folder / name)
+                _add_report(whole, _repair_part(path / name, folder / name, lost, resources))
             _drop_documents(path, folder, manifest, target.with_name(f"{target.name}.lost.tsv"), whole)
             if not whole.faults:
                 raise _SoundError
@@ -47,6 +44,15 @@ def repair_index(path: Path, target: Path, resources: Resources) -> RepairReport
         whole.sound = True
     whole.output = None if whole.sound else str(target)
     return whole
+
+
+def _repair_part(path: Path, target: Path, lost: Path, resources: Resources) -> RepairReport:
+    """Repair one of the stores, or copy it where it is sound."""
+    report = repair_store(path, target, False, lost, resources)
+    if not target.exists():
+        with Store(path) as sound:
+            sound.backup(target)
+    return report
 
 
 def _add_report(whole: RepairReport, part: RepairReport) -> None:

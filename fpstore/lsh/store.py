@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,20 +14,21 @@ import numpy as np
 
 from fpstore.base.aliases import Flags, Progress, Words
 from fpstore.base.arguments import check_flag, check_path, check_whole
+from fpstore.base.arrays import lims_of
 from fpstore.base.resources import checked_resources, parse_threads
 from fpstore.base.threads import cached_property
 from fpstore.care.reports import Report
 from fpstore.change.decisions import Deleted
-from fpstore.disk.folders import temporary_folder
 from fpstore.errors import ClosedStoreError, CorruptStoreError, FormatVersionError, InputError, ReadOnlyError, show
 from fpstore.families import Family, as_family, from_description
 from fpstore.families.base import check_many
 from fpstore.io.check import check_id, check_ids
-from fpstore.lsh.answers import Asked, Found, Match, Matches, State, first_of_similar
+from fpstore.lsh.answers import Asked, Match, Matches, State, first_of_similar, found_before
 from fpstore.lsh.given import asked_of, at_places
 from fpstore.lsh.keys import band_keys
 from fpstore.lsh.parts import IndexParts
 from fpstore.lsh.writer import IndexWriter
+from fpstore.query.batches import MatchColumns
 from fpstore.query.ids import IdLookup, Ids
 from fpstore.store import Store
 
@@ -235,9 +235,9 @@ class LshStore:
             raise InputError(f"verify returned {len(others)} items for {len(wanted)} ids")
         return self._family.similarities(items[item], others)
 
-    def _matches(self, state: State, found: Found, inserted: Flags | None = None) -> Matches:
+    def _matches(self, state: State, found: MatchColumns, inserted: Flags | None = None) -> Matches:
         lookup = IdLookup(self._documents.path, state.documents)
-        return Matches(found, np.asarray(self._family.estimate(found.distances), np.float64), lookup, inserted)
+        return Matches(found, np.asarray(self._family.estimate(found[2]), np.float64), lookup, inserted)
 
     # Changes
 
@@ -300,7 +300,7 @@ class LshStore:
         """
         writer = self._changing()
         with writer.turn:
-            writer.flush_keys()  # a commit makes documents durable that came before
+            writer.flush_keys(sync)
             return self._documents.delete(ids=ids, sync=sync)
 
     def probe_insert(self, item: Any, id: int | str, *, radius: int | None = None, sync: str | None = None) -> list[Match]:  # noqa: A002
@@ -325,14 +325,18 @@ class LshStore:
         with writer.turn:
             writer.check_kind(checked)
             state, first = self._parts.state(), writer.next
-            known = np.diff(state.find(asked, radius, threads).lims) > 0
-            inserted = first_of_similar(asked, state.layout, radius, known)
+            found = state.find(asked, radius, threads)
+            inserted = first_of_similar(asked, state.layout, radius, np.diff(found[0]) > 0)
             places = np.flatnonzero(inserted)
             if len(places):
                 new_ids = None if checked is None else at_places(checked, places)
                 writer.add(asked.part(places), sync, lambda rows: self._documents.insert(rows, new_ids, sync=sync))
-                state = self._parts.state()
-            return self._matches(state, state.find(asked, radius, threads).before(first, places), inserted)
+                # An item that was inserted has found nothing; others may have found inserted ones before them.
+                state, others = self._parts.state(), np.flatnonzero(~inserted)
+                again = state.find(asked.part(others), radius, threads)
+                owners, rows, distances = found_before(again, others, first, places)
+                found = lims_of(np.bincount(owners, minlength=len(inserted))), rows, distances
+            return self._matches(state, found, inserted)
 
     def flush(self) -> None:
         """Make the changes of ``sync="batch"`` and ``"none"`` durable, and show them to other processes."""
@@ -370,8 +374,7 @@ class LshStore:
         radius, state = self._checked_radius(radius), self._parts.state()
         resources = checked_resources(memory, threads, progress)
         estimates = np.asarray(self._family.estimate(np.arange(radius + 1)), np.float64)
-        with temporary_folder(Path(gettempdir()), "fpstore-pairs-") as folder:
-            yield from pairs_of(state, radius, estimates, folder, resources)
+        yield from pairs_of(state, radius, estimates, resources)
 
     def clusters(
         self, radius: int | None = None, *, group: str = "greedy", keep: str = "first", memory: int | str | None = None,

@@ -50,9 +50,11 @@ class IndexWriter:
             used.append(self._parts.layout.numbers(keys.delta.kernel.export(keys.version)[0]))
         return max([self._parts.manifest.next_number, *(int(numbers.max()) + 1 for numbers in used if len(numbers))])
 
-    def flush_keys(self) -> None:
-        """Make keys durable before the documents that they are of."""
+    def flush_keys(self, sync: str | None = "commit") -> None:
+        """Make keys durable before the documents that they are of, which a commit does also with those that came before."""
         writer = self._parts.keys._writer
+        if writer is not None and (sync or writer.committer.sync) != "commit":
+            return
         if writer is not None and not self._parts.keys._closed:
             writer.flush()
 

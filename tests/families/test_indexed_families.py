@@ -2,8 +2,10 @@
 
 import math
 
+import datasketch
 import numpy as np
 import pytest
+import rensa
 from vector_pairs import pairs_at, pairs_of_bits, pairs_of_integers, pairs_with_cosine
 
 import fpstore
@@ -34,18 +36,20 @@ def given_pairs(similarity):
 def test_an_index_finds_what_its_plan_says(tmp_path, family, threshold, pairs, options):
     stored, asked = pairs
     form = plan(10**5, family, threshold, 0.9, **options)
-    with fpstore.lsh.build(tmp_path / "index.lsh", stored, np.arange(N), family=family, form=form) as index:
+    with fpstore.lsh.build(tmp_path / "index.lsh", stored, np.arange(N), family=family, plan=form) as index:
         found = index.probe_many(asked)
         matches = [next((match for match in one if match.id == place), None) for place, one in enumerate(found)]
     share, told = np.mean([match is not None for match in matches]), recall_at(form, family, threshold)
     assert told >= 0.9
-    assert share > told - 5 * math.sqrt(told * (1 - told) / N) - 0.01
+    least = told - 5 * math.sqrt(told * (1 - told) / N) - 0.01
+    assert share > least
+    if not isinstance(family, GivenSketches):  # whose keys and signatures have values in common, and find more
+        assert share < 2 * told - least
     near = [match.similarity for match in matches if match is not None]
     assert np.mean(near) == pytest.approx(threshold, rel=0.15)
 
 
 def test_arrays_of_datasketch_and_rensa_are_indexed(tmp_path):
-    datasketch, rensa = pytest.importorskip("datasketch"), pytest.importorskip("rensa")
     sets = [[f"{first}-{place}" for place in range(60)] for first in range(40)]
     others = [[*some[:54], *(f"{word}'" for word in some[54:])] for some in sets]  # of a Jaccard similarity of 0.82
 

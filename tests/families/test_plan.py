@@ -105,3 +105,10 @@ def test_the_advice_of_a_refusal_works():
     for arguments in ((0.5, 0.38), (0.706,)):
         with pytest.raises(InputError):
             plan(10**9, FAMILY, *arguments)
+
+
+@pytest.mark.parametrize(("n", "size", "least"), [(10**8, 5, 0.47), (10**9, 5, 0.71), (10**8, 3, 0.53), (10**9, 3, 0.75)])
+def test_the_lowest_thresholds_that_the_page_names(n, size, least):
+    assert plan(n, MinHash(size=size), least).threshold == least
+    with pytest.raises(InputError, match="no number of bands"):
+        plan(n, MinHash(size=size), least - 0.01)

@@ -52,7 +52,7 @@ def some(count):
 
 first = some(30)
 FORM = lsh.plan(60, FAMILY, 0.8, bands=(6, 3), radius=8)
-lsh.build(root / "i", first[1], first[0], family=FAMILY, form=FORM, threads=1).close()
+lsh.build(root / "i", first[1], first[0], family=FAMILY, plan=FORM, threads=1).close()
 lsh.open(root / "i", "r+", family=FAMILY).close()
 expected = [sorted(zip(*first, strict=True))]
 steps = []

@@ -18,7 +18,7 @@ from fpstore.base.width import WIDTHS, Width
 from fpstore.errors import InputError
 from fpstore.io import open_reader
 from fpstore.jobs import pairs as jobs_pairs
-from fpstore.jobs.pairs import _combination
+from fpstore.jobs.pairs import nth_combinations
 from fpstore.query.snapshot import Snapshot
 
 
@@ -279,7 +279,7 @@ def test_numbers_of_combinations():
         total = size * (size - 1) // 2
         near_ends = [0, 1, total // 3, total // 2, total - 2, total - 1, *(n * (size - 1) for n in range(40))]
         numbers = np.arange(total) if total < 10**6 else np.unique([n for n in near_ends if n < total])
-        first, second = _combination(numbers, np.full(len(numbers), size))
+        first, second = nth_combinations(numbers, np.full(len(numbers), size))
         assert ((first >= 0) & (first < second) & (second < size)).all()
         # The number of those with a lesser first one, and of those before the second.
         i, j = first.astype(object), second.astype(object)

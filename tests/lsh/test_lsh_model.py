@@ -17,7 +17,7 @@ def form_of(bands, rows, radius):
 
 
 def new_index(path, words, ids, bands=6, rows=3, radius=8, **options):
-    index = lsh.build(path, words, ids, family=FAMILY, form=form_of(bands, rows, radius), **options)
+    index = lsh.build(path, words, ids, family=FAMILY, plan=form_of(bands, rows, radius), **options)
     model = Model(bands, rows, index.stats()["key_bits"], radius)
     add(model, words, ids)
     return index, model
@@ -124,7 +124,7 @@ def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
 def new_row_index(path, words, ids):
     index, model = new_index(path, words, None) if not words else (None, None)
     if index is None:
-        index = lsh.build(path, words, family=FAMILY, form=form_of(6, 3, 8))
+        index = lsh.build(path, words, family=FAMILY, plan=form_of(6, 3, 8))
         model = Model(6, 3, index.stats()["key_bits"], 8)
         add(model, words, ids)
     return index, model
@@ -145,7 +145,7 @@ def test_any_bands_and_sizes(tmp_path, bands, rows, count):
 def test_look_ups_by_further_keys(tmp_path, probes):
     form = lsh.plan(1000, FAMILY, 0.8, bands=(3, 5), radius=10, probes=probes)
     words, rng = some_words(random.Random(8), 300), random.Random(9)
-    index = lsh.build(tmp_path / "i.lsh", words, family=FAMILY, form=form)
+    index = lsh.build(tmp_path / "i.lsh", words, family=FAMILY, plan=form)
     model = Model(3, 5, index.stats()["key_bits"], 10)
     add(model, words, range(300))
     estimates, more = FAMILY.estimate(np.arange(FAMILY.width + 1)), 0
@@ -204,9 +204,10 @@ def components(count, pairs):
 
 
 def test_many_documents_of_one_key_are_joined(tmp_path, monkeypatch):
+    from fpstore.jobs import bands
     from fpstore.lsh import groups
 
-    monkeypatch.setattr(groups, "MOST_COMPARED", 4)
+    monkeypatch.setattr(bands, "MOST_COMPARED", 4)
     monkeypatch.setattr(groups, "PAIRS_AT_ONCE", 7)
     words = some_words(random.Random(6), 300)
     index, model = new_index(tmp_path / "i.lsh", words, [f"w{i}" for i in range(300)], bands=2, rows=1, radius=4)

@@ -52,7 +52,7 @@ def test_rows_with_ids(paths: Path, name: str, column: str | None) -> None:
     reader = TextReader(source, made, text="text", id=column, on_notice=lambda row, why: seen.append((row, why)), threads=2)
     index = lsh.build(paths / "a.lsh", reader, threshold=0.6)
     ids = [f"d{n}" for n in KNOWN] if column == "url" else KNOWN
-    same = lsh.build(paths / "b.lsh", [LACKING[place] for place in KNOWN], ids, family=made, form=form_of(index))
+    same = lsh.build(paths / "b.lsh", [LACKING[place] for place in KNOWN], ids, family=made, plan=form_of(index))
     if column is not None:
         assert content(index) == content(same)
     else:
@@ -94,7 +94,7 @@ def test_another_family_of_texts(paths: Path) -> None:
     words = some_words(random.Random(1), 100)
     reader = TextReader(pa.table({"word": [*words, "", None], "place": range(102)}), MinHash(), text="word", id="place")
     index = lsh.build(paths / "a.lsh", reader, family=Letters(), threshold=0.6)
-    same = lsh.build(paths / "b.lsh", words, range(100), family=Letters(), form=form_of(index))
+    same = lsh.build(paths / "b.lsh", words, range(100), family=Letters(), plan=form_of(index))
     assert content(index, words) == content(same, words)
 
 

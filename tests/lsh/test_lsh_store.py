@@ -22,7 +22,7 @@ WORDS = some_words(random.Random(11), 200)
 
 
 def built(path, words=WORDS, ids=None, **options):
-    return lsh.build(path, words, ids or [f"w{i}" for i in range(len(words))], family=FAMILY, form=FORM, **options)
+    return lsh.build(path, words, ids or [f"w{i}" for i in range(len(words))], family=FAMILY, plan=FORM, **options)
 
 
 def opened(path, mode="r", **options):
@@ -50,13 +50,13 @@ def test_the_bytes_of_both_stores(tmp_path):
 
 def test_an_empty_item_has_no_document_and_keeps_its_row_number(tmp_path):
     words = [WORDS[0], "", WORDS[1], ""]
-    with lsh.build(tmp_path / "i.lsh", words, family=FAMILY, form=FORM) as index:
+    with lsh.build(tmp_path / "i.lsh", words, family=FAMILY, plan=FORM) as index:
         assert len(index) == 2
         assert index.probe(WORDS[1])[0].id == 2
     with opened(tmp_path / "i.lsh", "r+") as index:
         assert index.insert([WORDS[2]]) == 1
         assert 4 in {match.id for match in index.probe(WORDS[2])}
-    with lsh.build(tmp_path / "s.lsh", words, ["a", "b", "c", "d"], family=FAMILY, form=FORM) as index:
+    with lsh.build(tmp_path / "s.lsh", words, ["a", "b", "c", "d"], family=FAMILY, plan=FORM) as index:
         assert index.probe(WORDS[1])[0].id == "c"
         assert "b" not in index.ids
 
@@ -78,7 +78,7 @@ def test_exact_verification(tmp_path):
 def test_numbers_become_wider(tmp_path, monkeypatch, growth):
     monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
     form = lsh.plan(5, FAMILY, 0.8, bands=(6, 3), radius=8)
-    index = lsh.build(tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], family=FAMILY, form=form)
+    index = lsh.build(tmp_path / "i.lsh", WORDS[:5], [f"w{i}" for i in range(5)], family=FAMILY, plan=form)
     model = Model(6, 3, index.stats()["key_bits"], 8)
     sketches, signatures = FAMILY.sketches(WORDS, 18), FAMILY.signatures(WORDS)
     model.documents = [model.document(s, bytes(g), f"w{i}") for i, (s, g) in enumerate(zip(sketches, signatures, strict=True))]
@@ -288,7 +288,7 @@ def test_what_is_refused(tmp_path):
         index.probe(WORDS[0])
     for ids, message in ((["a"], "fewer ids"), (["a", "b", "c"], "more ids"), ("ab", "ids must be")):
         with pytest.raises(InputError, match=message):
-            lsh.build(tmp_path / "x.lsh", WORDS[:2], ids, family=FAMILY, form=FORM)
+            lsh.build(tmp_path / "x.lsh", WORDS[:2], ids, family=FAMILY, plan=FORM)
     assert not (tmp_path / "x.lsh").exists()
     with pytest.raises(InputError, match="give a threshold"):
         lsh.build(tmp_path / "x.lsh", WORDS, family=FAMILY)

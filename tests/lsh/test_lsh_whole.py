@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ WORDS = some_words(random.Random(21), 300)
 
 
 def built(path, words=WORDS, form=FORM):
-    return lsh.build(path, words, [f"w{i}" for i in range(len(words))], family=FAMILY, form=form)
+    return lsh.build(path, words, [f"w{i}" for i in range(len(words))], family=FAMILY, plan=form)
 
 
 def opened(path, mode="r", **options):
@@ -217,6 +218,35 @@ def test_threads_that_insert_and_merge_while_numbers_become_wider(tmp_path, monk
             assert {match.id for match in index.probe(word)} == {name for _, name in model.find(document)}
 
 
+def test_numbers_become_wider_only_when_a_merge_of_keys_has_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(keys_module, "LEAST_NUMBER_BITS", 3)
+    # 8 numbers fit, and the merge need not widen them: the keys leave no more room.
+    monkeypatch.setattr(
+        keys_module.EntryLayout, "widened", lambda layout, count: None if count <= 8 else layout._replace(number_bits=6)
+    )
+    built(tmp_path / "i", WORDS[:4], lsh.plan(4, FAMILY, 0.8, bands=(6, 3), radius=8)).close()
+    with opened(tmp_path / "i", "r+") as index:
+        index.delete(["w0"])
+        merge_keys, threads = index._writer._merge_keys, []
+
+        def merge(*args):
+            if not threads:
+                threads.append(threading.Thread(target=lambda: index.insert(WORDS[4:20], [f"w{i}" for i in range(4, 20)])))
+                threads[0].start()
+                threads[0].join(0.3)  # it waits for this merge
+                assert threads[0].is_alive()
+            merge_keys(*args)
+
+        monkeypatch.setattr(index._writer, "_merge_keys", merge)
+        index.merge(threads=1)
+        threads[0].join()
+        assert index.stats()["number_bits"] == 6
+        assert index.verify().ok
+        model = model_of(index, WORDS[:20])
+        for word, document in zip(WORDS[1:20], model.documents[1:20], strict=True):
+            assert {match.id for match in index.probe(word)} == {name for _, name in model.find(document)} - {"w0"}
+
+
 @pytest.mark.parametrize("change", ["merge", "insert", "delete", "upsert", "probe_insert_many"])
 def test_a_child_of_a_fork_changes_nothing(tmp_path, change):
     built(tmp_path / "i").close()
@@ -240,7 +270,7 @@ def test_a_child_of_a_fork_changes_nothing(tmp_path, change):
 
 def test_keys_are_as_long_as_the_plan_says(tmp_path):
     form = lsh.plan(10**6, FAMILY, 0.8, bands=(6, 3))
-    assert lsh.build(tmp_path / "i", [], [], family=FAMILY, form=form).stats()["key_bits"] == form.key_bits == 31
+    assert lsh.build(tmp_path / "i", [], [], family=FAMILY, plan=form).stats()["key_bits"] == form.key_bits == 31
     empty = lsh.build(tmp_path / "e", [], [], family=MinHash(), threshold=0.8)
     assert empty.bands[1] > 2
     assert empty.stats()["key_bits"] > 32
@@ -296,10 +326,12 @@ def test_a_family_that_a_manifest_cannot_hold(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"form": "x"}, "form must be what"),
-        ({"form": lsh.plan(100, MinHashFamily(), 0.8)}, "planned for another family"),
-        ({"form": FORM, "recall": 0.9}, "give a threshold"),
-        ({"form": FORM, "threshold": 0.9}, "give a threshold"),
+        ({"plan": "x"}, "plan must be what"),
+        ({"plan": lsh.plan(100, MinHashFamily(), 0.8)}, "is for another family"),
+        ({"plan": replace(FORM, width=224)}, "is for another family"),
+        ({"plan": replace(FORM, bands=256, rows=256 + 1)}, "take 65792 hash values"),
+        ({"plan": FORM, "recall": 0.9}, "give a threshold"),
+        ({"plan": FORM, "threshold": 0.9}, "give a threshold"),
         ({"threshold": 0.8, "recall": 7}, "recall must be"),
     ],
 )

@@ -41,8 +41,11 @@ class Ready(Family[Sketched]):
     measure: ClassVar[str] = "similarity"
 
     def values(self, items: Sequence[Any], functions: range) -> Values:
-        """Return nothing: there are no functions."""
-        raise NotImplementedError
+        """Return some columns of the sketches."""
+        columns = slice(functions.start, functions.stop)
+        return Values(
+            np.concatenate([item.sketches[:, columns] for item in items]), np.concatenate([item.known for item in items])
+        )
 
     def collision(self, similarity: float) -> float:
         """Return the similarity."""
@@ -97,7 +100,7 @@ def _of_sketches(bench: Bench, log2: int) -> Result:
 
     def build() -> fpstore.lsh.LshStore:
         return fpstore.lsh.build(
-            path, _pieces(bench.seed, log2), family=family, form=form, threads=1, memory=bench.options.memory, overwrite=True
+            path, _pieces(bench.seed, log2), family=family, plan=form, threads=1, memory=bench.options.memory, overwrite=True
         )
 
     built = bench.processor_seconds(build, 1 if log2 == LARGE_LOG2 else None)

@@ -80,7 +80,7 @@ def _own(bench: Bench, case: Case) -> Result:
     family = fpstore.families.PStable(dimension=DIMENSION, radius=RADIUS)
     form = fpstore.lsh.plan(len(case.stored), family, RADIUS, RECALL, background=case.unrelated)
     built = bench.processor_seconds(
-        lambda: fpstore.lsh.build(path, case.stored, family=family, form=form, threads=1, overwrite=True)
+        lambda: fpstore.lsh.build(path, case.stored, family=family, plan=form, threads=1, overwrite=True)
     )
     with fpstore.lsh.open(path) as index:
 

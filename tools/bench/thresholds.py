@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,9 @@ PAIRS, SMOKE_PAIRS = 5000, 100
 LEAST = 0.1  # similarity of a planted copy: from here to 1, evenly
 WITHIN = 0.1  # below the threshold, a removed row is not counted as wrong
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+UNRELATED, VOCABULARY, WORDS_BEHIND = 20_000, 50_000, 143  # texts, and their random words behind a line of WORDS_OF_LINE
+LINES, WORDS_OF_LINE = 5, 7
+COMMON_THRESHOLDS = (0.3, 0.4, 0.5)
 Floats = npt.NDArray[np.float64]
 
 
@@ -34,6 +38,26 @@ def thresholds(bench: Bench) -> Result:
                 row[search + (", verified" if verify else "")] = _judged(found, similarities, threshold) | {
                     "processor_seconds": round(seconds, 2)
                 }
+        out[str(threshold)] = row
+    return out | {"common line": _with_common_lines(bench)}
+
+
+def _with_common_lines(bench: Bench) -> Result:
+    """Deduplicate texts that have nothing in common but a line in front, with each of several lines."""
+    rng, out = np.random.default_rng(bench.seed), dict[str, Any]()
+    count = SMOKE_PAIRS if bench.smoke else UNRELATED
+    words = rng.integers(0, VOCABULARY, (count, WORDS_BEHIND))
+    texts = [" ".join(f"v{word}" for word in row) for row in words.tolist()]
+    for threshold in COMMON_THRESHOLDS:
+        row: Result = {"texts": count}
+        for name, verify in (("by default", None), ("not verified", False)):
+            removed, start = [], time.process_time()
+            for line in range(LINES):
+                front = " ".join(f"l{line}{place}" for place in range(WORDS_OF_LINE))
+                table = pa.table({"text": [f"{front} {text}" for text in texts]})
+                found = fpstore.dedup(table, text="text", threshold=threshold, verify=verify, threads=1)
+                removed.append(len(found.removed.rows))
+            row[name] = {"removed": removed, "processor_seconds": round((time.process_time() - start) / LINES, 2)}
         out[str(threshold)] = row
     return out
 

@@ -445,9 +445,10 @@ class Trial {
   void check_shared(const State& all, const Rows& asked, uint32_t end) {
     const unsigned bits = random_.below(std::min(W::kBits, 64u) + 1);
     std::pmr::vector<Near> shared(asked.size());
-    for (size_t i = 0; i < asked.size(); ++i)
+    for (size_t i = 0; i < asked.size(); ++i) {
       for (const auto& near : within_radius(model_, all, asked[i], W::kBits))
         if (!((leading_word(near.first) ^ leading_word(asked[i])) & top_mask(bits))) shared[i].push_back(near);
+    }
     Guard share;
     REQUIRE(delta_->share(fuzz::words(asked), asked.size(), bits, end, &share.sink, kOn));
     REQUIRE(take(share.sink, asked.size()) == shared);

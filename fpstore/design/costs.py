@@ -183,8 +183,10 @@ def missed_share(design: Design, fingerprint_count: int) -> float:
 
 def _more(done: ColumnWork, table: TableSpec, missed: float, lookups: float, candidates: float, left: float) -> ColumnWork:
     copies, rows = (0.0, left) if table.kind == REFERENCES else (left, 0.0)
-    more = ColumnWork(0, lookups, lookups * missed, candidates / LINE_TAGS, copies, rows)
-    return ColumnWork(*(a + b for a, b in zip(done, more, strict=True)))
+    return ColumnWork(
+        done.queries, done.lookups + lookups, done.misses + lookups * missed, done.lines + candidates / LINE_TAGS,
+        done.copies + copies, done.rows + rows,
+    )  # fmt: skip
 
 
 def _work_in_sample(design: Design, fingerprint_count: int, radius: int, sample: Sample) -> ColumnWork:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fpstore.base.arguments import is_iterable
+from fpstore.base.threads import cached_property
 from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.design.covering import Effort, covers
 from fpstore.design.tables import (
@@ -75,7 +76,7 @@ class Design:
         """The width of the fingerprints."""
         return self.tables[0].width
 
-    @property
+    @cached_property
     def ring(self) -> tuple[tuple[int, TableSpec], ...]:
         """The column tables that are looked up, with their places in the design; none in a design of blocks."""
         return tuple((place, table) for place, table in enumerate(self.tables) if table.in_ring)
@@ -359,7 +360,7 @@ def design(name: str | Iterable[Mapping[str, object] | TableSpec] | Design, radi
                 f"{show(name)} at radius {radius}: above radius {lookup_radius(width)}, look-ups cost more than a scan: "
                 "use scan or auto"
             )
-        return Design(name, radius, tuple(_named(name, radius, width)))
+        return Design(name, radius, _named(name, radius, width))
     if isinstance(name, Design):
         return Design(name.name, radius, design(name.tables, radius, width).tables)
     tables = tuple(t if isinstance(t, TableSpec) else _described(t) for t in name)
@@ -440,7 +441,12 @@ def _check_kinds(tables: Sequence[TableSpec], radius: int) -> None:
         )
 
 
-def _named(name: str, radius: int, width: int) -> list[TableSpec]:
+@lru_cache(maxsize=1024)
+def _named(name: str, radius: int, width: int) -> tuple[TableSpec, ...]:
+    return tuple(_tables_of(name, radius, width))
+
+
+def _tables_of(name: str, radius: int, width: int) -> list[TableSpec]:
     if name == SCAN:
         return [TableSpec(identity(width), 0)]
     full = name

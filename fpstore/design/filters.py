@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from math import comb, exp, expm1
+from math import exp, expm1
 from types import MappingProxyType
 from typing import NamedTuple
 
 from fpstore import _kernel
 from fpstore.design.families import FLIP_SLACK_BITS, MAX_VARIANTS, Design, needed_tables
-from fpstore.design.tables import TableSpec
+from fpstore.design.tables import ball_size
 
 # Measured by `tools/bench filters`.
 BITS_PER_PREFIX = 6
@@ -58,25 +58,23 @@ def filter_shapes(design: Design, fingerprint_count: int) -> Mapping[int, Filter
     """
     if design.ring or not LEAST_FINGERPRINTS <= fingerprint_count <= MOST_FINGERPRINTS:
         return MappingProxyType({})
-    shapes = {table: _shape(spec, fingerprint_count) for table, spec in needed_tables(design)}
+    shapes = {table: _shape(spec.prefix_bits, spec.flips, fingerprint_count) for table, spec in needed_tables(design)}
     return MappingProxyType({table: shape for table, shape in shapes.items() if shape is not None})
 
 
-def _shape(spec: TableSpec, fingerprint_count: int) -> FilterShape | None:
-    """Return the shape with which a probe of the table takes least time: longer prefixes pass less often, but have more flips."""
+@lru_cache(maxsize=1024)
+def _shape(prefix_bits: int, flips: int, fingerprint_count: int) -> FilterShape | None:
+    """Return the shape with which a probe of a table takes least time: longer prefixes pass less often, but have more flips."""
     log2_count = fingerprint_count.bit_length() - 1
 
-    def variants(bits: int) -> int:
-        return sum(comb(bits, flips) for flips in range(spec.flips + 1))
-
     def cost(shape: FilterShape) -> float:
-        made = variants(shape.prefix_bits) if spec.flips else 1
+        made = ball_size(shape.prefix_bits, flips)
         return made * (1 + OPENED_TESTS * shape.passing(fingerprint_count / 2.0**shape.prefix_bits))
 
-    most = min(spec.prefix_bits, log2_count + FINER_BITS, MOST_PREFIX_BITS)
-    known = (bits for bits in range(log2_count, most + 1) if not spec.flips or variants(bits) <= MAX_VARIANTS)
+    most = min(prefix_bits, log2_count + FINER_BITS, MOST_PREFIX_BITS)
+    known = (bits for bits in range(log2_count, most + 1) if ball_size(bits, flips) <= MAX_VARIANTS)
     buckets = max(log2_count - BUCKET_PREFIXES_BITS, 0)
     shapes = [FilterShape(bits, min(buckets, bits), BITS_PER_PREFIX) for bits in known]
     best = min(shapes, key=cost, default=None)
-    without = variants(min(spec.prefix_bits, max(log2_count - FLIP_SLACK_BITS, 0))) if spec.flips else 1
+    without = ball_size(min(prefix_bits, max(log2_count - FLIP_SLACK_BITS, 0)), flips)
     return best if best is not None and cost(best) < without * OPENED_TESTS else None

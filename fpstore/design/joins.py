@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import comb
 from operator import itemgetter, mul
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from fpstore.design.tables import (
     ROWS,
     TAG_BITS,
     TableSpec,
+    ball_size,
     led_by,
     near_share,
     spread,
@@ -105,18 +107,19 @@ def varying_bits(rows: Words, width: Width, first: Words | None = None) -> list[
 def designs(count: int, radius: int, width: int, bits: Sequence[int] | None = None) -> Iterator[JoinDesign]:
     """Yield the designs that are worth comparing for a set of rows which differ in some bits, the most telling first."""
     yield everything(radius, width, bits)
-    bits = range(width) if bits is None else bits
+    told_apart = tuple(range(width) if bits is None else bits)
     if radius > lookup_radius(width):
         return
     wanted = max(count.bit_length() - 5, LEAST_BUCKET_BITS)
     for blocks in range(1, min(MOST_BLOCKS, radius + 1) + 1):
-        most = min(len(bits) // blocks, wanted, MOST_BUCKET_BITS)
+        most = min(len(told_apart) // blocks, wanted, MOST_BUCKET_BITS)
         for bucket in {*range(most - 4, most + 1, 2), min(most, TAG_BITS)}:  # larger buckets are fewer, which may cost less
             if bucket > max(spread(blocks, radius)):  # otherwise every bucket would be looked at
-                yield _plain(blocks, bucket, radius, width, bits)
+                yield _plain(blocks, bucket, radius, width, told_apart)
 
 
-def _plain(blocks: int, bucket: int, radius: int, width: int, bits: Sequence[int]) -> JoinDesign:
+@lru_cache(maxsize=512)  # a set of another size has mostly the same ones
+def _plain(blocks: int, bucket: int, radius: int, width: int, bits: tuple[int, ...]) -> JoinDesign:
     """Return the design of blocks of successive bits."""
     length = len(bits) // blocks
     if len(bits) == width and bucket >= LEAST_BUCKET_BITS:  # the first table is in the order of the fingerprints
@@ -160,7 +163,7 @@ def work(design: JoinDesign, count: int, sample: Sample | None = None) -> JoinWo
     """Return the work of comparing one row with a set of ``count`` rows, uniform or like the sample."""
     met = candidates = survivors = 0.0
     for table, flips, both in zip(design.tables, design.flips, design.both, strict=True):
-        met += sum(comb(table.prefix_bits, f) for f in range(flips + 1))
+        met += ball_size(table.prefix_bits, flips)
         if sample is None:
             in_bucket = [comb(table.prefix_bits, f) / 2.0**table.prefix_bits for f in range(flips + 1)]
             near = [near_share(table.tag_bits, both - f) for f in range(flips + 1)]

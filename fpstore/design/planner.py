@@ -113,7 +113,7 @@ def _ranked(n: int, radius: int, required: Requirements, sample: Words | None) -
     measured = None if sample is None else Sample(sample, required.width)
     if measured is not None and not measured.skewed:
         measured = None
-    plans = _plans(n, radius, required, measured)
+    plans = list(_uniform(n, radius, required)) if measured is None else _plans(n, radius, required, measured)
     plans.sort(key=lambda p: (not p.fits, cost(p, storage), p.bytes_per_fingerprint))
     if plans[0].fits:
         fitting = [p for p in plans if p.fits]
@@ -137,6 +137,11 @@ def _plans(n: int, radius: int, required: Requirements, sample: Sample | None = 
                 dealt = deal(len(p.design.ring), p.design.ring[0][1].prefix_bits, radius, sample)
                 plans.append(estimate(dealt, n, required, sample))
     return plans
+
+
+@lru_cache(maxsize=32)  # a build asks twice, and a program that makes many stores again and again
+def _uniform(n: int, radius: int, required: Requirements) -> tuple[Plan, ...]:
+    return tuple(_plans(n, radius, required))
 
 
 class Crossover(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import comb
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from fpstore import _kernel
 from fpstore.base.aliases import Bytes, Words
 from fpstore.base.width import WORD_BITS, Width, empty_rows, leading_words
-from fpstore.design.tables import TableSpec
+from fpstore.design.tables import TableSpec, ball_size
 
 SAMPLE_SIZE = 1 << 14
 QUERIES = 128  # fingerprints of the sample that stand for queries
@@ -78,7 +77,7 @@ class Sample:
             return near / int(pairs[-1])
         # One flipped bit leads to fewer entries than none, the rarer the bit's other value is.
         others = float(self._evenness[list(table.permutation[:prefix_bits])].mean()) if prefix_bits else 1.0
-        variants = sum(comb(prefix_bits, count) for count in range(flips + 1))
+        variants = ball_size(prefix_bits, flips)
         return self.share(table, prefix_bits) * (1 + others * (variants - 1))
 
     def _within(self, bits: Sequence[int]) -> npt.NDArray[np.int64]:

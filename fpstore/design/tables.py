@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import comb
 from typing import Any
 
@@ -30,6 +31,12 @@ ROWS_SHARE_BITS = 4  # log2 of the fewest rows, about, in a bucket of a row file
 def identity(bits: int) -> bytes:
     """Return the permutation that leaves every bit at its place."""
     return bytes(range(bits))
+
+
+@lru_cache(maxsize=1 << 13)  # plans ask for the same ones thousands of times
+def ball_size(bits: int, most: int) -> int:
+    """Return the number of values of some bits that differ from a value in at most ``most`` bits."""
+    return sum(comb(bits, count) for count in range(min(most, bits) + 1))
 
 
 def led_by(leading: Sequence[int], bits: int) -> bytes:
@@ -148,7 +155,7 @@ class TableLookup:
     @property
     def variant_count(self) -> int:
         """The number of prefix look-ups per query."""
-        return sum(comb(self.prefix_bits, i) for i in range(self.flips + 1))
+        return ball_size(self.prefix_bits, self.flips)
 
     @cached_property
     def masks(self) -> npt.NDArray[np.uint64]:
@@ -173,7 +180,7 @@ def row_bucket_bits(fingerprint_count: int) -> int:
 
 def near_share(bits: int, most: int) -> float:
     """Return the share of uniform values of some bits that differ from a value in at most ``most`` bits."""
-    return sum(comb(bits, count) for count in range(min(most, bits) + 1)) / 2.0**bits
+    return ball_size(bits, most) / 2.0**bits
 
 
 def spread(block_count: int, radius: int) -> list[int]:

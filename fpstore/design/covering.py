@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from fpstore.design.tables import TableSpec
 from fpstore.errors import InputError
@@ -76,6 +77,12 @@ def covers(tables: Sequence[TableSpec], radius: int, effort: Effort | None = Non
     return not defeat({1 << i: t.flips + 1 for i, t in enumerate(tables)}, Counter(members_of), radius)
 
 
+@lru_cache(maxsize=1 << 12)  # a proof for fewer flips asks for all tables again
+def _leading(permutation: bytes, prefix_bits: int) -> int:
+    """Return the source bits that lead, as bits of a number."""
+    return sum(1 << bit for bit in permutation[:prefix_bits])
+
+
 def _blocks_apart(tables: Sequence[TableSpec]) -> list[tuple[int, int]] | None:
     """Return the leading bits and flips of tables that share no leading bit; None if two tables share one.
 
@@ -84,7 +91,7 @@ def _blocks_apart(tables: Sequence[TableSpec]) -> list[tuple[int, int]] | None:
     apart: list[tuple[int, int]] = []
     used = 0
     for table in sorted(tables, key=lambda t: (t.prefix_bits, -t.flips)):
-        bits = sum(1 << bit for bit in table.permutation[: table.prefix_bits])
+        bits = _leading(table.permutation, table.prefix_bits)
         if not bits & used:
             apart.append((bits, table.flips))
             used |= bits

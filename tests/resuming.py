@@ -3,13 +3,13 @@
 import itertools
 import json
 import os
-import shutil
 import signal
 from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commandline import copied
 
 import fpstore
 from fpstore.cli import main
@@ -50,15 +50,15 @@ def inputs_of_jobs(tmp_path_factory):
         Path("c.csv").write_text("id,text\n" + "".join(f'{n},"{row["text"] or ""}"\n' for n, row in enumerate(rows)))
         Path("h.tsv").write_text("hash\tid\n" + "".join(f"{f:016x}\t{n}\n" for n, f in enumerate(near(2, 900).tolist())))
         Path("notes").mkdir()
-        for n, text in enumerate(texts[:250]):
-            Path(f"notes/{n % 230}.txt").write_text(text)
+        for n, text in enumerate(texts[:130]):
+            Path(f"notes/{n % 120}.txt").write_text(text)
             Path(f"notes/copy-{n % 9}.txt").write_text(text)
     return place
 
 
 @pytest.fixture
 def job_folder(inputs_of_jobs, tmp_path, monkeypatch, small_parts):
-    shutil.copytree(inputs_of_jobs, tmp_path, dirs_exist_ok=True)
+    copied(inputs_of_jobs, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

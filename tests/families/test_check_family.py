@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from types import SimpleNamespace
 from typing import ClassVar
@@ -15,6 +16,13 @@ from fpstore.families import Family, Values, as_family, from_description
 from fpstore.families import registry as registry_module
 from fpstore.lsh.check import check_family
 from fpstore.lsh.plan import plan, recall_at
+
+
+@cache
+def numbers_of(seed, letter, functions):
+    """Return the random number that each function has for a letter."""
+    own = int.from_bytes(hashlib.blake2b(f"{seed}{letter}".encode(), digest_size=8).digest())
+    return np.random.Generator(np.random.PCG64([own, int(functions.start > 0)])).integers(0, 2**32, len(functions), np.uint32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +46,8 @@ class LetterSets(Family):
         found = np.zeros((len(items), len(functions)), np.uint32)
         for row, item in enumerate(items):
             if item:
-                found[row] = np.min([self._numbers(letter, functions) for letter in set(item)], axis=0)
+                found[row] = np.min([numbers_of(self.seed, letter, functions) for letter in set(item)], axis=0)
         return Values(found, np.array([bool(item) for item in items]))
-
-    def _numbers(self, letter, functions):
-        seed = int.from_bytes(hashlib.blake2b(f"{self.seed}{letter}".encode(), digest_size=8).digest())
-        parts = [np.random.Generator(np.random.PCG64([seed, part])) for part in (0, 1)]
-        if functions.start == 0:
-            return parts[0].integers(0, 2**32, len(functions), np.uint32)
-        return parts[1].integers(0, 2**32, len(functions), np.uint32)
 
     def collision(self, similarity):
         return similarity

@@ -123,14 +123,14 @@ def every(few):
     return pytest.mark.parametrize("every", [few, pytest.param(1, marks=pytest.mark.slow)])
 
 
-@every(3)
+@every(7)
 def test_changes_at_every_call(sweep, every):
     calls, outcomes = sweep(SETUP + "insert(3)\nupsert()\ndelete()\ninsert(2)\n", OPERATION, CHECK, MODES, every)
     assert len(calls) > 10
     assert {outcome.state for outcome in outcomes} >= set(range(4))
 
 
-@every(16)
+@every(37)
 def test_a_merge_at_every_call(sweep, every):
     calls, outcomes = sweep(SETUP + "insert(3)\ndelete()\nmerge()\ninsert(1)\n", OPERATION, CHECK, MODES, every)
     assert len(calls) > 50
@@ -154,7 +154,7 @@ assert sorted(path.name for path in root.iterdir()) == ["i", "new"]
 """
 
 
-@every(16)
+@every(37)
 def test_a_build_at_every_call(sweep, every):
     _, outcomes = sweep(SETUP, BUILD, BUILT, MODES, every)
     assert {outcome.state for outcome in outcomes} == {True, False}

@@ -90,7 +90,7 @@ def is_plain(char):
 
 @pytest.mark.parametrize(
     ("form", "every"),
-    [(FORMS[0], 9), *((form, 41) for form in FORMS[1:]), *(pytest.param(form, 1, marks=pytest.mark.slow) for form in FORMS)],
+    [(FORMS[0], 17), *((form, 83) for form in FORMS[1:]), *(pytest.param(form, 1, marks=pytest.mark.slow) for form in FORMS)],
 )
 def test_each_character(form, every):
     """Alone, and in a text of all of its page, which is taken character by character unless one of them depends on others.

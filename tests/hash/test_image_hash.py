@@ -179,7 +179,7 @@ def surface(kind, seed, size=(200, 150)):
 
 @pytest.mark.parametrize(("method", "width"), [case for case in CASES if case[0] not in ("color", "pdq")])
 def test_nearly_blank_pictures_have_no_fingerprint_unless_asked_for(method, width):
-    flat = [surface(kind, seed) for kind in ("linear", "radial", "grain") for seed in range(8)]
+    flat = [surface(kind, seed) for kind in ("linear", "radial", "grain") for seed in range(3)]
     hasher, all_of_them = ImageHash(method=method, width=width), ImageHash(method=method, width=width, min_quality=0)
     assert not hasher.fingerprints(flat, empty="mask")[1].any()
     assert all_of_them.fingerprints(flat, empty="mask")[1].all()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import failure, fine
 from resuming import in_another
+from speeds import crossed
 
 import fpstore
 from fpstore.errors import InputError, StoreExistsError
@@ -93,8 +94,10 @@ def pieces_of(found):
     return found.pieces.to_arrow().to_pydict().values()
 
 
-@pytest.mark.parametrize("unit", ["paragraph", "line"])
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "counted"])
+FORMS = ["jsonl", "csv", "parquet", "dictionary", "table", "polars", "folder", "counted"]
+
+
+@pytest.mark.parametrize(("form", "unit"), crossed(FORMS, ["paragraph", "line"]))
 def test_against_a_plain_model(tmp_path, monkeypatch, form, unit):
     monkeypatch.setattr(boilerplate, "_LEAST_MERGED", 40)
     monkeypatch.setattr("fpstore.io.lines.BLOCK_BYTES", 1 << 10)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.stats
-from speeds import SOME_WIDTHS
+from speeds import SOME_WIDTHS, crossed
 
 import fpstore
 from fpstore.base.resources import Resources
@@ -189,10 +189,10 @@ def share(some, others):
     return len(some & others) / len(some | others)
 
 
-@pytest.mark.parametrize("group", ["greedy", "connected"])
-@pytest.mark.parametrize(
-    "maker", [MinHash(), MinHash(width=128), SimHash(size=2), SimHash(width=256)], ids=lambda maker: f"{maker.name}{maker.width}"
-)
+MAKERS = [MinHash(), MinHash(width=128), SimHash(size=2), SimHash(width=256)]
+
+
+@pytest.mark.parametrize(("maker", "group"), crossed(MAKERS, ["greedy", "connected"]))
 def test_what_is_removed_is_what_dedup_removes(maker, group):
     documents = [*templated(70, 1), "", *templated(50, 1)]
     changes = [parse_change(text) for text in ("words=2", "typos=0.03")]

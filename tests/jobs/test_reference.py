@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
 from resuming import calls_in_a_child
+from speeds import slow
 
 import fpstore
 from fpstore import InputError, MinHash
@@ -143,12 +144,13 @@ def batch(number):
     return [" ".join(words) for words in texts]
 
 
-def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypatch):
-    """Each batch is killed at each call in turn that makes something appear, and goes on with the same command."""
+@pytest.mark.parametrize("batches", [4, slow(10)])  # three after the first one meet each call
+def test_batch_after_batch_equals_a_model_whatever_is_killed(tmp_path, monkeypatch, batches):
+    """Each batch is killed at calls that make something appear, and goes on with the same command."""
     monkeypatch.chdir(tmp_path)
     minhash, model = MinHash(), []
     calls = [(Path, "replace"), (fpstore.Store, "insert")]
-    for number in range(10):
+    for number in range(batches):
         texts = batch(number)
         write_texts(Path("b.jsonl"), texts, f"{number}-")
         rows, kept = minhash.fingerprints(texts), []

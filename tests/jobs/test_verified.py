@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commandline import failure, fine, run
+from speeds import crossed
 
 import fpstore
 from fpstore import InputError, MinHash, SimHash
@@ -62,19 +63,19 @@ def expected(maker, texts, radius, threshold, ranks):
     return sorted(([kept, *others] for kept, others in groups.items()), key=min)
 
 
-@pytest.mark.parametrize(
-    ("maker", "radius", "threshold"),
-    [
-        (MinHash(), None, 0.8),
-        (MinHash(), 90, 0.5),
-        (MinHash(size=1, weighting="count"), 80, 0.6),
-        (SimHash(width=128), 30, 0.8),
-        (SimHash(hash="blake2b"), 12, 0.9),
-        (MinHash(shingle="chars", size=5), 60, 0.75),
-    ],
-)
-@pytest.mark.parametrize("keep", ["first", "highest"])
-def test_what_is_not_alike_enough_stays(maker, radius, threshold, keep):
+WAYS = [
+    (MinHash(), None, 0.8),
+    (MinHash(), 90, 0.5),
+    (MinHash(size=1, weighting="count"), 80, 0.6),
+    (SimHash(width=128), 30, 0.8),
+    (SimHash(hash="blake2b"), 12, 0.9),
+    (MinHash(shingle="chars", size=5), 60, 0.75),
+]
+
+
+@pytest.mark.parametrize(("way", "keep"), crossed(WAYS, ["first", "highest"]))
+def test_what_is_not_alike_enough_stays(way, keep):
+    maker, radius, threshold = way
     texts = corpus(radius or 1, marked=True)
     scores = np.random.default_rng(3).integers(0, 50, len(texts))
     table = pa.table({"t": texts, "s": scores})

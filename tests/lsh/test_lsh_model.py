@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from letters import Letters, some_words
 from reference_lsh import Model
+from speeds import crossed
 
 from fpstore import lsh
 
@@ -55,8 +56,7 @@ def check(index, model, rng, known):
     assert answers(index.probe_many(asked, radius=radius, threads=3)) == expected(model, asked, radius)
 
 
-@pytest.mark.parametrize("kind", ["string", "integer", "row"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("kind", "seed"), crossed(["string", "integer", "row"], range(3)))
 def test_changes_and_answers_are_those_of_a_model(tmp_path, kind, seed):
     rng = random.Random(seed)
     count = rng.choice([0, 1, 2, 17, 300])

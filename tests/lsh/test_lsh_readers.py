@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from letters import Letters, some_words
+from speeds import crossed
 
 import fpstore
 from fpstore import InputError, MinHash, lsh
@@ -43,8 +44,9 @@ def paths(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["rows.parquet", "rows.jsonl", "rows.csv", "table"])
-@pytest.mark.parametrize("column", ["url", "number", None])
+@pytest.mark.parametrize(
+    ("name", "column"), crossed(["rows.parquet", "rows.jsonl", "rows.csv", "table"], ["url", "number", None], share=2)
+)
 def test_rows_with_ids(paths: Path, name: str, column: str | None) -> None:
     source = pq.read_table(paths / "rows.parquet") if name == "table" else paths / name
     made = MinHash(size=2)

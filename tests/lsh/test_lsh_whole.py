@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from letters import Letters, some_words
 from reference_lsh import Model
+from speeds import crossed
 
 import fpstore
 from fpstore import InputError, MinHash, _kernel, lsh
@@ -40,8 +41,7 @@ def model_of(index, words=WORDS):
     return model
 
 
-@pytest.mark.parametrize("sync", ["commit", "batch", "none"])
-@pytest.mark.parametrize("at", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize(("at", "sync"), crossed([1, 2, 3, 4, 6], ["commit", "batch", "none"]))
 def test_an_insert_during_a_merge_that_leaves_keys_out(tmp_path, sync, at):
     built(tmp_path / "i").close()
     calls = []

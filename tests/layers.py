@@ -19,6 +19,7 @@ LAYERS = (
     ("store",),
     ("api",),
     ("cleaning", "lsh"),
+    ("tasks",),
     ("__init__",),
     ("cli",),
     ("__main__",),

@@ -35,6 +35,7 @@ _VERBS = {  # by their purpose; the modules of the others are not imported
     "Change": dict.fromkeys(("insert", "delete", "merge", "absorb", "redesign", "split"), "changes"),
     "Clean a corpus": {"dedup": "dedup", "decontaminate": "decontaminate", "pairs": "jobs", "cluster": "jobs", "join": "jobs"},
     "Low thresholds, other measures": {"lsh": "lsh"},
+    "Many processes or machines": {"task": "task"},
     "Take care": dict.fromkeys(("stats", "report", "verify", "repair", "backup", "export"), "care"),
     "Begin": {"demo": "demo", "help": "app"},
 }  # fmt: skip

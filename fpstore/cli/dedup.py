@@ -19,6 +19,7 @@ from fpstore.cli.content import FINGERPRINTS, TEXTS, Notices
 from fpstore.cli.options import argument, option, whole
 from fpstore.cli.output import not_compared_rows, print_table, shown_ids
 from fpstore.cli.outputs import RESUME, open_list, resume_folder, resuming
+from fpstore.cli.task import PLANNING, plan_or_run
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
 from fpstore.format.manifest import is_store
@@ -113,7 +114,7 @@ def _last(context: click.Context, _: click.Parameter, output: str) -> str:
         "--force", "Replace OUTPUT, --clusters and --removed, if they exist. A folder of rows is replaced if it holds only files "
         "of the same format. A folder of texts must be new or empty.",
     ),
-    *options.LIMITS, RESUME, *options.RESULT,
+    *PLANNING, *options.LIMITS, RESUME, *options.RESULT,
     guesses={
         **output_is("OUTPUT is the last argument, after all inputs"),
         "--image": "fpstore build --image makes a store of the pictures, and fpstore cluster lists the near-duplicates in it",
@@ -139,6 +140,8 @@ def dedup(given: Given) -> None:
     $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit paragraph --more-than 20
     $ fpstore dedup corpus.parquet plain.parquet --text-field text --unit line --least-chars 20 --removed lines.csv --force
     $ fpstore dedup shards clean-shards --text-field text --threads 2
+    $ fpstore dedup shards planned-shards --text-field text --plan shards.plan
+    $ fpstore dedup shards by-processes --text-field text --processes 2
     $ fpstore dedup corpus.parquet clean.parquet --text-field text --id-field id --against crawl.minhash.fps --add --force
     $ fpstore dedup notes clean --text --suffix .txt --longest-sentences 3 --radius 0
     $ fpstore dedup hashes.csv clean.csv --fingerprint-field hash --decimal --signed --radius 2 --group greedy
@@ -155,19 +158,13 @@ def dedup(given: Given) -> None:
     content.refuse_foreign(given, kind)
     _check_columns(given)
     maker = _maker(given, kind)
-    how = Projection(
-        id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
-    )
-    likeness = Likeness(
-        given.radius, content.own_width(given), threshold=given.threshold, group=given.group, keep=given.keep,
-        verify=given.verify, search=given.search,
-    )  # fmt: skip
     notices = Notices(kind)
     with ExitStack() as stack:
         reference = stack.enter_context(opened_reference(given.against, given.add, kind == TEXTS, given.encoding))
-        with usage_errors():
-            texts = given.text or given.text_field
-            job = dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html, reference)
+        job = _asked(given, maker, reference)
+        if given.plan is not None or given.processes is not None:
+            _plan(given, kind, job, reference)
+            return
         corpus = open_corpus(given.inputs, kind == TEXTS, given.suffixes, notices, given.encoding, bool(given.html))
         notices.source, job = corpus, _planned(given, job, corpus)
         folder = resume_folder(given)
@@ -185,6 +182,41 @@ def dedup(given: Given) -> None:
     given.result(summary)
     if not (given.as_json or given.quiet):
         _print_summary(summary, given.output, given.unknown)
+
+
+def _asked(given: Given, maker: Any, reference: Reference | None) -> DedupJob:
+    """Return the job that the command line asks for."""
+    how = Projection(
+        id=given.id_field, score=given.score_field, width=check_width(given.width), decimal=given.decimal, signed=given.signed
+    )
+    likeness = Likeness(
+        given.radius, content.own_width(given), threshold=given.threshold, group=given.group, keep=given.keep,
+        verify=given.verify, search=given.search,
+    )  # fmt: skip
+    with usage_errors():
+        texts = given.text or given.text_field
+        return dedup_job(how, texts, given.fingerprint_field, likeness, given.unknown, maker, given.html, reference)
+
+
+def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -> None:
+    """Write a plan of the job, or run it in processes."""
+    if kind == TEXTS:
+        fail("--text: a plan is for rows of files, not for files that are texts")
+    if reference is not None and reference.store is None:
+        fail("--against: a plan compares with a store: fpstore build makes one of files")
+    given.refuse("is not for plans", "add", "clusters", "resume", "force", "names")
+    from fpstore.tasks.api import PART_BYTES, SLICE_ROWS, Plan
+    from fpstore.tasks.dedup import plan_of_dedup
+    from fpstore.tasks.places import place_of
+
+    against = None if reference is None else reference.path
+
+    def make(folder: str) -> Plan:
+        bounds = PART_BYTES, SLICE_ROWS
+        made = plan_of_dedup(place_of(folder), given.inputs, given.output, job, given.encoding, against, given.removed, *bounds)
+        return Plan(made)
+
+    plan_or_run(given, make)
 
 
 def _note_reference(given: Given, reference: Reference, job: DedupJob, found: Deduplication) -> None:

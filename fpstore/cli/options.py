@@ -30,7 +30,8 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9, "t": 10**12,
           "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}  # fmt: skip
 _MOST_FINGERPRINTS = 1 << 64
 _PATHS = {  # what names a path
-    "A", "B", "BENCHMARK", "CORPUS", "DIR", "FILE", "FOLDER", "FP", "INDEX", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "STORE",
+    "A", "B", "BENCHMARK", "CORPUS", "DIR", "FILE", "FOLDER", "FP", "INDEX", "INPUT", "NEW", "OTHER", "OUTPUT", "PATH", "PLAN",
+    "STORE",
 }  # fmt: skip
 
 

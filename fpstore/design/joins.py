@@ -74,6 +74,11 @@ class JoinDesign:
         """The width of the fingerprints."""
         return self.tables[0].width
 
+    def alone(self, table: int) -> JoinDesign:
+        """Return the design of one table: the pairs that meet in it, also those that meet in others."""
+        some = slice(table, table + 1)
+        return JoinDesign(self.name, self.radius, self.tables[some], self.flips[some], self.both[some])
+
     @cached_property
     def bucket_masks(self) -> Words:
         """The bits of the buckets of each table, as rows."""

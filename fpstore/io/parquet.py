@@ -101,6 +101,7 @@ class ParquetRows(RowFiles):
         self._arrow = import_pyarrow(self.names[0])
         self.schema: Any = None
         self.codec = "snappy"
+        self._some: range | None = None  # the row groups that are read; None: all
         makers: list[Any] = []
         for file in self.files:
             if file.size is None:
@@ -122,6 +123,17 @@ class ParquetRows(RowFiles):
     def alone(self, number: int) -> ParquetRows:
         """Return one of the files as a source of its own."""
         return ParquetRows([self.paths[number]], again=True)
+
+    def some_groups(self, first: int, end: int) -> ParquetRows:
+        """Return the rows of successive row groups of the only file."""
+        (path,) = self.paths
+        new = ParquetRows([path], again=True)
+        new._some = range(first, end)
+        with self._errors(self.names[0]):
+            counts = groups_of(self._arrow, path)[first:end]
+        new.rows_of_files = [sum(counts)]
+        new.rows = sum(counts)
+        return new
 
     def resolved(self, projection: Projection) -> Projection:
         """Return the columns that the files have; InputError for one that is missing, or has a type that it cannot have."""
@@ -173,7 +185,7 @@ class ParquetRows(RowFiles):
     def _batches_of(self, parquet: Any, name: str, most: int, names: list[str] | None) -> Iterator[Any]:
         """Yield the batches of one row group after the other: pyarrow would hold what it has read until the last group."""
         pool, held = self._arrow.default_memory_pool(), 0
-        for group in range(parquet.metadata.num_row_groups):
+        for group in self._some or range(parquet.metadata.num_row_groups):
             rows = parquet.iter_batches(most, row_groups=[group], columns=names, use_threads=names is None)
             while True:
                 with self._errors(name):
@@ -191,6 +203,12 @@ class ParquetRows(RowFiles):
     def _errors(self, name: str) -> Iterator[None]:
         with parquet_errors(self._arrow, name):
             yield
+
+
+def groups_of(arrow: Any, file: Any) -> list[int]:
+    """Return the number of rows of each row group of a file, which is a path or a file of pyarrow."""
+    metadata = arrow.parquet.read_metadata(file)
+    return [int(metadata.row_group(number).num_rows) for number in range(metadata.num_row_groups)]
 
 
 class TableRows(RowSource):

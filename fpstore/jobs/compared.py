@@ -43,11 +43,12 @@ class ComparedRows(NamedTuple):
 
 def compared_rows(
     corpus: RowSource, projection: Projection, fingerprinter: Fingerprinter[Any] | None, resources: Resources, refused: bool,
-    checkpoint: Checkpoint | None, bands: Bands | None = None,
+    checkpoint: Checkpoint | None, bands: Bands | None = None, may_be_empty: bool = False,
 ) -> ComparedRows:  # fmt: skip
     """Return the rows of a corpus, whose texts are hashed by threads; rows that a checkpoint has are not read again.
 
-    If unknown rows are refused, one without text, fingerprint or id is an InputError.
+    If unknown rows are refused, one without text, fingerprint or id is an InputError; so is a corpus without rows, unless it
+    ``may_be_empty``.
     """
     keys = spilled = None
     if bands is not None:
@@ -59,7 +60,7 @@ def compared_rows(
             return corpus.batches(projection, skipped=skipped)
         return hashed_rows(corpus, projection, fingerprinter, resources.threads, skipped=skipped)
 
-    flags, held, scores = list[Flags](), list[Words](), list[Words]()
+    flags, held, scores = [np.empty(0, bool)], [np.empty(0 if words == 1 else (0, words), np.uint64)], list[Words]()
     ids, done = SpooledIds(), 0
     for batch in read() if checkpoint is None else _checkpointed_rows(checkpoint, read):
         known = batch.flags
@@ -75,7 +76,7 @@ def compared_rows(
             keys.add(batch.fingerprints[:, words:])
         scores.extend([] if batch.scores is None else [batch.scores])
         resources.report("reading", done)
-    if not done:
+    if not done and not may_be_empty:
         raise InputError(f"{corpus.label}: no rows")
     ids.finish()
     known = np.concatenate(flags)

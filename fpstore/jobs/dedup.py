@@ -157,13 +157,13 @@ def find_duplicates(
     if near is not None:
         flags[rows[near.places]] = False
     names: Names = HeldIds(rows.view(np.uint64)) if documents.ids is None else documents.ids
-    from_kept = _distances_from_kept(documents.fingerprints, members)
+    from_kept = distances_from_kept(documents.fingerprints, members)
     removed = Removed(members, from_kept, rows, names, near)
     clusters = Clusters(members.lims, names, members.documents, len(flags), from_kept)
     return documents, Deduplication(flags, clusters, len(flags) - len(rows), removed)
 
 
-def _distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np.uint16]:
+def distances_from_kept(fingerprints: Words, members: Members) -> npt.NDArray[np.uint16]:
     """Return the distance of each member from the first of its group."""
     out = np.empty(len(members.documents), np.uint16)
     firsts = members.documents[members.lims[lists_of(members.lims)]].view(np.intp)

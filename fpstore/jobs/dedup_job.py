@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
@@ -56,22 +57,26 @@ class DedupJob(NamedTuple):
     can_verify: bool = False
 
     def planned(self, corpus: RowSource) -> DedupJob:
-        """Return the job with the bands that are searched, if that is asked for, or better for as many rows as a corpus has.
+        """Return the job as :meth:`planned_for` the rows of a corpus."""
+        return self.planned_for(lambda: rows_told(corpus, self.projection))
+
+    def planned_for(self, rows: Callable[[], float]) -> DedupJob:
+        """Return the job with the bands that are searched, if that is asked for, or better for so many rows.
 
         Of many rows, they take less time. At a large radius, they keep texts apart that are near each other by chance alone. The
         radius leaves enough of the recall to the bands, unless it is fixed. Texts are compared if the radius does not keep
         unrelated ones apart: bands do not either, where texts have a line in common.
         """
-        job = self._with_bands(corpus)
+        job = self._with_bands(rows)
         if not job.can_verify or job.unrelated < MOST_UNRELATED:
             return job
         return job._replace(least_similarity=job.jaccard)
 
-    def _with_bands(self, corpus: RowSource) -> DedupJob:
+    def _with_bands(self, count: Callable[[], float]) -> DedupJob:
         """Return the job with the bands that are searched, and their radius."""
         minhash = minhash_in(self.fingerprinter)
         auto = self.search == "auto" and not self.fixed_radius and can_have_bands(self.fingerprinter)
-        auto = auto and ((rows := _rows_of(corpus, self.projection)) > EXACT_ROWS or self.chance(rows) > MOST_CHANCE)
+        auto = auto and ((rows := count()) > EXACT_ROWS or self.chance(rows) > MOST_CHANCE)
         if minhash is None or self.jaccard is None or not (auto or self.search == "bands"):
             return self
         bands = planned_bands(self.jaccard, BANDS_RECALL)
@@ -126,7 +131,7 @@ class DedupJob(NamedTuple):
         return {**facts, **asked, **maker, **files, **told}
 
 
-def _rows_of(corpus: RowSource, projection: Projection) -> float:
+def rows_told(corpus: RowSource, projection: Projection) -> float:
     """Return how many rows a corpus has, as far as its first rows tell."""
     if isinstance(corpus, DocumentFiles):
         return len(corpus.paths)

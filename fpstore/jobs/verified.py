@@ -57,7 +57,7 @@ def text_sets(
     features = [SpilledNumbers(np.uint32) for _ in makers]
     for corpus, rows in corpora:
         count = sum(map(len, sizes[0])) + len(rows)
-        for made in _sets(corpus, projection, makers, rows, resources) if len(rows) else ():
+        for made in sets_of_texts(corpus, projection, makers, rows, resources) if len(rows) else ():
             for place, sets in enumerate(made):
                 features[place].append(sets.features)
                 sizes[place].append(sets.sizes)
@@ -102,7 +102,7 @@ def _nearest(rows: Words, row: Words, radius: int) -> npt.NDArray[np.intp]:
     return near[np.argsort(distances[near], kind="stable")]
 
 
-def _sets(
+def sets_of_texts(
     corpus: RowSource, projection: Projection, makers: Sequence[Fingerprinter[Any]], rows: npt.NDArray[np.intp],
     resources: Resources,
 ) -> Iterator[list[FeatureSets]]:  # fmt: skip

@@ -23,6 +23,10 @@ def test_examples_of_help_run(verb: str, folder: Path) -> None:
     if verb in ("", "build"):
         for name in ("crawl", "notes", "vectors", "photos", "site"):
             shutil.rmtree(f"{name}.fps")
+    if verb.startswith("task"):
+        fine("dedup", "shards", "by-tasks", "--text-field", "text", "--plan", "shards.plan")
+        if verb == "task finish":
+            fine("task", "run", "shards.plan", "--processes", "1")
     assert command.examples
     for line in command.examples:
         if line.startswith("fpstore demo"):

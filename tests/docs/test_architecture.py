@@ -34,7 +34,7 @@ OWNERS = {
     "click": ("cli/",),
     "rich": ("cli/",),
     "jinja2": ("pages/",),
-    "pyarrow": ("io/arrow.py", "io/tables.py"),
+    "pyarrow": ("io/arrow.py", "io/tables.py", "tasks/places.py"),
     "pandas": ("io/tables.py",),
     "polars": ("io/tables.py",),
     "PIL": ("hashing/image.py", "calibration/evidence.py", "calibration/image_", "calibration/resemblance.py"),

@@ -1,0 +1,148 @@
+"""The group ``fpstore task``: the tasks of a plan, one by one or all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fpstore.base.arguments import printable
+from fpstore.cli import options
+from fpstore.cli.options import argument, option, whole
+from fpstore.cli.output import print_json, print_table
+from fpstore.cli.verb import Given, Verbs, fail, verb
+from fpstore.errors import counted
+
+if TYPE_CHECKING:
+    from fpstore.tasks import Plan
+
+PLAN = argument("plan", "PLAN")
+MOST_PROCESSES = 1024
+PLANNING = (
+    option(
+        "--plan FOLDER", "Only write a plan to a new folder, or to an object store such as s3://bucket/plan: fpstore task runs "
+        "it, one task here and another on some other machine. The output is the same. INPUT and OUTPUT may be in an object "
+        "store, too.",
+    ),
+    option(
+        "--processes N", "Work in so many processes instead of threads, through a plan in the folder OUTPUT.plan. If the job "
+        "ends early, the same command goes on.", whole(1, MOST_PROCESSES),
+    ),
+)  # fmt: skip
+
+
+@click.command(cls=Verbs, modules={"Run a plan": dict.fromkeys(("run", "status", "finish"), "task")})
+def task() -> None:
+    """Run jobs in many processes or machines.
+
+    A plan, which --plan of fpstore dedup and others writes, has tasks with numbers from 0 on, in stages. The tasks of a stage may
+    run at once, on any machines that reach the plan, the inputs and the output; a stage begins when the one before is done. Any
+    scheduler runs them: docs/beyond.md shows Slurm, Spark and a shell.
+
+    $ fpstore task run shards.plan --processes 2
+    $ fpstore task status shards.plan
+    $ fpstore task finish shards.plan
+    """
+
+
+def _opened(given: Given) -> Plan:
+    from fpstore.tasks import open_plan  # with what processes need: fpstore dedup knows the options without it
+
+    return open_plan(given.plan)
+
+
+@verb(
+    PLAN,
+    option("--index N", "Run the task with this number. If its result is there, nothing is done.", whole(0, 2**31 - 1)),
+    option("--processes N", "Run all tasks that are left, in so many processes, stage by stage.", whole(1, MOST_PROCESSES)),
+    *options.LIMITS, *options.RESULT,
+)  # fmt: skip
+def run(given: Given) -> None:
+    """Run a task of a plan, or all that are left.
+
+    A task reads what it needs, writes to a temporary file, and publishes its result at the end, unless another process was
+    faster: so a task may be run again at any time. --threads are for a task, --memory is for all processes together.
+
+    $ fpstore task run shards.plan --index 0 --threads 1
+    $ fpstore task run shards.plan --processes 2 --memory 1GiB --json
+    """
+    plan = _opened(given)
+    if (given.index is None) == (given.processes is None):
+        fail("give --index for one task, or --processes for all that are left")
+    if given.index is not None:
+        with given.bars() as bars:
+            done = plan.run(given.index, threads=given.threads, memory=given.memory, progress=bars)
+        ended = "done" if done else "was done before"
+        given.result({"index": given.index, "was_done": not done}, given.timed(given.plan, f"task {given.index} {ended}"))
+        return
+    given.refuse("is for --index: each of --processes has one thread", "threads")
+    run_all(given, plan, given.processes)
+    tasks = counted(len(plan), "task")
+    given.result({"tasks": len(plan)}, given.timed(given.plan, f"{tasks} done; fpstore task finish ends the job"))
+
+
+def run_all(given: Given, plan: Plan, processes: int) -> None:
+    """Run all tasks that are left."""
+    with given.bars() as bars:
+        plan.run_all(processes, memory=given.memory, progress=bars)
+
+
+@verb(PLAN, options.JSON)
+def status(given: Given) -> None:
+    """Show the stages of a plan, and how many tasks are done.
+
+    The indexes are those of fpstore task run --index.
+
+    $ fpstore task status shards.plan --json
+    """
+    found = _opened(given).status()
+    if given.as_json:
+        print_json([one._asdict() for one in found])
+    else:
+        rows = [(one.stage, _indexes(one.first, one.tasks), f"{one.done:,}", f"{one.tasks - one.done:,}") for one in found]
+        print_table(printable(given.plan), ("stage", "indexes", "done", "left"), rows, left=(0, 1))
+
+
+def _indexes(first: int, count: int) -> str:
+    return f"{first}" if count == 1 else f"{first}-{first + count - 1}"
+
+
+@verb(PLAN, *options.RESULT)
+def finish(given: Given) -> None:
+    """End the job of a plan, when all tasks are done.
+
+    Writes what appears last, such as the manifest of an output folder and the list of removed rows, and prints what was found.
+    Remove the folder of the plan afterwards.
+
+    $ fpstore task finish shards.plan --json
+    """
+    with given.bars() as bars:
+        summary = _opened(given).finish(progress=bars)
+    show_summary(given, summary)
+
+
+def show_summary(given: Given, summary: dict[str, Any]) -> None:
+    """Print what a job has found."""
+    given.result(summary)
+    if not (given.as_json or given.quiet):
+        rows = [(name.replace("_", " "), f"{count:,}") for name, count in summary.items()]
+        print_table("Done", ("", ""), rows)
+
+
+def plan_or_run(given: Given, make: Callable[[str], Plan]) -> None:
+    """Do what --plan or --processes asks for, with a function that makes the plan in a folder."""
+    if given.plan is not None:
+        given.refuse("is for work, and --plan only writes a plan", "processes", "threads", "memory")
+        plan = make(given.plan)
+        stages = [one._asdict() for one in plan.status()]
+        tasks = counted(len(plan), "task")
+        line = f"{tasks} in {len(stages)} stages; fpstore task run {printable(given.plan)} --processes N runs them"
+        given.result({"plan": plan.path, "digest": plan.digest, "stages": stages}, given.timed(given.plan, line))
+        return
+    given.refuse("is for the work without --processes: each process has one thread", "threads")
+    plan = make(f"{given.output.rstrip('/')}.plan")
+    run_all(given, plan, given.processes)
+    summary = plan.finish()
+    plan.remove()
+    show_summary(given, summary)

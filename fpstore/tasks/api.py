@@ -1,0 +1,262 @@
+"""Jobs over many processes or machines: making a plan of tasks, running them in any place, and finishing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_progress, check_whole
+from fpstore.base.resources import checked_resources, parse_memory, parse_size, parse_threads
+from fpstore.base.width import WORD_BITS, Width
+from fpstore.cleaning import opened_reference
+from fpstore.errors import InputError, StorageError
+from fpstore.io.source import Projection
+from fpstore.jobs.dedup_job import Likeness, dedup_job
+from fpstore.tasks.dedup import DedupWork, plan_of_dedup
+from fpstore.tasks.places import place_of
+from fpstore.tasks.plan import PlanFolder, Work
+
+PathLike = str | os.PathLike[str]
+PART_BYTES = 256 << 20  # of input that a task reads
+SLICE_ROWS = 1 << 22  # that a task compares
+KINDS: dict[str, Callable[[PlanFolder], Work]] = {"dedup": DedupWork}
+
+
+class StageStatus(NamedTuple):
+    """A stage of a plan: the index of its first task, how many tasks it has, and how many of them are done."""
+
+    stage: str
+    first: int
+    tasks: int
+    done: int
+
+
+class Plan:
+    """What a job is to do, cut into tasks: made by :func:`plan_dedup` and others, and opened by :func:`open_plan`.
+
+    Tasks have indexes from 0 on, through all stages. Those of one stage may run at once, in any order, on any machine that
+    reaches the folder of the plan, the inputs and the output. A stage needs the results of the stages before. The result of a
+    task is a function of the plan: it may run twice, also at once, and the first result that is complete counts.
+
+    Attributes
+    ----------
+    path : str
+        The folder, or its URI.
+    digest : str
+        A digest of all that the plan says, in hexadecimal.
+    """
+
+    def __init__(self, folder: PlanFolder) -> None:
+        self._folder = folder
+        self._work = KINDS[folder.kind](folder)
+        self.path, self.digest = folder.place.uri, folder.digest
+
+    def __len__(self) -> int:
+        """Return the number of tasks."""
+        return self._folder.tasks
+
+    def __repr__(self) -> str:
+        return f"<fpstore.tasks.Plan {self.path}: {self._folder.kind}, {len(self):,} tasks>"
+
+    def status(self) -> list[StageStatus]:
+        """Return how many tasks of each stage are done, in the order of the stages."""
+        done = self._folder.done()
+        return [
+            StageStatus(stage.name, indexes.start, stage.tasks, sum(index in done for index in indexes))
+            for stage, indexes in self._folder.indexes()
+        ]
+
+    def run(
+        self, index: int, *, threads: int | None = 1, memory: int | str | None = None, progress: Progress | None = None
+    ) -> bool:
+        """Do a task in this process, unless it is done.
+
+        Parameters
+        ----------
+        index : int
+            The number of the task, from 0.
+        threads, memory, progress : optional
+            As for :func:`fpstore.build`. The result does not depend on them.
+
+        Returns
+        -------
+        bool
+            Whether the task was done now; False if its result was there.
+
+        Raises
+        ------
+        InputError
+            There is no such task, or an input has changed since the plan was made.
+        StoreNotFoundError
+            A task of an earlier stage has not run.
+        CorruptStoreError
+            The result of an earlier task is damaged, or of another plan.
+        StorageError
+            A file cannot be read or written; nothing is published.
+        """
+        check_whole(index, 0, max(len(self) - 1, 0), "index")
+        return self._folder.run(self._work, index, checked_resources(memory, threads, progress))
+
+    def run_all(self, processes: int | None = None, *, memory: int | str | None = None, progress: Progress | None = None) -> None:
+        """Do all tasks that are left, stage by stage, in processes of this machine, each with one thread.
+
+        A script that calls this needs ``if __name__ == "__main__":``, as for all of Python's process pools.
+
+        Parameters
+        ----------
+        processes : int, optional
+            By default one for each processor.
+        memory : int or str, optional
+            For all processes together; by default a quarter of the machine's memory.
+        progress : callable, optional
+            Called as ``progress(stage, done, total)`` with tasks.
+
+        Raises
+        ------
+        FpstoreError
+            A task failed, as in :meth:`run`; tasks that run are ended well, and no others begin.
+        StorageError
+            A process was ended by the system, such as for want of memory. What is done stays done.
+        """
+        count, each = parse_threads(processes), parse_memory(memory) // parse_threads(processes)
+        check_progress(progress)
+        done = self._folder.done()
+        with ProcessPoolExecutor(count, get_context("spawn")) as pool:
+            for stage, indexes in self._folder.indexes():
+                left = [index for index in indexes if index not in done]
+                try:
+                    _run_stage(pool, self.path, left, each, stage.name, stage.tasks, progress)
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+
+    def finish(self, *, progress: Progress | None = None) -> dict[str, Any]:
+        """Write what appears last, when all tasks are done, and return what was found. Finishing twice is allowed.
+
+        StoreNotFoundError names a task that has not run.
+        """
+        return self._work.finish(checked_resources(None, None, progress))
+
+    def remove(self) -> None:
+        """Remove the folder of the plan, with all results; the output stays."""
+        self._folder.place.remove()
+
+
+def _run_stage(
+    pool: ProcessPoolExecutor, path: str, indexes: list[int], memory: int, stage: str, total: int, progress: Progress | None
+) -> None:
+    running = [pool.submit(_run_in_process, path, index, memory) for index in indexes]
+    done = total - len(running)
+    try:
+        for job in as_completed(running):
+            job.result()
+            done += 1
+            if progress is not None:
+                progress(stage, done, total)
+    except BrokenProcessPool as error:
+        message = f"{path}: a process was ended while it ran a task of the stage {stage}; what is done is kept: run again"
+        raise StorageError(f"{message}, with fewer processes if memory was short", path=path) from error
+
+
+def _run_in_process(path: str, index: int, memory: int) -> bool:
+    return open_plan(path).run(index, memory=memory)
+
+
+def open_plan(path: PathLike) -> Plan:
+    """Open a plan.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder of the plan, or its URI in an object store that pyarrow knows, such as ``s3://bucket/plans/one``.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    StoreNotFoundError
+        There is no plan.
+    FormatVersionError
+        The plan is of another version, or was made by another version of fpstore, NumPy or pyarrow, whose results may differ.
+    CorruptStoreError
+        The plan is damaged.
+    """
+    return Plan(PlanFolder.opened(place_of(path)))
+
+
+def plan_dedup(
+    plan: PathLike, source: Any, output: PathLike, *, text: Any = None, fingerprint: str | None = None,
+    id: str | None = None, score: str | None = None, method: str | None = None,  # noqa: A002 - the word that users know
+    threshold: float | None = None, radius: int | None = None, width: int | None = None, keep: str = "first",
+    group: str | None = None, unknown: str = "keep", verify: bool | None = None, search: str = "auto", against: Any = None,
+    fingerprinter: Any = None, decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
+    removed: PathLike | None = None, part_bytes: int | str = PART_BYTES, slice_rows: int = SLICE_ROWS,
+) -> Plan:  # fmt: skip
+    r"""Plan a deduplication that tasks do: the same rows are kept as by :func:`fpstore.dedup`, and the files have the same bytes.
+
+    The stages are hash, links, components, members, decide and copy; `Beyond one machine` in the guide says what they read and
+    write.
+
+    Parameters
+    ----------
+    plan : path-like
+        A folder for the plan and the results of its tasks, or its URI in an object store. It may hold the same plan already.
+    source : path, URI, or iterable of them
+        Files of Parquet, JSON lines, CSV or TSV with a header, or folders of them, as for :func:`fpstore.dedup`.
+    output : path-like
+        A new folder, or its URI, for the kept rows of each file, in a file of the same name. Of one input file, a path with the
+        same extension is the file to write. A folder has the file ``_fpstore.json``, which says when all is complete.
+    text, fingerprint, id, score, method, threshold, radius, width, keep, group, unknown, verify, search : optional
+        As for :func:`fpstore.dedup`.
+    against : path-like, optional
+        A store: rows near one of its documents are removed. Tasks open it by this path.
+    fingerprinter, decimal, signed, encoding, html : optional
+        As for :func:`fpstore.dedup`.
+    removed : path-like, optional
+        Where :meth:`Plan.finish` lists the removed rows: .tsv, .csv, .jsonl or .parquet, with the columns of
+        ``fpstore dedup --removed``.
+    part_bytes : int or str
+        About how many bytes of input a task reads: Parquet is cut between row groups, other files are not cut.
+    slice_rows : int
+        About how many rows a task compares.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        As for :func:`fpstore.dedup`; or the source is a table, or the reference is no store.
+    StoreExistsError
+        The output exists, or the folder of the plan holds another one.
+
+    Examples
+    --------
+    >>> import fpstore.tasks, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "pages.csv").write_text("url,hash\na,00ff00ff00ff00ff\nb,00ff00ff00ff00fe\nc,123456789abcdef0\n")
+    >>> plan = fpstore.tasks.plan_dedup(folder / "plan", folder / "pages.csv", folder / "clean.csv", fingerprint="hash")
+    >>> [plan.run(index) for index in range(len(plan))]
+    [True, True, True, True, True, True]
+    >>> plan.finish()["kept"], (folder / "clean.csv").read_text().split()
+    (2, ['url,hash', 'a,00ff00ff00ff00ff', 'c,123456789abcdef0'])
+    """
+    how = Projection(id=id, score=score, width=Width(WORD_BITS), decimal=decimal, signed=signed)
+    likeness = Likeness(radius, width, method, threshold, group, keep, verify, search)
+    if text is True:
+        raise InputError("a plan is for rows of files: text=True, where each file is a text, is for fpstore.dedup")
+    with opened_reference(against, False, False, encoding) as reference:
+        if reference is not None and reference.store is None:
+            raise InputError(f"{reference.path}: a plan compares with a store: fpstore build makes one", path=reference.path)
+        job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
+        against = None if reference is None else reference.path
+    bounds = parse_size(part_bytes, "part_bytes"), check_whole(slice_rows, 1, 1 << 40, "slice_rows")
+    return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, against, removed, *bounds))

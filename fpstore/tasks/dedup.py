@@ -1,0 +1,329 @@
+"""Deduplication of a corpus by tasks: the same rows are kept as by `fpstore.dedup` in one process, and files are the same bytes.
+
+Stages: *hash* makes fingerprints of a part of the corpus; *links* finds near-duplicates that share a bucket of one table, or the
+keys of one band; *components* unites them; *members* sends the rows of a component to one task; *decide* chooses the rows that
+are kept; *copy* copies the kept rows of a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Flags, Words
+from fpstore.base.arrays import lims_of, lists_of, stable_order
+from fpstore.base.resources import Resources
+from fpstore.base.strings import StringColumn
+from fpstore.design.joins import JoinDesign
+from fpstore.hashing.base import FeatureSets
+from fpstore.io.source import IdColumn
+from fpstore.jobs.compared import ComparedRows, compared_rows
+from fpstore.jobs.dedup import distances_from_kept
+from fpstore.jobs.dedup_job import DedupJob
+from fpstore.jobs.grouping import Members, grouped, members_of, ranks_of
+from fpstore.jobs.reference import NearReference, near_candidates
+from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
+from fpstore.jobs.verified import TextSets, sets_of_texts, verified
+from fpstore.query.names import NAMED_ROWS
+from fpstore.query.snapshot import slices
+from fpstore.store import Store, snapshot_of
+from fpstore.tasks.asked import asked_of, exact_design, job_of, slice_bits
+from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken, values_of
+from fpstore.tasks.inputs import InputSpec, Part, found_inputs, opened_input, parts_of, rows_of
+from fpstore.tasks.links import Links, labels_of, links_of_keys, links_of_table, write_components
+from fpstore.tasks.outputs import Output, output_of
+from fpstore.tasks.pieces import Pieces, PieceWriter, joined
+from fpstore.tasks.places import Place
+from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.shuffle import gathered, mixed, parts_and_rows, slices_by, slices_of, table_keys, write_column
+
+
+def plan_of_dedup(
+    place: Place, source: Any, output: str | os.PathLike[str], job: DedupJob, encoding: str | None, against: str | None,
+    removed: str | os.PathLike[str] | None, part_bytes: int, slice_rows: int,
+) -> PlanFolder:  # fmt: skip
+    """Write the plan of a deduplication, and claim its output."""
+    specs = found_inputs(source, encoding)
+    rows = rows_of(specs, job.projection, encoding)
+    job = job.planned_for(lambda: rows)
+    parts, bits = parts_of(specs, part_bytes), slice_bits(job, rows, slice_rows)
+    groups_bits, units = (rows // slice_rows).bit_length(), max(slice_rows // max(rows >> max(bits), 1), 1)
+    target = output_of(output, specs, removed)
+    asked = {
+        "inputs": specs, "parts": parts, "encoding": encoding, "job": asked_of(job), "rows": rows, "slice_bits": bits,
+        "units": units, "groups_bits": groups_bits, "against": against, "output": target._asdict(),
+    }  # fmt: skip
+    stages = [
+        Stage("hash", len(parts)), Stage("links", -(-sum(1 << one for one in bits) // units)), Stage("components", 1),
+        Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(specs)),
+    ]  # fmt: skip
+    made = PlanFolder.made(place, "dedup", asked, stages)
+    target.claim(made.digest)
+    return made
+
+
+class DedupWork:
+    """What the tasks of a deduplication do."""
+
+    def __init__(self, plan: PlanFolder) -> None:
+        asked = plan.asked
+        self._plan = plan
+        self._inputs = [InputSpec(*spec) for spec in asked["inputs"]]
+        self._parts = [Part(*part) for part in asked["parts"]]
+        self._encoding: str | None = asked["encoding"]
+        self.job = job_of(asked["job"])
+        self._bits: list[int] = asked["slice_bits"]  # of each column, a table or a band
+        self._units: int = asked["units"]  # slices of a task
+        self._groups_bits: int = asked["groups_bits"]
+        self._against: str | None = asked["against"]
+        self._output = Output(**asked["output"])
+
+    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Do a task."""
+        getattr(self, f"_{stage}")(number, writer, resources)
+
+    @cached_property
+    def _design(self) -> JoinDesign:
+        return exact_design(self.job, self._plan.asked["rows"])
+
+    # hash
+
+    def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        job, part = self.job, self._parts[number]
+        with opened_input(self._inputs[part.file], self._encoding, part) as corpus:
+            refused = job.unknown == "refuse"
+            found = compared_rows(corpus, job.projection, job.fingerprinter, resources, refused, None, job.bands, True)
+        writer.facts |= {"rows": len(found.known), "known": len(found.rows), "ids": kind_of(found.ids)}
+        writer.add("known", np.packbits(found.known))
+        searched = np.ones(len(found.rows), bool)
+        if self._against is not None:
+            searched[self._write_near(writer, found, resources)] = False
+        places = np.flatnonzero(searched)
+        rows, fingerprints = found.rows[places].astype(np.uint32), np.ascontiguousarray(found.fingerprints[places])
+        writer.add("rows", rows)
+        writer.add("fingerprints", fingerprints)
+        if found.scores is not None:
+            writer.add("scores", found.scores[places])
+        writer.add_ids("ids", taken(column_of(found.ids), places))
+        for column, bits in enumerate(self._bits):
+            if found.bands is not None:
+                keys = np.concatenate([np.empty(0, np.uint64), *found.bands.column(column)])[places]
+            else:
+                keys = table_keys(self._design, column, fingerprints) if bits else np.empty(0, np.uint64)
+            write_column(writer, column, keys, bits, rows, fingerprints)
+
+    def _write_near(self, writer: PieceWriter, found: ComparedRows, resources: Resources) -> npt.NDArray[np.intp]:
+        """Write the rows that are near the reference, and return their places."""
+        assert self._against is not None
+        with Store(Path(self._against)) as store:
+            side, width = snapshot_of(store), self.job.projection.width
+            candidates = near_candidates(side, found.fingerprints, self.job.grouping.radius, width, resources, 1)
+            near = NearReference.of(candidates, side)
+        writer.add("near.rows", found.rows[near.places].astype(np.uint32))
+        writer.add("near.distances", near.distances)
+        writer.add_ids("near.ids", taken(column_of(found.ids), near.places))
+        writer.add_ids("near.kept", near.ids if isinstance(near.ids, np.ndarray) else StringColumn.of(near.ids))
+        writer.facts["near"] = len(near.places)
+        return near.places
+
+    # links, components
+
+    def _links(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        hashed, found = self._plan.results("hash"), Links()
+        units = [(column, place) for column, bits in enumerate(self._bits) for place in range(1 << bits)]
+        first = number * self._units
+        for column, place in units[first : first + self._units]:
+            rows = gathered(hashed, column, place, self._bits[column])
+            if self.job.bands is not None:
+                found.add(rows, links_of_keys(rows, self.job.grouping.radius, self.job.projection.width, resources))
+            else:
+                found.add(rows, links_of_table(rows, self._design, column, resources))
+        found.write(writer)
+
+    def _components(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        write_components(writer, self._plan.results("links"), len(self._parts))
+
+    # members, decide
+
+    def _members(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        numbers, labels = labels_of(self._plan.results("components"), number)
+        found = self._plan.result("hash", number)
+        rows = parts_and_rows(numbers)[1]
+        at = np.searchsorted(found.read("rows"), rows)
+        fingerprints, ids = found.read("fingerprints")[at], found.read_ids("ids")
+        sets = self._feature_sets(number, rows, resources) if self.job.least_similarity is not None else None
+        for place, some in enumerate(slices_by(mixed(labels), self._groups_bits)):
+            writer.add(f"numbers-{place}", numbers[some])
+            writer.add(f"labels-{place}", labels[some])
+            writer.add(f"fingerprints-{place}", fingerprints[some])
+            if "scores" in found:
+                writer.add(f"scores-{place}", found.read("scores")[at[some]])
+            writer.add_ids(f"ids-{place}", taken(ids, at[some]))
+            if sets is not None:
+                features, sizes = sets
+                writer.add(f"features-{place}", slices(features, lims_of(sizes)[:-1][some], sizes[some]))
+                writer.add(f"sizes-{place}", sizes[some])
+
+    def _feature_sets(self, number: int, rows: npt.NDArray[np.int64], resources: Resources) -> tuple[Any, npt.NDArray[np.int64]]:
+        """Return the features of the texts of some rows of a part, and how many each has."""
+        part, maker = self._parts[number], self.job.fingerprinter
+        assert maker is not None
+        found: list[FeatureSets] = []
+        if len(rows):
+            with opened_input(self._inputs[part.file], self._encoding, part) as corpus:
+                found = [one for (one,) in sets_of_texts(corpus, self.job.projection, [maker], rows, resources)]
+        features = np.concatenate([np.empty(0, np.uint32), *(one.features for one in found)])
+        return features, np.concatenate([np.empty(0, np.int64), *(one.sizes for one in found)])
+
+    def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        parts = self._plan.results("members")
+        numbers, labels = joined(parts, f"numbers-{number}"), joined(parts, f"labels-{number}")
+        fingerprints = joined(parts, f"fingerprints-{number}")
+        ids = self._joined_ids(parts, f"ids-{number}")
+        members, _ = members_of(np.searchsorted(numbers, labels).astype(np.uint64))
+        members = self._grouped(members, parts, number, fingerprints, ids)
+        firsts = members.documents[members.lims[:-1]]
+        writer.facts["clusters"] = len(firsts)
+        writer.add("leasts", numbers[np.minimum.reduceat(members.documents, members.lims[:-1])] if len(firsts) else firsts)
+        removed = np.ones(len(members.documents), bool)
+        removed[members.lims[:-1]] = False
+        owners = lists_of(members.lims)[removed]
+        distances = distances_from_kept(fingerprints, members)[removed]
+        documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
+        for part, some in enumerate(slices_of(parts_and_rows(numbers[documents])[0], len(self._parts))):
+            some = some[np.argsort(documents[some])]
+            writer.add(f"removed-{part}", numbers[documents[some]])
+            writer.add(f"kept-{part}", numbers[kept[some]])
+            writer.add(f"clusters-{part}", owners[some].astype(np.uint64))
+            writer.add(f"distances-{part}", distances[some])
+            writer.add_ids(f"ids-{part}", taken(ids, documents[some]))
+            writer.add_ids(f"kept.ids-{part}", taken(ids, kept[some]))
+
+    def _grouped(self, members: Members, parts: list[Pieces], number: int, fingerprints: Words, ids: IdColumn) -> Members:
+        """Return the groups of near-duplicates, those that are kept first."""
+        job = self.job
+        scores = joined(parts, f"scores-{number}") if job.projection.score is not None else None
+
+        def rows_of(here: slice) -> Words:
+            return fingerprints[members.documents[here].view(np.intp)]
+
+        def ids_of(wanted: Words) -> Words | list[str]:
+            found = taken(ids, wanted.view(np.intp))
+            return wanted if found is None else found.texts() if isinstance(found, StringColumn) else found
+
+        if job.least_similarity is None:
+            return grouped(members, job.grouping, rows_of, ids_of, scores)
+        least = job.least_similarity
+        sets = TextSets(np.arange(len(fingerprints)), joined(parts, f"features-{number}"), joined(parts, f"sizes-{number}"))
+
+        def alike(a: Words, b: Words) -> Flags:
+            return sets.similarities(a.view(np.intp), b.view(np.intp)) >= least
+
+        ranks = ranks_of(members, job.grouping.keep, rows_of, ids_of, scores)
+        return verified(members, ranks, rows_of, job.grouping.radius, alike)
+
+    def _joined_ids(self, parts: list[Pieces], name: str) -> IdColumn:
+        """Return the ids of all parts: strings, if those of any part of the corpus are."""
+        if self.job.projection.id is None:
+            return None
+        columns = [one for one in (part.read_ids(name) for part in parts) if one is not None]
+        are_strings = any(one.facts["ids"] == "string" for one in self._plan.results("hash"))
+        found: IdColumn = joined_ids(columns, are_strings)
+        return found
+
+    # copy
+
+    def _copy(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        numbers = [place for place, part in enumerate(self._parts) if part.file == number]
+        flags = np.concatenate([self._kept(place) for place in numbers])
+        spec = self._inputs[number]
+        with opened_input(spec, self._encoding) as corpus, self._output.writing(spec, self._plan.digest) as path:
+            corpus.copy(flags, path)
+        writer.facts |= {"rows": len(flags), "kept": int(np.count_nonzero(flags))}
+
+    def _kept(self, part: int) -> Flags:
+        """Return which rows of a part are kept."""
+        found = self._plan.result("hash", part)
+        known = np.unpackbits(found.read("known"), count=found.facts["rows"]).astype(bool)
+        flags: Flags = known | (self.job.unknown == "keep")
+        if "near.rows" in found:
+            flags[found.read("near.rows")] = False
+        for decided in self._plan.results("decide"):
+            flags[parts_and_rows(decided.read(f"removed-{part}"))[1]] = False
+        return flags
+
+    # The end
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Write the list of removed rows, and the manifest of the output; return what was found."""
+        hashed, decided = self._plan.results("hash"), self._plan.results("decide")
+        copied = self._plan.results("copy")
+        documents, kept = (sum(one.facts[fact] for one in copied) for fact in ("rows", "kept"))
+        clusters = sum(one.facts["clusters"] for one in decided)
+        summary = {
+            "documents": documents, "not_compared": documents - sum(one.facts["known"] for one in hashed), "clusters": clusters,
+            "removed": documents - kept, "kept": kept,
+        }  # fmt: skip
+        if self._against is not None:
+            summary["near_reference"] = sum(one.facts["near"] for one in hashed)
+        self._output.finish(self._inputs, self._plan.digest, self._removed(hashed, decided), self._columns, summary)
+        return summary
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return REMOVED_COLUMNS if self._against is None else REMOVED_WITH_REFERENCE
+
+    def _removed(self, hashed: list[Pieces], decided: list[Pieces]) -> Iterator[Mapping[str, Any]]:
+        """Yield the columns of the removed rows, some at a time, in the order of the corpus."""
+        firsts = lims_of([one.facts["rows"] for one in hashed]).astype(np.uint64)
+        leasts, before = joined(decided, "leasts"), lims_of([one.facts["clusters"] for one in decided])
+        ranks = np.empty(len(leasts), np.uint64)
+        ranks[stable_order(leasts)] = np.arange(len(leasts), dtype=np.uint64)
+        own = any(one.facts["ids"] == "string" for one in hashed)
+        strings = {"id"} if own else set()
+        if own or any("near.kept.ends" in one for one in hashed):
+            strings.add("kept")
+        for part, found in enumerate(hashed):
+            rows = [self._removed_rows(one, part, firsts, ranks[n:]) for one, n in zip(decided, before.tolist(), strict=False)]
+            if self._against is not None:
+                rows.append(self._near_rows(found, firsts[part]))
+            yield from _in_order_of_rows(rows, self._columns, strings)
+
+    def _removed_rows(self, decided: Pieces, part: int, firsts: Words, ranks: Words) -> dict[str, Any]:
+        """Return the columns of the rows of a part that one task has removed; ``ranks`` of its clusters."""
+
+        def rows_of(name: str) -> Words:
+            parts, rows = parts_and_rows(decided.read(name))
+            return firsts[parts] + rows.astype(np.uint64)
+
+        row, kept = rows_of(f"removed-{part}"), rows_of(f"kept-{part}")
+        ids, kept_ids = (decided.read_ids(f"{name}-{part}") for name in ("ids", "kept.ids"))
+        return {
+            "row": row, "id": row if ids is None else ids, "kept_row": kept, "kept": kept if kept_ids is None else kept_ids,
+            "cluster": ranks[decided.read(f"clusters-{part}").view(np.intp)], "reference": np.zeros(len(row), np.uint64),
+            "distance": decided.read(f"distances-{part}").astype(np.uint64),
+        }  # fmt: skip
+
+    def _near_rows(self, found: Pieces, first: np.uint64) -> dict[str, Any]:
+        """Return the columns of the rows of a part that are near the reference."""
+        row, ids = found.read("near.rows").astype(np.uint64) + first, found.read_ids("near.ids")
+        return {
+            "row": row, "id": row if ids is None else ids, "kept_row": row, "kept": found.read_ids("near.kept"),
+            "cluster": np.zeros(len(row), np.uint64), "reference": np.ones(len(row), np.uint64),
+            "distance": found.read("near.distances").astype(np.uint64),
+        }  # fmt: skip
+
+
+def _in_order_of_rows(tables: list[dict[str, Any]], names: tuple[str, ...], strings: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield some columns of several tables together, by their rows, at most NAMED_ROWS at once; some are of strings."""
+    columns = {name: joined_ids([table[name] for table in tables], name in strings) for name in names}
+    order = stable_order(np.concatenate([table["row"] for table in tables]))
+    for start in range(0, len(order), NAMED_ROWS):
+        some = order[start : start + NAMED_ROWS]
+        yield {name: values_of(taken(column, some)) for name, column in columns.items()}

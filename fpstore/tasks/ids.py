@@ -1,0 +1,57 @@
+"""Columns of ids of either type: integers, or strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import lims_of
+from fpstore.base.strings import StringColumn
+from fpstore.io.source import IdColumn
+from fpstore.jobs.given import SpooledIds
+from fpstore.query.names import names_of
+from fpstore.query.snapshot import slices
+
+
+def kind_of(ids: SpooledIds | None) -> str:
+    """Return whether ids are integers or strings; "none" if there are none."""
+    return "none" if ids is None or not len(ids) else "string" if ids.integers is None else "integer"
+
+
+def column_of(ids: SpooledIds | None) -> IdColumn:
+    """Return all ids."""
+    if ids is None or ids.integers is not None:
+        return None if ids is None else ids.integers
+    names = names_of(ids, np.arange(len(ids), dtype=np.uint64))
+    return StringColumn.of(names) if isinstance(names, list) else names
+
+
+def taken(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
+    """Return the ids at some places."""
+    if not isinstance(ids, StringColumn):
+        return None if ids is None else ids[places]
+    sizes = ids.sizes[places].astype(np.int64)
+    starts = (ids.ends - ids.sizes)[places].astype(np.int64)
+    data = slices(np.frombuffer(ids.data, np.uint8), starts, sizes)
+    return StringColumn(data.tobytes(), lims_of(sizes)[1:].astype(np.uint64))
+
+
+def as_strings(ids: Words | StringColumn) -> StringColumn:
+    """Return ids as strings."""
+    return ids if isinstance(ids, StringColumn) else StringColumn.of(list(map(str, ids.tolist())))
+
+
+def joined_ids(columns: Sequence[Any], are_strings: bool) -> Any:
+    """Return the ids of several columns in one, as strings if those of others are."""
+    if are_strings:
+        return StringColumn.joined([as_strings(one) for one in columns])
+    return np.concatenate([np.empty(0, np.uint64), *columns])
+
+
+def values_of(ids: Any) -> Any:
+    """Return ids as writers of rows take them: an array of integers, or a list of str."""
+    return ids.texts() if isinstance(ids, StringColumn) else ids

@@ -1,0 +1,157 @@
+"""The input files of a plan: what they are called, how large they are, and a digest by which a change is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from fpstore.base.arguments import is_iterable
+from fpstore.errors import InputError
+from fpstore.hashing.corpora import open_source
+from fpstore.io.arrow import import_pyarrow
+from fpstore.io.files import inner_name
+from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
+from fpstore.io.shards import Shards, places_of_shards
+from fpstore.io.source import FIELD_FORMATS, Projection
+from fpstore.jobs.dedup_job import rows_told
+from fpstore.tasks.places import DiskPlace, Place, StoredPlace, is_uri
+
+WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
+PIECE_BYTES = 1 << 20
+FIELD_SUFFIXES = tuple(f".{form}" for form in FIELD_FORMATS)
+
+
+class InputSpec(NamedTuple):
+    """A file: where it is, what its output is called, its size, and its digest. ``groups`` are the rows of its row groups."""
+
+    uri: str
+    name: str
+    bytes: int
+    digest: str
+    groups: Sequence[int] | None  # None: not Parquet
+
+
+class Part(NamedTuple):
+    """A part of an input file: some row groups, or all of it (``end`` 0)."""
+
+    file: int
+    first: int
+    end: int
+
+
+def digest_of_file(place: Place, name: str) -> tuple[int, str]:
+    """Return the size of a file and a digest: of all of it, or of pieces at even distances, the first and the last among them."""
+    size = place.size(name)
+    if size is None:
+        raise InputError(f"{place.shown(name)}: is not there", path=place.shown(name))
+    pieces = WHOLE_BYTES // PIECE_BYTES
+    starts = [n * (size - PIECE_BYTES) // (pieces - 1) for n in range(pieces)]
+    if size <= WHOLE_BYTES:
+        starts = list(range(0, size, PIECE_BYTES))
+    digest = blake2b(str(size).encode(), digest_size=16)
+    for start in starts:
+        digest.update(place.read(name, start, PIECE_BYTES))
+    return size, digest.hexdigest()
+
+
+def found_inputs(source: Any, encoding: str | None = None) -> list[InputSpec]:
+    """Return the files that a source names: paths, or URIs of object stores, of files or of folders."""
+    given = list(source) if is_iterable(source, str, Mapping) else [source]
+    uris = [one for one in given if is_uri(one)]
+    if not uris:
+        corpus = open_source(given, encoding=encoding)
+        if not isinstance(corpus, Shards):
+            raise InputError("a plan is for files: a table in memory is not on other machines", got=source)
+        files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
+        return [_spec(DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files]
+    if len(uris) < len(given):
+        raise InputError("paths and URIs of object stores are not mixed: name one kind of input", got=source)
+    found = [spec for uri in uris for spec in _stored(uri, len(uris) > 1)]
+    if len({spec.name for spec in found}) < len(found):
+        raise InputError("two inputs would be written to one name: name a folder above them", got=source)
+    return found
+
+
+def _stored(uri: str, many: bool) -> Iterator[InputSpec]:
+    """Yield the files that a URI names."""
+    top, _, last = uri.rstrip("/").rpartition("/")
+    above, place = StoredPlace(top), StoredPlace(uri)
+    if above.size(last) is not None:
+        yield _spec(above, last, inner_name(last))
+        return
+    names = [name for name in place.names() if inner_name(name).lower().endswith(FIELD_SUFFIXES)]
+    names = [name for name in names if not PurePosixPath(name).name.startswith(("_", "."))]
+    if not names:
+        raise InputError(f"{uri}: no {', '.join(FIELD_SUFFIXES)} there", path=uri)
+    for name in names:
+        output = str(PurePosixPath(name).with_name(inner_name(name)))
+        yield _spec(place, name, f"{last}/{output}" if many else output)
+
+
+def _spec(place: Place, name: str, output: str) -> InputSpec:
+    size, digest = digest_of_file(place, name)
+    groups = None
+    if name.lower().endswith(".parquet"):
+        groups = _groups(place, name)
+    return InputSpec(place.shown(name), output, size, digest, groups)
+
+
+def _groups(place: Place, name: str) -> list[int]:
+    """Return the rows of the row groups of a Parquet file."""
+    where = place.shown(name)
+    arrow = import_pyarrow(where)
+    with parquet_errors(arrow, where), place.opened(name) as file:
+        return groups_of(arrow, file)
+
+
+def parts_of(specs: Sequence[InputSpec], part_bytes: int) -> list[Part]:
+    """Return the parts of the files: about so many bytes each, of Parquet some row groups, otherwise whole files."""
+    parts = []
+    for number, spec in enumerate(specs):
+        if not spec.groups or spec.bytes <= part_bytes:
+            parts.append(Part(number, 0, 0))
+            continue
+        count = min(-(-spec.bytes // part_bytes), len(spec.groups))
+        bounds = [n * len(spec.groups) // count for n in range(count + 1)]
+        parts += [Part(number, first, end) for first, end in pairwise(bounds)]
+    return parts
+
+
+def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | None) -> int:
+    """Return how many rows the files have: of Parquet, otherwise as many as the first rows of the first file tell."""
+    if specs[0].groups is not None:
+        return sum(sum(spec.groups or ()) for spec in specs)
+    with opened_input(specs[0], encoding) as first:
+        rows = rows_told(first, projection)
+    return round(rows * sum(spec.bytes for spec in specs) / max(specs[0].bytes, 1))
+
+
+@contextmanager
+def opened_input(spec: InputSpec, encoding: str | None, part: Part | None = None) -> Iterator[Shards]:
+    """Yield the rows of a file, or of a part of it; InputError if it is not as it was when the plan was made."""
+    place, name = place_and_name(spec.uri)
+    size, digest = digest_of_file(place, name)
+    if (size, digest) != (spec.bytes, spec.digest):
+        message = f"{spec.uri}: changed since the plan was made: make a new plan"
+        raise InputError(message, path=spec.uri, expected=spec.digest, got=digest)
+    with TemporaryDirectory(prefix="fpstore-") as scratch:
+        path = place.on_disk(name, Path(scratch))
+        corpus = open_source(str(path), encoding=encoding)
+        assert isinstance(corpus, Shards)
+        if isinstance(corpus, ParquetRows) and part is not None and part.end:
+            corpus = corpus.some_groups(part.first, part.end)
+        yield corpus
+
+
+def place_and_name(uri: str) -> tuple[Place, str]:
+    """Return the folder of a file and its name there."""
+    if is_uri(uri):
+        top, _, name = uri.rpartition("/")
+        return StoredPlace(top), name
+    path = Path(uri)
+    return DiskPlace(path.parent), path.name

@@ -1,0 +1,85 @@
+"""Links between near-duplicates, and the connected components that they make; see docs/design.md, "Beyond one machine"."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from fpstore import _kernel
+from fpstore.base.aliases import Words
+from fpstore.base.arrays import differs, distinct_places, stable_order
+from fpstore.base.resources import Resources
+from fpstore.base.width import Width
+from fpstore.design.joins import JoinDesign
+from fpstore.jobs.bands import Groups, link
+from fpstore.jobs.joining import pairs_within
+from fpstore.tasks.pieces import Pieces, PieceWriter, joined
+from fpstore.tasks.shuffle import ROW_BITS, Gathered
+
+
+class Links:
+    """Links that connect rows, by their numbers: from the first of a set to each other row of it."""
+
+    def __init__(self) -> None:
+        self._a, self._b = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+
+    def add(self, rows: Gathered, sets: _kernel.Sets) -> None:
+        """Take the sets of some rows."""
+        firsts = sets.names()
+        linked = np.flatnonzero(firsts != np.arange(len(firsts), dtype=firsts.dtype))
+        self._a.append(rows.numbers[firsts[linked]])
+        self._b.append(rows.numbers[linked])
+
+    def write(self, writer: PieceWriter) -> None:
+        """Write all links."""
+        writer.add("a", np.concatenate(self._a))
+        writer.add("b", np.concatenate(self._b))
+
+
+def links_of_keys(rows: Gathered, radius: int, width: Width, resources: Resources) -> _kernel.Sets:
+    """Return the sets of rows that share a key and are within the radius."""
+    sets, order = _kernel.Sets(len(rows.keys)), stable_order(rows.keys)
+    owners = np.cumsum(differs(rows.keys[order])) - 1
+    groups = Groups.of(order.astype(np.uint64), owners)
+    link(sets, rows.fingerprints, groups, radius, width, resources)
+    return sets
+
+
+def links_of_table(rows: Gathered, design: JoinDesign, table: int, resources: Resources) -> _kernel.Sets:
+    """Return the sets of rows with one fingerprint, or that are within the radius and meet in a table of a join."""
+    sets = _kernel.Sets(len(rows.numbers))
+    distinct, which = distinct_places(rows.fingerprints)
+    firsts, index = np.empty(len(distinct), np.uint64), _kernel.RowIndex(distinct)
+    places = np.arange(len(which), dtype=np.uint64)
+    firsts[which[::-1]] = places[::-1]
+    if table == 0:  # all tables have the same equal rows
+        sets.unite(places, firsts[which])
+    for links in pairs_within(distinct, design.alone(table), resources._replace(progress=None), linked=True):
+        sets.unite(*(firsts[index.places(some).view(np.intp)] for some in (links.a, links.b)))
+    return sets
+
+
+def write_components(writer: PieceWriter, links: Sequence[Pieces], parts: int) -> None:
+    """Write, by parts, the number of each row that a link has, and the first number of its component."""
+    nodes = np.unique(np.concatenate([np.empty(0, np.uint64), *(one.read(end) for one in links for end in ("a", "b"))]))
+    sets = _kernel.Sets(len(nodes))
+    for one in links:
+        sets.unite(*(np.searchsorted(nodes, one.read(end)).astype(np.uint64) for end in ("a", "b")))
+    write_labels(writer, nodes, nodes[sets.names()], parts)
+
+
+def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -> None:
+    """Write ascending numbers and their labels, by parts."""
+    bounds = np.searchsorted(nodes, np.arange(parts + 1, dtype=np.uint64) << np.uint64(ROW_BITS)).tolist()
+    for part, (start, end) in enumerate(pairwise(bounds)):
+        writer.add(f"rows-{part}", nodes[start:end])
+        writer.add(f"labels-{part}", labels[start:end])
+
+
+def labels_of(components: Sequence[Pieces], part: int) -> tuple[Words, Words]:
+    """Return the numbers of the rows of a part that are in components, ascending, and the components."""
+    numbers, labels = joined(components, f"rows-{part}"), joined(components, f"labels-{part}")
+    order = stable_order(numbers)
+    return numbers[order], labels[order]

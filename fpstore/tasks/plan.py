@@ -1,0 +1,172 @@
+"""Plans: what a job over many machines is to do, written down once, and cut into tasks that any engine may run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from importlib.metadata import version
+from typing import Any, NamedTuple, Protocol, Self
+
+from fpstore.base.resources import Resources
+from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError, counted
+from fpstore.tasks.pieces import Pieces, PieceWriter
+from fpstore.tasks.places import Place
+
+PLAN_FILE = "plan.json"
+FORMAT, FORMAT_VERSION = "fpstore plan", 1
+DIGEST_BYTES = 16
+MOST_PLAN_BYTES = 1 << 30
+LIBRARIES = ("fpstore", "numpy", "pyarrow")  # whose versions decide about the bytes of what is written
+
+
+class Stage(NamedTuple):
+    """Tasks that do not wait for each other, but for all of the stages before."""
+
+    name: str
+    tasks: int
+
+
+class Work(Protocol):
+    """What the tasks of a kind of plan do: it is made of the plan."""
+
+    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Do a task: its result is what it writes, and a function of the plan and of the results of earlier stages."""
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Write what becomes visible last, when all tasks are done; return a summary."""
+
+
+class PlanFolder:
+    """A plan in its folder, in which the results of tasks appear, too.
+
+    Attributes
+    ----------
+    digest : str
+        Of all that the plan says. Each result names it.
+    stages : sequence of Stage
+        In the order in which they run. Tasks are numbered through all stages, from 0.
+    """
+
+    def __init__(self, place: Place, content: Mapping[str, Any]) -> None:
+        self.place, self.content = place, content
+        self.digest = digest_of(content)
+        self.kind: str = content["kind"]
+        self.asked: dict[str, Any] = content["asked"]
+        self.stages = [Stage(*stage) for stage in content["stages"]]
+
+    @classmethod
+    def opened(cls, place: Place) -> Self:
+        """Read a plan; an error if there is none, or it is damaged, or other versions have made it."""
+        where = place.shown(PLAN_FILE)
+        try:
+            content = json.loads(place.read_all(PLAN_FILE))
+            if content["format"] != FORMAT:
+                raise ValueError
+            if content["version"] == FORMAT_VERSION:
+                _check_libraries(where, content["libraries"])
+                return cls(place, content)
+        except StoreNotFoundError:
+            raise StoreNotFoundError(f"{place.uri}: has no {PLAN_FILE}: fpstore task plan makes a plan", path=place.uri) from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise CorruptStoreError(f"{where}: damaged, or not a plan: make the plan anew", path=where) from None
+        wanted, got = FORMAT_VERSION, content["version"]
+        message = f"{where}: has version {got}, and this fpstore knows version {wanted}: make the plan anew"
+        raise FormatVersionError(message, path=where, expected=wanted, got=got)
+
+    @classmethod
+    def made(cls, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]) -> Self:
+        """Write a plan; one that is there already may be the same, and is another's otherwise: StoreExistsError."""
+        content = {
+            "format": FORMAT, "version": FORMAT_VERSION, "libraries": libraries(), "kind": kind, "asked": asked,
+            "stages": [list(stage) for stage in stages],
+        }  # fmt: skip
+        data = json.dumps(content, indent=1, sort_keys=True).encode()
+        if place.publish(PLAN_FILE, data) != data:
+            raise StoreExistsError(f"{place.uri}: holds another plan: name another folder, or remove it", path=place.uri)
+        return cls(place, json.loads(data))
+
+    @property
+    def tasks(self) -> int:
+        """The number of all tasks."""
+        return sum(stage.tasks for stage in self.stages)
+
+    def task(self, index: int) -> tuple[str, int]:
+        """Return the name of the stage of a task, and its number in the stage; InputError if there is no such task."""
+        left = index
+        for stage in self.stages:
+            if 0 <= left < stage.tasks:
+                return stage.name, left
+            left -= stage.tasks
+        raise InputError(f"there is no task {index}: the plan has {counted(self.tasks, 'task')}, from 0 on", got=index)
+
+    def indexes(self) -> Iterator[tuple[Stage, range]]:
+        """Yield the stages with the indexes of their tasks."""
+        first = 0
+        for stage in self.stages:
+            yield stage, range(first, first + stage.tasks)
+            first += stage.tasks
+
+    def result(self, stage: str, number: int) -> Pieces:
+        """Return what a task has published; StoreNotFoundError says that it must run first."""
+        try:
+            pieces = Pieces(self.place, result_name(stage, number))
+        except StoreNotFoundError:
+            message = f"{self.place.uri}: task {number} of the stage {stage} has not run: run the stages in order"
+            raise StoreNotFoundError(message, path=self.place.uri) from None
+        if pieces.facts.get("plan") != self.digest:
+            where = self.place.shown(pieces.name)
+            message = f"{where}: is of another plan: remove it, and run its task again"
+            raise CorruptStoreError(message, path=where, expected=self.digest, got=pieces.facts.get("plan"))
+        return pieces
+
+    def results(self, stage: str) -> list[Pieces]:
+        """Return what all tasks of a stage have published."""
+        count = next(one.tasks for one in self.stages if one.name == stage)
+        return [self.result(stage, number) for number in range(count)]
+
+    def done(self) -> set[int]:
+        """Return the indexes of the tasks that have published a result."""
+        there = set(self.place.names(f"{RESULTS}/"))
+        found = set()
+        for stage, indexes in self.indexes():
+            found |= {index for number, index in enumerate(indexes) if result_name(stage.name, number) in there}
+        return found
+
+    def run(self, work: Work, index: int, resources: Resources) -> bool:
+        """Do a task and publish its result; False if that was there. Of two that do it at once, the first one publishes."""
+        stage, number = self.task(index)
+        name = result_name(stage, number)
+        if self.place.size(name) is not None:
+            return False
+        facts = {"plan": self.digest, "stage": stage, "task": number}
+        with self.place.writing(name) as path, PieceWriter(path, facts) as writer:
+            work.run(stage, number, writer, resources)
+        return True
+
+
+RESULTS = "results"  # the folder of the results
+
+
+def result_name(stage: str, number: int) -> str:
+    """Return the name of the result of a task."""
+    return f"{RESULTS}/{stage}-{number:05d}.pieces"
+
+
+def digest_of(content: Mapping[str, Any]) -> str:
+    """Return the digest of a plan."""
+    return blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def libraries() -> dict[str, str]:
+    """Return the versions of what decides about the bytes of results."""
+    return {name: version(name) for name in LIBRARIES}
+
+
+def _check_libraries(where: str, wanted: Mapping[str, str]) -> None:
+    """Raise FormatVersionError if this process has other versions than the plan."""
+    here = libraries()
+    for name, one in wanted.items():
+        if here.get(name) != one:
+            message = f"{where}: was made by {name} {one}, and here is {here.get(name)}: results may differ; install the same"
+            raise FormatVersionError(message, path=where, expected=one, got=here.get(name))

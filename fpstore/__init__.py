@@ -50,17 +50,18 @@ if TYPE_CHECKING:
     from fpstore.jobs.hits import Hits
     from fpstore.jobs.pairs import Pair, Pairs
     from fpstore.jobs.removed import Removed
+    from fpstore.sharded import ShardedStore
 
 __version__ = "0.2.0"
 
 __all__ = [
     "BitSample", "BitSampling", "Boilerplate", "ClosedStoreError", "Clusters", "CorruptStoreError", "Decontamination",
-    "Deduplication", "Deleted", "Design", "FormatVersionError", "FpstoreError", "GivenSketches", "Hits", "HyperplaneHash",
-    "Ids", "ImageHash", "InputError", "LongestSentences", "Match", "MatchList", "Matches", "MemoryLimitError", "MinHash",
+    "Deduplication", "Deleted", "Design", "FormatVersionError", "FpstoreError", "GivenSketches", "Hits", "HyperplaneHash", "Ids",
+    "ImageHash", "InputError", "LongestSentences", "Match", "MatchList", "Matches", "MemoryLimitError", "MinHash",
     "MinHashFamily", "MissingExtraError", "NotStoredError", "PStable", "Pair", "Pairs", "Plan", "RandomHyperplanes",
-    "RandomProjection", "ReadOnlyError", "Removed", "RemovedPieces", "RepairReport", "Report", "ScanWarning", "SimHash",
-    "SimMinHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec", "Unary",
-    "UnarySampling", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
+    "RandomProjection", "ReadOnlyError", "Removed", "RemovedPieces", "RepairReport", "Report", "ScanWarning", "ShardedStore",
+    "SimHash", "SimMinHash", "StorageError", "Store", "StoreExistsError", "StoreLockedError", "StoreNotFoundError", "TableSpec",
+    "Unary", "UnarySampling", "build", "decontaminate", "dedup", "open", "plan", "remove_boilerplate", "repair",
 ]  # fmt: skip
 
 _LATER = {
@@ -86,6 +87,7 @@ _LATER = {
     "jobs.hits": ("Hits",),
     "jobs.pairs": ("Pair", "Pairs"),
     "jobs.removed": ("Removed",),
+    "sharded": ("ShardedStore",),
 }
 
 if not TYPE_CHECKING:  # a type checker knows all names

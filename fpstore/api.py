@@ -15,6 +15,7 @@ from fpstore.design.families import check_design
 from fpstore.design.tables import TableSpec
 from fpstore.disk.mapped import LAZY
 from fpstore.errors import FormatVersionError, InputError
+from fpstore.format.manifest import is_sharded
 from fpstore.store import Store
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _maker(source: Any, fingerprinter: Any) -> Fingerprinter[Any] | None:
 
 
 def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: float | None = None, pages: str = LAZY) -> Store:
-    """Open a store.
+    """Open a store, or a sharded store, which is a :class:`fpstore.ShardedStore`.
 
     Parameters
     ----------
@@ -181,9 +182,14 @@ def open(path: PathLike, mode: str = "r", *, sync: str = "commit", merge_at: flo
     StoreLockedError
         Another process is the writer; the message names it.
     ReadOnlyError
-        With ``"r+"``: the store lies on read-only media, or the user has no permission to write.
+        With ``"r+"``: the store lies on read-only media, the user has no permission to write, or it is a sharded store.
     """
-    return Store(check_path(path), mode, sync, merge_at, pages)
+    target = check_path(path)
+    if is_sharded(target):
+        from fpstore.sharded import ShardedStore
+
+        return ShardedStore(target, mode, sync, merge_at, pages)
+    return Store(target, mode, sync, merge_at, pages)
 
 
 def repair(

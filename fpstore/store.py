@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fpstore.base.aliases import Progress, Words
 from fpstore.base.arguments import check_choice, check_flag, check_opening, check_path, check_progress, check_share, check_whole
 from fpstore.base.resources import checked_resources, parse_threads
-from fpstore.base.width import WORD_BITS, fingerprint_text, row_of_number
+from fpstore.base.width import WORD_BITS, Width, fingerprint_text, row_of_number
 from fpstore.design.families import Design, check_design, check_radius
 from fpstore.disk.mapped import LAZY, PAGES
 from fpstore.errors import ClosedStoreError, FpstoreError, InputError, NotStoredError, ReadOnlyError, counted
@@ -61,13 +61,8 @@ class Store:
     ) -> None:
         merge_at = check_opening(mode, sync, merge_at)
         check_choice(pages, PAGES, "pages")
-        self.path = path
         self._tracker = Tracker(path, pages)
-        self._radius = self._tracker.design.radius
-        self._width = replace(self._tracker.design.width, stored=True)
-        self._same_numbers = self._width.bits >= WORD_BITS  # inside as outside
-        self._closed = False
-        self._warned = False
+        self._begin(path, self._tracker.design.radius, self._tracker.design.width)
         self._writer: StoreWriter | None = None
         if mode == "r+":
             from fpstore.change.writer import close_dropped, open_for_writing
@@ -81,6 +76,14 @@ class Store:
                     close_dropped(self._writer)
                 self._tracker.close()
                 raise
+
+    def _begin(self, path: Path, radius: int, width: Width) -> None:
+        self.path = path
+        self._radius = radius
+        self._width = replace(width, stored=True)
+        self._same_numbers = self._width.bits >= WORD_BITS  # inside as outside
+        self._closed = False
+        self._warned = False
 
     def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, str]]:
         """Pickle the path and ``pages``; unpickling opens the store for reading."""

@@ -17,6 +17,7 @@ LAYERS = (
     ("care", "jobs"),
     ("calibration",),
     ("store",),
+    ("sharded",),
     ("api",),
     ("cleaning", "lsh"),
     ("tasks",),

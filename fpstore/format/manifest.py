@@ -26,6 +26,7 @@ from fpstore.format.record import ID_KINDS
 
 MANIFEST_FILE = "manifest.json"
 INDEX_FILE = "lsh.json"  # of an LSH index, a folder with two stores
+SHARDS_FILE = "shards.json"  # of a sharded store, a folder with stores
 TEMPORARY = ".tmp"
 COMING_MANIFEST = MANIFEST_FILE + TEMPORARY
 ABSORBING = ".joined"  # ends the name of a folder for the strings of other stores
@@ -123,15 +124,36 @@ def checksum_of(content: dict[str, Any]) -> str:
     return f"{xxhash.xxh64_intdigest(body):016x}"
 
 
-def manifest_data(content: dict[str, Any]) -> bytes:
+def manifest_data(content: dict[str, Any], most: int = MOST_MANIFEST_BYTES) -> bytes:
     """Return the bytes of a manifest, with its checksum; InputError if nobody could read so many."""
     data = (json.dumps({**content, "checksum": checksum_of(content)}, indent=1) + "\n").encode()
-    if len(data) > MOST_MANIFEST_BYTES:
+    if len(data) > most:
         raise InputError(
             f"the parameters of the fingerprinter or family take {len(data):,} bytes, and a manifest has at most "
-            f"{MOST_MANIFEST_BYTES:,}: give fewer stop words or weights", expected=MOST_MANIFEST_BYTES, got=len(data),
+            f"{most:,}: give fewer stop words or weights", expected=most, got=len(data),
         )  # fmt: skip
     return data
+
+
+def check_version(content: dict[str, Any], version: int, file: Path) -> None:
+    """Take the format version off the content of the manifest of an index or a sharded store; refuse any but the known one."""
+    got = content.pop("format_version", None)
+    if got != version:
+        message = f"{file}: format version {got!r} is not known (this fpstore reads {version}): upgrade fpstore to read it"
+        raise FormatVersionError(message, path=file, expected=version, got=got)
+
+
+def replace_manifest(folder: int, name: str, data: bytes) -> None:
+    """Write a manifest into an open folder, in one durable step; after an OSError the old one stays."""
+    coming = name + TEMPORARY
+    try:
+        write_anew(coming, data, folder)
+        os.rename(coming, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(coming, dir_fd=folder)
+        raise
+    os.fsync(folder)
 
 
 def write_manifest(folder: int, manifest: Manifest) -> None:
@@ -283,6 +305,16 @@ def is_store(path: Path) -> bool:
     return path.is_dir() and (path / MANIFEST_FILE).is_file()
 
 
+def is_sharded(path: Path) -> bool:
+    """Whether a path looks like a sharded store: a folder with its manifest."""
+    return path.is_dir() and (path / SHARDS_FILE).is_file()
+
+
+def is_openable(path: Path) -> bool:
+    """Whether a path looks like a store or a sharded store, which :func:`fpstore.open` opens."""
+    return is_store(path) or is_sharded(path)
+
+
 def looks_like_store(path: Path) -> bool:
     """Whether a path is a store or a damaged store: a folder with a manifest of any kind, or with generations."""
     return path.is_dir() and (os.path.lexists(path / MANIFEST_FILE) or bool(generation_numbers(path)))
@@ -295,6 +327,8 @@ def not_a_store(path: Path) -> StoreNotFoundError:
             return StoreNotFoundError(f"{path}: {MANIFEST_FILE} is missing: {RUN_REPAIR}", path=path)
         if (path / INDEX_FILE).is_file():
             return StoreNotFoundError(f"{path}: is an LSH index, which fpstore.lsh.open opens", path=path)
+        if (path / SHARDS_FILE).is_file():
+            return StoreNotFoundError(f"{path}: is a sharded store, and this is for one store: name one of its shards", path=path)
     return StoreNotFoundError(f"{path}: not an fpstore store (no {MANIFEST_FILE} in it)", path=path)
 
 

@@ -234,7 +234,7 @@ def _documents(snapshot: Snapshot, sets: Numbers, owned: bool) -> _Documents:
     else:
         if done == count:
             return _Documents(numbers, of_documents, owners)
-    path = snapshot.generation.folder
+    path = snapshot.folder
     raise CorruptStoreError(f"{path}: does not hold {count} rows", path=path, expected=count)
 
 

@@ -13,7 +13,6 @@ from fpstore.base.arrays import distinct_places, lims_of, spans
 from fpstore.base.resources import Resources
 from fpstore.base.threads import cached_property
 from fpstore.base.width import Distances, Width, empty_rows
-from fpstore.design.estimates import probe_nanoseconds
 from fpstore.design.joins import SAMPLED_FROM, JoinDesign, join_nanoseconds, plan_join, varying_bits
 from fpstore.design.sample import Sample
 from fpstore.disk.temporary import array_on_disk
@@ -238,8 +237,7 @@ class Pairs(Tabular):
 
 def batches_of(columns: PairColumns, snapshot: Snapshot, other: Side | None = None) -> Iterator[Pairs]:
     """Yield pairs in batches of a bounded number of pairs of ids, which are counted where fingerprints have several ids."""
-    dictionary = snapshot.generation.dictionary
-    most = MOST_LONG if dictionary is not None and dictionary.strings.per_record == 1 else MOST_ROWS
+    most = MOST_LONG if snapshot.has_long_strings else MOST_ROWS
     simple = snapshot.one_id_each and (other is None or other.one_id_each)
     for start in range(0, len(columns.a), most if simple else MOST_ROWS):
         pairs = Pairs(columns.part(start, start + (most if simple else MOST_ROWS)), snapshot, other)
@@ -260,7 +258,7 @@ def rows_of(snapshot: Snapshot, resources: Resources) -> tuple[Words, Resources]
         rows[done : done + len(piece)] = piece[: max(count - done, 0)]
         done += len(piece)
     if done != count:
-        path = snapshot.generation.folder
+        path = snapshot.folder
         raise CorruptStoreError(f"{path}: holds {done} fingerprints, not {count}", path=path, expected=count, got=done)
     return rows, resources._replace(memory=resources.memory - held) if fits else resources
 
@@ -363,8 +361,7 @@ def _design_between(count: int, rows: Words, radius: int, width: Width, others: 
 
 
 def _probes_are_faster(stored: Snapshot, queries: int, radius: int, design: JoinDesign) -> bool:
-    generation, count = stored.generation, stored.totals.fingerprints
-    if radius > generation.design.radius:
+    if radius > stored.radius:
         return False
-    probing = queries * probe_nanoseconds(generation.design, count, radius, queries, generation.manifest.blocks)
+    count, probing = stored.totals.fingerprints, queries * stored.probe_nanoseconds(radius, queries)
     return probing < join_nanoseconds(design, count, queries) + READ_NANOSECONDS * count

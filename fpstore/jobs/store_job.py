@@ -74,7 +74,7 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
             "fpstore.io.open_reader(path, width=store.width) for a file of fingerprints",
             path=other,
         )
-    if not isinstance(other, type(store)):
+    if not hasattr(other, "_snapshot"):  # neither a store nor a sharded one
         given = given_rows(other, ids, Width(store.width, stored=True))
         return given, lambda: {"other rows": given.digest()}
     if ids is not None:
@@ -88,9 +88,5 @@ def _side(store: Any, other: Any, ids: Any) -> tuple[Side, Callable[[], JobIdent
 def _identified(what: str, store: Any) -> tuple[Snapshot, JobIdentity]:
     """Return a :class:`fpstore.Store` as it is now, and the identity of this state, under a name of the store."""
     snapshot: Snapshot = store._snapshot()
-    manifest = snapshot.generation.manifest
-    facts = {
-        "path": str(store.path), "identity": manifest.identity.hex(), "generation": manifest.generation.number,
-        "log records": snapshot.record,
-    }  # fmt: skip
+    facts = {"path": str(store.path), **snapshot.state}
     return snapshot, {f"{what} {name}": value for name, value in facts.items()}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fpstore.disk.files import open_folder, opened, read_at, write_anew
-from fpstore.errors import CorruptStoreError, FormatVersionError, StoreNotFoundError
+from fpstore.disk.files import open_folder, opened, read_at
+from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.manifest import (
     IDENTITY_BYTES,
     INDEX_FILE,
     MOST_MANIFEST_BYTES,
-    TEMPORARY,
+    check_version,
     manifest_content,
     manifest_data,
     misfit,
+    replace_manifest,
 )
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
 
@@ -76,15 +76,7 @@ def is_index(path: Path) -> bool:
 
 def write_index_manifest(folder: int, manifest: IndexManifest) -> None:
     """Write the manifest of an index whose folder is open, in one durable step; after an OSError the old one stays."""
-    data, coming = manifest_data({"format_version": VERSION, **manifest._asdict()}), INDEX_FILE + TEMPORARY
-    try:
-        write_anew(coming, data, folder)
-        os.rename(coming, INDEX_FILE, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(coming, dir_fd=folder)
-        raise
-    os.fsync(folder)
+    replace_manifest(folder, INDEX_FILE, manifest_data({"format_version": VERSION, **manifest._asdict()}))
 
 
 def put_manifest(path: Path, manifest: IndexManifest) -> None:
@@ -107,10 +99,7 @@ def read_index_manifest(path: Path, folder: int | None = None) -> IndexManifest:
     except StoreNotFoundError as error:
         raise StoreNotFoundError(f"{path}: not an LSH index (no {INDEX_FILE} in it)", path=path) from error
     content = manifest_content(data, file, LOST)
-    version = content.pop("format_version", None)
-    if version != VERSION:
-        message = f"{file}: format version {version!r} is not known (this fpstore reads {VERSION}): upgrade fpstore to read it"
-        raise FormatVersionError(message, path=file, expected=VERSION, got=version)
+    check_version(content, VERSION, file)
     wrong = misfit(content, _SCHEMA)
     if wrong is None and not (isfinite(content["threshold"]) and 0 <= content["recall"] <= 1):
         wrong = "threshold or recall"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from fpstore import _kernel
 from fpstore.base.aliases import Words
-from fpstore.base.arrays import lims_of
+from fpstore.base.arrays import differs, lims_of, lists_of
 from fpstore.base.threads import Pool
 from fpstore.base.width import Distances, order_of, words_of
 from fpstore.design.families import Design
@@ -125,6 +125,17 @@ def collected(parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query
     distances = np.concatenate([c[2] for _, c in parts])
     order = order_of(number, distances, found)
     return lims_of(np.bincount(number, minlength=query_count)), found[order], distances[order]
+
+
+def united(columns: Sequence[MatchColumns]) -> MatchColumns:
+    """Put together what several sets have for the same queries; a match that two of them have is one."""
+    query_count = len(columns[0][0]) - 1
+    lims, found, distances = collected([(np.arange(query_count), c) for c in columns], query_count)
+    first = differs(found)
+    first[lims[:-1][np.diff(lims) > 0]] = True  # also if the query before has the same match
+    if first.all():
+        return lims, found, distances
+    return lims_of(np.bincount(lists_of(lims)[first], minlength=query_count)), found[first], distances[first]
 
 
 # The nearest matches only

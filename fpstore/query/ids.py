@@ -17,7 +17,6 @@ from fpstore.format.dictionary import NO_NUMBER
 from fpstore.io.check import check_id, check_ids
 from fpstore.query.names import Named
 from fpstore.query.snapshot import Snapshot, slices
-from fpstore.query.tracker import Tracker
 
 
 class Ids:
@@ -143,4 +142,6 @@ class IdLookup:
 
 
 def _reopened(path: Path) -> IdLookup:
-    return IdLookup(path, Tracker(path).snapshot())
+    from fpstore.query.sharded import snapshot_at
+
+    return IdLookup(path, snapshot_at(path))

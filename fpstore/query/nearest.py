@@ -13,11 +13,10 @@ from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of
 from fpstore.base.width import Width
 from fpstore.design.costs import scan_nanoseconds
-from fpstore.design.estimates import FEWEST_FOR_BYTES, Requirements, probe_nanoseconds
+from fpstore.design.estimates import FEWEST_FOR_BYTES, Requirements
 from fpstore.design.planner import choose
 from fpstore.errors import ScanWarning
 from fpstore.query.batches import MatchColumns, collected, no_matches
-from fpstore.query.generation import Generation
 from fpstore.query.snapshot import Snapshot
 
 SILENT = "Store.scan and fpstore scan give no such notice"
@@ -32,7 +31,7 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
         return no_matches(queries)
     left = np.arange(len(queries))
     parts: list[tuple[npt.NDArray[np.int64], MatchColumns]] = []
-    for tried in _radii(snapshot.generation, radius, len(queries)) if count < snapshot.totals.fingerprints else ():
+    for tried in _radii(snapshot, radius, len(queries)) if count < snapshot.totals.fingerprints else ():
         if not len(left):
             break
         columns, _ = snapshot.probe_nearest(queries[left], tried, threads, count)
@@ -46,14 +45,13 @@ def nearest(snapshot: Snapshot, queries: Words, count: int, radius: int, threads
     return collected(parts, len(queries))
 
 
-def _radii(generation: Generation, most: int, query_count: int) -> Iterator[int]:
+def _radii(snapshot: Snapshot, most: int, query_count: int) -> Iterator[int]:
     """Yield the radii, ascending, whose look-ups all together cost less than a scan: in vain, they at most double the time."""
-    design, count = generation.design, generation.count
-    left = scan_nanoseconds(count, design.width.words, query_count)
-    for radius in range(min(most, design.radius) + 1):
-        if generation.scans(radius):
+    left = scan_nanoseconds(snapshot.totals.fingerprints, snapshot.width.words, query_count)
+    for radius in range(min(most, snapshot.radius) + 1):
+        if snapshot.scans(radius):
             return
-        left -= probe_nanoseconds(design, count, radius, query_count, generation.manifest.blocks)
+        left -= snapshot.probe_nanoseconds(radius, query_count)
         if left < 0:
             return
         yield radius

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from fpstore.base.aliases import Groups, Lims, Words
 from fpstore.base.arrays import lims_of, stable_order
 from fpstore.base.threads import cached_property
 from fpstore.base.width import fingerprint_text, order_of, place_of, places_of, rows_to_numbers
+from fpstore.design.estimates import probe_nanoseconds
 from fpstore.disk.files import RUN_REPAIR
 from fpstore.errors import CorruptStoreError, NotStoredError
 from fpstore.format.dictionary import NO_NUMBER
@@ -66,6 +68,43 @@ class Snapshot:
         self._delta_kernel: _kernel.Delta | None = delta.kernel if version else None
         # What the tables have are the matches, and id numbers are the ids.
         self._is_plain = not version and totals.id_kind != "string"
+
+    # What it is
+
+    @property
+    def folder(self) -> Path:
+        """The folder that messages name."""
+        return self.generation.folder
+
+    @property
+    def radius(self) -> int:
+        """The largest radius that probes answer from the tables."""
+        return self.generation.design.radius
+
+    @property
+    def state(self) -> dict[str, object]:
+        """What tells this content from that of another store, or of another time."""
+        manifest = self.generation.manifest
+        return {"identity": manifest.identity.hex(), "generation": manifest.generation.number, "log records": self.record}
+
+    @property
+    def has_long_strings(self) -> bool:
+        """Whether strings are so long that a record of the dictionary has one."""
+        dictionary = self.generation.dictionary
+        return dictionary is not None and dictionary.strings.per_record == 1
+
+    def scans(self, radius: int) -> bool:
+        """Whether a probe of this radius compares every fingerprint."""
+        return self.generation.scans(radius)
+
+    def probe_nanoseconds(self, radius: int, queries: int) -> float:
+        """Return the estimated time of one query of a batch; the radius is at most that of the tables."""
+        return probe_nanoseconds(self.generation.design, self.generation.count, radius, queries, self.generation.manifest.blocks)
+
+    @property
+    def _bounded_queries(self) -> int:
+        """The most queries of a kernel call whose matches are bounded."""
+        return queries_at_once(self.generation.design)
 
     # Probing
 
@@ -153,7 +192,7 @@ class Snapshot:
             yield part, columns
             start += len(part)
             if len(columns[1]) < matches // 4:
-                size = min(size * 2, queries_at_once(self.generation.design) * threads)
+                size = min(size * 2, self._bounded_queries * threads)
 
     def probe_nearest(self, queries: Words, radius: int, threads: int, limit: int) -> Nearest:
         """Return the columns of the nearest matches of many queries, and which have more than ``limit`` within the radius."""

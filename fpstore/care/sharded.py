@@ -1,0 +1,103 @@
+"""Verification and statistics of a sharded store: those of its shards together."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from fpstore.base.aliases import Progress
+from fpstore.care.reports import Report
+from fpstore.care.stats import describe
+from fpstore.care.verify import verify_store
+from fpstore.design.estimates import FEWEST_FOR_BYTES, limit_bits
+from fpstore.errors import CorruptStoreError, FpstoreError
+from fpstore.format.manifest import SHARDS_FILE
+from fpstore.format.shards import LOST, read_shards
+from fpstore.query.sharded import ShardedSnapshot, bounds_of
+from fpstore.query.tracker import Tracker
+
+
+def verify_shards(whole: ShardedSnapshot, progress: Progress | None) -> Report:
+    """Verify each shard, and whether all hold together what the manifest says; continue after a fault."""
+    report = Report()
+    for shard in whole.manifest.shards:
+        _verify_shard(whole.path / shard.name, shard.bounds, report, progress)
+    if report.ok:
+        try:
+            _check_whole(whole)
+            report.fingerprints, report.ids = whole.totals.fingerprints, whole.totals.ids
+        except FpstoreError as error:
+            report.note(error)
+    return report
+
+
+def _verify_shard(path: Path, bounds: list[str] | None, report: Report, progress: Progress | None) -> None:
+    try:
+        with closing(Tracker(path)) as tracker:
+            snapshot = tracker.snapshot()
+            found = verify_store(snapshot, tracker.log, progress)
+            got = bounds_of(snapshot) if found.ok else bounds
+    except FpstoreError as error:
+        report.note(error)
+        return
+    report.faults += found.faults
+    for name in ("tables", "blocks", "fingerprints", "ids"):
+        setattr(report, name, getattr(report, name) + getattr(found, name))
+    if got != bounds:
+        message = f"{path}: this shard has other fingerprints than {SHARDS_FILE} says: {LOST}"
+        report.note(CorruptStoreError(message, path=path, expected=bounds, got=got))
+
+
+def _check_whole(whole: ShardedSnapshot) -> None:
+    file, manifest = whole.path / SHARDS_FILE, whole.manifest
+    if read_shards(whole.path) != manifest:
+        raise CorruptStoreError(f"{file}: it has changed since it was read", path=file)
+    repeated = manifest.id_kind == "string" and any(whole.repeated_strings())
+    found = {"fingerprints": 0, "ids": 0, "repeated_strings": repeated}
+    found["fingerprints"], found["ids"] = whole.counted()
+    for name, got in found.items():
+        expected = getattr(manifest, name)
+        if got != expected:
+            message = f"{file}: {name} is {expected}, and the shards have {got}: {LOST}"
+            raise CorruptStoreError(message, path=file, expected=expected, got=got)
+
+
+def describe_shards(whole: ShardedSnapshot) -> dict[str, Any]:
+    """Return the figures of ``ShardedStore.stats``."""
+    parts = [_described(whole.path / shard.name) for shard in whole.manifest.shards]
+    manifest = whole.manifest
+    entries = sum(part["fingerprints"] for part in parts)
+    sizes = _sums([part["bytes"] for part in parts])
+    bits = sum(part["bits_per_fingerprint"] * part["delta"]["tables"] for part in parts)
+    limit, per = limit_bits(entries, manifest.width), max(entries, 1)
+    many = entries >= FEWEST_FOR_BYTES
+    return {
+        **parts[0],
+        "shards": len(parts),
+        "fingerprints": manifest.fingerprints,
+        "ids": manifest.ids,
+        "id_kind": manifest.id_kind,
+        "bytes": sizes,
+        "bytes_per_fingerprint": {kind: sizes[kind] / per for kind in parts[0]["bytes_per_fingerprint"]},
+        "delta": _sums([part["delta"] for part in parts]),
+        "bits_per_fingerprint": bits / per,
+        "limit_bits_per_fingerprint": limit,
+        "ratio_to_limit": bits / per / limit if many else None,
+        "ratio_to_raw": bits / per / manifest.width if many else None,
+        "generation": max(part["generation"] for part in parts),
+        "log": _sums([part["log"] for part in parts]),
+        "generation_since": max((part["generation_since"] for part in parts if part["generation_since"]), default=None),
+        "merge_error": next((part["merge_error"] for part in parts if part["merge_error"]), None),
+        "writer": None,
+    }
+
+
+def _described(path: Path) -> dict[str, Any]:
+    with closing(Tracker(path)) as tracker:
+        snapshot = tracker.snapshot()
+        return {**describe(snapshot, tracker.log.file_bytes), **tracker.watched(snapshot)}
+
+
+def _sums(parts: list[dict[str, int]]) -> dict[str, int]:
+    return {name: sum(part[name] for part in parts) for name in parts[0]}

@@ -1,0 +1,155 @@
+"""The manifest of a sharded store: its shards in order, what each holds, and what they hold together."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fpstore.base.width import WIDTHS
+from fpstore.disk.files import opened, read_at
+from fpstore.disk.refusals import refusing
+from fpstore.errors import CorruptStoreError, StoreNotFoundError
+from fpstore.format.manifest import (
+    IDENTITY_BYTES,
+    SHARDS_FILE,
+    check_version,
+    manifest_content,
+    manifest_data,
+    misfit,
+    replace_manifest,
+)
+from fpstore.format.record import ID_KINDS
+
+VERSION = 1
+MOST_BYTES = 1 << 26
+LOST = "take it from a backup, or combine the shards again"
+_NAME = re.compile(r"shard-[0-9]{5,}\.fps")
+_COUNT = range(2**64)
+_SCHEMA: dict[str, Any] = {
+    "width": WIDTHS,
+    "radius": range(max(WIDTHS) + 1),
+    "id_kind": ID_KINDS,
+    "fingerprinter": (None, {"name": str, "version": int, "parameters": dict}),
+    "fingerprints": _COUNT,
+    "ids": _COUNT,
+    "repeated_strings": bool,
+    "plan": (None, str),
+}
+_SHARD: dict[str, Any] = {
+    "name": str,
+    "identity": re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}"),
+    "fingerprints": _COUNT,
+    "ids": _COUNT,
+    "first_row": _COUNT,
+    "rows": _COUNT,
+    "bounds": (None, [re.compile("[0-9a-f]+"), ...]),
+}
+
+
+class Shard(NamedTuple):
+    """One shard, as the manifest knows it; docs/format.md says what its members are."""
+
+    name: str  # of its folder
+    identity: str  # in hexadecimal digits, as in its own manifest
+    fingerprints: int
+    ids: int
+    first_row: int  # the id of its row 0, if ids are row numbers
+    rows: int  # how many row numbers it has used
+    bounds: list[str] | None  # hexadecimal digits: no fingerprint is less than the first or greater than the second
+
+
+class ShardsManifest(NamedTuple):
+    """The content of the manifest of a sharded store."""
+
+    width: int
+    radius: int
+    id_kind: str
+    fingerprinter: dict[str, Any] | None
+    fingerprints: int  # distinct ones in all shards
+    ids: int  # distinct pairs of fingerprint and id in all shards
+    repeated_strings: bool  # whether a string is an id in several shards
+    plan: str | None  # the digest of the plan that made the shards
+    shards: list[Shard]
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file, which depend on nothing else."""
+        content = {"format_version": VERSION, **self._asdict(), "shards": [shard._asdict() for shard in self.shards]}
+        return manifest_data(content, MOST_BYTES)
+
+
+def shard_name(number: int) -> str:
+    """Return the name of the folder of a shard."""
+    return f"shard-{number:05d}.fps"
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether a folder with this name is a shard."""
+    return _NAME.fullmatch(name) is not None
+
+
+def write_shards(path: Path, manifest: ShardsManifest) -> None:
+    """Write the manifest of a sharded store, in one durable step; after a StorageError the old one stays."""
+    with refusing(path):
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            replace_manifest(folder, SHARDS_FILE, manifest.data)
+        finally:
+            os.close(folder)
+
+
+def read_shards(path: Path) -> ShardsManifest:
+    """Read and check the manifest of a sharded store."""
+    file = path / SHARDS_FILE
+    try:
+        with opened(file, of_user=True) as descriptor:
+            data = read_at(descriptor, file, 0, MOST_BYTES)
+    except StoreNotFoundError as error:
+        raise StoreNotFoundError(f"{path}: not a sharded store (no {SHARDS_FILE} in it)", path=path) from error
+    content = manifest_content(data, file, LOST)
+    check_version(content, VERSION, file)
+    wrong = _wrong(content)
+    if wrong is not None:
+        raise CorruptStoreError(f"{file}: malformed ({wrong}): {LOST}", path=file)
+    return ShardsManifest(**{**content, "shards": [Shard(**shard) for shard in content["shards"]]})
+
+
+def _wrong(content: dict[str, Any]) -> str | None:
+    """Return the name of a member that cannot be right, or None."""
+    shards = content.get("shards")
+    if not isinstance(shards, list) or not shards:
+        return "shards"
+    for number, shard in enumerate(shards):
+        if (name := misfit(shard, _SHARD, f"shards.{number}")) is not None:
+            return name
+    wrong = misfit({name: value for name, value in content.items() if name != "shards"}, _SCHEMA)
+    if wrong is not None:
+        return wrong or "members"
+    return _contradiction(content, [Shard(**shard) for shard in shards])
+
+
+def _contradiction(content: dict[str, Any], shards: list[Shard]) -> str | None:
+    digits, by_row = content["width"] // 4, content["id_kind"] == "row"
+    firsts = accumulate((shard.rows for shard in shards), initial=0)
+    for number, (shard, first) in enumerate(zip(shards, firsts, strict=False)):
+        bounds = shard.bounds
+        for wrong, name in (
+            (shard.name != shard_name(number), "name"),
+            (shard.first_row != (first if by_row else 0) or (shard.rows and not by_row), "first_row"),
+            (shard.ids < shard.fingerprints, "ids"),
+            (bounds is None and shard.fingerprints > 0, "bounds"),
+            (bounds is not None and (len(bounds) != 2 or {*map(len, bounds)} != {digits} or bounds[0] > bounds[1]), "bounds"),
+        ):
+            if wrong:
+                return f"shards.{number}.{name}"
+    for wrong, name in (
+        (len({shard.identity for shard in shards}) < len(shards), "shards"),
+        (content["fingerprints"] > sum(shard.fingerprints for shard in shards), "fingerprints"),
+        (not content["fingerprints"] <= content["ids"] <= sum(shard.ids for shard in shards), "ids"),
+    ):
+        if wrong:
+            return name
+    return None

@@ -1,0 +1,213 @@
+"""Sharded stores: a folder of stores that opens as one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fpstore.base.aliases import Progress
+from fpstore.base.arguments import check_choice, check_opening, check_path, check_progress, check_whole
+from fpstore.design.families import Design
+from fpstore.disk.mapped import LAZY, PAGES
+from fpstore.disk.refusals import refusing
+from fpstore.errors import InputError, ReadOnlyError, StoreNotFoundError, counted, show
+from fpstore.format.shards import Shard, ShardsManifest, is_shard_name, read_shards, shard_name, write_shards
+from fpstore.query.sharded import ShardedSnapshot, bounds_of
+from fpstore.query.snapshot import Snapshot
+from fpstore.store import Store, snapshot_of
+
+if TYPE_CHECKING:
+    from fpstore.care.reports import Report
+    from fpstore.change.writer import StoreWriter
+
+MOST = 1 << 20  # shards
+READ_ONLY = "a sharded store is read-only: build it anew, or build another shard and combine the shards again"
+
+
+class ShardedStore(Store):
+    """A folder of stores, its *shards*, which :func:`fpstore.open` opens as one store for reading.
+
+    It answers as one store of all rows would, and has what a :class:`Store` has, except changes. Row numbers go on from shard to
+    shard. A fingerprint that several shards have has the ids of all. The shards are ``shard-00000.fps``, ``shard-00001.fps`` and
+    so on; :meth:`combine` makes a sharded store of them. It has the content of the moment when it was opened, and refuses a shard
+    that has changed since they were combined.
+
+    A question goes to one shard after the other. Shards stay open as far as half of the files that the process may open are
+    enough (``ulimit -n``); each question opens the others.
+    """
+
+    def __init__(
+        self, path: Path, mode: str = "r", sync: str = "commit", merge_at: float | None = None, pages: str = LAZY
+    ) -> None:
+        check_opening(mode, sync, merge_at)
+        check_choice(pages, PAGES, "pages")
+        if mode != "r":
+            raise ReadOnlyError(f"{path}: {READ_ONLY}", path=path)
+        self._shards = ShardedSnapshot(path, read_shards(path), pages)
+        self._begin(path, self._shards.radius, self._shards.width)
+        self._writer = None
+
+    def __reduce__(self) -> tuple[type[Store], tuple[Path, str, str, None, str]]:
+        """Pickle the path and ``pages``; unpickling opens the store."""
+        self._check()
+        return type(self), (self.path, "r", "commit", None, self._shards.pages)
+
+    @classmethod
+    def combine(
+        cls, path: str | os.PathLike[str], *, count: int | None = None, plan: str | None = None, progress: Progress | None = None
+    ) -> ShardedStore:
+        """Make a sharded store of the stores in a folder, and open it; its manifest is written last, in one step.
+
+        The shards are named ``shard-00000.fps``, ``shard-00001.fps`` and so on, without gaps. They have the same width and
+        radius, the same fingerprinter, and ids of one kind. Where the ranges of their fingerprints overlap, all are read once, to
+        count what they have in common.
+
+        Parameters
+        ----------
+        path : path-like
+            The folder.
+        count : int, optional
+            How many shards there must be.
+        plan : str, optional
+            A digest of the plan that made them, to be remembered.
+        progress : callable, optional
+            Called as ``progress("combining", done, total)``, in shards.
+
+        Raises
+        ------
+        StoreNotFoundError
+            The folder has no shards, or a shard is missing.
+        InputError
+            The shards do not fit together.
+        CorruptStoreError, StorageError
+
+        Examples
+        --------
+        >>> import fpstore, tempfile, os
+        >>> folder = tempfile.mkdtemp()
+        >>> fpstore.build(os.path.join(folder, "shard-00000.fps"), [0b1000, 0b1011]).close()
+        >>> fpstore.build(os.path.join(folder, "shard-00001.fps"), [0b1011]).close()
+        >>> with fpstore.ShardedStore.combine(folder) as store:
+        ...     store.probe(0b1001, radius=1)
+        [Match(fingerprint=8, distance=1, ids=[0]), Match(fingerprint=11, distance=1, ids=[1, 2])]
+        """
+        folder = check_path(path)
+        check_progress(progress)
+        manifest = _combined(folder, count, plan, progress)
+        write_shards(folder, manifest)
+        return cls(folder)
+
+    def _close_files(self) -> None:
+        self._closed = True
+        self._shards.close()
+
+    def _changing(self) -> StoreWriter:
+        self._check()
+        raise ReadOnlyError(f"{self.path}: {READ_ONLY}", path=self.path)
+
+    def _snapshot(self) -> Snapshot:
+        self._check()
+        return self._shards
+
+    @property
+    def shards(self) -> list[Path]:
+        """The folders of the shards, in order."""
+        return [self.path / shard.name for shard in self._shards.manifest.shards]
+
+    @property
+    def plan(self) -> str | None:
+        """The digest of the plan that made the shards, or None."""
+        return self._shards.manifest.plan
+
+    @property
+    def design(self) -> Design:
+        """The design of the tables of the first shard; others may have another one."""
+        return self._shards.design
+
+    @property
+    def fingerprinter(self) -> dict[str, Any] | None:
+        """How the fingerprints were made (name, version, parameters), or None if that is not known."""
+        return self._shards.manifest.fingerprinter
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<fpstore.ShardedStore {str(self.path)!r}, closed>"
+        holds = f"{counted(len(self), 'fingerprint')} of {self.width} bits in {counted(len(self.shards), 'shard')}"
+        return f"<fpstore.ShardedStore {str(self.path)!r}: {holds}, radius {self.radius}>"
+
+    def split(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: its shards are split already."""
+        raise InputError(f"{self.path}: a sharded store cannot be split: split its shards", path=self.path)
+
+    def backup(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: since nothing changes in it, a copy of the folder is a backup."""
+        raise InputError(f"{self.path}: a sharded store does not change: copy the folder", path=self.path)
+
+    def stats(self) -> dict[str, Any]:
+        """Return the contents of the whole store, and the sizes of all shards together, by the keys of :meth:`Store.stats`.
+
+        ``shards`` is their number. ``design``, ``block_bytes``, ``codec`` and ``filter`` are those of the first shard.
+        """
+        from fpstore.care.sharded import describe_shards
+
+        self._check()
+        return describe_shards(self._shards)
+
+    def verify(self, *, progress: Progress | None = None) -> Report:
+        """Read and check every byte that is used, of all shards, and whether they hold what the manifest says."""
+        from fpstore.care.sharded import verify_shards
+
+        self._check()
+        check_progress(progress)
+        return verify_shards(self._shards, progress)
+
+
+def _combined(folder: Path, count: int | None, plan: str | None, progress: Progress | None) -> ShardsManifest:
+    """Return the manifest of the shards in a folder."""
+    paths, shards, first_row = _shards_in(folder, count), list[Shard](), 0
+    common: dict[str, Any] = {}
+    for done, path in enumerate(paths):
+        if progress is not None:
+            progress("combining", done, len(paths))
+        with Store(path) as store:
+            snapshot, facts = snapshot_of(store), {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")}
+            totals = snapshot.totals
+            rows = totals.next_row if totals.id_kind == "row" else 0
+            identity = snapshot.generation.manifest.identity.hex()
+            shards.append(Shard(path.name, identity, totals.fingerprints, totals.ids, first_row, rows, bounds_of(snapshot)))
+        first_row += rows
+        _check_agree(path, common, {**facts, **({"id_kind": totals.id_kind} if totals.ids else {})})
+    kind = common.setdefault("id_kind", "row")
+    if kind != "row":
+        shards = [shard._replace(first_row=0, rows=0) for shard in shards]
+    whole = ShardedSnapshot(
+        folder, ShardsManifest(**common, fingerprints=0, ids=0, repeated_strings=False, plan=plan, shards=shards)
+    )
+    with closing(whole):
+        whole.manifest = whole.manifest._replace(repeated_strings=kind == "string" and any(whole.repeated_strings()))
+        fingerprints, ids = whole.counted()
+    return whole.manifest._replace(fingerprints=fingerprints, ids=ids)
+
+
+def _shards_in(folder: Path, count: int | None) -> list[Path]:
+    with refusing(folder):
+        names = {path.name for path in folder.iterdir() if is_shard_name(path.name)}
+    wanted_count = max(len(names), 1) if count is None else check_whole(count, 1, MOST, "count")
+    wanted = [shard_name(number) for number in range(wanted_count)]
+    for name in wanted:
+        if name not in names:
+            raise StoreNotFoundError(f"{folder / name}: this shard is missing", path=folder / name)
+    if more := sorted(names.difference(wanted)):
+        raise InputError(f"{folder / more[0]}: a shard more than the {len(wanted)} that there should be", path=folder / more[0])
+    return [folder / name for name in wanted]
+
+
+def _check_agree(path: Path, common: dict[str, Any], facts: dict[str, Any]) -> None:
+    for name, got in facts.items():
+        expected = common.setdefault(name, got)
+        if got != expected:
+            what = {"id_kind": "kind of ids"}.get(name, name)
+            message = f"{path}: its {what} is {show(got)}, that of the shards before {show(expected)}"
+            raise InputError(message, path=path, expected=expected, got=got)

@@ -1,0 +1,210 @@
+"""A sharded store answers as the one store of all its rows."""
+
+import pickle
+
+import numpy as np
+import pytest
+from shards import assert_equal, assert_ids_equal, both, content_of, ids_of, pairs_in, queries_of, rows_of
+
+import fpstore
+
+KINDS = ("row", "integer", "string")
+CUTS = {"one": [], "even": [70, 140], "empty": [0, 90, 90], "many": list(range(17, 200, 20))}
+
+
+@pytest.fixture(
+    params=[(bits, kind) for bits in (32, 64, 128, 256) for kind in KINDS], ids=lambda p: f"{p[0]}-{p[1]}", scope="module"
+)
+def stores(request, tmp_path_factory):
+    bits, kind = request.param
+    values = rows_of(bits, 210, 1)
+    mine, one = both(tmp_path_factory.mktemp("stores"), values, ids_of(kind, len(values)), CUTS["even"], width=bits)
+    with mine, one:
+        yield mine, one, values
+
+
+def test_content_is_equal(stores):
+    mine, one, values = stores
+    assert isinstance(mine, fpstore.ShardedStore)
+    assert (len(mine), len(mine.ids), list(mine)) == (len(one), len(one.ids), list(one))
+    assert (mine.radius, mine.width, mine.fingerprinter) == (one.radius, one.width, one.fingerprinter)
+    assert content_of(mine) == content_of(one)
+    for value in [*values[:20], values[0] ^ 1 << 9]:
+        assert (value in mine) == (value in one)
+        if value in one:
+            assert mine[value] == one[value]
+    with pytest.raises(KeyError):
+        mine[next(n for n in range(1 << 16) if n not in one)]
+
+
+@pytest.mark.parametrize("radius", [None, 0, 1, 5])
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+def test_probes_are_equal(stores, radius):
+    mine, one, values = stores
+    queries = queries_of(values, one.width)
+    assert_equal(mine.probe_many(queries, radius), one.probe_many(queries, radius))
+    assert_equal(mine.probe_many([], radius), one.probe_many([], radius))
+    for limit in (1, 2, 1000):
+        assert_equal(mine.probe_many(queries, radius, limit=limit, threads=2), one.probe_many(queries, radius, limit=limit))
+    for query in queries[::7]:
+        assert mine.probe(query, radius) == one.probe(query, radius)
+        few, wanted = mine.probe(query, radius, limit=2), one.probe(query, radius, limit=2)
+        assert (few, few.more) == (wanted, wanted.more)
+
+
+@pytest.mark.parametrize("matches", [1, 40, 1 << 22])
+def test_batches_have_the_matches_of_all_queries_in_order(stores, matches):
+    mine, one, values = stores
+    queries = queries_of(values, one.width)
+    parts = list(mine.probe_batches(queries, matches=matches))
+    assert all(len(part) == 1 or len(part.rows) <= matches for part in parts)
+    assert [found for part in parts for found in part] == list(one.probe_many(queries))
+
+
+def test_scans_and_nearest_are_equal(stores):
+    mine, one, values = stores
+    queries = queries_of(values, one.width)
+    for radius, limit in ((0, None), (9, None), (one.width, 3), (one.width, None)):
+        assert_equal(mine.scan(queries, radius, limit=limit), one.scan(queries, radius, limit=limit))
+    for count, most in ((1, None), (4, None), (4, 6), (1000, None)):
+        assert_equal(mine.nearest_many(queries, count, max_radius=most), one.nearest_many(queries, count, max_radius=most))
+    assert mine.nearest(queries[0], 5) == one.nearest(queries[0], 5)
+
+
+def test_ids_resolve(stores):
+    mine, one, values = stores
+    stored = list(dict.fromkeys(values))
+    assert_ids_equal(mine.ids_of(stored), one.ids_of(stored))
+    ids = content_of(one)[-1][1]
+    known = sorted({item for _, item in content_of(one)})
+    missing = ["nowhere", "other"] if isinstance(ids, str) else [10**9, 10**9 + 1]
+    some = [*known[::3], missing[0], known[0], *known[:2], missing[1]]
+    mine_lims, mine_rows = mine.fingerprints_of(some)
+    lims, rows = one.fingerprints_of(some)
+    assert np.array_equal(mine_lims, lims)
+    assert np.array_equal(mine_rows, rows)
+    assert mine_rows.dtype == rows.dtype
+    assert mine.ids[known[1]] == one.ids[known[1]]
+    assert (known[2] in mine.ids, missing[0] in mine.ids) == (True, False)
+    with pytest.raises(KeyError):
+        mine.ids[missing[0]]
+    with pytest.raises(KeyError):
+        mine.ids_of([next(n for n in range(1 << 16) if n not in one)])
+    wrong = 3 if isinstance(ids, str) else "a string"
+    with pytest.raises(fpstore.InputError, match="the ids of this store are"):
+        mine.ids[wrong]
+
+
+def test_jobs_are_equal(stores, tmp_path):
+    mine, one, values = stores
+    for radius in (None, 1, 6):
+        assert pairs_in(mine.pairs(radius)) == pairs_in(one.pairs(radius))
+    assert pairs_in(mine.pairs(duplicates=True)) == pairs_in(one.pairs(duplicates=True))
+    for keep in ("first", "smallest"):
+        assert list(mine.clusters(keep=keep)) == list(one.clusters(keep=keep))
+    others = queries_of(values, one.width)
+    wanted = pairs_in(one.join(others))
+    assert pairs_in(mine.join(others)) == wanted
+    with fpstore.build(tmp_path / "other.fps", others, width=one.width) as other:
+        assert pairs_in(mine.join(other)) == wanted
+        assert pairs_in(other.join(mine)) == pairs_in(other.join(one))
+    assert pairs_in(mine.join(mine, 1)) == pairs_in(one.join(one, 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CUTS)
+def test_any_number_of_shards(tmp_path, kind, name):
+    values = rows_of(64, 210, 2)
+    mine, one = both(tmp_path, values, ids_of(kind, len(values), 5), CUTS[name])
+    with mine, one:
+        queries = queries_of(values, 64)
+        assert_equal(mine.probe_many(queries), one.probe_many(queries))
+        assert content_of(mine) == content_of(one)
+        assert list(mine.clusters()) == list(one.clusters())
+        assert len(mine) == len(one)
+        assert mine.verify().ok
+
+
+def test_shards_of_leading_bits(tmp_path):
+    """What is in order of the fingerprints is not read to be counted, and answers are the same."""
+    values = sorted(rows_of(64, 300, 3))
+    mine, one = both(tmp_path, values, list(range(300, 0, -1)), [100, 200])
+    with mine, one:
+        assert_equal(mine.probe_many(queries_of(values, 64)), one.probe_many(queries_of(values, 64)))
+        assert content_of(mine) == content_of(one)
+        assert len(mine) == len(one)
+
+
+def test_no_rows_at_all(tmp_path):
+    mine, one = both(tmp_path, [], None, [0, 0])
+    with mine, one:
+        assert (len(mine), list(mine), list(mine.items())) == (0, [], [])
+        assert mine.probe(7) == []
+        assert_equal(mine.probe_many([1, 2]), one.probe_many([1, 2]))
+        assert_equal(mine.nearest_many([1, 2], 3), one.nearest_many([1, 2], 3))
+        assert list(mine.pairs()) == list(mine.join([1, 2])) == []
+        assert len(mine.clusters()) == 0
+        assert mine.verify().ok
+
+
+def test_shards_with_changes_in_their_logs(tmp_path):
+    values, ids = rows_of(64, 200, 4), ids_of("string", 200, 1)
+    mine, one = both(tmp_path, values, ids, [100])
+    mine.close()
+    one.close()
+    more, gone = rows_of(64, 40, 6), values[3]
+    for path in (tmp_path / "one.fps", tmp_path / "S" / "shard-00001.fps"):
+        with fpstore.open(path, "r+") as store:
+            store.insert(more, [f"new {i % 9}" for i in range(20)] + ids[:20])
+            store.delete(fingerprints=gone)
+    with fpstore.open(tmp_path / "S" / "shard-00000.fps", "r+") as store:
+        store.delete(fingerprints=gone)
+    with fpstore.ShardedStore.combine(tmp_path / "S") as mine, fpstore.open(tmp_path / "one.fps") as one:
+        queries = queries_of(values + more, 64)
+        assert_equal(mine.probe_many(queries), one.probe_many(queries))
+        assert content_of(mine) == content_of(one)
+        assert list(mine.clusters()) == list(one.clusters())
+        assert mine.verify().ok
+
+
+def test_results_and_stores_are_pickled(tmp_path):
+    values = rows_of(64, 100, 7)
+    mine, one = both(tmp_path, values, ids_of("string", 100), [40])
+    with mine, one:
+        matches = mine.probe_many(values)
+        assert list(pickle.loads(pickle.dumps(matches))) == list(one.probe_many(values))
+        batch = next(mine.pairs())
+        assert list(pickle.loads(pickle.dumps(batch))) == list(batch)
+        with pickle.loads(pickle.dumps(mine)) as again:
+            assert isinstance(again, fpstore.ShardedStore)
+            assert again.probe(values[0]) == one.probe(values[0])
+    with pytest.raises(fpstore.ClosedStoreError):
+        list(matches)
+
+
+def test_a_job_is_resumed(tmp_path):
+    values = rows_of(64, 200, 8)
+    mine, one = both(tmp_path, values, None, [90])
+    with mine, one:
+        begun = mine.pairs(resume=tmp_path / "work")
+        next(begun)
+        begun.close()
+        assert (tmp_path / "work").is_dir()
+        with pytest.raises(fpstore.InputError):
+            list(one.pairs(resume=tmp_path / "work"))
+        assert pairs_in(mine.pairs(resume=tmp_path / "work")) == pairs_in(one.pairs())
+
+
+def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
+    """Without room for open files, each question opens the shards one after the other."""
+    values = rows_of(64, 200, 9)
+    mine, one = both(tmp_path, values, ids_of("string", 200), CUTS["many"])
+    mine.close()
+    monkeypatch.setattr("fpstore.query.sharded._descriptors", lambda manifest: 1 << 40)
+    with fpstore.open(tmp_path / "S") as mine, one:
+        queries = queries_of(values, 64)
+        assert_equal(mine.probe_many(queries), one.probe_many(queries))
+        assert content_of(mine) == content_of(one)
+        assert list(mine.clusters()) == list(one.clusters())
+        assert pairs_in(mine.pairs()) == pairs_in(one.pairs())
+        assert not mine._shards._kept

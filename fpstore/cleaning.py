@@ -282,7 +282,7 @@ def decontaminate(
 @contextmanager
 def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | None) -> Iterator[Reference | None]:
     """Open what a corpus is compared with: see the arguments ``against`` and ``add`` of :func:`dedup`."""
-    from fpstore.format.manifest import is_store
+    from fpstore.format.manifest import is_openable
     from fpstore.hashing.corpora import open_corpus
     from fpstore.jobs.reference import Reference
 
@@ -295,7 +295,7 @@ def opened_reference(against: Any, add: bool, of_files: bool, encoding: str | No
         if adds:
             against._changing()  # an error comes before the work
         yield Reference(str(against.path), against, adds=adds)
-    elif isinstance(against, (str, os.PathLike)) and is_store(Path(against)):
+    elif isinstance(against, (str, os.PathLike)) and is_openable(Path(against)):
         with open_store(against, "r+" if adds else "r") as store:
             yield Reference(str(store.path), store, adds=adds)
     elif adds and isinstance(against, (str, os.PathLike)) and not Path(against).exists():

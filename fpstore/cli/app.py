@@ -20,7 +20,7 @@ from fpstore.cli.output import CLOSED, complain, occupy_closed_streams, output_i
 from fpstore.cli.signals import Interrupted, raised_as_exceptions
 from fpstore.cli.verb import LINE_WIDTH, Given, Verbs, no_such_verb, verb
 from fpstore.errors import CorruptStoreError, FpstoreError, StoreNotFoundError
-from fpstore.format.manifest import INDEX_FILE, is_store
+from fpstore.format.manifest import INDEX_FILE, is_openable
 from fpstore.start import ENDINGS
 
 EXIT_USAGE = 2
@@ -108,7 +108,7 @@ def _describe(error: BaseException, running: str) -> str:
     if isinstance(error, FpstoreError) and running.startswith("lsh"):
         return str(error).replace("fpstore repair", "fpstore lsh repair")
     if isinstance(error, FpstoreError):
-        advise = isinstance(error, CorruptStoreError) and "repair" not in str(error)
+        advise = isinstance(error, CorruptStoreError) and not {"repair", "backup"}.intersection(str(error).split())
         return f"{error}{': fpstore repair keeps what is intact' if advise else ''}"
     if isinstance(error, click.ClickException):
         return error.format_message()
@@ -126,7 +126,7 @@ def _other_door(path: Path, running: str) -> str:
     of_index = main.verbs()["lsh"].verbs()  # type: ignore[attr-defined]
     if (path / INDEX_FILE).is_file() and not running.startswith("lsh"):
         return f": use fpstore lsh {running if running in of_index else '--help'}"
-    if is_store(path) and running.startswith("lsh "):
+    if is_openable(path) and running.startswith("lsh "):
         return f": it is a store of fingerprints: use fpstore {running.removeprefix('lsh ').replace('upsert', 'insert --upsert')}"
     return ""
 

@@ -24,7 +24,7 @@ from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.design.estimates import FEWEST_FOR_BYTES
 from fpstore.design.families import check_radius
 from fpstore.errors import counted
-from fpstore.format.manifest import looks_like_store
+from fpstore.format.manifest import is_sharded, looks_like_store
 from fpstore.hashing.registry import in_words
 from fpstore.io import open_writer
 from fpstore.io.reader import format_of
@@ -55,6 +55,7 @@ def stats(given: Given) -> None:
     with fpstore.open(given.store) as opened:
         found = opened.stats()
         if given.full:
+            _refuse_sharded(given, opened, "--full")
             found["distribution"] = distribution(snapshot_of(opened).generation.tables[0])
     if given.prometheus:
         _print_metrics(given.store, found)
@@ -68,6 +69,11 @@ def stats(given: Given) -> None:
             _print_distribution(found["distribution"])
 
 
+def _refuse_sharded(given: Given, store: fpstore.Store, what: str) -> None:
+    if is_sharded(store.path):
+        fail(f"{given.store}: {what} is for one store, not for a sharded one: name one of its shards")
+
+
 def _print_store(store: str, found: dict[str, Any]) -> None:
     made, delta, of_blocks = found["fingerprinter"], found["delta"], {}
     if _has_blocks(found):
@@ -76,6 +82,7 @@ def _print_store(store: str, found: dict[str, Any]) -> None:
     facts = {
         "fingerprints": f"{found['fingerprints']:,}",
         "ids": f"{found['ids']:,} ({found['id_kind']})",
+        **({"shards": f"{found['shards']:,}"} if "shards" in found else {}),
         "width": f"{found['width']} bits",
         "radius": str(found["radius"]),
         "design": found["design"]["name"],
@@ -185,12 +192,13 @@ def verify(given: Given) -> None:
         with given.bars() as bars, fpstore.open(given.store) as opened:
             report = opened.verify(progress=bars)
     except (fpstore.CorruptStoreError, fpstore.FormatVersionError, fpstore.StoreNotFoundError) as error:
-        if not looks_like_store(Path(given.store)):
+        if not (looks_like_store(Path(given.store)) or is_sharded(Path(given.store))):
             raise
         report = fpstore.Report()
         report.note(error)
         unread = "; it cannot be opened, so the rest was not read"
-    printed_report(given, report, unread)
+    repair = "fpstore repair of a shard" if is_sharded(Path(given.store)) else "fpstore repair"
+    printed_report(given, report, unread, repair=repair)
 
 
 def printed_report(
@@ -318,6 +326,7 @@ def report(given: Given) -> None:
     given.check_new(given.output)
     folder = None if given.files_in is None else check_path(given.files_in, "--files-in")
     with fpstore.open(given.store) as opened, given.bars() as bars:
+        _refuse_sharded(given, opened, "a report")
         snapshot = snapshot_of(opened)
         radius = opened.radius if given.radius is None else check_radius(given.radius, opened.width)
         stats, files = described(snapshot, opened.stats()["bytes"]["delta"]), Files(folder, opened.fingerprinter)

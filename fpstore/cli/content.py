@@ -16,7 +16,7 @@ from fpstore.base.width import WORD_BITS, Width
 from fpstore.cli.options import ENCODING, HTML, NAME, SUFFIXES, option, whole
 from fpstore.cli.verb import Given, fail, usage_errors
 from fpstore.errors import InputError, counted, show
-from fpstore.format.manifest import is_store
+from fpstore.format.manifest import is_openable
 from fpstore.hashing.documents import HEAD_BYTES, NOT_BINARY, SENTENCES, is_binary
 from fpstore.hashing.features import HASHES, NAMED, UNITS, WEIGHTINGS
 from fpstore.hashing.fields import is_weighted, maker_of_columns
@@ -401,7 +401,7 @@ def check_inputs(kind: str, paths: Sequence[str], advice: str) -> None:
     if kind in (TEXTS, PICTURES) and "-" in paths:
         fail(f"{kind} are read from files and folders, not from standard input: write it to a file first")
     for path in map(Path, paths if kind == FINGERPRINTS else ()):
-        if is_store(path):
+        if is_openable(path):
             advised = "fpstore absorb adds stores to one another, fpstore export writes the rows of one"
             raise InputError(f"{path}: is a store: {advised}", path=path)
         if path.is_dir():

@@ -22,7 +22,7 @@ from fpstore.cli.outputs import RESUME, open_list, resume_folder, resuming
 from fpstore.cli.task import PLANNING, plan_or_run
 from fpstore.cli.verb import Given, fail, output_is, usage_errors, verb
 from fpstore.errors import counted
-from fpstore.format.manifest import is_store
+from fpstore.format.manifest import is_openable
 from fpstore.hashing.bands import minhash_in
 from fpstore.hashing.corpora import open_corpus
 from fpstore.io.source import Projection, RowSource
@@ -241,7 +241,7 @@ def _removed_columns(given: Given) -> tuple[str, ...]:
 def _maker(given: Given, kind: str) -> Any:
     """Return the fingerprinter that the command line describes; None for fingerprints, and for that of a reference."""
     described = any(map(given.is_given, (*content.TEXT_MAKING, "width")))
-    of_reference = given.against is not None and is_store(Path(given.against)) and not described
+    of_reference = given.against is not None and is_openable(Path(given.against)) and not described
     return None if kind == FINGERPRINTS or of_reference else content.text_maker(given, DEDUP_METHOD)
 
 

@@ -18,7 +18,7 @@ from fpstore.cli.options import argument, option
 from fpstore.cli.outputs import RESUME, resume_folder, resuming
 from fpstore.cli.verb import Given, usage_errors, verb
 from fpstore.errors import counted
-from fpstore.format.manifest import is_store
+from fpstore.format.manifest import is_openable
 from fpstore.io import Reader, Writer, open_writer
 from fpstore.jobs import GROUPINGS, REPRESENTATIVES
 from fpstore.jobs.clusters import CLUSTER_COLUMNS, write_clusters
@@ -149,7 +149,7 @@ def join(given: Given) -> None:
     with ExitStack() as stack:
         opened = stack.enter_context(fpstore.open(given.store))
         theirs: Store | Reader
-        if is_store(Path(given.other)):
+        if is_openable(Path(given.other)):
             of_files = ("format", *content.OF_FINGERPRINTS, "id_field", "id_type", "text_field", "encoding")
             given.refuse("is for files, and OTHER is a store", *of_files)
             theirs = stack.enter_context(fpstore.open(given.other))

@@ -111,6 +111,11 @@ def test_readme_shell_session_prints_what_is_shown(tmp_path):
     assert run_session("README.md", tmp_path) > 10
 
 
+def test_example_of_shards_prints_what_is_shown(tmp_path):
+    code, shown = (blocks("docs/operations.md", language)[0] for language in ("python", "text"))
+    assert run_python(code, tmp_path) == shown
+
+
 def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     shutil.copy(ROOT / "LICENSE", tmp_path)
     run_session("docs/corpus.md", tmp_path)

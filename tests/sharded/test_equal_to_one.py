@@ -7,6 +7,7 @@ import pytest
 from shards import assert_equal, assert_ids_equal, both, content_of, ids_of, pairs_in, queries_of, rows_of
 
 import fpstore
+from fpstore.store import snapshot_of
 
 KINDS = ("row", "integer", "string")
 CUTS = {"one": [], "even": [70, 140], "empty": [0, 90, 90], "many": list(range(17, 200, 20))}
@@ -133,6 +134,29 @@ def test_shards_of_leading_bits(tmp_path):
         assert_equal(mine.probe_many(queries_of(values, 64)), one.probe_many(queries_of(values, 64)))
         assert content_of(mine) == content_of(one)
         assert len(mine) == len(one)
+
+
+@pytest.mark.parametrize("kind", ["integer", "string"])
+def test_the_same_rows_in_two_shards_are_there_once(tmp_path, kind):
+    values, ids = rows_of(64, 60, 5), ids_of(kind, 60)
+    mine, one = both(tmp_path, values * 2, ids * 2, [60])
+    with mine, one:
+        assert content_of(mine) == content_of(one)
+        assert (len(mine), len(mine.ids)) == (len(one), len(one.ids))
+        assert_equal(mine.probe_many(values), one.probe_many(values))
+        assert [mine.probe(value) for value in values] == [one.probe(value) for value in values]
+        assert_ids_equal(mine.fingerprints_of(ids), one.fingerprints_of(ids))
+        assert mine.ids[ids[0]] == one.ids[ids[0]]
+        assert list(mine.clusters()) == list(one.clusters())
+
+
+def test_matches_of_all_shards_are_bounded_together(tmp_path):
+    """Each shard has few enough matches for a part of a batch; together they have too many, and the part is given up."""
+    mine, one = both(tmp_path, [1, 2, 4, 8], None, [1, 2, 3])
+    with mine, one:
+        query, snapshot = np.zeros(1, np.uint64), snapshot_of(mine)
+        assert snapshot.probe_columns(query, 3, 1, most=3) is None
+        assert len(snapshot.probe_columns(query, 3, 1, most=4)[1]) == 4
 
 
 def test_no_rows_at_all(tmp_path):

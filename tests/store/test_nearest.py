@@ -161,8 +161,8 @@ def test_radii_grow_as_far_as_they_cost_less_than_a_scan(tmp_path, design, width
     """Column tables were taken for tables of blocks, and one query for one of a batch."""
     rows = np.random.default_rng(3).integers(0, 256, (1 << 16, width // 8), np.uint8)
     with fpstore.build(tmp_path / "s", rows, width=width, radius=radius, design=design) as store:
-        generation = snapshot_of(store).generation
-        tried = list(_radii(generation, width, queries))
+        snapshot = snapshot_of(store)
+        tried, generation = list(_radii(snapshot, width, queries)), snapshot.generation
         blocks, words = generation.manifest.blocks, generation.design.width.words
         costs = [probe_nanoseconds(generation.design, 1 << 16, r, queries, blocks) for r in range(radius + 1)]
         scan = scan_nanoseconds(1 << 16, words, queries)

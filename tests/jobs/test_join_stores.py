@@ -45,7 +45,7 @@ def way(request, monkeypatch):
     if request.param == "probes":
         monkeypatch.setattr(jobs_pairs, "join_nanoseconds", lambda *_: float("inf"))
     elif request.param == "tables":
-        monkeypatch.setattr(jobs_pairs, "probe_nanoseconds", lambda *_: float("inf"))
+        monkeypatch.setattr(Snapshot, "probe_nanoseconds", lambda *_: float("inf"))
     return request.param
 
 

@@ -112,7 +112,7 @@ def test_a_signal_that_other_code_ignores_is_raised_again() -> None:
 
 
 def test_bars_say_how_many_bytes_are_read_in_a_second(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "c.jsonl").write_text('{"n": 1}\n' * 300_000)
+    (tmp_path / "c.jsonl").write_text(f'{{"n": 1, "more": "{"x" * 90}"}}\n' * 26_000)
     source = open_corpus(tmp_path / "c.jsonl", texts=False)
     monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda: True, write=len, flush=bool))
 

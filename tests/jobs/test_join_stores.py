@@ -221,7 +221,7 @@ def test_all_pairs_of_rows_after_changes(tmp_path, width, kind):
 
 def test_many_ids_come_in_bounded_parts(tmp_path, monkeypatch):
     rng = np.random.default_rng(3)
-    sizes = [1, 2, 50, 3, 1, 7, 7, 7, 20, 2]
+    sizes = [1, 2, 20, 3, 1, 7, 7, 7, 12, 2]
     values = np.repeat(np.arange(len(sizes), dtype=np.uint64) << np.uint64(20), sizes)[rng.permutation(sum(sizes))]
     fpstore.build(tmp_path / "s", values, radius=0).close()
     rows = list(enumerate(values.tolist()))

@@ -223,7 +223,7 @@ def texts_here(most: int, suffixes: Sequence[str] = SUFFIXES, roots: Sequence[Pa
     own = [Path("/usr/share/doc"), Path("/usr/include"), *(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib"))]
     out, size = [], 0
     for folder in own if roots is None else roots:
-        for path in sorted(folder.rglob("*")):
+        for path in sorted(folder.rglob("*")) if size < most else ():
             if path.suffix in suffixes and path.is_file() and size < most and path.stat().st_size <= MOST_TEXT:
                 out.append(path.read_text("utf-8", "replace"))
                 size += len(out[-1])

@@ -34,7 +34,7 @@ class ShardedStore(Store):
     so on; :meth:`combine` makes a sharded store of them. It has the content of the moment when it was opened, and refuses a shard
     that has changed since they were combined.
 
-    A question goes to one shard after the other. Shards stay open as far as half of the files that the process may open are
+    A question goes to one shard after the other. Shards stay open as far as a quarter of the files that the process may open is
     enough (``ulimit -n``); each question opens the others.
     """
 

@@ -143,19 +143,6 @@ def check_version(content: dict[str, Any], version: int, file: Path) -> None:
         raise FormatVersionError(message, path=file, expected=version, got=got)
 
 
-def replace_manifest(folder: int, name: str, data: bytes) -> None:
-    """Write a manifest into an open folder, in one durable step; after an OSError the old one stays."""
-    coming = name + TEMPORARY
-    try:
-        write_anew(coming, data, folder)
-        os.rename(coming, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(coming, dir_fd=folder)
-        raise
-    os.fsync(folder)
-
-
 def write_manifest(folder: int, manifest: Manifest) -> None:
     """Write the manifest of a store whose folder is open, in one durable step; after an OSError the old one stays.
 

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import re
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fpstore.base.width import WIDTHS
-from fpstore.disk.files import opened, read_at
+from fpstore.disk.files import opened, read_at, write_anew
+from fpstore.disk.folders import remove_abandoned, sync_folder, temporary_folder
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.manifest import (
     IDENTITY_BYTES,
     SHARDS_FILE,
+    TEMPORARY,
     check_version,
     manifest_content,
     manifest_data,
     misfit,
-    replace_manifest,
 )
 from fpstore.format.record import ID_KINDS
 
 VERSION = 1
 MOST_BYTES = 1 << 26
 LOST = "take it from a backup, or combine the shards again"
+_COMING = f".{SHARDS_FILE}."
 _NAME = re.compile(r"shard-[0-9]{5,}\.fps")
 _COUNT = range(2**64)
 _SCHEMA: dict[str, Any] = {
@@ -92,13 +93,17 @@ def is_shard_name(name: str) -> bool:
 
 
 def write_shards(path: Path, manifest: ShardsManifest) -> None:
-    """Write the manifest of a sharded store, in one durable step; after a StorageError the old one stays."""
-    with refusing(path):
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            replace_manifest(folder, SHARDS_FILE, manifest.data)
-        finally:
-            os.close(folder)
+    """Write the manifest of a sharded store, in one durable step; after a StorageError the old one stays.
+
+    Several processes may do so at once: each writes a file of its own.
+    """
+    file = path / SHARDS_FILE
+    with refusing(file):
+        remove_abandoned(path, f"{_COMING}*{TEMPORARY}")
+        with temporary_folder(path, _COMING, TEMPORARY) as folder:
+            write_anew(folder / SHARDS_FILE, manifest.data)
+            (folder / SHARDS_FILE).replace(file)
+        sync_folder(path)
 
 
 def read_shards(path: Path) -> ShardsManifest:

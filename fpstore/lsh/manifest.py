@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fpstore.disk.files import open_folder, opened, read_at
+from fpstore.disk.files import open_folder, opened, read_at, write_anew
 from fpstore.errors import CorruptStoreError, StoreNotFoundError
 from fpstore.format.manifest import (
     IDENTITY_BYTES,
     INDEX_FILE,
     MOST_MANIFEST_BYTES,
+    TEMPORARY,
     check_version,
     manifest_content,
     manifest_data,
     misfit,
-    replace_manifest,
 )
 from fpstore.lsh.keys import MOST_DOCUMENTS, MOST_SIGNATURE_BYTES
 
@@ -76,7 +77,15 @@ def is_index(path: Path) -> bool:
 
 def write_index_manifest(folder: int, manifest: IndexManifest) -> None:
     """Write the manifest of an index whose folder is open, in one durable step; after an OSError the old one stays."""
-    replace_manifest(folder, INDEX_FILE, manifest_data({"format_version": VERSION, **manifest._asdict()}))
+    data, coming = manifest_data({"format_version": VERSION, **manifest._asdict()}), INDEX_FILE + TEMPORARY
+    try:
+        write_anew(coming, data, folder)
+        os.rename(coming, INDEX_FILE, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(coming, dir_fd=folder)
+        raise
+    os.fsync(folder)
 
 
 def put_manifest(path: Path, manifest: IndexManifest) -> None:

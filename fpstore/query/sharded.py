@@ -41,7 +41,7 @@ from fpstore.query.tracker import Tracker
 # in which one store would have seen the strings. Integers are numbers of their own, and rows are counted on from shard to shard.
 NUMBER_BITS = 40
 NUMBER_MASK = np.uint64((1 << NUMBER_BITS) - 1)
-_ROOM = 2  # of the files that the process may open, shards keep one in so many
+_ROOM = 4  # of the files that the process may open, the shards of a store keep one in so many
 
 
 class ShardedSnapshot(Snapshot):

@@ -1,0 +1,137 @@
+"""Sharded stores in several processes and threads, with few open files, and their manifest as docs/format.md has it."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import xxhash
+from building import run_python
+from shards import ids_of, queries_of, rows_of, shards
+
+import fpstore
+
+VALUES = rows_of(64, 160, 3)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shards(tmp_path / "S", VALUES, ids_of("string", len(VALUES)), [40, 80, 120], radius=3).close()
+    return tmp_path / "S"
+
+
+def test_the_manifest_is_as_the_page_says(folder):
+    content = json.loads((folder / "shards.json").read_bytes())
+    checksum = content.pop("checksum")
+    compact = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    assert checksum == f"{xxhash.xxh64_intdigest(compact.encode()):016x}"
+    described = content.pop("shards")
+    with fpstore.open(folder) as store:
+        assert content == {
+            "format_version": 1, "width": 64, "radius": 3, "fingerprinter": None, "id_kind": "string",
+            "fingerprints": len(set(VALUES)), "ids": len(store.ids), "repeated_strings": True, "plan": None,
+        }  # fmt: skip
+    for number, shard in enumerate(described):
+        name = f"shard-{number:05d}.fps"
+        with fpstore.open(folder / name) as one:
+            own = sorted({*VALUES[40 * number : 40 * number + 40]})
+            assert shard == {
+                "name": name, "identity": json.loads((folder / name / "manifest.json").read_bytes())["identity"],
+                "fingerprints": len(own), "ids": len(one.ids), "first_row": 0, "rows": 0,
+                "bounds": [f"{own[0]:016x}", f"{own[-1]:016x}"],
+            }  # fmt: skip
+
+
+def test_row_numbers_go_on_from_shard_to_shard(tmp_path):
+    with shards(tmp_path / "S", [5, 6, 7, 5, 8], None, [2, 3]) as store:
+        described = json.loads((tmp_path / "S" / "shards.json").read_bytes())["shards"]
+        assert [(shard["first_row"], shard["rows"]) for shard in described] == [(0, 2), (2, 1), (3, 2)]
+        assert [store[value] for value in (5, 6, 7, 8)] == [[0, 3], [1], [2], [4]]
+        assert [store.ids[row] for row in range(5)] == [[5], [6], [7], [5], [8]]
+        assert 5 not in store.ids
+
+
+def test_strings_of_one_shard_each_are_not_compared_again(tmp_path):
+    with shards(tmp_path / "S", VALUES, [f"own {n}" for n in range(len(VALUES))], [80]) as store:
+        assert not store._shards.manifest.repeated_strings
+        assert not any(store._shards.repeated_strings())
+        assert len(store.ids) == len(VALUES)
+
+
+def test_threads_ask_a_store_whose_shards_are_not_open_yet(folder):
+    queries = queries_of(VALUES, 64)
+    with fpstore.open(folder) as store:
+        wanted = list(store.probe_many(queries))
+    with fpstore.open(folder) as store, ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: [store.probe(query) for query in queries], range(8)))
+        assert found == [wanted] * 8
+        assert len(store._shards._kept) == 4
+
+
+def test_a_store_survives_a_fork(folder):
+    with fpstore.open(folder) as store:
+        wanted = store.probe(VALUES[0])
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if store.probe(VALUES[0]) == wanted and list(store) == sorted({*VALUES}) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+COMBINE = """
+    import sys
+    import fpstore
+
+    for _ in range(20):
+        fpstore.ShardedStore.combine(sys.argv[1]).close()
+"""
+
+
+def test_several_processes_combine_the_same_shards(folder):
+    data = (folder / "shards.json").read_bytes()
+    (folder / ".shards.json.00000000.tmp").mkdir()  # of a process that was killed
+    with ThreadPoolExecutor(3) as pool:
+        for code, out, err in pool.map(lambda _: run_python(COMBINE, folder), range(3)):
+            assert (code, out, err) == (0, "", "")
+    assert (folder / "shards.json").read_bytes() == data
+    assert sorted(path.name for path in folder.iterdir()) == [*(f"shard-{n:05d}.fps" for n in range(4)), "shards.json"]
+
+
+FEW = """
+    import os, resource, sys
+    import fpstore
+
+    fpstore.open(sys.argv[1]).probe(1)  # all modules are imported now
+    open_now = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]) + open_now, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    with fpstore.open(sys.argv[1]) as store:
+        try:
+            print("all" if store._shards._keeps == 4 else "some", len(store.probe_many(range(9))), len(list(store)))
+        except fpstore.StorageError as error:
+            assert "ulimit -n" in str(error), error
+            print("refused")
+"""
+
+
+@pytest.mark.parametrize(("more", "wanted"), [(10, "refused"), (60, "refused"), (150, "some 9 {}"), (4000, "all 9 {}")])
+def test_open_files_are_few_or_the_message_says_how_to_get_more(folder, more, wanted):
+    """An iteration needs all shards that overlap at once."""
+    code, out, err = run_python(FEW, folder, more)
+    assert (code, err) == (0, ""), err
+    assert out.strip() == wanted.format(len(set(VALUES)))
+
+
+def test_pages_are_passed_to_each_shard(folder):
+    with fpstore.open(folder, pages="populated") as store:
+        assert {snapshot.generation._has_mapped for _, snapshot in store._shards.shards()} == {True}
+    with pytest.raises(fpstore.InputError, match="pages"):
+        fpstore.open(folder, pages="none")
+
+
+def test_wide_batches_are_answered_by_all_threads(tmp_path):
+    values = np.random.default_rng(1).integers(0, 2**64, 4000, np.uint64)
+    with shards(tmp_path / "S", values, None, [2000]) as store:
+        one, two = (store.probe_many(values ^ np.uint64(3), threads=threads) for threads in (1, 3))
+        assert np.array_equal(one.rows, two.rows)
+        assert np.array_equal(one.lims, two.lims)
+        assert len(one.rows) >= 4000

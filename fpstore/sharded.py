@@ -175,8 +175,8 @@ def _combined(folder: Path, count: int | None, plan: str | None, progress: Progr
             snapshot, facts = snapshot_of(store), {name: getattr(store, name) for name in ("width", "radius", "fingerprinter")}
             totals = snapshot.totals
             rows = totals.next_row if totals.id_kind == "row" else 0
-            identity = snapshot.generation.manifest.identity.hex()
-            shards.append(Shard(path.name, identity, totals.fingerprints, totals.ids, first_row, rows, bounds_of(snapshot)))
+            record = snapshot.generation.manifest.identity.hex(), snapshot.generation.record.number, snapshot.record
+            shards.append(Shard(path.name, *record, totals.fingerprints, totals.ids, first_row, rows, bounds_of(snapshot)))
         first_row += rows
         _check_agree(path, common, {**facts, **({"id_kind": totals.id_kind} if totals.ids else {})})
     kind = common.setdefault("id_kind", "row")

@@ -197,8 +197,14 @@ def _rows_again(values: npt.NDArray[Any], like: Words) -> Words:
 
 
 def place_of(rows: Words, row: Words, side: str = "left") -> int:
-    """Return where one row (an array of one row) belongs among ascending rows."""
-    return int(places_of(rows, row, side)[0])
+    """Return where one row (an array of one row) belongs among ascending rows; it reads few of them."""
+    if rows.ndim == 1:
+        return int(rows.searchsorted(row[0], side))  # type: ignore[call-overload]
+    first, end = 0, len(rows)
+    for column, value in zip(rows.T, row[0], strict=True):
+        inside = column[first:end]  # of the rows whose words before this one are the same
+        first, end = first + int(inside.searchsorted(value)), first + int(inside.searchsorted(value, "right"))
+    return first if side == "left" else end
 
 
 def places_of(rows: Words, others: Words, side: str = "left") -> npt.NDArray[np.intp]:

@@ -42,6 +42,8 @@ _SCHEMA: dict[str, Any] = {
 _SHARD: dict[str, Any] = {
     "name": str,
     "identity": re.compile(f"[0-9a-f]{{{2 * IDENTITY_BYTES}}}"),
+    "generation": range(1, 2**63),
+    "records": _COUNT,
     "fingerprints": _COUNT,
     "ids": _COUNT,
     "first_row": _COUNT,
@@ -55,6 +57,8 @@ class Shard(NamedTuple):
 
     name: str  # of its folder
     identity: str  # in hexadecimal digits, as in its own manifest
+    generation: int  # the number of its generation
+    records: int  # in its log: with the generation and the identity, they say that nothing has changed
     fingerprints: int
     ids: int
     first_row: int  # the id of its row 0, if ids are row numbers

@@ -129,8 +129,10 @@ def collected(parts: Sequence[tuple[npt.NDArray[np.int64], MatchColumns]], query
 
 def united(columns: Sequence[MatchColumns]) -> MatchColumns:
     """Put together what several sets have for the same queries; a match that two of them have is one."""
-    query_count = len(columns[0][0]) - 1
-    lims, found, distances = collected([(np.arange(query_count), c) for c in columns], query_count)
+    query_count, some = len(columns[0][0]) - 1, [c for c in columns if len(c[1])]
+    if len(some) < 2:
+        return some[0] if some else columns[0]
+    lims, found, distances = collected([(np.arange(query_count), c) for c in some], query_count)
     first = differs(found)
     first[lims[:-1][np.diff(lims) > 0]] = True  # also if the query before has the same match
     if first.all():

@@ -43,6 +43,8 @@ NUMBER_BITS = 40
 NUMBER_MASK = np.uint64((1 << NUMBER_BITS) - 1)
 _ROOM = 4  # of the files that the process may open, the shards of a store keep one in so many
 
+_UNLIMITED = 1 << 30
+
 
 class ShardedSnapshot(Snapshot):
     """The content of all shards, as it was when each was opened first. It has no generation of its own.
@@ -57,7 +59,8 @@ class ShardedSnapshot(Snapshot):
         self.totals = Totals(manifest.fingerprints, manifest.ids, sum(s.rows for s in manifest.shards), manifest.id_kind)
         self._manifests = [self._checked(shard) for shard in manifest.shards]
         self._kept: dict[int, tuple[Tracker, Snapshot]] = {}
-        self._keeps, room = 0, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _ROOM
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._keeps, room = 0, (_UNLIMITED if limit == resource.RLIM_INFINITY else limit) // _ROOM
         for known in self._manifests:
             room -= _descriptors(known)
             self._keeps += room >= 0
@@ -86,6 +89,7 @@ class ShardedSnapshot(Snapshot):
         facts: dict[str, tuple[object, object]] = {
             "width": (whole.width, known.design.width.bits), "radius": (whole.radius, known.design.radius),
             "fingerprinter": (whole.fingerprinter, known.fingerprinter),
+            "generation": (shard.generation, known.generation.number),
         }  # fmt: skip
         self._refuse_changed(path, facts)
         return known
@@ -102,14 +106,8 @@ class ShardedSnapshot(Snapshot):
         tracker = Tracker(self.path / shard.name, self.pages)
         try:
             snapshot = tracker.snapshot()
-            totals, identity = snapshot.totals, snapshot.generation.manifest.identity.hex()
-            rows = totals.next_row if self.manifest.id_kind == "row" else shard.rows
-            kind = totals.id_kind if totals.ids else self.manifest.id_kind
-            facts: dict[str, tuple[object, object]] = {
-                "identity": (shard.identity, identity), "fingerprints": (shard.fingerprints, totals.fingerprints),
-                "ids": (shard.ids, totals.ids), "rows": (shard.rows, rows), "kind of ids": (self.manifest.id_kind, kind),
-            }  # fmt: skip
-            self._refuse_changed(tracker.path, facts)
+            expected = {"identity": shard.identity, "generation": shard.generation, "log records": shard.records}
+            self._refuse_changed(tracker.path, {name: (expected[name], got) for name, got in snapshot.state.items()})
         except BaseException:
             tracker.close()
             raise
@@ -167,7 +165,7 @@ class ShardedSnapshot(Snapshot):
     @property
     def state(self) -> dict[str, object]:
         """What tells this content from that of another store, or of another time."""
-        return {"shards": [[shard.identity, shard.fingerprints, shard.ids] for shard in self.manifest.shards]}
+        return {"shards": [[shard.identity, shard.generation, shard.records] for shard in self.manifest.shards]}
 
     @property
     def has_long_strings(self) -> bool:

@@ -9,7 +9,7 @@ from inputs import parse_fingerprint
 from speeds import SOME_WIDTHS
 from wide import Bits, advice, as_bits, as_uint8, numbers
 
-from fpstore.base.width import Width
+from fpstore.base.width import Width, order_of, place_of
 from fpstore.errors import InputError
 from fpstore.io.check import check_fingerprint, check_fingerprints
 
@@ -210,3 +210,17 @@ def test_digits_of_another_width_are_named():
         with pytest.raises(InputError) as caught:
             parse_fingerprint(text, decimal, bits)
         assert str(caught.value) == f"{text!r} is not a fingerprint: {reason}"
+
+
+@pytest.mark.parametrize("bits", [64, 128, 256])
+@pytest.mark.parametrize("count", [0, 1, 60])
+def test_the_place_of_a_row_is_where_sorting_would_put_it(bits, count):
+    """Many rows share their first words, and some are equal."""
+    rng = np.random.default_rng(count)
+    words = rng.integers(0, 3, (count + 20, bits // 64)).astype(np.uint64)
+    rows = words if bits > 64 else words[:, 0]
+    some = rows[20:][order_of(rows[20:])]
+    known = list(map(int, Width(bits).numbers(some)))
+    for row, value in zip(rows[:20], Width(bits).numbers(rows[:20]), strict=True):
+        assert place_of(some, row[None]) == sum(one < value for one in known)
+        assert place_of(some, row[None], "right") == sum(one <= value for one in known)

@@ -66,6 +66,13 @@ def change(folder):
         store.insert([1], [2])
 
 
+def merge(folder):
+    change(folder)
+    with fpstore.open(folder / shard_name(1), "r+") as store:
+        store.delete(ids=[2])
+        store.merge()
+
+
 def copy(folder):
     shutil.rmtree(folder / shard_name(1))
     shutil.copytree(folder / shard_name(0), folder / shard_name(1))
@@ -80,7 +87,8 @@ def copy(folder):
         (swap, 0, "another store is in the place of this shard"),
         (copy, 1, "another store is in the place of this shard"),
         (link, 1, "not a folder"),
-        (change, 1, "this shard has changed"),
+        (change, 1, r"this shard has changed \(log records\)"),
+        (merge, 1, r"this shard has changed \(generation\)"),
     ],
 )
 def test_wrong_shards_are_refused_by_name(folder, harm, place, message):

@@ -8,6 +8,7 @@ import fpstore
 from fpstore.base.width import Width
 
 RADIUS = 3
+KINDS = ("row", "integer", "string")
 
 
 def rows_of(bits, count, seed):

@@ -4,18 +4,17 @@ import pickle
 
 import numpy as np
 import pytest
-from shards import assert_equal, assert_ids_equal, both, content_of, ids_of, pairs_in, queries_of, rows_of
+from shards import KINDS, assert_equal, assert_ids_equal, both, content_of, ids_of, pairs_in, queries_of, rows_of
+from speeds import crossed, slow
 
 import fpstore
+from fpstore.base.width import WIDTHS
 from fpstore.store import snapshot_of
 
-KINDS = ("row", "integer", "string")
 CUTS = {"one": [], "even": [70, 140], "empty": [0, 90, 90], "many": list(range(17, 200, 20))}
 
 
-@pytest.fixture(
-    params=[(bits, kind) for bits in (32, 64, 128, 256) for kind in KINDS], ids=lambda p: f"{p[0]}-{p[1]}", scope="module"
-)
+@pytest.fixture(params=[pytest.param(case.values, marks=case.marks) for case in crossed(WIDTHS, KINDS)], ids=str, scope="module")
 def stores(request, tmp_path_factory):
     bits, kind = request.param
     values = rows_of(bits, 210, 1)
@@ -112,8 +111,7 @@ def test_jobs_are_equal(stores, tmp_path):
     assert pairs_in(mine.join(mine, 1)) == pairs_in(one.join(one, 1))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CUTS)
+@pytest.mark.parametrize(("name", "kind"), crossed(list(CUTS), KINDS))
 def test_any_number_of_shards(tmp_path, kind, name):
     values = rows_of(64, 210, 2)
     mine, one = both(tmp_path, values, ids_of(kind, len(values), 5), CUTS[name])
@@ -148,6 +146,17 @@ def test_the_same_rows_in_two_shards_are_there_once(tmp_path, kind):
         assert_ids_equal(mine.fingerprints_of(ids), one.fingerprints_of(ids))
         assert mine.ids[ids[0]] == one.ids[ids[0]]
         assert list(mine.clusters()) == list(one.clusters())
+
+
+def test_the_nearest_are_kept_while_shards_are_asked(tmp_path, monkeypatch):
+    """Whether a query has more matches is known before all shards have been asked, and stays so."""
+    values = rows_of(64, 120, 9)
+    mine, one = both(tmp_path, values, None, [30, 60, 90])
+    monkeypatch.setattr("fpstore.query.sharded.MOST_MATCHES", 20)
+    with mine, one:
+        for limit in (1, 3):
+            assert_equal(mine.probe_many(values, limit=limit), one.probe_many(values, limit=limit))
+            assert_equal(mine.scan(values, 9, limit=limit), one.scan(values, 9, limit=limit))
 
 
 def test_matches_of_all_shards_are_bounded_together(tmp_path):
@@ -232,3 +241,37 @@ def test_shards_that_are_not_kept_open(tmp_path, monkeypatch):
         assert list(mine.clusters()) == list(one.clusters())
         assert pairs_in(mine.pairs()) == pairs_in(one.pairs())
         assert not mine._shards._kept
+
+
+@pytest.mark.filterwarnings("ignore::fpstore.ScanWarning")
+@pytest.mark.parametrize("seed", [*range(6), *(slow(seed) for seed in range(6, 200))])
+def test_any_rows_in_any_shards(tmp_path, seed):
+    """Widths, kinds of ids, numbers of rows, places where shards begin, radii and designs are drawn."""
+    rng = np.random.default_rng(seed)
+    bits, kind, count = int(rng.choice(WIDTHS)), str(rng.choice(KINDS)), int(rng.choice([1, 2, 7, 40, 150]))
+    values = rows_of(bits, count, seed)
+    values = sorted(values) if rng.random() < 0.3 else values
+    options = {"width": bits, "radius": int(rng.choice([0, 1, 3, 6])), "design": str(rng.choice(["auto", "scan"]))}
+    options |= {"index_ids": True} if kind == "integer" and rng.random() < 0.5 else {}
+    cuts = sorted(rng.integers(0, count + 1, int(rng.integers(0, 6))).tolist())
+    mine, one = both(tmp_path, values, ids_of(kind, count, seed), cuts, **options)
+    with mine, one:
+        queries = [*queries_of(values, bits, 30), *values[:3]]
+        for radius in (None, 0, 2, bits):
+            limit = int(rng.integers(1, 5))
+            assert_equal(mine.probe_many(queries, radius), one.probe_many(queries, radius))
+            assert_equal(mine.probe_many(queries, radius, limit=limit), one.probe_many(queries, radius, limit=limit))
+            assert mine.probe(queries[0], radius) == one.probe(queries[0], radius)
+        assert_equal(mine.nearest_many(queries, limit * 9), one.nearest_many(queries, limit * 9))
+        assert content_of(mine) == content_of(one)
+        known = sorted({item for _, item in content_of(one)})
+        for found, wanted in zip(mine.fingerprints_of(known), one.fingerprints_of(known), strict=True):
+            assert np.array_equal(found, wanted)
+        radius = int(rng.integers(0, 8))
+        assert pairs_in(mine.pairs(radius, duplicates=True)) == pairs_in(one.pairs(radius, duplicates=True))
+        assert pairs_in(mine.join(queries, radius)) == pairs_in(one.join(queries, radius))
+        assert list(mine.clusters(radius, group="connected")) == list(one.clusters(radius, group="connected"))
+        if kind == "row":
+            central = {"group": "greedy", "keep": "central"}
+            assert list(mine.clusters(radius, **central)) == list(one.clusters(radius, **central))
+        assert mine.verify().ok

@@ -64,9 +64,9 @@ def test_threads_ask_a_store_whose_shards_are_not_open_yet(folder):
     queries = queries_of(VALUES, 64)
     with fpstore.open(folder) as store:
         wanted = list(store.probe_many(queries))
-    with fpstore.open(folder) as store, ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: [store.probe(query) for query in queries], range(8)))
-        assert found == [wanted] * 8
+    with fpstore.open(folder) as store, ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: [store.probe(query) for query in queries], range(4)))
+        assert found == [wanted] * 4
         assert len(store._shards._kept) == 4
 
 
@@ -83,7 +83,7 @@ COMBINE = """
     import sys
     import fpstore
 
-    for _ in range(20):
+    for _ in range(6):
         fpstore.ShardedStore.combine(sys.argv[1]).close()
 """
 

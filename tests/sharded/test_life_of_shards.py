@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import xxhash
 from building import run_python
+from children import fill
 from shards import ids_of, queries_of, rows_of, shards
 
 import fpstore
@@ -136,3 +137,17 @@ def test_wide_batches_are_answered_by_all_threads(tmp_path):
         assert np.array_equal(one.rows, two.rows)
         assert np.array_equal(one.lims, two.lims)
         assert len(one.rows) >= 4000
+
+
+def test_a_full_disk_leaves_the_manifest_as_it_was(mounted_disk):
+    disk = mounted_disk(4 << 20)
+    shards(disk / "S", VALUES[:40], None, [20]).close()
+    data = (disk / "S" / "shards.json").read_bytes()
+    fpstore.build(disk / "S" / "shard-00002.fps", VALUES[40:60]).close()
+    fill(disk, 0)
+    with pytest.raises(fpstore.StorageError, match="free some space"):
+        fpstore.ShardedStore.combine(disk / "S")
+    assert sorted(path.name for path in (disk / "S").glob("*shards.json*")) == ["shards.json"]
+    assert (disk / "S" / "shards.json").read_bytes() == data
+    (disk / "filler").unlink()
+    assert len(fpstore.ShardedStore.combine(disk / "S").shards) == 3

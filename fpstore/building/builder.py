@@ -67,6 +67,7 @@ class Options:
     id_kind: str | None = None
     rows: int = 0
     reserved: int = 0  # bytes of the budget that are already used
+    identity: bytes | None = None  # of a store whose bytes follow from its input; None: random
     auto: dict[str, Any] | None = None  # if `auto` chose the design: what a later merge needs to choose again
     blocks: Blocks = field(init=False)  # made of what was asked for
 
@@ -277,7 +278,13 @@ class _Build:
                 **{name: getattr(options, name) for name in ("disk_budget", "storage", "prefer")},
             }
         return Manifest(
-            os.urandom(IDENTITY_BYTES), identity.design, *options.blocks, options.fingerprinter, auto, options.index_ids, record
+            options.identity or os.urandom(IDENTITY_BYTES),
+            identity.design,
+            *options.blocks,
+            options.fingerprinter,
+            auto,
+            options.index_ids,
+            record,
         )
 
 

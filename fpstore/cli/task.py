@@ -32,13 +32,19 @@ PLANNING = (
 )  # fmt: skip
 
 
-@click.command(cls=Verbs, modules={"Run a plan": dict.fromkeys(("run", "status", "finish"), "task")})
+@click.command(
+    cls=Verbs,
+    modules={
+        "Make a plan": dict.fromkeys(("build", "probe", "pairs"), "task_plans"),
+        "Run a plan": dict.fromkeys(("run", "status", "finish"), "task"),
+    },
+)
 def task() -> None:
     """Run jobs in many processes or machines.
 
-    A plan, which --plan of fpstore dedup and others writes, has tasks with numbers from 0 on, in stages. The tasks of a stage may
-    run at once, on any machines that reach the plan, the inputs and the output; a stage begins when the one before is done. Any
-    scheduler runs them: docs/beyond.md shows Slurm, Spark and a shell.
+    A plan, which these verbs and fpstore dedup --plan write, has tasks with numbers from 0 on, in stages. The tasks of a stage
+    may run at once, on any machines that reach the plan, the inputs and the output. A stage begins when the one before is done.
+    Any scheduler runs them: docs/beyond.md shows Slurm, Spark and a shell.
 
     $ fpstore task run shards.plan --processes 2
     $ fpstore task status shards.plan
@@ -130,15 +136,19 @@ def show_summary(given: Given, summary: dict[str, Any]) -> None:
         print_table("Done", ("", ""), rows)
 
 
+def show_plan(given: Given, plan: Plan) -> None:
+    """Print what a plan has, and how it is run."""
+    stages = [one._asdict() for one in plan.status()]
+    line = f"{counted(len(plan), 'task')} in {counted(len(stages), 'stage')}"
+    line += f"; fpstore task run {printable(given.plan)} --processes N runs them"
+    given.result({"plan": plan.path, "digest": plan.digest, "stages": stages}, given.timed(given.plan, line))
+
+
 def plan_or_run(given: Given, make: Callable[[str], Plan]) -> None:
     """Do what --plan or --processes asks for, with a function that makes the plan in a folder."""
     if given.plan is not None:
         given.refuse("is for work, and --plan only writes a plan", "processes", "threads", "memory")
-        plan = make(given.plan)
-        stages = [one._asdict() for one in plan.status()]
-        tasks = counted(len(plan), "task")
-        line = f"{tasks} in {len(stages)} stages; fpstore task run {printable(given.plan)} --processes N runs them"
-        given.result({"plan": plan.path, "digest": plan.digest, "stages": stages}, given.timed(given.plan, line))
+        show_plan(given, make(given.plan))
         return
     given.refuse("is for the work without --processes: each process has one thread", "threads")
     plan = make(f"{given.output.rstrip('/')}.plan")

@@ -205,25 +205,9 @@ def dedup_job(
     fingerprinter: Fingerprinter[Any] | None, html: bool | str, reference: Reference | None = None,
 ) -> DedupJob:  # fmt: skip
     """Return the job that the arguments of :func:`fpstore.dedup` ask for; InputError if one is wrong."""
-    columns = text
     if reference is not None and reference.store is not None:
         likeness, fingerprinter = _like_the_store(reference.store, likeness, text, fingerprinter)
-    if likeness.width is not None:
-        how = replace(how, width=check_width(likeness.width))
-    if fingerprinter is not None and likeness.method is not None:
-        raise InputError("a fingerprinter is a method: leave method out", got=likeness.method)
-    if text is not None and text is not False:
-        fingerprinter = likeness.maker(text) if fingerprinter is None else fingerprinter
-        if text is not True:
-            fingerprinter, columns = maker_of_columns(fingerprinter, text)
-    projection = projection_of(how, columns, fingerprint)
-    if fingerprinter is not None:
-        fingerprinter = of_pages(_checked_maker(fingerprinter, projection, likeness.width), html)
-        projection = replace(projection, width=Width(fingerprinter.width))
-    elif likeness.method is not None:
-        raise InputError("method (--method) is for texts, and the corpus has fingerprints")
-    elif extractor_of(html) is not None:
-        raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
+    projection, fingerprinter = columns_and_maker(how, text, fingerprint, likeness, fingerprinter, html)
     grouping = likeness.grouping(fingerprinter, projection.width)
     check_choice(unknown, UNKNOWN, "unknown")
     if (grouping.keep == "highest") != (projection.score is not None):
@@ -240,6 +224,31 @@ def dedup_job(
     job = DedupJob(projection, grouping, unknown, fingerprinter, least, likeness.search, jaccard, likeness.radius is not None)
     of_store = reference is not None and reference.corpus is None
     return job._replace(can_verify=not of_store and likeness.can_verify(fingerprinter, jaccard))
+
+
+def columns_and_maker(
+    how: Projection, text: Any, fingerprint: str | None, likeness: Likeness, fingerprinter: Fingerprinter[Any] | None,
+    html: bool | str,
+) -> tuple[Projection, Fingerprinter[Any] | None]:  # fmt: skip
+    """Return the columns to read, and what makes fingerprints of their texts, if they have some; InputError for wrong ones."""
+    columns = text
+    if likeness.width is not None:
+        how = replace(how, width=check_width(likeness.width))
+    if fingerprinter is not None and likeness.method is not None:
+        raise InputError("a fingerprinter is a method: leave method out", got=likeness.method)
+    if text is not None and text is not False:
+        fingerprinter = likeness.maker(text) if fingerprinter is None else fingerprinter
+        if text is not True:
+            fingerprinter, columns = maker_of_columns(fingerprinter, text)
+    projection = projection_of(how, columns, fingerprint)
+    if fingerprinter is not None:
+        fingerprinter = of_pages(_checked_maker(fingerprinter, projection, likeness.width), html)
+        projection = replace(projection, width=Width(fingerprinter.width))
+    elif likeness.method is not None:
+        raise InputError("method (--method) is for texts, and the corpus has fingerprints")
+    elif extractor_of(html) is not None:
+        raise InputError("html=True (--html) is for texts, and the corpus has fingerprints")
+    return projection, fingerprinter
 
 
 def _checked_maker(maker: Any, projection: Projection, width: int | None) -> Fingerprinter[Any]:

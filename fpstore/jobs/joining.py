@@ -48,18 +48,20 @@ _Part = tuple[Begin, float]  # a search that has not begun, and its number of ro
 
 
 def pairs_within(
-    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None, linked: bool = False
-) -> Iterator[PairColumns]:
+    rows: Words, design: JoinDesign, resources: Resources = UNBOUNDED, checkpoint: Checkpoint | None = None, linked: bool = False,
+    only: int | None = None,
+) -> Iterator[PairColumns]:  # fmt: skip
     """Yield the pairs of a set in memory: distinct rows, ascending.
 
     If it is ``linked``, yield at most two pairs for each row from each table, which connect the same rows as all pairs do.
     Threads share the buckets of a table; one of a design that flips bits is sorted by one, and its links are searched by one. A
     design of one bucket is compared by one. The memory is for the tables. The progress counts the rows of all tables. A
-    checkpoint keeps what is found in each span of a table.
+    checkpoint keeps what is found in each span of a table. With ``only``, the number of a table, yield what meets in it, and in
+    none before.
     """
     if design.radius == 0:
         return iter(())  # rows are distinct
-    return _found([rows], design, resources, checkpoint, linked=linked)
+    return _found([rows], design, resources, checkpoint, linked=linked, only=only)
 
 
 def pairs_between(
@@ -87,6 +89,7 @@ def _search(design: JoinDesign, number: int, linked: bool, sides: Sequence[Sorte
 
 def _found(
     sides: Sequence[Words], design: JoinDesign, resources: Resources, checkpoint: Checkpoint | None, *, linked: bool = False,
+    only: int | None = None,
 ) -> Iterator[PairColumns]:  # fmt: skip
     """Yield the results of each table, sorted as a whole, or span by span where spans of buckets do not meet."""
     threads, rows, in_spans = resources.threads, max(map(len, sides)), _SpanSearches(sides, linked)
@@ -100,7 +103,7 @@ def _found(
     ended(0)
     sorters: list[TableSorter] = []
     waiting: list[_Part] = []  # of tables that are sorted in spans: threads go on with the next table
-    for number, spec in enumerate(design.tables):
+    for number, spec in [*enumerate(design.tables)][slice(only, None if only is None else only + 1)]:
         search = partial(_search, design, number, linked)
         parts = _parts(sides, design.flips[number], resources)
         spans = saved = None if checkpoint is None else _saved_spans(checkpoint, number, 1 << spec.prefix_bits)

@@ -9,32 +9,49 @@ from typing import Any
 from fpstore.base.width import Width
 from fpstore.design.joins import JoinDesign, plan_join
 from fpstore.hashing.bands import Bands
+from fpstore.hashing.base import Fingerprinter
 from fpstore.hashing.registry import from_description
 from fpstore.io.source import Projection
 from fpstore.jobs.dedup_job import DedupJob
 from fpstore.jobs.grouping import Grouping
+from fpstore.tasks.shuffle import bits_for, key_bits_of
 
 
 def asked_of(job: DedupJob) -> dict[str, Any]:
     """Return a job as JSON."""
     return {
-        "projection": {**asdict(job.projection), "width": job.projection.width.bits},
+        "projection": projection_asked(job.projection),
         "grouping": job.grouping._asdict(), "unknown": job.unknown,
         "fingerprinter": None if job.fingerprinter is None else job.fingerprinter.describe(),
         "least_similarity": job.least_similarity, "bands": job.bands,
     }  # fmt: skip
 
 
+def projection_asked(projection: Projection) -> dict[str, Any]:
+    """Return columns as JSON."""
+    return {**asdict(projection), "width": projection.width.bits}
+
+
 def job_of(asked: Mapping[str, Any]) -> DedupJob:
     """Return the job that was written as JSON."""
-    columns = {**asked["projection"], "width": Width(asked["projection"]["width"])}
+    bands = asked["bands"]
+    return DedupJob(
+        projection_in(asked["projection"]), Grouping(**asked["grouping"]), asked["unknown"],
+        fingerprinter_in(asked["fingerprinter"]), asked["least_similarity"], bands=None if bands is None else Bands(*bands),
+    )  # fmt: skip
+
+
+def projection_in(asked: Mapping[str, Any]) -> Projection:
+    """Return the columns that were written as JSON."""
+    columns = {**asked, "width": Width(asked["width"])}
     if isinstance(columns["text"], list):
         columns["text"] = tuple(columns["text"])
-    made, bands = asked["fingerprinter"], asked["bands"]
-    return DedupJob(
-        Projection(**columns), Grouping(**asked["grouping"]), asked["unknown"], None if made is None else from_description(made),
-        asked["least_similarity"], bands=None if bands is None else Bands(*bands),
-    )  # fmt: skip
+    return Projection(**columns)
+
+
+def fingerprinter_in(asked: Mapping[str, Any] | None) -> Fingerprinter[Any] | None:
+    """Return the fingerprinter that was written as JSON."""
+    return None if asked is None else from_description(asked)
 
 
 def exact_design(job: DedupJob, rows: int) -> JoinDesign:
@@ -47,8 +64,7 @@ def slice_bits(job: DedupJob, rows: int, slice_rows: int) -> list[int]:
 
     A table in whose buckets a pair may differ has one slice.
     """
-    bits = max((max(rows - 1, 0) // slice_rows).bit_length(), 0)
+    bits = bits_for(rows, slice_rows)
     if job.bands is not None:
         return [bits] * job.bands.number
-    design = exact_design(job, rows)
-    return [0 if flips else min(bits, table.prefix_bits) for table, flips in zip(design.tables, design.flips, strict=True)]
+    return key_bits_of(exact_design(job, rows), rows, slice_rows)

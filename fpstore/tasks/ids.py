@@ -11,6 +11,8 @@ import numpy.typing as npt
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import lims_of
 from fpstore.base.strings import StringColumn
+from fpstore.errors import InputError
+from fpstore.io.digits import parse_integers
 from fpstore.io.source import IdColumn
 from fpstore.jobs.given import SpooledIds
 from fpstore.query.names import names_of
@@ -43,6 +45,14 @@ def taken(ids: IdColumn, places: npt.NDArray[np.intp]) -> Any:
 def as_strings(ids: Words | StringColumn) -> StringColumn:
     """Return ids as strings."""
     return ids if isinstance(ids, StringColumn) else StringColumn.of(list(map(str, ids.tolist())))
+
+
+def as_integers(ids: IdColumn, where: str) -> Words:
+    """Return ids as integers; InputError names where a text is none."""
+    found = parse_integers(ids, plain=False) if isinstance(ids, StringColumn) else ids
+    if found is None:
+        raise InputError(f"{where}: an id is no integer: leave id_type='int' (--id-type int) out", path=where)
+    return found
 
 
 def joined_ids(columns: Sequence[Any], are_strings: bool) -> Any:

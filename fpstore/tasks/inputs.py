@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -12,8 +13,9 @@ from typing import Any, NamedTuple
 
 from fpstore.base.arguments import is_iterable
 from fpstore.errors import InputError
-from fpstore.hashing.corpora import open_source
+from fpstore.hashing.corpora import corpus_paths, open_source
 from fpstore.io.arrow import import_pyarrow
+from fpstore.io.binary import RAW_BITS, NpyRows, RawRows
 from fpstore.io.files import inner_name
 from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
 from fpstore.io.shards import Shards, places_of_shards
@@ -23,7 +25,9 @@ from fpstore.tasks.places import DiskPlace, Place, StoredPlace, is_uri
 
 WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
 PIECE_BYTES = 1 << 20
+GROUP_ROWS = 1 << 20  # of raw numbers, which are cut like row groups
 FIELD_SUFFIXES = tuple(f".{form}" for form in FIELD_FORMATS)
+RAW_SUFFIXES = (".npy", *(f".{form}" for form in RAW_BITS))
 
 
 class InputSpec(NamedTuple):
@@ -59,10 +63,16 @@ def digest_of_file(place: Place, name: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def found_inputs(source: Any, encoding: str | None = None) -> list[InputSpec]:
-    """Return the files that a source names: paths, or URIs of object stores, of files or of folders."""
+def found_inputs(source: Any, encoding: str | None = None, raw: bool = False) -> list[InputSpec]:
+    """Return the files that a source names: paths, or URIs of object stores, of files or of folders.
+
+    Files of ``raw`` numbers are named one by one.
+    """
     given = list(source) if is_iterable(source, str, Mapping) else [source]
     uris = [one for one in given if is_uri(one)]
+    if not uris and raw and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given):
+        paths = [Path(one) for one in corpus_paths(given)]
+        return [_spec(DiskPlace(path.parent), path.name, path.name) for path in paths]
     if not uris:
         corpus = open_source(given, encoding=encoding)
         if not isinstance(corpus, Shards):
@@ -98,7 +108,29 @@ def _spec(place: Place, name: str, output: str) -> InputSpec:
     groups = None
     if name.lower().endswith(".parquet"):
         groups = _groups(place, name)
+    elif is_raw(name):
+        rows = raw_rows(place, name)
+        groups = [min(GROUP_ROWS, rows - start) for start in range(0, rows, GROUP_ROWS)]
     return InputSpec(place.shown(name), output, size, digest, groups)
+
+
+def is_raw(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds numbers and nothing else, by its extension."""
+    return os.fspath(path).lower().endswith(RAW_SUFFIXES)
+
+
+def raw_rows(place: Place, name: str) -> int:
+    """Return how many fingerprints a file of raw numbers has."""
+    with TemporaryDirectory(prefix="fpstore-") as scratch:
+        rows = raw_source(str(place.on_disk(name, Path(scratch)))).rows
+    assert rows is not None
+    return rows
+
+
+def raw_source(path: str) -> NpyRows | RawRows:
+    """Return the fingerprints of a file of raw numbers."""
+    suffix = path.lower().rpartition(".")[2]
+    return NpyRows(path, GROUP_ROWS) if suffix == "npy" else RawRows(path, RAW_BITS[suffix], GROUP_ROWS)
 
 
 def _groups(place: Place, name: str) -> list[int]:
@@ -134,18 +166,24 @@ def rows_of(specs: Sequence[InputSpec], projection: Projection, encoding: str | 
 @contextmanager
 def opened_input(spec: InputSpec, encoding: str | None, part: Part | None = None) -> Iterator[Shards]:
     """Yield the rows of a file, or of a part of it; InputError if it is not as it was when the plan was made."""
+    with input_on_disk(spec) as path:
+        corpus = open_source(path, encoding=encoding)
+        assert isinstance(corpus, Shards)
+        if isinstance(corpus, ParquetRows) and part is not None and part.end:
+            corpus = corpus.some_groups(part.first, part.end)
+        yield corpus
+
+
+@contextmanager
+def input_on_disk(spec: InputSpec) -> Iterator[str]:
+    """Yield the path of a file, or of a copy of it; InputError if it is not as it was when the plan was made."""
     place, name = place_and_name(spec.uri)
     size, digest = digest_of_file(place, name)
     if (size, digest) != (spec.bytes, spec.digest):
         message = f"{spec.uri}: changed since the plan was made: make a new plan"
         raise InputError(message, path=spec.uri, expected=spec.digest, got=digest)
     with TemporaryDirectory(prefix="fpstore-") as scratch:
-        path = place.on_disk(name, Path(scratch))
-        corpus = open_source(str(path), encoding=encoding)
-        assert isinstance(corpus, Shards)
-        if isinstance(corpus, ParquetRows) and part is not None and part.end:
-            corpus = corpus.some_groups(part.first, part.end)
-        yield corpus
+        yield str(place.on_disk(name, Path(scratch)))
 
 
 def place_and_name(uri: str) -> tuple[Place, str]:

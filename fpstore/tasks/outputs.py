@@ -74,8 +74,17 @@ class Output(NamedTuple):
             with place.writing(name) as path, open_writer(path, columns=columns, width=WIDTHS[-1]) as writer:
                 for batch in removed:
                     writer.write(batch)
+        self.complete(digest, summary)
+
+    def complete(self, digest: str, summary: Mapping[str, Any]) -> None:
+        """Write the manifest of a folder, when all else is there."""
         if not self.is_file:
             self.place.replace(MANIFEST, _manifest(digest, True, **summary))
+
+
+def output_folder(output: str | os.PathLike[str]) -> Output:
+    """Return a folder for files that are not named after inputs."""
+    return Output(full_uri(output, "output"), False)
 
 
 def output_of(output: str | os.PathLike[str], inputs: Sequence[InputSpec], removed: str | os.PathLike[str] | None) -> Output:

@@ -46,6 +46,17 @@ def slices_by(keys: Words, bits: int) -> list[npt.NDArray[np.intp]]:
     return slices_of((keys >> np.uint64(WORD_BITS - bits)).astype(np.int64), 1 << bits) if bits else [np.arange(len(keys))]
 
 
+def bits_for(rows: int, slice_rows: int) -> int:
+    """Return how many leading bits tell slices of about so many rows apart."""
+    return (max(rows - 1, 0) // slice_rows).bit_length()
+
+
+def key_bits_of(design: JoinDesign, rows: int, slice_rows: int) -> list[int]:
+    """Return the bits of the slices of each table of a join; one in whose buckets a pair may differ has one slice."""
+    bits = bits_for(rows, slice_rows)
+    return [0 if flips else min(bits, table.prefix_bits) for table, flips in zip(design.tables, design.flips, strict=True)]
+
+
 def mixed(numbers: Words) -> Words:
     """Return numbers whose leading bits are even."""
     return numbers * MIXER

@@ -1,0 +1,114 @@
+"""The verbs of ``fpstore task`` that make plans."""
+
+from __future__ import annotations
+
+from fpstore.cli import content, options
+from fpstore.cli.options import argument, option, whole
+from fpstore.cli.task import PLAN, show_plan
+from fpstore.cli.verb import Given, fail, usage_errors, verb
+from fpstore.design.blocks import PREFER, STORAGE
+
+FORM = option("--format NAME", "The format of the files: parquet, tsv, csv or jsonl.", options.NAME, "parquet", into="form")
+OUTPUT = argument("output", "OUTPUT")
+
+
+@verb(
+    PLAN, options.STORE, argument("inputs", "INPUT...", nargs=-1, required=True),
+    content.TEXT_FIELD, options.ENCODING, options.HTML, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED,
+    options.ID_FIELD, options.ID_TYPE, *content.SHINGLES, options.WIDTH,
+    option("-r --radius N", "The largest radius that tables answer. By default as for fpstore build.", options.RADIUS),
+    option("--design NAME", "Which tables the shards keep: auto, or a name that fpstore plan lists.", default="auto"),
+    option("--storage", "Plan for tables in memory, or read from disk.", STORAGE, "hot"),
+    option("--prefer", "What auto takes: the best compromise, the fastest design or the smallest.", PREFER, "balance"),
+    option("--index-ids", "Index integer ids, as strings always are."),
+    option(
+        "--by", "rows: a shard has successive rows. prefix: a shard has all fingerprints with the same leading bits, which makes "
+        "the store smaller, and takes a shuffle.", ("rows", "prefix"), "rows",
+    ),
+    option("--shard-rows N", "About how many rows a shard has. By default 50 million.", options.COUNT, 50_000_000),
+    *options.RESULT,
+)  # fmt: skip
+def build(given: Given) -> None:
+    """Plan the build of a sharded store.
+
+    PLAN is a new folder for the plan. STORE is the folder of the store, on a disk that all machines share; fpstore task finish
+    makes it one store, which all verbs read. An INPUT is a file of raw numbers (.npy, .u64, .u32), or, with --fingerprint-field
+    or --text-field, a file of rows (Parquet, JSON lines, CSV, TSV) or a folder of them. Files of raw numbers and Parquet are cut
+    into parts.
+
+    $ fpstore task build crawl.plan crawl a.npy b.npy --by prefix --shard-rows 5
+    $ fpstore task build pages.plan pages corpus.parquet --text-field text --id-field id --json
+    $ fpstore task build signed.plan signed hashes.csv --fingerprint-field hash --decimal --signed --id-field url --radius 2
+    $ fpstore task build small.plan small a.npy --design manku-10 --storage cold --prefer space --index-ids --width 64
+    $ fpstore task build sites.plan sites pages.jsonl --text-field text --html --encoding utf-8 --id-type str --method minhash
+    """
+    from fpstore.tasks import plan_build
+
+    if given.text_field is None:
+        given.refuse("is for texts: name their column with --text-field", *content.TEXT_MAKING, "html", "encoding")
+    maker = None if given.text_field is None else content.text_maker(given)
+    width = content.own_width(given) if maker is None else None
+    with usage_errors():
+        plan = plan_build(
+            given.plan, given.inputs, given.store, text=given.text_field, fingerprint=given.fingerprint_field, id=given.id_field,
+            id_type=given.id_type, width=width, radius=given.radius, fingerprinter=maker, by=given.by,
+            shard_rows=given.shard_rows, design=given.design, storage=given.storage, prefer=given.prefer,
+            index_ids=given.index_ids, decimal=given.decimal, signed=given.signed, encoding=given.encoding, html=given.html,
+        )  # fmt: skip
+    show_plan(given, plan)
+
+
+@verb(
+    PLAN, options.STORE, argument("inputs", "QUERIES...", nargs=-1), OUTPUT,
+    content.TEXT_FIELD, options.ENCODING, options.HTML, options.FINGERPRINT_FIELD, options.DECIMAL, options.SIGNED,
+    options.ID_FIELD, options.ID_TYPE,
+    option("-r --radius N", "Largest distance of a match. By default the store's radius.", options.RADIUS),
+    option("--limit N", "Write only the N nearest fingerprints of each query, and in a column `more` if there are others.",
+           options.COUNT),
+    FORM, *options.RESULT,
+)  # fmt: skip
+def probe(given: Given) -> None:
+    """Plan a batch of probes.
+
+    PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that all machines share. QUERIES are
+    files as for fpstore task build; texts are hashed as the store hashed its own. OUTPUT is a new folder for files of matches,
+    with the columns row, query_id, query, fingerprint, distance and id.
+
+    $ fpstore task probe found.plan crawl.fps queries.npy some --limit 10 -r 2
+    $ fpstore task probe f.plan notes.fps corpus.parquet matches --text-field text
+    $ fpstore task probe near.plan notes.fps corpus.parquet near --text-field text --id-field id --format csv
+    """
+    from fpstore.tasks import plan_probe
+
+    if not given.inputs:
+        fail("give QUERIES, and OUTPUT behind them")
+    with usage_errors():
+        plan = plan_probe(
+            given.plan, given.store, given.inputs, given.output, text=given.text_field, fingerprint=given.fingerprint_field,
+            id=given.id_field, id_type=given.id_type, radius=given.radius, limit=given.limit, decimal=given.decimal,
+            signed=given.signed, encoding=given.encoding, html=given.html, format=given.form,
+        )  # fmt: skip
+    show_plan(given, plan)
+
+
+@verb(
+    PLAN, options.STORE, OUTPUT, options.PAIR_RADIUS, FORM,
+    option("--slice-rows N", "About how many fingerprints a task sorts and compares.", whole(1, 1 << 40), 1 << 22),
+    *options.RESULT,
+)  # fmt: skip
+def pairs(given: Given) -> None:
+    """Plan the search for all pairs of a store.
+
+    PLAN is a new folder for the plan. STORE is a store, most often a sharded one, on a disk that all machines share. OUTPUT is a
+    new folder for files of pairs, with the columns of fpstore pairs; a pair is in one of them.
+
+    $ fpstore task pairs pairs.plan crawl.fps all-pairs --radius 2
+    $ fpstore task pairs p.plan crawl.fps other --slice-rows 1000000 --format tsv
+    """
+    from fpstore.tasks import plan_pairs
+
+    with usage_errors():
+        plan = plan_pairs(
+            given.plan, given.store, given.output, radius=given.radius, format=given.form, slice_rows=given.slice_rows
+        )
+    show_plan(given, plan)

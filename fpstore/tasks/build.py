@@ -1,0 +1,165 @@
+"""Sharded stores by tasks: a shard is made of successive rows, or of the fingerprints with the same leading bits.
+
+Stages, by rows: *build* makes each shard of the inputs. By leading bits: *hash* makes fingerprints of a part of the inputs, slice
+by slice; *build* makes a shard of one slice of all parts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from fpstore.base.aliases import Words
+from fpstore.base.arguments import check_path, printable
+from fpstore.base.resources import Resources
+from fpstore.base.width import leading_words
+from fpstore.building.builder import Options, build_into
+from fpstore.errors import InputError, StoreExistsError
+from fpstore.format.manifest import IDENTITY_BYTES, SHARDS_FILE
+from fpstore.format.shards import is_shard_name, shard_name
+from fpstore.hashing.base import Fingerprinter
+from fpstore.io.source import Batch, IdColumn, Projection
+from fpstore.sharded import ShardedStore
+from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
+from fpstore.tasks.ids import taken
+from fpstore.tasks.inputs import (
+    InputSpec,
+    Part,
+    found_inputs,
+    is_raw,
+    parts_of,
+    rows_of,
+)
+from fpstore.tasks.pieces import PieceWriter
+from fpstore.tasks.places import DiskPlace, Place, is_uri, place_of
+from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.rows import PartRows, rows_of_part
+from fpstore.tasks.shuffle import slices_by
+
+
+def plan_of_build(
+    place: Place, source: Any, output: str | os.PathLike[str], projection: Projection, maker: Fingerprinter[Any] | None,
+    options: Mapping[str, Any], id_type: str, encoding: str | None, by: str, shard_rows: int, part_bytes: int,
+) -> PlanFolder:  # fmt: skip
+    """Write the plan of a build."""
+    if is_uri(output):
+        raise InputError(f"{output}: a store lies on a disk: name a folder that all machines share, or copy it afterwards")
+    target = check_path(output, "output").absolute()
+    if target.exists() and any(path.name != SHARDS_FILE and not is_shard_name(path.name) for path in target.iterdir()):
+        raise StoreExistsError(f"{printable(target)} exists, and has other files: name a new folder", path=target)
+    specs = found_inputs(source, encoding, raw=maker is None)
+    if is_raw(specs[0].name) and projection.id is not None:
+        raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
+    rows = rows_of(specs, projection, encoding)
+    shards = max(-(-rows // shard_rows), 1)
+    parts = parts_of(specs, min(part_bytes, max(sum(spec.bytes for spec in specs) // shards, 1)))
+    bits = (shards - 1).bit_length() if by == "prefix" else 0
+    of_shards = None
+    if by == "rows":
+        of_shards = [some.tolist() for some in np.array_split(np.arange(len(parts)), min(shards, len(parts)))]
+    asked = {
+        "inputs": specs, "parts": parts, "shards": of_shards, "bits": bits, "encoding": encoding, "id_type": id_type,
+        "projection": projection_asked(projection), "fingerprinter": None if maker is None else maker.describe(),
+        "options": dict(options), "output": str(target),
+    }  # fmt: skip
+    hashing = [] if of_shards is not None else [Stage("hash", len(parts))]
+    return PlanFolder.made(place, "build", asked, [*hashing, Stage("build", 1 << bits if of_shards is None else len(of_shards))])
+
+
+class BuildWork:
+    """What the tasks of a build do."""
+
+    def __init__(self, plan: PlanFolder) -> None:
+        asked = plan.asked
+        self._plan = plan
+        self._inputs = [InputSpec(*spec) for spec in asked["inputs"]]
+        self._parts = [Part(*part) for part in asked["parts"]]
+        self._shards: list[list[int]] | None = asked["shards"]  # the parts of each; None: by leading bits
+        self._bits: int = asked["bits"]
+        self._encoding: str | None = asked["encoding"]
+        self._projection = projection_in(asked["projection"])
+        self._maker = fingerprinter_in(asked["fingerprinter"])
+        self._options: dict[str, Any] = asked["options"]
+        self._id_type: str = asked["id_type"]
+        self._output = place_of(asked["output"])
+
+    def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
+        """Do a task."""
+        getattr(self, f"_{stage}")(number, writer, resources)
+
+    def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        rows, fingerprints, ids, count = self._read(number, resources)
+        writer.facts |= {"rows": count}
+        for place, some in enumerate(slices_by(np.ascontiguousarray(leading_words(fingerprints)), self._bits)):
+            writer.add(f"fingerprints-{place}", fingerprints[some])
+            if ids is None:
+                writer.add(f"rows-{place}", rows[some].astype(np.uint64))
+            writer.add_ids(f"ids-{place}", taken(ids, some))
+
+    def _read(self, number: int, resources: Resources) -> PartRows:
+        """Return the rows of a part that have fingerprints."""
+        part = self._parts[number]
+        how = self._projection, self._maker, self._id_type, self._encoding
+        return rows_of_part(self._inputs[part.file], part, *how, resources)
+
+    def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
+        rows = _Rows(self._of_rows(number, resources) if self._shards is not None else self._of_slice(number))
+        rows.row_numbers = self._shards is not None and self._projection.id is None
+        options = Options(
+            **self._options, fingerprinter=None if self._maker is None else self._maker.describe(), memory=resources.memory,
+            threads=resources.threads, progress=resources.progress, identity=self._identity(number),
+        )  # fmt: skip
+        with self._output.writing(shard_name(number)) as folder:
+            folder.mkdir()
+            build_into(folder, rows, None, options.checked())
+        writer.facts["rows"] = rows.next_row
+
+    def _identity(self, number: int) -> bytes:
+        """Return the identity of a shard, which follows from the plan."""
+        digest = blake2b(f"{self._plan.digest} {number}".encode(), digest_size=IDENTITY_BYTES)
+        return digest.digest()
+
+    def _of_rows(self, number: int, resources: Resources) -> Iterator[tuple[Words, IdColumn, int]]:
+        """Yield the fingerprints, ids and count of rows of the parts of a shard; ids are rows unless there are others."""
+        assert self._shards is not None
+        done = 0
+        for part in self._shards[number]:
+            rows, fingerprints, ids, count = self._read(part, resources)
+            yield fingerprints, (rows + done).astype(np.uint64) if ids is None else ids, count
+            done += count
+
+    def _of_slice(self, number: int) -> Iterator[tuple[Words, IdColumn, int]]:
+        """Yield the fingerprints and ids of a slice of each part; ids are rows of all inputs unless there are others."""
+        first = 0
+        for found in self._plan.results("hash"):
+            ids = found.read_ids(f"ids-{number}")
+            if ids is None:
+                ids = found.read(f"rows-{number}") + np.uint64(first)
+            yield found.read(f"fingerprints-{number}"), ids, found.facts["rows"]
+            first += found.facts["rows"]
+
+    def finish(self, resources: Resources) -> dict[str, Any]:
+        """Combine the shards, and return what they hold."""
+        assert isinstance(self._output, DiskPlace)
+        count = len(self._plan.results("build"))
+        with ShardedStore.combine(self._output.path, count=count, plan=self._plan.digest, progress=resources.progress) as store:
+            return {"shards": count, "fingerprints": len(store), **{name: store.stats()[name] for name in ("ids", "bytes")}}
+
+
+class _Rows:
+    """Rows as a build takes them."""
+
+    row_numbers = False
+    rows = None
+
+    def __init__(self, parts: Iterator[tuple[Words, IdColumn, int]]) -> None:
+        self._parts, self.next_row = parts, 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        for fingerprints, ids, count in self._parts:
+            self.next_row += count
+            yield Batch(np.ascontiguousarray(fingerprints), ids)

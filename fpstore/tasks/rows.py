@@ -1,0 +1,53 @@
+"""The rows of a part of the inputs: fingerprints, which are read or made of texts, and ids."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fpstore.base.aliases import Words
+from fpstore.base.resources import Resources
+from fpstore.base.width import empty_rows
+from fpstore.hashing.base import Fingerprinter
+from fpstore.io.source import IdColumn, Projection
+from fpstore.jobs.compared import compared_rows
+from fpstore.tasks.ids import as_integers, as_strings, column_of, kind_of
+from fpstore.tasks.inputs import InputSpec, Part, input_on_disk, is_raw, opened_input, raw_source
+
+
+class PartRows(NamedTuple):
+    """The rows of a part that have fingerprints: their places, fingerprints and ids; ``total`` counts all rows."""
+
+    places: npt.NDArray[np.intp]
+    fingerprints: Words
+    ids: IdColumn
+    total: int
+
+
+def rows_of_part(
+    spec: InputSpec, part: Part, projection: Projection, maker: Fingerprinter[Any] | None, id_type: str, encoding: str | None,
+    resources: Resources,
+) -> PartRows:  # fmt: skip
+    """Read a part of a file; ids are None unless a column has some."""
+    if is_raw(spec.name):
+        with input_on_disk(spec) as path:
+            fingerprints = _raw_part(path, projection, part)
+        return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
+    with opened_input(spec, encoding, part) as corpus:
+        found = compared_rows(corpus, projection, maker, resources, False, None, None, True)
+    ids = column_of(found.ids)
+    if ids is not None:
+        kind = (kind_of(found.ids) if corpus.typed else "str") if id_type == "auto" else id_type
+        ids = as_integers(ids, spec.uri) if kind.startswith("int") else as_strings(ids)
+    return PartRows(found.rows, found.fingerprints, ids, len(found.known))
+
+
+def _raw_part(path: str, projection: Projection, part: Part) -> Words:
+    """Return the fingerprints of a part of a file of raw numbers."""
+    source = raw_source(path)
+    batches = source.batches(source.resolved(projection))
+    some = islice(batches, part.first, part.end or None)
+    return np.concatenate([empty_rows(0, projection.width.words), *(batch.fingerprints for batch in some)])

@@ -1,0 +1,61 @@
+"""Corpora of texts in files, and plans that are run in this process."""
+
+import csv
+import json
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+WORDS = [f"word{n}" for n in range(2000)]
+
+
+def rows_of(count, seed):
+    """Return rows of texts, of which some are near others, some have no words, and ids of either type."""
+    rng, texts = random.Random(seed), []
+    for _ in range(count):
+        if texts and rng.random() < 0.4:
+            words = rng.choice(texts).split()
+            for _ in range(rng.choice((0, 0, 1, 2, 6))):
+                words[rng.randrange(len(words))] = rng.choice(WORDS)
+        else:
+            words = rng.choices(WORDS, k=rng.randrange(20, 80))
+        texts.append(" ".join(words))
+    rows = [
+        {"key": f"k{rng.randrange(count)}", "number": rng.randrange(count), "text": text, "score": rng.random()} for text in texts
+    ]
+    for place in rng.sample(range(count), count // 20):
+        rows[place]["text"] = rng.choice((None, "", "?!"))
+    return rows
+
+
+def write(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=37)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        with path.open("w", newline="") as file:
+            lines = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            lines.writeheader()
+            lines.writerows(rows)
+
+
+def corpus_in(folder, suffix="parquet", count=240, files=3, seed=1):
+    rows = rows_of(count, seed)
+    for number in range(files):
+        write(folder / f"part-{number}.{suffix}", rows[number::files])
+    return folder
+
+
+def finished(plan):
+    """Run all tasks in this process."""
+    assert [plan.run(index) for index in range(len(plan))] == [True] * len(plan)
+    return plan.finish()
+
+
+def files_in(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name[0] != "_"
+    }

@@ -1,0 +1,177 @@
+"""Builds, probes and pairs by tasks: what they find is what one store in one process finds."""
+
+import hashlib
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tasking import corpus_in, finished, rows_of, write
+
+import fpstore
+from fpstore.errors import InputError, StoreExistsError
+from fpstore.hashing import TextReader
+from fpstore.tasks import plan_build, plan_pairs, plan_probe
+
+
+def near_rows(count, width, seed=1):
+    """Return fingerprints of which many are near others, and some equal, as users give them."""
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 256, (count, width // 8), np.uint8)
+    for place in range(1, count, 3):
+        rows[place] = rows[rng.integers(place)]
+        for bit in rng.integers(0, width, rng.integers(0, 4)):
+            rows[place, bit // 8] ^= 1 << (bit % 8)
+    if width > 64:
+        return rows
+    return rows.view(f">u{width // 8}").reshape(-1).astype(f"u{width // 8}")
+
+
+def saved(folder, rows, files=2):
+    """Write fingerprints to some files of numpy."""
+    paths = [folder / f"rows-{number}.npy" for number in range(files)]
+    for path, some in zip(paths, np.array_split(rows, files), strict=True):
+        np.save(path, some)
+    return paths
+
+
+def everything(store):
+    """Return what a store answers: its content, matches of itself, and pairs."""
+    content = [
+        (fingerprint, sorted(ids[start:end]))  # strings of several fingerprints may have other numbers in shards
+        for fingerprints, lims, ids in store.items()
+        for fingerprint, start, end in zip(fingerprints.tolist(), lims.tolist(), lims[1:].tolist(), strict=False)
+    ]
+    pairs = [tuple(row.values()) for found in store.pairs() for row in found.to_arrow().to_pylist()]
+    found = [tuple(row.values()) for row in store.probe_many(near_rows(300, store.width, 9)).to_arrow().to_pylist()]
+    return content, sorted(found), sorted(pairs)
+
+
+@pytest.mark.parametrize("by", ["rows", "prefix"])
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_a_build_of_numbers_equals_one_store(tmp_path, width, by):
+    rows = near_rows(1200, width)
+    paths = saved(tmp_path, rows)
+    plan = plan_build(tmp_path / "plan", paths, tmp_path / "many", width=width, radius=2, by=by, shard_rows=300, part_bytes=2000)
+    summary = finished(plan)
+    assert summary["shards"] > 1
+    with fpstore.build(tmp_path / "one.fps", rows, radius=2, width=width) as one, fpstore.open(tmp_path / "many") as many:
+        assert many.plan == plan.digest
+        assert everything(many) == everything(one)
+        assert summary["fingerprints"] == len(one)
+        if by == "prefix":  # each fingerprint is in one shard
+            assert sum(shard.fingerprints for shard in many._shards.manifest.shards) == len(one)
+
+
+def digest_of(folder):
+    """Return a digest of the names and bytes of all files of a sharded store."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_a_shard_has_the_same_bytes_whoever_makes_it(tmp_path):
+    paths = saved(tmp_path, near_rows(3000, 64))
+    plan = plan_build(tmp_path / "plan", paths, tmp_path / "many", by="prefix", shard_rows=1500)
+    finished(plan)
+    first = digest_of(tmp_path / "many")
+    plan.remove()
+    for shard in (tmp_path / "many").glob("shard-*"):
+        shard.rename(tmp_path / f"other-{shard.name}")
+    (tmp_path / "many" / "shards.json").unlink()
+    again = plan_build(tmp_path / "plan", paths, tmp_path / "many", by="prefix", shard_rows=1500)
+    for index in range(len(again)):
+        assert again.run(index, threads=2, memory="64MiB")
+    again.finish()
+    assert digest_of(tmp_path / "many") == first
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
+@pytest.mark.parametrize(("by", "key"), [("rows", None), ("prefix", None), ("prefix", "key"), ("rows", "number")])
+def test_a_build_of_texts_equals_one_store(tmp_path, suffix, by, key):
+    source = corpus_in(tmp_path / "corpus", suffix)
+    plan = plan_build(
+        tmp_path / "plan", source, tmp_path / "many", text="text", id=key, by=by, shard_rows=100, part_bytes=9000,
+        id_type="int" if key == "number" else "auto",
+    )  # fmt: skip
+    finished(plan)
+    files = sorted(source.iterdir())
+    reader = TextReader(files, fpstore.SimHash(), text="text", id=key, id_type="int" if key == "number" else "auto")
+    with fpstore.build(tmp_path / "one.fps", reader) as one, fpstore.open(tmp_path / "many") as many:
+        assert many.fingerprinter == one.fingerprinter
+        assert everything(many) == everything(one)
+
+
+@pytest.mark.parametrize("limit", [None, 1, 3])
+@pytest.mark.parametrize("width", [64, 256])
+def test_a_batch_of_probes_equals_one_process(tmp_path, width, limit):
+    rows, radius = near_rows(1500, width), 3
+    finished(plan_build(tmp_path / "p", saved(tmp_path, rows), tmp_path / "many", width=width, by="rows", shard_rows=400))
+    asked = np.concatenate([near_rows(400, width), near_rows(10, width)])
+    np.save(tmp_path / "asked.npy", asked)
+    with fpstore.build(tmp_path / "one.fps", rows, width=width) as one:
+        found = one.probe_many(asked, radius, limit=limit)
+        wanted = found.to_arrow().rename_columns(["row", "query", "fingerprint", "distance", "id"]).to_pylist()
+    for line in wanted if limit is not None else ():
+        line["more"] = int(found.more[line["row"]])
+    for name in ("many", "one.fps"):
+        plan = plan_probe(
+            tmp_path / f"plan-{name}", tmp_path / name, tmp_path / "asked.npy", tmp_path / f"found-{name}", radius=radius,
+            limit=limit, part_bytes=1000,
+        )  # fmt: skip
+        summary = finished(plan)
+        files = sorted((tmp_path / f"found-{name}").glob("*.parquet"))
+        assert [line for file in files for line in pq.read_table(file).to_pylist()] == wanted
+        assert summary["matches"] == len(wanted) > 400
+        assert summary["queries"] == len(asked)
+
+
+def test_texts_are_asked_with_their_ids(tmp_path):
+    rows = [row for row in rows_of(200, 3) if row["text"]]
+    write(tmp_path / "stored.jsonl", rows)
+    write(tmp_path / "asked.parquet", rows[:50])
+    store = fpstore.build(tmp_path / "s.fps", TextReader(tmp_path / "stored.jsonl", fpstore.SimHash(), text="text", id="key"))
+    plan = plan_probe(
+        tmp_path / "p", store, tmp_path / "asked.parquet", tmp_path / "found", text="text", id="key", format="jsonl"
+    )
+    finished(plan)
+    found = (tmp_path / "found" / "matches-00000.jsonl").read_text().splitlines()
+    known = [row for row in rows[:50] if row["text"] != "?!"]
+    wanted = sum(len(match.ids) for row in known for match in store.probe(fpstore.SimHash().fingerprint(row["text"])))
+    assert len(found) == wanted > 50
+    assert all('"query_id": "k' in line for line in found)
+
+
+@pytest.mark.parametrize(("width", "radius"), [(32, 2), (64, 3), (128, 9)])
+@pytest.mark.parametrize("slice_rows", [100, 1 << 20])
+def test_all_pairs_equal_one_process(tmp_path, width, radius, slice_rows):
+    rows = near_rows(900, width)
+    finished(plan_build(tmp_path / "p", saved(tmp_path, rows), tmp_path / "many", width=width, by="prefix", shard_rows=400))
+    with fpstore.build(tmp_path / "one.fps", rows, width=width) as one:
+        wanted = [tuple(row.values()) for found in one.pairs(radius) for row in found.to_arrow().to_pylist()]
+    plan = plan_pairs(tmp_path / "plan", tmp_path / "many", tmp_path / "pairs", radius=radius, slice_rows=slice_rows)
+    assert finished(plan) == {"pairs": len(wanted)}
+    files = (tmp_path / "pairs").glob("*.parquet")
+    assert sorted(tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()) == sorted(wanted)
+    assert len(wanted) > 100
+
+
+def test_what_is_refused(tmp_path):
+    paths = saved(tmp_path, near_rows(100, 64))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(StoreExistsError, match="has other files"):
+        plan_build(tmp_path / "p1", paths, tmp_path / "full")
+    with pytest.raises(InputError, match="a store lies on a disk"):
+        plan_build(tmp_path / "p2", paths, "s3://bucket/store")
+    with pytest.raises(InputError, match="has no ids"):
+        plan_build(tmp_path / "p3", paths, tmp_path / "s", id="url")
+    with pytest.raises(InputError, match="by must be"):
+        plan_build(tmp_path / "p4", paths, tmp_path / "s", by="column")
+    store = fpstore.build(tmp_path / "one.fps", near_rows(100, 64))
+    with pytest.raises(InputError, match="does not know how its fingerprints were made"):
+        plan_probe(tmp_path / "p5", store, paths, tmp_path / "f", text="text")
+    plan = plan_probe(tmp_path / "p6", store, paths, tmp_path / "f")
+    plan.run(0)
+    with fpstore.open(tmp_path / "one.fps", "r+") as changed:
+        changed.insert([1], [2])
+    with pytest.raises(InputError, match="changed since the plan was made"):
+        [plan.run(index) for index in range(1, len(plan))]

@@ -19,7 +19,7 @@ from fpstore.base.width import WORD_BITS, Width, check_width
 from fpstore.building.builder import Options
 from fpstore.cleaning import opened_reference
 from fpstore.design.families import check_radius
-from fpstore.errors import InputError, StorageError
+from fpstore.errors import FormatVersionError, InputError, StorageError
 from fpstore.hashing.registry import from_description
 from fpstore.io.source import IdType, Projection
 from fpstore.jobs.dedup_job import Likeness, columns_and_maker, dedup_job
@@ -29,7 +29,7 @@ from fpstore.tasks.dedup import DedupWork, plan_of_dedup
 from fpstore.tasks.inputs import is_raw
 from fpstore.tasks.pairs import PairsWork, plan_of_pairs
 from fpstore.tasks.places import place_of
-from fpstore.tasks.plan import PlanFolder, Work
+from fpstore.tasks.plan import PLAN_FILE, PlanFolder, Work
 from fpstore.tasks.probe import ProbeWork, plan_of_probe
 
 PathLike = str | os.PathLike[str]
@@ -66,7 +66,11 @@ class Plan:
 
     def __init__(self, folder: PlanFolder) -> None:
         self._folder = folder
-        self._work = KINDS[folder.kind](folder)
+        try:
+            self._work = KINDS[folder.kind](folder)
+        except (KeyError, TypeError) as error:  # the digest is right: what wrote it knows more
+            where = folder.place.shown(PLAN_FILE)
+            raise FormatVersionError(f"{where}: was made by another fpstore: make the plan anew", path=where) from error
         self.path, self.digest = folder.place.uri, folder.digest
 
     def __len__(self) -> int:
@@ -199,7 +203,7 @@ def open_plan(path: PathLike) -> Plan:
     FormatVersionError
         The plan is of another version, or was made by another version of fpstore, NumPy or pyarrow, whose results may differ.
     CorruptStoreError
-        The plan is damaged.
+        The plan is damaged, or was changed by hand.
     """
     return Plan(PlanFolder.opened(place_of(path)))
 
@@ -220,7 +224,8 @@ def plan_dedup(
     Parameters
     ----------
     plan : path-like
-        A folder for the plan and the results of its tasks, or its URI in an object store. It may hold the same plan already.
+        A new folder for the plan and the results of its tasks, or its URI in an object store, as in ``s3://bucket/plans/one``:
+        settings and credentials come from the environment. It may hold the same plan already, which goes on.
     source : path, URI, or iterable of them
         Files of Parquet, JSON lines, CSV or TSV with a header, or folders of them, as for :func:`fpstore.dedup`.
     output : path-like
@@ -247,9 +252,10 @@ def plan_dedup(
     Raises
     ------
     InputError
-        As for :func:`fpstore.dedup`; or the source is a table, or the reference is no store.
+        As for :func:`fpstore.dedup`; or the source is a table, or the reference is no store, or the output is in a folder of the
+        inputs or of the plan.
     StoreExistsError
-        The output exists, or the folder of the plan holds another one.
+        The output exists, or the folder of the plan has another plan, or other files.
 
     Examples
     --------

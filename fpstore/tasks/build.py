@@ -51,7 +51,7 @@ def plan_of_build(
     target = check_path(output, "output").absolute()
     if target.exists() and any(path.name != SHARDS_FILE and not is_shard_name(path.name) for path in target.iterdir()):
         raise StoreExistsError(f"{printable(target)} exists, and has other files: name a new folder", path=target)
-    specs = found_inputs(source, encoding, raw=maker is None)
+    specs = found_inputs(source, encoding, raw=maker is None, outside=[output])
     if is_raw(specs[0].name) and projection.id is not None:
         raise InputError(f"{specs[0].name}: has no ids: leave id= (--id-field) out")
     rows = rows_of(specs, projection, encoding)

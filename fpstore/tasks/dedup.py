@@ -49,7 +49,7 @@ def plan_of_dedup(
     removed: str | os.PathLike[str] | None, part_bytes: int, slice_rows: int,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a deduplication, and claim its output."""
-    specs = found_inputs(source, encoding)
+    specs = found_inputs(source, encoding, outside=[output, removed])
     rows = rows_of(specs, job.projection, encoding)
     job = job.planned_for(lambda: rows)
     parts, bits = parts_of(specs, part_bytes), slice_bits(job, rows, slice_rows)
@@ -64,7 +64,7 @@ def plan_of_dedup(
         Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(specs)),
     ]  # fmt: skip
     made = PlanFolder.made(place, "dedup", asked, stages)
-    target.claim(made.digest)
+    target.claim(made)
     return made
 
 

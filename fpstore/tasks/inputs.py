@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from fpstore.base.arguments import is_iterable
@@ -21,7 +20,7 @@ from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
 from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_FORMATS, Projection
 from fpstore.jobs.dedup_job import rows_told
-from fpstore.tasks.places import DiskPlace, Place, StoredPlace, is_uri
+from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, is_uri, scratch_folder
 
 WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
 PIECE_BYTES = 1 << 20
@@ -63,11 +62,16 @@ def digest_of_file(place: Place, name: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def found_inputs(source: Any, encoding: str | None = None, raw: bool = False) -> list[InputSpec]:
+def found_inputs(
+    source: Any, encoding: str | None = None, raw: bool = False, outside: Sequence[str | os.PathLike[str] | None] = ()
+) -> list[InputSpec]:
     """Return the files that a source names: paths, or URIs of object stores, of files or of folders.
 
-    Files of ``raw`` numbers are named one by one.
+    Files of ``raw`` numbers are named one by one. InputError if a path of ``outside`` is in one of the folders, whose files the
+    next run would read.
     """
+    if hasattr(source, "__arrow_c_stream__") or type(source).__name__ == "LazyFrame":
+        raise InputError("a plan is for files: a table in memory is not on other machines", got=type(source))
     given = list(source) if is_iterable(source, str, Mapping) else [source]
     uris = [one for one in given if is_uri(one)]
     if not uris and raw and all(isinstance(one, str | os.PathLike) and is_raw(one) for one in given):
@@ -75,30 +79,44 @@ def found_inputs(source: Any, encoding: str | None = None, raw: bool = False) ->
         return [_spec(DiskPlace(path.parent), path.name, path.name) for path in paths]
     if not uris:
         corpus = open_source(given, encoding=encoding)
-        if not isinstance(corpus, Shards):
-            raise InputError("a plan is for files: a table in memory is not on other machines", got=source)
+        assert isinstance(corpus, Shards)
+        _check_outside(map(str, corpus.folders), outside)
         files = zip(map(Path, corpus.paths), places_of_shards(corpus), strict=True)
         return [_spec(DiskPlace(path.parent), path.name, name.as_posix()) for path, name in files]
     if len(uris) < len(given):
         raise InputError("paths and URIs of object stores are not mixed: name one kind of input", got=source)
     found = [spec for uri in uris for spec in _stored(uri, len(uris) > 1)]
+    forms = {PurePosixPath(spec.name).suffix.lower() for spec in found}
+    if len(forms) > 1:
+        raise InputError(f"files of one format are expected, got {', '.join(sorted(forms))}", got=source)
+    _check_outside(uris, outside)
     if len({spec.name for spec in found}) < len(found):
         raise InputError("two inputs would be written to one name: name a folder above them", got=source)
     return found
 
 
+def _check_outside(folders: Iterable[str], outside: Sequence[str | os.PathLike[str] | None]) -> None:
+    """Raise InputError for a path in a folder of inputs."""
+    paths = [full_uri(one, "output") for one in outside if one is not None]
+    for folder in folders:
+        within = next((path for path in paths if is_inside(path, folder)), None)
+        if within is not None:
+            raise InputError(f"{within}: is in {folder}, and the next run would read it: name a place outside", path=within)
+
+
 def _stored(uri: str, many: bool) -> Iterator[InputSpec]:
-    """Yield the files that a URI names."""
+    """Yield the files that a URI names: those of a folder in the order in which a walk through folders of a disk finds them."""
     top, _, last = uri.rstrip("/").rpartition("/")
-    above, place = StoredPlace(top), StoredPlace(uri)
-    if above.size(last) is not None:
-        yield _spec(above, last, inner_name(last))
-        return
+    place = StoredPlace(uri)
+    if not top.endswith("/"):  # else it names a whole bucket
+        above = StoredPlace(top)
+        if above.size(last) is not None:
+            yield _spec(above, last, inner_name(last))
+            return
     names = [name for name in place.names() if inner_name(name).lower().endswith(FIELD_SUFFIXES)]
-    names = [name for name in names if not PurePosixPath(name).name.startswith(("_", "."))]
     if not names:
         raise InputError(f"{uri}: no {', '.join(FIELD_SUFFIXES)} there", path=uri)
-    for name in names:
+    for name in sorted(names, key=lambda name: name.split("/")):
         output = str(PurePosixPath(name).with_name(inner_name(name)))
         yield _spec(place, name, f"{last}/{output}" if many else output)
 
@@ -121,8 +139,8 @@ def is_raw(path: str | os.PathLike[str]) -> bool:
 
 def raw_rows(place: Place, name: str) -> int:
     """Return how many fingerprints a file of raw numbers has."""
-    with TemporaryDirectory(prefix="fpstore-") as scratch:
-        rows = raw_source(str(place.on_disk(name, Path(scratch)))).rows
+    with scratch_folder() as scratch:
+        rows = raw_source(str(place.on_disk(name, scratch))).rows
     assert rows is not None
     return rows
 
@@ -182,8 +200,8 @@ def input_on_disk(spec: InputSpec) -> Iterator[str]:
     if (size, digest) != (spec.bytes, spec.digest):
         message = f"{spec.uri}: changed since the plan was made: make a new plan"
         raise InputError(message, path=spec.uri, expected=spec.digest, got=digest)
-    with TemporaryDirectory(prefix="fpstore-") as scratch:
-        yield str(place.on_disk(name, Path(scratch)))
+    with scratch_folder() as scratch:
+        yield str(place.on_disk(name, scratch))
 
 
 def place_and_name(uri: str) -> tuple[Place, str]:

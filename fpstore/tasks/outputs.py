@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from fpstore.base.width import WIDTHS
 from fpstore.errors import InputError, StoreExistsError
 from fpstore.io import open_writer
-from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, place_and_name
-from fpstore.tasks.places import Place, full_uri, place_of
+from fpstore.tasks.inputs import FIELD_SUFFIXES, InputSpec, digest_of_file, place_and_name
+from fpstore.tasks.places import DiskPlace, Place, full_uri, is_inside, place_of
+from fpstore.tasks.plan import PlanFolder
 
 MANIFEST = "_fpstore.json"  # Spark, Arrow and fpstore pass over names that begin so
 
@@ -34,34 +35,58 @@ class Output(NamedTuple):
         """Return the name of the file with the rows of an input."""
         return place_and_name(self.uri)[1] if self.is_file else spec.name
 
-    def claim(self, digest: str) -> None:
-        """Note in an output folder whose it is; StoreExistsError if it is another plan's, or has other files."""
-        place = self.place
-        if self.is_file:
-            name = place_and_name(self.uri)[1]
-            if place.size(name) is not None:
-                raise StoreExistsError(f"{self.uri} exists: name another output, or remove it", path=self.uri)
-            return
-        if place.size(MANIFEST) is None and place.names():
-            raise StoreExistsError(f"{self.uri} exists, and has files: name a new folder", path=self.uri)
-        self.check(json.loads(place.publish(MANIFEST, _manifest(digest, False))), digest)
+    def claim(self, plan: PlanFolder) -> None:
+        """Note in an output folder whose it is; StoreExistsError if it is another plan's, or has other files.
 
-    def check(self, manifest: Mapping[str, Any], digest: str) -> None:
+        A new plan whose output is refused is removed.
+        """
+        try:
+            self._check_apart(plan.place.uri)
+            if plan.is_new:
+                self._check_new()
+            if not self.is_file:
+                self._check(self.place.publish(MANIFEST, _manifest(plan.digest, False)), plan.digest)
+        except BaseException:
+            if plan.is_new:
+                plan.place.remove()
+            raise
+
+    def _check_apart(self, plan: str) -> None:
+        """Raise InputError for an output in the folder of the plan, which is removed, or the other way round."""
+        for uri in (self.uri, self.removed):
+            if uri is not None and is_inside(uri, plan):
+                raise InputError(
+                    f"{uri}: is in the folder of the plan, which is removed at the end: name a place outside", path=uri
+                )
+        if not self.is_file and is_inside(plan, self.uri):
+            raise InputError(f"{plan}: is in the output, whose files are rows: name a place outside for the plan", path=plan)
+
+    def _check_new(self) -> None:
+        for uri in (self.uri if self.is_file else None, self.removed):
+            if uri is not None and is_there(uri):
+                raise StoreExistsError(f"{uri} exists: name another file, or remove it", path=uri)
+        if not self.is_file and self.place.size(MANIFEST) is None and self.place.names():
+            raise StoreExistsError(f"{self.uri} exists, and has files: name a new folder", path=self.uri)
+
+    def _check(self, manifest: bytes, digest: str) -> None:
         """Raise StoreExistsError for the output of another plan."""
-        if manifest.get("plan") != digest:
+        got = None
+        with suppress(ValueError, TypeError, KeyError, RecursionError):
+            got = json.loads(manifest)["plan"]
+        if got != digest:
             message = f"{self.uri}: is the output of another plan: name a new folder"
-            raise StoreExistsError(message, path=self.uri, expected=digest, got=manifest.get("plan"))
+            raise StoreExistsError(message, path=self.uri, expected=digest, got=got)
 
     @contextmanager
     def writing(self, spec: InputSpec, digest: str) -> Iterator[Path]:
         """Yield the path of a new file for the rows of an input."""
         if not self.is_file:
-            self.check(json.loads(self.place.read_all(MANIFEST)), digest)
-        with self.place.writing(self.name_of(spec)) as path:
+            self._check(self.place.read_all(MANIFEST), digest)
+        with _writing(self.place, self.name_of(spec)) as path:
             yield path
 
     def finish(
-        self, inputs: Iterable[InputSpec], digest: str, removed: Iterable[Mapping[str, Any]], columns: tuple[str, ...],
+        self, inputs: Sequence[InputSpec], digest: str, removed: Iterable[Mapping[str, Any]], columns: tuple[str, ...],
         summary: Mapping[str, Any],
     ) -> None:  # fmt: skip
         """Check that all files are there, write the list of removed rows, and the manifest last."""
@@ -71,15 +96,34 @@ class Output(NamedTuple):
             raise InputError(f"{where}: was written, and is gone: remove the results of the stage copy, and run it again")
         if self.removed is not None:
             place, name = place_and_name(self.removed)
-            with place.writing(name) as path, open_writer(path, columns=columns, width=WIDTHS[-1]) as writer:
+            with _writing(place, name) as path, open_writer(path, columns=columns, width=WIDTHS[-1]) as writer:
                 for batch in removed:
                     writer.write(batch)
+        for name in {str(PurePosixPath(self.name_of(spec)).parent): self.name_of(spec) for spec in inputs}.values():
+            self.place.tidy(name)
         self.complete(digest, summary)
 
     def complete(self, digest: str, summary: Mapping[str, Any]) -> None:
         """Write the manifest of a folder, when all else is there."""
         if not self.is_file:
             self.place.replace(MANIFEST, _manifest(digest, True, **summary))
+
+
+@contextmanager
+def _writing(place: Place, name: str) -> Iterator[Path]:
+    """Yield the path of a new file; StoreExistsError if another one has the name, and is not what was written."""
+    with place.writing(name) as path:
+        yield path
+        written = digest_of_file(DiskPlace(path.parent), path.name)
+    if digest_of_file(place, name) != written:
+        where = place.shown(name)
+        raise StoreExistsError(f"{where}: exists, and is not what the plan writes: remove it, and run again", path=where)
+
+
+def is_there(uri: str) -> bool:
+    """Whether there is a file, or on a disk anything else, of a name."""
+    place, name = place_and_name(uri)
+    return os.path.lexists(uri) if isinstance(place, DiskPlace) else place.size(name) is not None
 
 
 def output_folder(output: str | os.PathLike[str]) -> Output:

@@ -43,7 +43,7 @@ def plan_of_pairs(
         "output": target._asdict(),
     }  # fmt: skip
     made = PlanFolder.made(place, "pairs", asked, [Stage("pairs", sum(1 << one for one in bits))])
-    target.claim(made.digest)
+    target.claim(made)
     return made
 
 

@@ -62,7 +62,11 @@ class PieceWriter:
             if error is None:
                 index = json.dumps({"facts": self.facts, "arrays": self._index}, sort_keys=True).encode()
                 file.write(index)
-                file.write(b"%08x%08x" % (len(index), zlib.crc32(index)) + MAGIC)
+                file.write(_trailer(index))
+
+
+def _trailer(index: bytes) -> bytes:
+    return b"%08x%08x" % (len(index), zlib.crc32(index)) + MAGIC
 
 
 class Pieces:
@@ -71,23 +75,22 @@ class Pieces:
     def __init__(self, place: Place, name: str) -> None:
         """Read the index; StoreNotFoundError if the file is not there, CorruptStoreError if it is damaged."""
         self._place, self.name = place, name
-        size = place.size(name)
-        tail = place.read(name, max((size or 0) - GUESSED_BYTES, 0), GUESSED_BYTES)
-        trailer, digits = tail[-TRAILER_BYTES:], tail[-TRAILER_BYTES : -len(MAGIC)]
+        self._bytes = place.size(name) or 0
+        tail = place.read(name, max(self._bytes - GUESSED_BYTES, 0), GUESSED_BYTES)
         try:
-            if not trailer.endswith(MAGIC):
-                raise ValueError
-            length, check = int(digits[:8], 16), int(digits[8:], 16)
+            length = int(tail[-TRAILER_BYTES:][:8], 16)
             wanted = length + TRAILER_BYTES
+            if not 0 < wanted <= self._bytes:
+                raise ValueError
             if wanted > len(tail):
-                tail = place.read(name, max((size or 0) - wanted, 0), wanted)
-            index = tail[-wanted:-TRAILER_BYTES]
-            if zlib.crc32(index) != check:
+                tail = place.read(name, self._bytes - wanted, wanted)
+            index, trailer = tail[-wanted:-TRAILER_BYTES], tail[-TRAILER_BYTES:]
+            if trailer != _trailer(index):
                 raise ValueError
             content = json.loads(index)
-            self.facts: dict[str, Any] = content["facts"]
-            self._index: dict[str, list[Any]] = content["arrays"]
-        except (ValueError, KeyError, TypeError):
+            self.facts: dict[str, Any] = dict(content["facts"])
+            self._index: dict[str, list[Any]] = dict(content["arrays"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise self._damaged() from None
 
     def _damaged(self) -> CorruptStoreError:
@@ -103,7 +106,9 @@ class Pieces:
         try:
             start, kind, shape, check = self._index[name]
             dtype, count = DTYPES[kind], int(np.prod(shape, dtype=np.int64))
-        except (KeyError, ValueError, TypeError):
+            if not 0 <= start <= start + dtype.itemsize * count <= self._bytes:
+                raise ValueError
+        except (KeyError, ValueError, TypeError, OverflowError):
             raise self._damaged() from None
         data = self._place.read(self.name, start, dtype.itemsize * count)
         if len(data) != dtype.itemsize * count or zlib.crc32(data) != check:

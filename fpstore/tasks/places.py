@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
+import socket
+import stat
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from fpstore.base.arguments import check_path
-from fpstore.disk.files import opened, read_at
 from fpstore.disk.folders import remove_abandoned, remove_tree, sync_folder, temporary_folder
 from fpstore.disk.refusals import refusing
 from fpstore.errors import FpstoreError, InputError, StorageError, StoreNotFoundError
 from fpstore.io.arrow import import_pyarrow
 from fpstore.io.packages import import_package
 
-COPIED_BYTES = 1 << 22  # at once, between a disk and an object store
 UNFINISHED = ".unfinished-"  # begins the names of folders with files that have not appeared
+SCRATCH = "fpstore-task-"  # begins those of folders for copies on the disk of one machine
+BOOT = Path("/proc/sys/kernel/random/boot_id")  # of all processes of one kernel, in containers too
 
 
 class Place(ABC):
@@ -31,7 +34,7 @@ class Place(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file; None if it is not there."""
+        """Return the bytes of a file; None if it is not there, StorageError if something else has its name."""
 
     @abstractmethod
     def read(self, name: str, start: int, count: int) -> bytes:
@@ -59,6 +62,10 @@ class Place(ABC):
     @abstractmethod
     def replace(self, name: str, data: bytes) -> None:
         """Write a small file, also if there is one."""
+
+    @abstractmethod
+    def tidy(self, name: str) -> None:
+        """Remove what killed processes have left beside a file, when no other machine writes there any more."""
 
     @abstractmethod
     def remove(self) -> None:
@@ -90,16 +97,26 @@ class DiskPlace(Place):
         self.uri = str(self.path)
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file; None if it is not there."""
-        with suppress(FileNotFoundError, NotADirectoryError), refusing_others(self.path / name):
-            return (self.path / name).stat().st_size
+        """Return the bytes of a file."""
+        path = self.path / name
+        with refusing(path), suppress(FileNotFoundError, NotADirectoryError):
+            found = path.stat()
+            _check_regular(path, found)
+            return found.st_size
         return None
 
     def read(self, name: str, start: int, count: int) -> bytes:
-        """Return bytes of a file."""
+        """Return bytes of a file. A link that the user has made is followed."""
         path = self.path / name
-        with opened(path, of_user=True) as descriptor:
-            return read_at(descriptor, path, start, count)
+        with refusing(path):
+            try:
+                file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115
+            except (FileNotFoundError, NotADirectoryError):
+                raise StoreNotFoundError(f"{path}: is not there", path=path) from None
+            with file:
+                _check_regular(path, os.fstat(file.fileno()))
+                file.seek(start)
+                return file.read(count)
 
     def opened(self, name: str) -> Any:
         """Yield the path of a file."""
@@ -119,8 +136,8 @@ class DiskPlace(Place):
         target = self.path / name
         with refusing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(target.parent, f"{UNFINISHED}*")
-            with temporary_folder(target.parent, UNFINISHED) as folder:
+            remove_abandoned(target.parent, f"{_unfinished()}*")
+            with temporary_folder(target.parent, _unfinished()) as folder:
                 new = folder / target.name
                 yield new
                 _sync(new)
@@ -133,26 +150,56 @@ class DiskPlace(Place):
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a small file, also if there is one."""
-        with refusing(self.path / name), temporary_folder(self.path, UNFINISHED) as folder:
+        with refusing(self.path / name), temporary_folder(self.path, _unfinished()) as folder:
             (folder / name).write_bytes(data)
             _sync(folder / name)
             (folder / name).replace(self.path / name)
+
+    def tidy(self, name: str) -> None:
+        """Remove the unfinished folders beside a file that no process holds."""
+        remove_abandoned((self.path / name).parent, f"{UNFINISHED}*")
 
     def remove(self) -> None:
         """Remove the folder and all files in it."""
         remove_tree(self.path)
 
 
+@cache
+def _unfinished() -> str:
+    """Return what begins the names of unfinished folders of this machine.
+
+    Locks of a shared file system may hold on one machine only (Lustre with ``localflock``, NFS with ``nolock``): there a folder
+    of another machine looks abandoned while a task writes to it.
+    """
+    machine = socket.gethostname().encode()
+    with suppress(OSError):
+        machine = BOOT.read_bytes()
+    return f"{UNFINISHED}{blake2b(machine, digest_size=4).hexdigest()}-"
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file, and do not wait for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _check_regular(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise StorageError(f"{path}: not a file: remove it", path=path)
+
+
 def _publish(new: Path, target: Path) -> None:
-    """Give a file or a folder its name, unless it is taken."""
+    """Give a file or a folder its name, unless it is taken; an error if something else has the name."""
+    is_folder = new.is_dir()
     try:
-        if new.is_dir():
+        if is_folder:
             new.rename(target)  # refused if there is a folder with files
         else:
             os.link(new, target)
     except OSError:
         if not target.exists():  # a file system without links
             new.rename(target)
+        elif target.is_dir() != is_folder:
+            raise
 
 
 def _sync(path: Path) -> None:
@@ -166,33 +213,40 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def refusing_others(path: Path) -> Iterator[None]:
-    """Turn what the system refuses inside into StorageError, but not that a file is missing."""
-    try:
-        yield
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except OSError as error:
-        with refusing(path):
-            raise error
+def scratch_folder() -> Iterator[Path]:
+    """Yield a folder for copies on the disk of this machine; those of processes that were killed are removed."""
+    parent = Path(tempfile.gettempdir())
+    with refusing(parent):
+        remove_abandoned(parent, f"{SCRATCH}*")
+        with temporary_folder(parent, SCRATCH) as folder:
+            folder.chmod(0o700)
+            yield folder
 
 
 class StoredPlace(Place):
     """A folder of an object store, which a file system of pyarrow reads: ``s3://bucket/folder``, ``gs://...``.
 
-    An object appears whole. Such a store may have no put that refuses to replace an object: of two tasks that publish a name at
-    once, the last wins, and has written the same bytes.
+    An object appears whole. pyarrow has no put that refuses to replace an object, so a name is looked for before the put: of two
+    tasks that publish a name at once, the last one wins, and has written the same bytes. What follows the name of the bucket is
+    the name of an object as it is, without ``%20``.
     """
 
     def __init__(self, uri: str) -> None:
         self._arrow = import_pyarrow(uri, "an object store")
-        fs = import_package("pyarrow.fs", "an object store", uri)
+        self._fs = fs = import_package("pyarrow.fs", "an object store", uri)
         self._kinds = fs.FileType
-        self.uri = urlunsplit(urlsplit(uri)._replace(query="", fragment=""))
+        scheme, _, rest = uri.partition("://")
+        bucket, _, path = rest.partition("/")
+        self.uri = f"{scheme}://{bucket}/{path}".rstrip("/")
+        if "?" in uri or urlsplit(f"{scheme}://{bucket}").password is not None:
+            shown = f"{scheme}://{bucket.rpartition('@')[2]}".partition("?")[0]
+            advice = "give its settings and credentials by variables of the environment, such as AWS_ENDPOINT_URL"
+            raise InputError(f"{shown}: a plan keeps the URI of an object store: {advice}")
         try:
-            self._system, self._path = fs.FileSystem.from_uri(uri)
-        except (self._arrow.ArrowException, ValueError) as error:
-            raise InputError(f"{self.uri}: {first_line(error)}", path=uri) from error
+            self._system, top = fs.FileSystem.from_uri(f"{scheme}://{bucket}/")
+        except (self._arrow.ArrowException, ValueError, OSError) as error:
+            raise InputError(f"{self.uri}: {first_line(error)}", path=self.uri) from error
+        self._path = f"{top.rstrip('/')}/{path.strip('/')}".rstrip("/")
         self._selector = fs.FileSelector
 
     def size(self, name: str) -> int | None:
@@ -224,17 +278,28 @@ class StoredPlace(Place):
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
         """Yield a new path on the local disk, and copy what is there to the store unless the name is there already."""
-        with tempfile.TemporaryDirectory(prefix="fpstore-") as folder:
-            new = Path(folder) / Path(name).name
+        with scratch_folder() as folder:
+            new = folder / Path(name).name
             yield new
             files = [path for path in new.rglob("*") if path.is_file()] if new.is_dir() else [new]
             for path in sorted(files):
                 self._put(path, name if path == new else f"{name}/{path.relative_to(new)}")
 
     def _put(self, path: Path, name: str) -> None:
-        if self.size(name) is None:
-            with self._errors(name), path.open("rb") as file, self._system.open_output_stream(self._at(name)) as stream:
-                shutil.copyfileobj(file, stream, COPIED_BYTES)
+        """Copy a file to the store; what is there of it after an error, as a stream ends well in any case, is removed."""
+        if self.size(name) is not None:
+            return
+        try:
+            with self._errors(name):
+                self._copy(self._fs.LocalFileSystem(), str(path), self._system, self._at(name))
+        except BaseException:
+            with suppress(FpstoreError), self._errors(name):
+                if self.size(name) not in (None, path.stat().st_size):
+                    self._system.delete_file(self._at(name))
+            raise
+
+    def _copy(self, source: Any, path: str, target: Any, to: str) -> None:
+        self._fs.copy_files(path, to, source_filesystem=source, destination_filesystem=target, use_threads=False)
 
     def on_disk(self, name: str, scratch: Path) -> Path:
         """Return the path of a copy of a file or folder."""
@@ -244,9 +309,10 @@ class StoredPlace(Place):
             raise StoreNotFoundError(f"{self.shown(name)}: is not there", path=self.shown(name))
         for one in names:
             path = scratch / one
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with self._errors(one), self._system.open_input_stream(self._at(one)) as stream, path.open("wb") as file:
-                shutil.copyfileobj(stream, file, COPIED_BYTES)
+            with refusing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            with self._errors(one):
+                self._copy(self._system, self._at(one), self._fs.LocalFileSystem(), str(path))
         return target
 
     def replace(self, name: str, data: bytes) -> None:
@@ -254,10 +320,16 @@ class StoredPlace(Place):
         with self._errors(name), self._system.open_output_stream(self._at(name)) as stream:
             stream.write(data)
 
+    def tidy(self, name: str) -> None:
+        """Do nothing: unfinished objects have no name."""
+
     def remove(self) -> None:
-        """Remove the folder and all files in it."""
-        with self._errors(""):
-            self._system.delete_dir_contents(self._path, missing_dir_ok=True)
+        """Remove all files in the folder."""
+        with suppress(StoreNotFoundError), self._errors(""):
+            if "/" in self._path:
+                self._system.delete_dir(self._path)
+            else:  # the bucket itself stays
+                self._system.delete_dir_contents(self._path)
 
     def _at(self, name: str) -> str:
         return f"{self._path.rstrip('/')}/{name}" if name else self._path
@@ -271,7 +343,7 @@ class StoredPlace(Place):
             raise
         except FileNotFoundError as error:
             raise StoreNotFoundError(f"{where}: is not there", path=where) from error
-        except (self._arrow.ArrowException, OSError) as error:
+        except (self._arrow.ArrowException, ValueError, OSError) as error:
             raise StorageError(f"{where}: {first_line(error)}", path=where) from error
 
 
@@ -288,6 +360,13 @@ def is_uri(path: object) -> bool:
 def full_uri(path: str | os.PathLike[str], what: str) -> str:
     """Return a URI as it is, or an absolute path."""
     return str(path) if is_uri(path) else str(check_path(path, what).absolute())
+
+
+def is_inside(path: str, folder: str) -> bool:
+    """Whether a path or a URI is that of a folder, or of what is in it; links are followed."""
+    if is_uri(path) or is_uri(folder):
+        return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
+    return Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
 def place_of(path: str | os.PathLike[str], what: str = "a path") -> Place:

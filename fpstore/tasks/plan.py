@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, Protocol, Self
 
 from fpstore.base.resources import Resources
-from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError, counted
+from fpstore.errors import CorruptStoreError, FormatVersionError, InputError, StoreExistsError, StoreNotFoundError, counted, show
 from fpstore.tasks.pieces import Pieces, PieceWriter
 from fpstore.tasks.places import Place
 
 PLAN_FILE = "plan.json"
 FORMAT, FORMAT_VERSION = "fpstore plan", 1
 DIGEST_BYTES = 16
-MOST_PLAN_BYTES = 1 << 30
 LIBRARIES = ("fpstore", "numpy", "pyarrow")  # whose versions decide about the bytes of what is written
 
 
@@ -43,10 +42,14 @@ class PlanFolder:
     Attributes
     ----------
     digest : str
-        Of all that the plan says. Each result names it.
+        Of all that the plan says. The file of the plan and each result name it.
+    is_new : bool
+        Whether this process has written the plan, or begun to while another one did.
     stages : sequence of Stage
         In the order in which they run. Tasks are numbered through all stages, from 0.
     """
+
+    is_new = False
 
     def __init__(self, place: Place, content: Mapping[str, Any]) -> None:
         self.place, self.content = place, content
@@ -64,27 +67,39 @@ class PlanFolder:
             if content["format"] != FORMAT:
                 raise ValueError
             if content["version"] == FORMAT_VERSION:
+                if content.pop("digest") != digest_of(content):
+                    raise ValueError
                 _check_libraries(where, content["libraries"])
                 return cls(place, content)
+            wanted, got = FORMAT_VERSION, content["version"]
         except StoreNotFoundError:
-            raise StoreNotFoundError(f"{place.uri}: has no {PLAN_FILE}: fpstore task plan makes a plan", path=place.uri) from None
+            message = f"{place.uri}: has no {PLAN_FILE}: fpstore dedup --plan and others write a plan"
+            raise StoreNotFoundError(message, path=place.uri) from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise CorruptStoreError(f"{where}: damaged, or not a plan: make the plan anew", path=where) from None
-        wanted, got = FORMAT_VERSION, content["version"]
-        message = f"{where}: has version {got}, and this fpstore knows version {wanted}: make the plan anew"
+            raise CorruptStoreError(f"{where}: damaged, changed, or not a plan: make the plan anew", path=where) from None
+        message = f"{where}: has version {show(got)}, and this fpstore knows version {wanted}: make the plan anew"
         raise FormatVersionError(message, path=where, expected=wanted, got=got)
 
     @classmethod
     def made(cls, place: Place, kind: str, asked: Mapping[str, Any], stages: Sequence[Stage]) -> Self:
-        """Write a plan; one that is there already may be the same, and is another's otherwise: StoreExistsError."""
+        """Write a plan in a new folder, or one that has the same plan; StoreExistsError for another one, or one with other files.
+
+        Results may be there without a plan: a folder is removed in no order.
+        """
         content = {
             "format": FORMAT, "version": FORMAT_VERSION, "libraries": libraries(), "kind": kind, "asked": asked,
             "stages": [list(stage) for stage in stages],
         }  # fmt: skip
-        data = json.dumps(content, indent=1, sort_keys=True).encode()
+        data = json.dumps({**content, "digest": digest_of(content)}, indent=1, sort_keys=True).encode()
+        is_new = place.size(PLAN_FILE) is None
+        if is_new and any(not name.startswith(f"{RESULTS}/") for name in place.names()):
+            message = f"{place.uri}: exists, and has files: name a new folder for the plan, which is removed at the end"
+            raise StoreExistsError(message, path=place.uri)
         if place.publish(PLAN_FILE, data) != data:
             raise StoreExistsError(f"{place.uri}: holds another plan: name another folder, or remove it", path=place.uri)
-        return cls(place, json.loads(data))
+        made = cls(place, json.loads(json.dumps(content)))
+        made.is_new = is_new
+        return made
 
     @property
     def tasks(self) -> int:
@@ -114,11 +129,16 @@ class PlanFolder:
         except StoreNotFoundError:
             message = f"{self.place.uri}: task {number} of the stage {stage} has not run: run the stages in order"
             raise StoreNotFoundError(message, path=self.place.uri) from None
-        if pieces.facts.get("plan") != self.digest:
-            where = self.place.shown(pieces.name)
-            message = f"{where}: is of another plan: remove it, and run its task again"
-            raise CorruptStoreError(message, path=where, expected=self.digest, got=pieces.facts.get("plan"))
+        wanted = self._facts(stage, number)
+        got = {name: pieces.facts.get(name) for name in wanted}
+        if got != wanted:
+            where, what = self.place.shown(pieces.name), "task" if got["plan"] == self.digest else "plan"
+            message = f"{where}: is of another {what}: remove it, and run its task again"
+            raise CorruptStoreError(message, path=where, expected=wanted, got=got)
         return pieces
+
+    def _facts(self, stage: str, number: int) -> dict[str, object]:
+        return {"plan": self.digest, "stage": stage, "task": number}
 
     def results(self, stage: str) -> list[Pieces]:
         """Return what all tasks of a stage have published."""
@@ -139,8 +159,7 @@ class PlanFolder:
         name = result_name(stage, number)
         if self.place.size(name) is not None:
             return False
-        facts = {"plan": self.digest, "stage": stage, "task": number}
-        with self.place.writing(name) as path, PieceWriter(path, facts) as writer:
+        with self.place.writing(name) as path, PieceWriter(path, self._facts(stage, number)) as writer:
             work.run(stage, number, writer, resources)
         return True
 
@@ -160,13 +179,20 @@ def digest_of(content: Mapping[str, Any]) -> str:
 
 def libraries() -> dict[str, str]:
     """Return the versions of what decides about the bytes of results."""
-    return {name: version(name) for name in LIBRARIES}
+    return {name: found for name in LIBRARIES if (found := _version(name)) is not None}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _check_libraries(where: str, wanted: Mapping[str, str]) -> None:
     """Raise FormatVersionError if this process has other versions than the plan."""
-    here = libraries()
     for name, one in wanted.items():
-        if here.get(name) != one:
-            message = f"{where}: was made by {name} {one}, and here is {here.get(name)}: results may differ; install the same"
-            raise FormatVersionError(message, path=where, expected=one, got=here.get(name))
+        here = _version(name)
+        if here != one:
+            message = f"{where}: was made by {name} {one}, and here is {here or 'none'}: results may differ; install the same"
+            raise FormatVersionError(message, path=where, expected=one, got=here)

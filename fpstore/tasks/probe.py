@@ -72,7 +72,7 @@ def plan_of_probe(
     part_bytes: int,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a batch of probes, and claim its output."""
-    specs = found_inputs(queries, encoding, raw=maker is None)
+    specs = found_inputs(queries, encoding, raw=maker is None, outside=[output])
     parts, shards = parts_of(specs, part_bytes), shards_of(store)
     target = output_folder(output)
     asked = {
@@ -82,7 +82,7 @@ def plan_of_probe(
     }  # fmt: skip
     stages = [Stage("queries", len(parts)), Stage("probe", len(parts) * len(shards)), Stage("match", len(parts))]
     made = PlanFolder.made(place, "probe", asked, stages)
-    target.claim(made.digest)
+    target.claim(made)
     return made
 
 

@@ -35,6 +35,7 @@ from fpstore.tasks.probe import ProbeWork, plan_of_probe
 PathLike = str | os.PathLike[str]
 PART_BYTES = 256 << 20  # of input that a task reads
 SLICE_ROWS = 1 << 22  # that a task compares
+STAR_ROWS = 200_000_000  # of which one task unites the links
 SHARD_ROWS = 50_000_000
 FORMATS = ("parquet", "tsv", "csv", "jsonl")  # of files of matches and pairs
 KINDS: dict[str, Callable[[PlanFolder], Work]] = {"dedup": DedupWork, "build": BuildWork, "probe": ProbeWork, "pairs": PairsWork}
@@ -215,6 +216,7 @@ def plan_dedup(
     group: str | None = None, unknown: str = "keep", verify: bool | None = None, search: str = "auto", against: Any = None,
     fingerprinter: Any = None, decimal: bool = False, signed: bool = False, encoding: str | None = None, html: bool | str = False,
     removed: PathLike | None = None, part_bytes: int | str = PART_BYTES, slice_rows: int = SLICE_ROWS,
+    star_rows: int = STAR_ROWS,
 ) -> Plan:  # fmt: skip
     r"""Plan a deduplication that tasks do: the same rows are kept as by :func:`fpstore.dedup`, and the files have the same bytes.
 
@@ -244,6 +246,8 @@ def plan_dedup(
         About how many bytes of input a task reads: Parquet is cut between row groups, other files are not cut.
     slice_rows : int
         About how many rows a task compares.
+    star_rows : int
+        Of more rows, components are found by many tasks in rounds of large-star and small-star, and not by one task.
 
     Returns
     -------
@@ -278,7 +282,8 @@ def plan_dedup(
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
         against = None if reference is None else reference.path
     bounds = parse_size(part_bytes, "part_bytes"), check_whole(slice_rows, 1, 1 << 40, "slice_rows")
-    return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, against, removed, *bounds))
+    stars = check_whole(star_rows, 0, 1 << 62, "star_rows")
+    return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, against, removed, *bounds, stars))
 
 
 def plan_build(

@@ -36,17 +36,18 @@ from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import asked_of, exact_design, job_of, slice_bits
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken, values_of
 from fpstore.tasks.inputs import InputSpec, Part, found_inputs, opened_input, parts_of, rows_of
-from fpstore.tasks.links import Links, labels_of, links_of_keys, links_of_table, write_components
+from fpstore.tasks.links import Links, labels_of, links_of_keys, links_of_table, write_components, write_labels
 from fpstore.tasks.outputs import Output, output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
-from fpstore.tasks.shuffle import gathered, mixed, parts_and_rows, slices_by, slices_of, table_keys, write_column
+from fpstore.tasks.shuffle import bits_for, gathered, mixed, parts_and_rows, slices_by, slices_of, table_keys, write_column
+from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star_step
 
 
 def plan_of_dedup(
     place: Place, source: Any, output: str | os.PathLike[str], job: DedupJob, encoding: str | None, against: str | None,
-    removed: str | os.PathLike[str] | None, part_bytes: int, slice_rows: int,
+    removed: str | os.PathLike[str] | None, part_bytes: int, slice_rows: int, star_rows: int,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a deduplication, and claim its output."""
     specs = found_inputs(source, encoding, outside=[output, removed])
@@ -55,12 +56,15 @@ def plan_of_dedup(
     parts, bits = parts_of(specs, part_bytes), slice_bits(job, rows, slice_rows)
     groups_bits, units = (rows // slice_rows).bit_length(), max(slice_rows // max(rows >> max(bits), 1), 1)
     target = output_of(output, specs, removed)
+    star_bits = bits_for(rows, slice_rows) if rows > star_rows else None
+    stars = [] if star_bits is None else star_stages(star_bits)
     asked = {
         "inputs": specs, "parts": parts, "encoding": encoding, "job": asked_of(job), "rows": rows, "slice_bits": bits,
-        "units": units, "groups_bits": groups_bits, "against": against, "output": target._asdict(),
+        "units": units, "star_bits": star_bits, "groups_bits": groups_bits, "against": against, "output": target._asdict(),
     }  # fmt: skip
     stages = [
-        Stage("hash", len(parts)), Stage("links", -(-sum(1 << one for one in bits) // units)), Stage("components", 1),
+        Stage("hash", len(parts)), Stage("links", -(-sum(1 << one for one in bits) // units)), *stars,
+        Stage("components", 1 << (star_bits or 0)),
         Stage("members", len(parts)), Stage("decide", 1 << groups_bits), Stage("copy", len(specs)),
     ]  # fmt: skip
     made = PlanFolder.made(place, "dedup", asked, stages)
@@ -79,6 +83,7 @@ class DedupWork:
         self._encoding: str | None = asked["encoding"]
         self.job = job_of(asked["job"])
         self._bits: list[int] = asked["slice_bits"]  # of each column, a table or a band
+        self._star_bits: int | None = asked["star_bits"]  # None: one task unites all links
         self._units: int = asked["units"]  # slices of a task
         self._groups_bits: int = asked["groups_bits"]
         self._against: str | None = asked["against"]
@@ -86,7 +91,10 @@ class DedupWork:
 
     def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Do a task."""
-        getattr(self, f"_{stage}")(number, writer, resources)
+        if self._star_bits is not None and stage.startswith((LARGE, SMALL)):
+            star_step(self._plan, stage, number, writer, self._star_bits)
+        else:
+            getattr(self, f"_{stage}")(number, writer, resources)
 
     @cached_property
     def _design(self) -> JoinDesign:
@@ -144,10 +152,13 @@ class DedupWork:
                 found.add(rows, links_of_keys(rows, self.job.grouping.radius, self.job.projection.width, resources))
             else:
                 found.add(rows, links_of_table(rows, self._design, column, resources))
-        found.write(writer)
+        found.write(writer, self._star_bits)
 
     def _components(self, number: int, writer: PieceWriter, resources: Resources) -> None:
-        write_components(writer, self._plan.results("links"), len(self._parts))
+        if self._star_bits is None:
+            write_components(writer, self._plan.results("links"), len(self._parts))
+        else:
+            write_labels(writer, *labels_of_stars(self._plan, number), len(self._parts))
 
     # members, decide
 

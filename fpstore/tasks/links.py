@@ -17,6 +17,7 @@ from fpstore.jobs.bands import Groups, link
 from fpstore.jobs.joining import pairs_within
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
 from fpstore.tasks.shuffle import ROW_BITS, Gathered
+from fpstore.tasks.stars import write_edges
 
 
 class Links:
@@ -32,10 +33,14 @@ class Links:
         self._a.append(rows.numbers[firsts[linked]])
         self._b.append(rows.numbers[linked])
 
-    def write(self, writer: PieceWriter) -> None:
-        """Write all links."""
-        writer.add("a", np.concatenate(self._a))
-        writer.add("b", np.concatenate(self._b))
+    def write(self, writer: PieceWriter, star_bits: int | None) -> None:
+        """Write all links; for stars, in slices of their nodes."""
+        a, b = np.concatenate(self._a), np.concatenate(self._b)
+        if star_bits is not None:
+            write_edges(writer, a, b, star_bits, both=True)
+        else:
+            writer.add("a", a)
+            writer.add("b", b)
 
 
 def links_of_keys(rows: Gathered, radius: int, width: Width, resources: Resources) -> _kernel.Sets:
@@ -82,4 +87,6 @@ def labels_of(components: Sequence[Pieces], part: int) -> tuple[Words, Words]:
     """Return the numbers of the rows of a part that are in components, ascending, and the components."""
     numbers, labels = joined(components, f"rows-{part}"), joined(components, f"labels-{part}")
     order = stable_order(numbers)
-    return numbers[order], labels[order]
+    numbers, labels = numbers[order], labels[order]
+    kept = differs(numbers)  # the least of a component is in several slices
+    return numbers[kept], labels[kept]

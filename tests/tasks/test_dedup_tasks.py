@@ -1,14 +1,22 @@
 """Deduplication by tasks: the files and the list of removed rows have the bytes that one process writes."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tasking import corpus_in, files_in, finished
 
 import fpstore
+from fpstore import _kernel
+from fpstore.base.resources import checked_resources
 from fpstore.io import open_writer
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.tasks import plan_dedup
+from fpstore.tasks.pieces import PieceWriter
+from fpstore.tasks.places import DiskPlace
+from fpstore.tasks.plan import PlanFolder, Stage
+from fpstore.tasks.stars import labels_of_stars, star_stages, star_step, write_edges
 
 
 def listed(removed, path):
@@ -28,10 +36,12 @@ CASES = {
     "simhash": {"method": "simhash", "keep": "highest", "score": "score", "id": "key", "slice_rows": 40, "part_bytes": 9000},
     "central": {"method": "simhash", "width": 128, "radius": 12, "keep": "central", "unknown": "drop", "slice_rows": 40},
     "string ids": {"id": "key", "keep": "smallest", "radius": 40, "group": "connected"},
+    "stars": {"search": "bands", "slice_rows": 40, "star_rows": 0},
+    "chains of stars": {"method": "simhash", "radius": 9, "slice_rows": 30, "star_rows": 100, "group": "connected"},
     "radius 0": {"method": "simhash", "radius": 0, "slice_rows": 40},
     "one table": {"method": "simhash", "width": 32, "radius": 1, "slice_rows": 40, "group": "connected"},
 }
-OWN = ("slice_rows", "part_bytes")
+OWN = ("slice_rows", "part_bytes", "star_rows")
 
 
 @pytest.mark.parametrize(
@@ -53,3 +63,33 @@ def test_equals_one_process(tmp_path, case, suffix):
     assert summary == {**told, "removed": 240 - kept, "kept": kept}
     assert plan.finish() == summary
     assert json.loads((tmp_path / "many" / "_fpstore.json").read_text()) == {"plan": plan.digest, "complete": True, **summary}
+
+
+@pytest.mark.parametrize("bits", [0, 2])
+@pytest.mark.parametrize("kind", ["chain", "star", "random", "none"])
+def test_stars_find_components(tmp_path, kind, bits):
+    rng = np.random.default_rng(1)
+    count = 700
+    order = rng.permutation(count)
+    pairs = {
+        "chain": np.stack([order[:-1], order[1:]], 1),
+        "star": np.stack([np.full(count, 5), np.arange(count)], 1),
+        "random": rng.integers(0, count, (count * 2 // 5, 2)),
+        "none": np.empty((0, 2), np.int64),
+    }[kind]
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.uint64)
+    sets = _kernel.Sets(count)
+    sets.unite(*np.ascontiguousarray(pairs.T))
+    firsts = sets.names()
+    plan = PlanFolder.made(DiskPlace(tmp_path), "dedup", {}, [Stage("links", 2), *star_stages(bits)])
+    for part in range(2):
+        with plan.place.writing(f"results/links-{part:05d}.pieces") as path, PieceWriter(path, {"plan": plan.digest}) as writer:
+            write_edges(writer, *np.ascontiguousarray(pairs[part::2].T), bits, both=True)
+    work = SimpleNamespace(run=lambda stage, number, writer, _: star_step(plan, stage, number, writer, bits))
+    for index in range(2, plan.tasks):
+        plan.run(work, index, checked_resources(None, 1, None))
+    found = {}
+    for number in range(1 << bits):
+        nodes, labels = labels_of_stars(plan, number)
+        found.update(zip(nodes.tolist(), labels.tolist(), strict=True))
+    assert found == {int(node): int(firsts[node]) for node in np.unique(pairs).tolist()}

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import fpstore
-from bench import banded, data
+from bench import banded, data, tasked
 from bench.data import Words
 from bench.harness import Peak, Result, status_bytes
 
@@ -145,5 +145,6 @@ if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     work = {
         "build": build, "open": open_store, "merge": merge, "change": change, "batches": batches, "bands": banded.one_size,
+        "tasks-dedup": tasked.dedup_once, "tasks-store": tasked.build_once,
     }  # fmt: skip
     print(json.dumps(work[given["do"]](given)))

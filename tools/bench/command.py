@@ -46,6 +46,7 @@ from bench import (
     plots,
     probing,
     single,
+    tasked,
     thresholds,
     vectors,
 )
@@ -71,6 +72,8 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "dedup": cleaning.dedup,
     "copies": cleaning.copies,
     "bands": banded.bands,
+    "tasks": tasked.tasks,
+    "scale": tasked.scale,
     "thresholds": thresholds.thresholds,
     "jobs": jobs.jobs,
     "insert": living.insert,
@@ -91,7 +94,7 @@ OPERATIONS: dict[str, Callable[[Bench], Result]] = {
     "billion": billion.billion,
     "plots": plots.plots,
 }
-BY_NAME_ONLY = ("billion", "plots")  # not part of `all`, except in a smoke run
+BY_NAME_ONLY = ("billion", "plots", "scale")  # not part of `all`, except in a smoke run
 
 
 def _names(text: str) -> tuple[str, ...]:

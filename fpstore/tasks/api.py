@@ -477,7 +477,7 @@ def plan_pairs(
     --------
     >>> import fpstore, fpstore.tasks, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> fpstore.build(folder / "crawl.fps", [8, 11, 1 << 40], ["a", "b", "c"]).close()
+    >>> fpstore.build(folder / "crawl.fps", [8, 11, 7 << 40], ["a", "b", "c"]).close()
     >>> plan = fpstore.tasks.plan_pairs(folder / "plan", folder / "crawl.fps", folder / "pairs", radius=2)
     >>> _ = [plan.run(index) for index in range(len(plan))]
     >>> plan.finish()

@@ -1,4 +1,4 @@
-"""Batch probes by tasks: many queries against a store of many shards, with the roles of Manku, Jain and Das Sarma, section 3.2.
+"""Batch probes by tasks: many queries against a store of many shards, as the batch queries of Manku, Jain and Das Sarma, section 3.
 
 Stages: *queries* reads a part of the queries, and makes their fingerprints; *probe* asks one shard for one part; *match* unites
 what the shards have found for a part, reads ids, and writes a file.

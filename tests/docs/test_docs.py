@@ -123,6 +123,10 @@ def test_page_about_a_corpus_prints_what_is_shown(tmp_path):
     assert run_python(code, tmp_path) == shown
 
 
+def test_page_about_tasks_prints_what_is_shown(tmp_path):
+    assert run_session("docs/beyond.md", tmp_path) == 9
+
+
 def test_page_about_minhash_prints_what_is_shown(tmp_path):
     for code, shown in zip(blocks("docs/minhash.md", "python"), blocks("docs/minhash.md", "text"), strict=True):
         assert run_python(code, tmp_path) == shown

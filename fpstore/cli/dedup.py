@@ -209,7 +209,7 @@ def _plan(given: Given, kind: str, job: DedupJob, reference: Reference | None) -
     from fpstore.tasks.dedup import plan_of_dedup
     from fpstore.tasks.places import place_of
 
-    against = None if reference is None else reference.path
+    against = None if reference is None else reference.store
 
     def make(folder: str) -> Plan:
         bounds = PART_BYTES, SLICE_ROWS, STAR_ROWS

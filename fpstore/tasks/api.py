@@ -280,10 +280,10 @@ def plan_dedup(
         if reference is not None and reference.store is None:
             raise InputError(f"{reference.path}: a plan compares with a store: fpstore build makes one", path=reference.path)
         job = dedup_job(how, text, fingerprint, likeness, unknown, fingerprinter, html, reference)
-        against = None if reference is None else reference.path
-    bounds = parse_size(part_bytes, "part_bytes"), check_whole(slice_rows, 1, 1 << 40, "slice_rows")
-    stars = check_whole(star_rows, 0, 1 << 62, "star_rows")
-    return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, against, removed, *bounds, stars))
+        store = None if reference is None else reference.store
+        bounds = parse_size(part_bytes, "part_bytes"), check_whole(slice_rows, 1, 1 << 40, "slice_rows")
+        stars = check_whole(star_rows, 0, 1 << 62, "star_rows")
+        return Plan(plan_of_dedup(place_of(plan), source, output, job, encoding, store, removed, *bounds, stars))
 
 
 def plan_build(

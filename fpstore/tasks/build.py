@@ -37,7 +37,7 @@ from fpstore.tasks.inputs import (
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import DiskPlace, Place, is_uri, place_of
 from fpstore.tasks.plan import PlanFolder, Stage
-from fpstore.tasks.rows import PartRows, rows_of_part
+from fpstore.tasks.rows import PartRows, raw_pieces, rows_of_part
 from fpstore.tasks.shuffle import slices_by
 
 
@@ -108,7 +108,7 @@ class BuildWork:
 
     def _build(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         rows = _Rows(self._of_rows(number, resources) if self._shards is not None else self._of_slice(number))
-        rows.row_numbers = self._shards is not None and self._projection.id is None
+        rows.row_numbers = self._shards is not None and self._projection.id is None and not is_raw(self._inputs[0].name)
         options = Options(
             **self._options, fingerprinter=None if self._maker is None else self._maker.describe(), memory=resources.memory,
             threads=resources.threads, progress=resources.progress, identity=self._identity(number),
@@ -128,6 +128,11 @@ class BuildWork:
         assert self._shards is not None
         done = 0
         for part in self._shards[number]:
+            spec = self._inputs[self._parts[part].file]
+            if is_raw(spec.name):  # the builder numbers rows
+                for piece in raw_pieces(spec, self._parts[part], self._projection):
+                    yield piece, None, len(piece)
+                continue
             rows, fingerprints, ids, count = self._read(part, resources)
             yield fingerprints, (rows + done).astype(np.uint64) if ids is None else ids, count
             done += count

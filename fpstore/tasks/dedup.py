@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from fpstore.query.snapshot import slices
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import asked_of, exact_design, job_of, slice_bits
 from fpstore.tasks.ids import column_of, joined_ids, kind_of, taken, values_of
-from fpstore.tasks.inputs import InputSpec, Part, found_inputs, opened_input, parts_of, rows_of
+from fpstore.tasks.inputs import InputSpec, Part, found_inputs, opened_input, opened_store, parts_of, rows_of, store_asked
 from fpstore.tasks.links import Links, labels_of, links_of_keys, links_of_table, write_components, write_labels
 from fpstore.tasks.outputs import Output, output_of
 from fpstore.tasks.pieces import Pieces, PieceWriter, joined
@@ -46,7 +45,7 @@ from fpstore.tasks.stars import LARGE, SMALL, labels_of_stars, star_stages, star
 
 
 def plan_of_dedup(
-    place: Place, source: Any, output: str | os.PathLike[str], job: DedupJob, encoding: str | None, against: str | None,
+    place: Place, source: Any, output: str | os.PathLike[str], job: DedupJob, encoding: str | None, against: Store | None,
     removed: str | os.PathLike[str] | None, part_bytes: int, slice_rows: int, star_rows: int,
 ) -> PlanFolder:  # fmt: skip
     """Write the plan of a deduplication, and claim its output."""
@@ -60,7 +59,8 @@ def plan_of_dedup(
     stars = [] if star_bits is None else star_stages(star_bits)
     asked = {
         "inputs": specs, "parts": parts, "encoding": encoding, "job": asked_of(job), "rows": rows, "slice_bits": bits,
-        "units": units, "star_bits": star_bits, "groups_bits": groups_bits, "against": against, "output": target._asdict(),
+        "units": units, "star_bits": star_bits, "groups_bits": groups_bits, "output": target._asdict(),
+        "against": None if against is None else store_asked(against),
     }  # fmt: skip
     stages = [
         Stage("hash", len(parts)), Stage("links", -(-sum(1 << one for one in bits) // units)), *stars,
@@ -86,7 +86,7 @@ class DedupWork:
         self._star_bits: int | None = asked["star_bits"]  # None: one task unites all links
         self._units: int = asked["units"]  # slices of a task
         self._groups_bits: int = asked["groups_bits"]
-        self._against: str | None = asked["against"]
+        self._against: dict[str, Any] | None = asked["against"]
         self._output = Output(**asked["output"])
 
     def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
@@ -129,7 +129,7 @@ class DedupWork:
     def _write_near(self, writer: PieceWriter, found: ComparedRows, resources: Resources) -> npt.NDArray[np.intp]:
         """Write the rows that are near the reference, and return their places."""
         assert self._against is not None
-        with Store(Path(self._against)) as store:
+        with opened_store(self._against) as store:
             side, width = snapshot_of(store), self.job.projection.width
             candidates = near_candidates(side, found.fingerprints, self.job.grouping.radius, width, resources, 1)
             near = NearReference.of(candidates, side)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from fpstore.api import open as open_store
 from fpstore.base.arguments import is_iterable
 from fpstore.errors import InputError
 from fpstore.hashing.corpora import corpus_paths, open_source
@@ -20,6 +22,7 @@ from fpstore.io.parquet import ParquetRows, groups_of, parquet_errors
 from fpstore.io.shards import Shards, places_of_shards
 from fpstore.io.source import FIELD_FORMATS, Projection
 from fpstore.jobs.dedup_job import rows_told
+from fpstore.store import Store, snapshot_of
 from fpstore.tasks.places import DiskPlace, Place, StoredPlace, full_uri, is_inside, is_uri, scratch_folder
 
 WHOLE_BYTES = 1 << 24  # of a file that is read as a whole for its digest; of a larger one, as much in even pieces
@@ -202,6 +205,21 @@ def input_on_disk(spec: InputSpec) -> Iterator[str]:
         raise InputError(message, path=spec.uri, expected=spec.digest, got=digest)
     with scratch_folder() as scratch:
         yield str(place.on_disk(name, scratch))
+
+
+def store_asked(store: Store) -> dict[str, Any]:
+    """Return where a store is and what it holds now, as JSON."""
+    return {"path": str(store.path.absolute()), "state": snapshot_of(store).state}
+
+
+@contextmanager
+def opened_store(asked: Mapping[str, Any]) -> Iterator[Store]:
+    """Yield a store; InputError if it is not as it was when the plan was made."""
+    path, state = asked["path"], asked["state"]
+    with open_store(path) as store:
+        if json.loads(json.dumps(snapshot_of(store).state)) != state:
+            raise InputError(f"{path}: changed since the plan was made: make a new plan", path=path)
+        yield store
 
 
 def place_and_name(uri: str) -> tuple[Place, str]:

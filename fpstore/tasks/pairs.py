@@ -21,11 +21,11 @@ from fpstore.jobs.joining import PairColumns, pairs_within
 from fpstore.jobs.pairs import batches_of
 from fpstore.query.snapshot import Snapshot
 from fpstore.store import Store, snapshot_of
+from fpstore.tasks.inputs import opened_store, store_asked
 from fpstore.tasks.outputs import Output, output_folder
 from fpstore.tasks.pieces import PieceWriter
 from fpstore.tasks.places import Place
 from fpstore.tasks.plan import PlanFolder, Stage
-from fpstore.tasks.probe import opened_store
 from fpstore.tasks.shuffle import key_bits_of, table_keys
 
 COLUMNS = ("a", "b", "distance", "id_a", "id_b")
@@ -39,7 +39,7 @@ def plan_of_pairs(
     rows = snapshot.totals.fingerprints
     bits = key_bits_of(plan_join(rows, radius, store.width), rows, slice_rows)
     asked = {
-        "store": str(store.path.absolute()), "state": snapshot.state, "rows": rows, "radius": radius, "bits": bits, "form": form,
+        "store": store_asked(store), "rows": rows, "radius": radius, "bits": bits, "form": form,
         "output": target._asdict(),
     }  # fmt: skip
     made = PlanFolder.made(place, "pairs", asked, [Stage("pairs", sum(1 << one for one in bits))])
@@ -59,7 +59,7 @@ class PairsWork:
     def run(self, stage: str, number: int, writer: PieceWriter, resources: Resources) -> None:
         """Write the pairs that meet in a range of the buckets of a table, and in no table before."""
         (table, place), asked = self._ranges[number], self._asked
-        with opened_store(asked["store"], asked["state"]) as store:
+        with opened_store(asked["store"]) as store:
             snapshot = snapshot_of(store)
             design = plan_join(asked["rows"], asked["radius"], store.width)
             rows = _some(snapshot, design, table, place, asked["bits"][table])

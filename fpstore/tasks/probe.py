@@ -1,4 +1,4 @@
-"""Batch probes by tasks: many queries against a store of many shards, as the batch queries of Manku, Jain and Das Sarma, section 3.
+"""Batch probes by tasks: many queries against many shards, as the batch queries of Manku, Jain and Das Sarma, section 3.
 
 Stages: *queries* reads a part of the queries, and makes their fingerprints; *probe* asks one shard for one part; *match* unites
 what the shards have found for a part, reads ids, and writes a file.
@@ -6,10 +6,8 @@ what the shards have found for a part, reads ids, and writes a file.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fpstore import _kernel
-from fpstore.api import open as open_store
 from fpstore.base.aliases import Words
 from fpstore.base.arrays import differs, distinct_places, lims_of, lists_of
 from fpstore.base.resources import Resources
 from fpstore.base.width import words_of
-from fpstore.errors import InputError
 from fpstore.hashing.base import Fingerprinter
 from fpstore.io import open_writer
 from fpstore.io.source import Projection
@@ -34,7 +30,7 @@ from fpstore.sharded import ShardedStore
 from fpstore.store import Store, snapshot_of
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
 from fpstore.tasks.ids import values_of
-from fpstore.tasks.inputs import InputSpec, Part, found_inputs, parts_of
+from fpstore.tasks.inputs import InputSpec, Part, found_inputs, opened_store, parts_of, store_asked
 from fpstore.tasks.outputs import Output, output_folder
 from fpstore.tasks.pieces import PieceWriter, joined
 from fpstore.tasks.places import Place
@@ -76,7 +72,7 @@ def plan_of_probe(
     parts, shards = parts_of(specs, part_bytes), shards_of(store)
     target = output_folder(output)
     asked = {
-        "store": str(store.path.absolute()), "state": snapshot_of(store).state, "shards": len(shards), "inputs": specs,
+        "store": store_asked(store), "shards": len(shards), "inputs": specs,
         "parts": parts, "projection": projection_asked(projection), "fingerprinter": None if maker is None else maker.describe(),
         "radius": radius, "limit": limit, "id_type": id_type, "encoding": encoding, "form": form, "output": target._asdict(),
     }  # fmt: skip
@@ -89,15 +85,6 @@ def plan_of_probe(
 def shards_of(store: Store) -> list[Path]:
     """Return the folders of the shards of a store, or its own."""
     return store.shards if isinstance(store, ShardedStore) else [store.path]
-
-
-@contextmanager
-def opened_store(path: str, state: Any) -> Iterator[Store]:
-    """Yield a store; InputError if it is not as it was when the plan was made."""
-    with open_store(path) as store:
-        if json.loads(json.dumps(snapshot_of(store).state)) != state:
-            raise InputError(f"{path}: changed since the plan was made: make a new plan", path=path)
-        yield store
 
 
 class ProbeWork:
@@ -118,7 +105,7 @@ class ProbeWork:
         getattr(self, f"_{stage}")(number, writer, resources)
 
     def _store(self) -> AbstractContextManager[Store]:
-        return opened_store(self._asked["store"], self._asked["state"])
+        return opened_store(self._asked["store"])
 
     def _queries(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         part, asked = self._parts[number], self._asked

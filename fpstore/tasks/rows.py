@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -33,8 +34,7 @@ def rows_of_part(
 ) -> PartRows:  # fmt: skip
     """Read a part of a file; ids are None unless a column has some."""
     if is_raw(spec.name):
-        with input_on_disk(spec) as path:
-            fingerprints = _raw_part(path, projection, part)
+        fingerprints = np.concatenate([empty_rows(0, projection.width.words), *raw_pieces(spec, part, projection)])
         return PartRows(np.arange(len(fingerprints)), fingerprints, None, len(fingerprints))
     with opened_input(spec, encoding, part) as corpus:
         found = compared_rows(corpus, projection, maker, resources, False, None, None, True)
@@ -45,9 +45,9 @@ def rows_of_part(
     return PartRows(found.rows, found.fingerprints, ids, len(found.known))
 
 
-def _raw_part(path: str, projection: Projection, part: Part) -> Words:
-    """Return the fingerprints of a part of a file of raw numbers."""
-    source = raw_source(path)
-    batches = source.batches(source.resolved(projection))
-    some = islice(batches, part.first, part.end or None)
-    return np.concatenate([empty_rows(0, projection.width.words), *(batch.fingerprints for batch in some)])
+def raw_pieces(spec: InputSpec, part: Part, projection: Projection) -> Iterator[Words]:
+    """Yield the fingerprints of a part of a file of raw numbers, some at a time."""
+    with input_on_disk(spec) as path:
+        source = raw_source(path)
+        for batch in islice(source.batches(source.resolved(projection)), part.first, part.end or None):
+            yield batch.fingerprints

@@ -5,11 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tasking import corpus_in, files_in, finished
+from commandline import failure, fine
+from tasking import corpus_in, files_in, finished, write
 
 import fpstore
-from fpstore import _kernel
+from fpstore import MinHash, _kernel
 from fpstore.base.resources import checked_resources
+from fpstore.hashing import TextReader
 from fpstore.io import open_writer
 from fpstore.jobs.removed import REMOVED_COLUMNS, REMOVED_WITH_REFERENCE
 from fpstore.tasks import plan_dedup
@@ -93,3 +95,62 @@ def test_stars_find_components(tmp_path, kind, bits):
         nodes, labels = labels_of_stars(plan, number)
         found.update(zip(nodes.tolist(), labels.tolist(), strict=True))
     assert found == {int(node): int(firsts[node]) for node in np.unique(pairs).tolist()}
+
+
+@pytest.mark.parametrize("key", ["key", "number", None])
+@pytest.mark.parametrize("sharded", [False, True])
+def test_against_a_store(tmp_path, key, sharded):
+    source = corpus_in(tmp_path / "corpus")
+    others = corpus_in(tmp_path / "others", seed=1, count=90)
+    reader = TextReader(sorted(others.iterdir()), MinHash(), text="text", id="key" if key is None else key)
+    store = tmp_path / "others.fps"
+    if sharded:
+        store.mkdir()
+    fpstore.build(store / "shard-00000.fps" if sharded else store, reader).close()
+    if sharded:
+        fpstore.ShardedStore.combine(store).close()
+    found = fpstore.dedup(source, tmp_path / "one", text="text", id=key, against=store)
+    assert 20 < np.count_nonzero(found.removed.in_reference) < len(found.removed)
+    wanted = listed(found.removed, tmp_path / "one.tsv")
+    plan = plan_dedup(
+        tmp_path / "plan", source, tmp_path / "many", text="text", id=key, against=store, removed=tmp_path / "many.tsv",
+        part_bytes=9000,
+    )  # fmt: skip
+    summary = finished(plan)
+    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+    assert (tmp_path / "many.tsv").read_bytes() == wanted
+    assert summary["near_reference"] == np.count_nonzero(found.removed.in_reference)
+
+
+def test_ids_are_of_one_type_in_all_parts(tmp_path):
+    """Integers of one file are strings if another file has strings, and smaller ones by their digits."""
+    text = "the same text of some words that is in each of the files of this corpus"
+    for number, ids in enumerate([[9, 10], ["b", "a"], [7]]):
+        rows = [{"id": name, "text": text} for name in ids]
+        write(tmp_path / "corpus" / f"part-{number}.jsonl", rows)
+    asked = {"text": "text", "id": "id", "keep": "smallest"}
+    found = fpstore.dedup(tmp_path / "corpus", tmp_path / "one", **asked)
+    plan = plan_dedup(tmp_path / "plan", tmp_path / "corpus", tmp_path / "many", removed=tmp_path / "many.csv", **asked)
+    finished(plan)
+    assert (tmp_path / "many.csv").read_bytes() == listed(found.removed, tmp_path / "one.csv")
+    assert files_in(tmp_path / "many") == files_in(tmp_path / "one")
+
+
+def test_processes_write_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus_in(tmp_path / "corpus")
+    fine("dedup", "corpus", "one", "--text-field", "text", "--id-field", "key", "--removed", "one.tsv")
+    said = fine("dedup", "corpus", "two", "--text-field", "text", "--id-field", "key", "--removed", "two.tsv", "--processes", "2")
+    assert "removed" in said
+    assert files_in(tmp_path / "two") == files_in(tmp_path / "one")
+    assert (tmp_path / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
+    assert not (tmp_path / "two.plan").exists()
+
+
+@pytest.mark.parametrize("option", ["--add", "--clusters c.tsv", "--resume", "--force", "--rename id=url", "--threads 2"])
+def test_options_that_plans_do_not_have_are_refused(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    corpus_in(tmp_path / "corpus", count=20)
+    asked = ["dedup", "corpus", "out", "--text-field", "text", "--removed", "r.tsv", "--plan", "p", *option.split()]
+    assert "Traceback" not in failure(*asked, code=2)
+    assert not (tmp_path / "p").exists()

@@ -25,7 +25,6 @@ from fpstore.hashing.base import Fingerprinter
 from fpstore.io.source import Batch, IdColumn, Projection
 from fpstore.sharded import ShardedStore
 from fpstore.tasks.asked import fingerprinter_in, projection_asked, projection_in
-from fpstore.tasks.ids import taken
 from fpstore.tasks.inputs import (
     InputSpec,
     Part,
@@ -94,11 +93,11 @@ class BuildWork:
     def _hash(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         rows, fingerprints, ids, count = self._read(number, resources)
         writer.facts |= {"rows": count}
-        for place, some in enumerate(slices_by(np.ascontiguousarray(leading_words(fingerprints)), self._bits)):
-            writer.add(f"fingerprints-{place}", fingerprints[some])
-            if ids is None:
-                writer.add(f"rows-{place}", rows[some].astype(np.uint64))
-            writer.add_ids(f"ids-{place}", taken(ids, some))
+        slices = slices_by(np.ascontiguousarray(leading_words(fingerprints)), self._bits)
+        writer.add_slices("fingerprints", fingerprints, slices)
+        if ids is None:
+            writer.add_slices("rows", rows.astype(np.uint64), slices)
+        writer.add_id_slices("ids", ids, slices)
 
     def _read(self, number: int, resources: Resources) -> PartRows:
         """Return the rows of a part that have fingerprints."""
@@ -141,10 +140,10 @@ class BuildWork:
         """Yield the fingerprints and ids of a slice of each part; ids are rows of all inputs unless there are others."""
         first = 0
         for found in self._plan.results("hash"):
-            ids = found.read_ids(f"ids-{number}")
+            ids = found.read_ids("ids", number)
             if ids is None:
-                ids = found.read(f"rows-{number}") + np.uint64(first)
-            yield found.read(f"fingerprints-{number}"), ids, found.facts["rows"]
+                ids = found.read("rows", number) + np.uint64(first)
+            yield found.read("fingerprints", number), ids, found.facts["rows"]
             first += found.facts["rows"]
 
     def finish(self, resources: Resources) -> dict[str, Any]:

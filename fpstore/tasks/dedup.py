@@ -169,17 +169,18 @@ class DedupWork:
         at = np.searchsorted(found.read("rows"), rows)
         fingerprints, ids = found.read("fingerprints")[at], found.read_ids("ids")
         sets = self._feature_sets(number, rows, resources) if self.job.least_similarity is not None else None
-        for place, some in enumerate(slices_by(mixed(labels), self._groups_bits)):
-            writer.add(f"numbers-{place}", numbers[some])
-            writer.add(f"labels-{place}", labels[some])
-            writer.add(f"fingerprints-{place}", fingerprints[some])
-            if "scores" in found:
-                writer.add(f"scores-{place}", found.read("scores")[at[some]])
-            writer.add_ids(f"ids-{place}", taken(ids, at[some]))
-            if sets is not None:
-                features, sizes = sets
-                writer.add(f"features-{place}", slices(features, lims_of(sizes)[:-1][some], sizes[some]))
-                writer.add(f"sizes-{place}", sizes[some])
+        some = slices_by(mixed(labels), self._groups_bits)
+        columns = {"numbers": numbers, "labels": labels, "fingerprints": fingerprints}
+        if "scores" in found:
+            columns["scores"] = found.read("scores")[at]
+        for name, column in columns.items():
+            writer.add_slices(name, column, some)
+        writer.add_id_slices("ids", taken(ids, at), some)
+        if sets is not None:
+            features, sizes = sets
+            every, starts = np.arange(len(features), dtype=np.uint64), lims_of(sizes)[:-1]
+            writer.add_slices("features", features, [slices(every, starts[one], sizes[one]).view(np.intp) for one in some])
+            writer.add_slices("sizes", sizes, some)
 
     def _feature_sets(self, number: int, rows: npt.NDArray[np.int64], resources: Resources) -> tuple[Any, npt.NDArray[np.int64]]:
         """Return the features of the texts of some rows of a part, and how many each has."""
@@ -194,9 +195,8 @@ class DedupWork:
 
     def _decide(self, number: int, writer: PieceWriter, resources: Resources) -> None:
         parts = self._plan.results("members")
-        numbers, labels = joined(parts, f"numbers-{number}"), joined(parts, f"labels-{number}")
-        fingerprints = joined(parts, f"fingerprints-{number}")
-        ids = self._joined_ids(parts, f"ids-{number}")
+        numbers, labels = joined(parts, "numbers", number), joined(parts, "labels", number)
+        fingerprints, ids = joined(parts, "fingerprints", number), self._joined_ids(parts, number)
         members, _ = members_of(np.searchsorted(numbers, labels).astype(np.uint64))
         members = self._grouped(members, parts, number, fingerprints, ids)
         firsts = members.documents[members.lims[:-1]]
@@ -207,19 +207,18 @@ class DedupWork:
         owners = lists_of(members.lims)[removed]
         distances = distances_from_kept(fingerprints, members)[removed]
         documents, kept = members.documents[removed].view(np.intp), firsts[owners].view(np.intp)
-        for part, some in enumerate(slices_of(parts_and_rows(numbers[documents])[0], len(self._parts))):
-            some = some[np.argsort(documents[some])]
-            writer.add(f"removed-{part}", numbers[documents[some]])
-            writer.add(f"kept-{part}", numbers[kept[some]])
-            writer.add(f"clusters-{part}", owners[some].astype(np.uint64))
-            writer.add(f"distances-{part}", distances[some])
-            writer.add_ids(f"ids-{part}", taken(ids, documents[some]))
-            writer.add_ids(f"kept.ids-{part}", taken(ids, kept[some]))
+        some = slices_of(parts_and_rows(numbers[documents])[0], len(self._parts))
+        clusters = owners.astype(np.uint64)
+        columns = {"removed": numbers[documents], "kept": numbers[kept], "clusters": clusters, "distances": distances}
+        for name, column in columns.items():
+            writer.add_slices(name, column, some)
+        writer.add_id_slices("ids", taken(ids, documents), some)
+        writer.add_id_slices("kept.ids", taken(ids, kept), some)
 
     def _grouped(self, members: Members, parts: list[Pieces], number: int, fingerprints: Words, ids: IdColumn) -> Members:
         """Return the groups of near-duplicates, those that are kept first."""
         job = self.job
-        scores = joined(parts, f"scores-{number}") if job.projection.score is not None else None
+        scores = joined(parts, "scores", number) if job.projection.score is not None else None
 
         def rows_of(here: slice) -> Words:
             return fingerprints[members.documents[here].view(np.intp)]
@@ -231,7 +230,7 @@ class DedupWork:
         if job.least_similarity is None:
             return grouped(members, job.grouping, rows_of, ids_of, scores)
         least = job.least_similarity
-        sets = TextSets(np.arange(len(fingerprints)), joined(parts, f"features-{number}"), joined(parts, f"sizes-{number}"))
+        sets = TextSets(np.arange(len(fingerprints)), joined(parts, "features", number), joined(parts, "sizes", number))
 
         def alike(a: Words, b: Words) -> Flags:
             return sets.similarities(a.view(np.intp), b.view(np.intp)) >= least
@@ -239,11 +238,11 @@ class DedupWork:
         ranks = ranks_of(members, job.grouping.keep, rows_of, ids_of, scores)
         return verified(members, ranks, rows_of, job.grouping.radius, alike)
 
-    def _joined_ids(self, parts: list[Pieces], name: str) -> IdColumn:
+    def _joined_ids(self, parts: list[Pieces], number: int) -> IdColumn:
         """Return the ids of all parts: strings, if those of any part of the corpus are."""
         if self.job.projection.id is None:
             return None
-        columns = [one for one in (part.read_ids(name) for part in parts) if one is not None]
+        columns = [one for one in (part.read_ids("ids", number) for part in parts) if one is not None]
         are_strings = any(one.facts["ids"] == "string" for one in self._plan.results("hash"))
         found: IdColumn = joined_ids(columns, are_strings)
         return found
@@ -266,7 +265,7 @@ class DedupWork:
         if "near.rows" in found:
             flags[found.read("near.rows")] = False
         for decided in self._plan.results("decide"):
-            flags[parts_and_rows(decided.read(f"removed-{part}"))[1]] = False
+            flags[parts_and_rows(decided.read("removed", part))[1]] = False
         return flags
 
     # The end
@@ -298,7 +297,7 @@ class DedupWork:
         ranks[stable_order(leasts)] = np.arange(len(leasts), dtype=np.uint64)
         own = any(one.facts["ids"] == "string" for one in hashed)
         strings = {"id"} if own else set()
-        if own or any("near.kept.ends" in one for one in hashed):
+        if own or any("near.kept.sizes" in one for one in hashed):
             strings.add("kept")
         for part, found in enumerate(hashed):
             rows = [self._removed_rows(one, part, firsts, ranks[n:]) for one, n in zip(decided, before.tolist(), strict=False)]
@@ -310,15 +309,15 @@ class DedupWork:
         """Return the columns of the rows of a part that one task has removed; ``ranks`` of its clusters."""
 
         def rows_of(name: str) -> Words:
-            parts, rows = parts_and_rows(decided.read(name))
+            parts, rows = parts_and_rows(decided.read(name, part))
             return firsts[parts] + rows.astype(np.uint64)
 
-        row, kept = rows_of(f"removed-{part}"), rows_of(f"kept-{part}")
-        ids, kept_ids = (decided.read_ids(f"{name}-{part}") for name in ("ids", "kept.ids"))
+        row, kept = rows_of("removed"), rows_of("kept")
+        ids, kept_ids = (decided.read_ids(name, part) for name in ("ids", "kept.ids"))
         return {
             "row": row, "id": row if ids is None else ids, "kept_row": kept, "kept": kept if kept_ids is None else kept_ids,
-            "cluster": ranks[decided.read(f"clusters-{part}").view(np.intp)], "reference": np.zeros(len(row), np.uint64),
-            "distance": decided.read(f"distances-{part}").astype(np.uint64),
+            "cluster": ranks[decided.read("clusters", part).view(np.intp)], "reference": np.zeros(len(row), np.uint64),
+            "distance": decided.read("distances", part).astype(np.uint64),
         }  # fmt: skip
 
     def _near_rows(self, found: Pieces, first: np.uint64) -> dict[str, Any]:

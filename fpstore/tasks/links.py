@@ -78,14 +78,14 @@ def write_components(writer: PieceWriter, links: Sequence[Pieces], parts: int) -
 def write_labels(writer: PieceWriter, nodes: Words, labels: Words, parts: int) -> None:
     """Write ascending numbers and their labels, by parts."""
     bounds = np.searchsorted(nodes, np.arange(parts + 1, dtype=np.uint64) << np.uint64(ROW_BITS)).tolist()
-    for part, (start, end) in enumerate(pairwise(bounds)):
-        writer.add(f"rows-{part}", nodes[start:end])
-        writer.add(f"labels-{part}", labels[start:end])
+    slices = [np.arange(start, end) for start, end in pairwise(bounds)]
+    writer.add_slices("rows", nodes, slices)
+    writer.add_slices("labels", labels, slices)
 
 
 def labels_of(components: Sequence[Pieces], part: int) -> tuple[Words, Words]:
     """Return the numbers of the rows of a part that are in components, ascending, and the components."""
-    numbers, labels = joined(components, f"rows-{part}"), joined(components, f"labels-{part}")
+    numbers, labels = joined(components, "rows", part), joined(components, "labels", part)
     order = stable_order(numbers)
     numbers, labels = numbers[order], labels[order]
     kept = differs(numbers)  # the least of a component is in several slices

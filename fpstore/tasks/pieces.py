@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,16 +13,20 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from fpstore.base.arrays import lims_of
 from fpstore.base.strings import StringColumn
 from fpstore.disk.refusals import refusing
 from fpstore.errors import CorruptStoreError
 from fpstore.io.source import IdColumn
+from fpstore.tasks.ids import taken
 from fpstore.tasks.places import Place
 
 MAGIC = b"fpspiece"
 TRAILER_BYTES = 24  # the length of the index, its CRC-32, eight bytes each as digits of hexadecimal, and MAGIC
 GUESSED_BYTES = 1 << 16  # at the end of a file, in which the index most often is
 DTYPES = {np.dtype(kind).str: np.dtype(kind) for kind in (np.uint8, np.uint16, np.uint32, np.int64, np.uint64)}
+TABLE = ".slices"  # ends the name of the table of an array in slices
+Slices = Sequence[npt.NDArray[np.intp]]  # the places of the rows of each
 
 
 class PieceWriter:
@@ -46,13 +51,36 @@ class PieceWriter:
         with refusing(self._path):
             self._file.write(data)
 
+    def add_slices(self, name: str, array: npt.NDArray[Any], slices: Slices) -> None:
+        """Write the values at some places of an array, slice by slice; a table has where each ends, and its CRC-32.
+
+        However many slices there are, the index has two arrays.
+        """
+        ordered = np.ascontiguousarray(array[np.concatenate([np.empty(0, np.intp), *slices])])
+        ends = np.cumsum([len(some) for some in slices], dtype=np.uint64)
+        pieces = np.split(ordered, ends[:-1].astype(np.intp))
+        checks = [zlib.crc32(piece.reshape(-1).view(np.uint8).data) for piece in pieces]
+        self.add(f"{name}{TABLE}", np.stack([ends, np.array(checks, np.uint64)], axis=1))
+        self.add(name, ordered)
+
     def add_ids(self, name: str, ids: IdColumn) -> None:
         """Write ids of either type."""
         if isinstance(ids, StringColumn):
-            self.add(f"{name}.ends", ids.ends)
+            self.add(f"{name}.sizes", ids.sizes)
             self.add(f"{name}.data", np.frombuffer(ids.data, np.uint8))
         elif ids is not None:
             self.add(name, ids)
+
+    def add_id_slices(self, name: str, ids: IdColumn, slices: Slices) -> None:
+        """Write the ids at some places, slice by slice."""
+        if isinstance(ids, StringColumn):
+            ordered = taken(ids, np.concatenate([np.empty(0, np.intp), *slices]))
+            lims = lims_of([len(some) for some in slices])
+            self.add_slices(f"{name}.sizes", ordered.sizes, _runs(lims))
+            bytes_before = np.concatenate([np.zeros(1, np.uint64), ordered.ends])[lims].astype(np.int64)
+            self.add_slices(f"{name}.data", np.frombuffer(ordered.data, np.uint8), _runs(bytes_before))
+        elif ids is not None:
+            self.add_slices(name, ids, slices)
 
     def __enter__(self) -> Self:
         return self
@@ -63,6 +91,11 @@ class PieceWriter:
                 index = json.dumps({"facts": self.facts, "arrays": self._index}, sort_keys=True).encode()
                 file.write(index)
                 file.write(_trailer(index))
+
+
+def _runs(lims: npt.NDArray[np.int64]) -> Slices:
+    """Return the places of successive slices."""
+    return [np.arange(start, end) for start, end in pairwise(lims.tolist())]
 
 
 def _trailer(index: bytes) -> bytes:
@@ -90,6 +123,7 @@ class Pieces:
             content = json.loads(index)
             self.facts: dict[str, Any] = dict(content["facts"])
             self._index: dict[str, list[Any]] = dict(content["arrays"])
+            self._tables: dict[str, npt.NDArray[np.uint64]] = {}
         except (ValueError, KeyError, TypeError, RecursionError):
             raise self._damaged() from None
 
@@ -101,27 +135,40 @@ class Pieces:
         """Whether there is an array of a name."""
         return name in self._index
 
-    def read(self, name: str) -> npt.NDArray[Any]:
-        """Return an array."""
+    def read(self, name: str, number: int | None = None) -> npt.NDArray[Any]:
+        """Return an array, or one slice of it."""
         try:
             start, kind, shape, check = self._index[name]
-            dtype, count = DTYPES[kind], int(np.prod(shape, dtype=np.int64))
-            if not 0 <= start <= start + dtype.itemsize * count <= self._bytes:
+            dtype, row = DTYPES[kind], shape[1:]
+            first, end = 0, shape[0]
+            if number is not None:
+                first, end, check = self._slice(name, number)
+            row_bytes = dtype.itemsize * int(np.prod(row, dtype=np.int64))
+            begin, stop = start + first * row_bytes, start + end * row_bytes
+            if not 0 <= start <= begin <= stop <= self._bytes or end > shape[0]:
                 raise ValueError
-        except (KeyError, ValueError, TypeError, OverflowError):
+        except (KeyError, ValueError, TypeError, OverflowError, IndexError):
             raise self._damaged() from None
-        data = self._place.read(self.name, start, dtype.itemsize * count)
-        if len(data) != dtype.itemsize * count or zlib.crc32(data) != check:
+        data = self._place.read(self.name, begin, stop - begin)
+        if len(data) != stop - begin or zlib.crc32(data) != check:
             raise self._damaged()
-        return np.frombuffer(data, dtype).reshape(shape)
+        return np.frombuffer(data, dtype).reshape(end - first, *row)
 
-    def read_ids(self, name: str) -> IdColumn:
-        """Return ids of either type; None if there are none."""
-        if f"{name}.ends" in self:
-            return StringColumn(self.read(f"{name}.data").tobytes(), self.read(f"{name}.ends"))
-        return self.read(name) if name in self else None
+    def _slice(self, name: str, number: int) -> tuple[int, int, int]:
+        """Return the first row of a slice, the one behind it, and its CRC-32."""
+        if name not in self._tables:
+            self._tables[name] = self.read(f"{name}{TABLE}")
+        table = self._tables[name]
+        return int(table[number - 1, 0]) if number else 0, int(table[number, 0]), int(table[number, 1])
+
+    def read_ids(self, name: str, number: int | None = None) -> IdColumn:
+        """Return ids of either type, or one slice of them; None if there are none."""
+        if f"{name}.sizes" in self:
+            ends = np.cumsum(self.read(f"{name}.sizes", number), dtype=np.uint64)
+            return StringColumn(self.read(f"{name}.data", number).tobytes(), ends)
+        return self.read(name, number) if name in self else None
 
 
-def joined(parts: Iterable[Pieces], name: str) -> npt.NDArray[Any]:
-    """Return the arrays of a name of several files in one."""
-    return np.concatenate([part.read(name) for part in parts])
+def joined(parts: Iterable[Pieces], name: str, number: int | None = None) -> npt.NDArray[Any]:
+    """Return the arrays of a name of several files in one, or one slice of each."""
+    return np.concatenate([part.read(name, number) for part in parts])

@@ -79,10 +79,9 @@ def write_column(
     if not bits:
         writer.add(f"keys-{column}", keys)
         return
-    for number, places in enumerate(slices_by(keys, bits)):
-        writer.add(f"keys-{column}-{number}", keys[places])
-        writer.add(f"rows-{column}-{number}", rows[places])
-        writer.add(f"fingerprints-{column}-{number}", fingerprints[places])
+    slices = slices_by(keys, bits)
+    for name, array in (("keys", keys), ("rows", rows), ("fingerprints", fingerprints)):
+        writer.add_slices(f"{name}-{column}", array, slices)
 
 
 class Gathered(NamedTuple):
@@ -95,7 +94,6 @@ class Gathered(NamedTuple):
 
 def gathered(parts: Sequence[Pieces], column: int, number: int, bits: int) -> Gathered:
     """Read a slice of a column of all parts."""
-    slice_name = f"-{column}-{number}" if bits else ""
-    numbers = [numbers_of(place, part.read(f"rows{slice_name}")) for place, part in enumerate(parts)]
-    keys = joined(parts, f"keys{slice_name or f'-{column}'}")
-    return Gathered(keys, np.concatenate(numbers), joined(parts, f"fingerprints{slice_name}"))
+    ending, some = (f"-{column}", number) if bits else ("", None)
+    numbers = [numbers_of(place, part.read(f"rows{ending}", some)) for place, part in enumerate(parts)]
+    return Gathered(joined(parts, f"keys-{column}", some), np.concatenate(numbers), joined(parts, f"fingerprints{ending}", some))

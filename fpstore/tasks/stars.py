@@ -32,9 +32,9 @@ def write_edges(writer: PieceWriter, a: Words, b: Words, bits: int, both: bool) 
     """Write edges for the next step: to the slice of the greater node, or to those of both nodes."""
     low, high = np.minimum(a, b), np.maximum(a, b)
     nodes, others = (np.concatenate([high, low]), np.concatenate([low, high])) if both else (high, low)
-    for number, some in enumerate(slices_by(mixed(nodes), bits)):
-        writer.add(f"nodes-{number}", nodes[some])
-        writer.add(f"others-{number}", others[some])
+    slices = slices_by(mixed(nodes), bits)
+    writer.add_slices("nodes", nodes, slices)
+    writer.add_slices("others", others, slices)
 
 
 def star_step(plan: PlanFolder, stage: str, number: int, writer: PieceWriter, bits: int) -> None:
@@ -62,7 +62,7 @@ def _converged(plan: PlanFolder, turn: int) -> str | None:
 
 def edges_of(parts: Sequence[Pieces], number: int) -> Edges:
     """Return the edges of the nodes of a slice, each once, by node and neighbour."""
-    nodes, others = joined(parts, f"nodes-{number}"), joined(parts, f"others-{number}")
+    nodes, others = joined(parts, "nodes", number), joined(parts, "others", number)
     order = np.lexsort((others, nodes))
     nodes, others = nodes[order], others[order]
     kept = differs(nodes) | differs(others)

@@ -85,7 +85,8 @@ def test_stars_find_components(tmp_path, kind, bits):
     firsts = sets.names()
     plan = PlanFolder.made(DiskPlace(tmp_path), "dedup", {}, [Stage("links", 2), *star_stages(bits)])
     for part in range(2):
-        with plan.place.writing(f"results/links-{part:05d}.pieces") as path, PieceWriter(path, {"plan": plan.digest}) as writer:
+        facts = {"plan": plan.digest, "stage": "links", "task": part}
+        with plan.place.writing(f"results/links-{part:05d}.pieces") as path, PieceWriter(path, facts) as writer:
             write_edges(writer, *np.ascontiguousarray(pairs[part::2].T), bits, both=True)
     work = SimpleNamespace(run=lambda stage, number, writer, _: star_step(plan, stage, number, writer, bits))
     for index in range(2, plan.tasks):
